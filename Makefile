@@ -148,6 +148,8 @@ extras:
 	  || echo "no Maven: the tests of the Vert.x, Spring and Pekko subjects will be skipped (Debian's package maven)"
 	@command -v npm >/dev/null || $(call from_apt,nodejs npm) \
 	  || echo "no npm: the tests of the SocketCluster subject will be skipped (Debian's packages nodejs and npm)"
+	@command -v dotnet >/dev/null || test -n "$$DOTNET_ROOT" || test -e ../shared/dotnet/use \
+	  || echo "no .NET SDK: the tests of the Akka.NET subject will be skipped (https://dotnet.microsoft.com/download)"
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || $(call from_apt,postgresql) \
 	  || echo "no PostgreSQL: the tests with a database will be skipped (Debian's package postgresql)"
 	@command -v prometheus >/dev/null || $(call from_apt_still,prometheus) \

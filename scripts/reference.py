@@ -130,6 +130,7 @@ def subjects_page() -> str:
     for name in subject_names():
         subject = load_subject(name)
         needs = [f"a JDK of {subject.jdk} or later"] if subject.jdk else []
+        needs += [f"a .NET SDK of {subject.dotnet} or later"] if subject.dotnet else []
         needs += [f"`{subject.build[0]}` to build it"] if subject.build and "{" not in subject.build[0] else []
         about = [f"{subject.about}."]
         about += [f"Needs {' and '.join(needs)}."] if needs else []

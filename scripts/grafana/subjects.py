@@ -343,50 +343,76 @@ SPRING = Dashboard(
     ),
 )
 
+_MESSAGES = (
+    Panel("Messages received", (_line(per_second("reflection_messages_total")),), unit="ops"),
+    Panel("Messages sent", (_line(per_second("reflection_throws_total")),), unit="ops"),
+    Panel(
+        "In play",
+        (
+            _line(now("reflection_balls"), "messages"),
+            _line(now("reflection_pairs"), "pairs"),
+        ),
+    ),
+    Panel(
+        "Lost",
+        (_line(now("reflection_balls_lost_total")),),
+        about="Turned away by a full mailbox or send queue, since the start",
+    ),
+    Panel(
+        "Increments handed to StatsD",
+        (
+            _line(per_second("reflection_metric_updates_total"), "handed over"),
+            _line(per_second("reflection_metric_errors_total"), "refused by the socket"),
+        ),
+        unit="ops",
+        width=16,
+    ),
+)
+_MEMORY = (
+    Panel("Allocated", (_line(per_second("reflection_allocated_bytes_total")),), unit="Bps", width=12),
+    Panel(
+        "Heap after the last collection",
+        (_line(now("reflection_heap_after_gc_bytes")),),
+        unit="bytes",
+        about="0 before the first",
+        width=12,
+    ),
+)
+
 PEKKO = Dashboard(
     "pekko",
     "powerband: subject pekko",
     "What the pairs of actors that reflect messages for ever tell of themselves",
     "reflection_messages_total",
+    (Section("Messages", _MESSAGES), Section("Memory", _MEMORY)),
+)
+
+AKKA_NET = Dashboard(
+    "akka-net",
+    "powerband: subject akka-net",
+    "What the pairs of Akka.NET actors that reflect messages for ever tell of themselves",
+    "reflection_messages_total",
     (
+        Section("Messages", _MESSAGES),
+        Section("Memory", _MEMORY),
         Section(
-            "Messages",
+            ".NET",
             (
-                Panel("Messages received", (_line(per_second("reflection_messages_total")),), unit="ops"),
-                Panel("Messages sent", (_line(per_second("reflection_throws_total")),), unit="ops"),
                 Panel(
-                    "In play",
-                    (
-                        _line(now("reflection_balls"), "messages"),
-                        _line(now("reflection_pairs"), "pairs"),
-                    ),
+                    "Time stopped by collections",
+                    (_line(per_second("reflection_gc_pause_seconds_total")),),
+                    unit="percentunit",
                 ),
+                Panel("Threads of the pool", (_line(now("reflection_pool_threads")),)),
+                Panel("Waits for a lock", (_line(per_second("reflection_lock_contentions_total")),), unit="ops"),
                 Panel(
-                    "Lost",
-                    (_line(now("reflection_balls_lost_total")),),
-                    about="Turned away by a full mailbox or send queue, since the start",
-                ),
-                Panel(
-                    "Increments handed to StatsD",
+                    "Lines of log",
                     (
-                        _line(per_second("reflection_metric_updates_total"), "handed over"),
-                        _line(per_second("reflection_metric_errors_total"), "refused by the socket"),
+                        _line(per_second("reflection_log_lines_total"), "asked for"),
+                        _line(per_second("reflection_log_lines_written_total"), "written"),
                     ),
                     unit="ops",
-                    width=16,
-                ),
-            ),
-        ),
-        Section(
-            "Memory",
-            (
-                Panel("Allocated", (_line(per_second("reflection_allocated_bytes_total")),), unit="Bps", width=12),
-                Panel(
-                    "Heap after the last collection",
-                    (_line(now("reflection_heap_after_gc_bytes")),),
-                    unit="bytes",
-                    about="0 before the first",
-                    width=12,
+                    width=24,
                 ),
             ),
         ),
@@ -502,4 +528,4 @@ SOCKETCLUSTER = Dashboard(
     ),
 )
 
-SUBJECTS = (REFERENCE, THREADS, VERTX, SPRING, PEKKO, SOCKETCLUSTER)
+SUBJECTS = (REFERENCE, THREADS, VERTX, SPRING, PEKKO, AKKA_NET, SOCKETCLUSTER)

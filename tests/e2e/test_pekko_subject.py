@@ -6,15 +6,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
-import time
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +19,16 @@ import pytest
 from conftest import MARK, marked_processes
 from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk, without
+from fakes.reflection import Built, Playing, assert_no_ball_lost, built
 from fakes.smoke import measured, measured_by, run
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import load_subject, parse_experiment
-from powerband.model.experiment import Subject
-from powerband.model.plan import Level, Setting
-from powerband.model.subjects import BUILT_IN, render_command, render_text
-from powerband.processes.ports import pick_ports
-from powerband.processes.toolchain import build_once, given_values
+from powerband.model.plan import Level
+from powerband.processes.toolchain import given_values
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 MAINS = ["Neighbours", "PeerMain", "Reflection"]
-READY_S = 60
-FINAL_S = 20
 
 
 @pytest.fixture(autouse=True)
@@ -44,114 +36,32 @@ def jdk_and_maven() -> None:
     need_jdk(maven=True)
 
 
-def _target(link: Path) -> str:
-    """Empty where it has gone meanwhile."""
-    try:
-        return str(link.readlink())
-    except FileNotFoundError:
-        return ""
+def asked(what: str, game: Playing, built: Built) -> str:
+    """What its JVM answers to a command of jcmd."""
+    command = [f"{built.given['java_home']}/bin/jcmd", str(game.process.pid), what]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-@dataclass(frozen=True)
-class Playing:
-    """A subject that has said that it is ready."""
-
-    process: subprocess.Popen[str]
-    page: str
-    log: Path
-
-    def series(self) -> dict[str, float]:
-        with urllib.request.urlopen(self.page, timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        return {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
-
-    def asked(self, what: str, given: Mapping[str, str]) -> str:
-        """What its JVM answers to a command of jcmd."""
-        command = [f"{given['java_home']}/bin/jcmd", str(self.process.pid), what]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-
-    def stacks(self, given: Mapping[str, str]) -> list[str]:
-        """Of each thread of the JVM, its name first."""
-        return [stack for stack in self.asked("Thread.print", given).split("\n\n") if stack.startswith('"')]
-
-    def log_lines(self) -> int:
-        """Of the log file of its own, which has no name any more."""
-        files = Path(f"/proc/{self.process.pid}/fd").iterdir()
-        (file,) = [each for each in files if "powerband-pekko-" in _target(each)]
-        return file.read_bytes().count(b"\n")
-
-    def wait_for(self, reached: Callable[[Mapping[str, float]], bool]) -> dict[str, float]:
-        deadline = time.monotonic() + READY_S
-        while not reached(series := self.series()):
-            assert time.monotonic() < deadline, series
-            time.sleep(0.05)
-        return series
-
-    def final(self) -> dict[str, int]:
-        """Asks it to stop, as the bench does: the whole group at once."""
-        os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(FINAL_S)
-        text = self.log.read_text()
-        (line,) = re.findall(r"^final: (.*)$", text, re.MULTILINE)
-        return {name: int(value) for name, value in re.findall(r"(\w+)=(-?\d+)", line)}
+def stacks(game: Playing, built: Built) -> list[str]:
+    """Of each thread of the JVM, its name first."""
+    return [stack for stack in asked("Thread.print", game, built).split("\n\n") if stack.startswith('"')]
 
 
 @pytest.fixture
-def subject() -> Subject:
-    return load_subject("pekko")
+def pekko(engine: Path) -> Built:
+    subject = load_subject("pekko")
+    java_home = given_values(subject, engine)["java_home"]
+    return built(subject, engine, [("JAVA_HOME", java_home)])
 
 
 @pytest.fixture
-def given(subject: Subject, engine: Path) -> dict[str, str]:
-    """What its placeholders stand for, once it is built."""
-    given = {**dict.fromkeys(BUILT_IN, ""), **given_values(subject, engine)}
-
-    def build(inside: Mapping[str, str]) -> bool:
-        words = [render_text(subject, Setting(()), inside, word) for word in subject.build or ()]
-        subprocess.run(words, check=True, env={**os.environ, "JAVA_HOME": inside["java_home"]}, timeout=600)
-        return True
-
-    build_once(given, build)
-    return given
+def command(pekko: Built) -> Callable[..., list[str]]:
+    return pekko.command
 
 
 @pytest.fixture
-def command(subject: Subject, given: dict[str, str]) -> Callable[..., list[str]]:
-    def render(page_port: int = 0, statsd_port: int = 0, **levels: Level) -> list[str]:
-        ports = {"metrics_port": str(page_port), "statsd_port": str(statsd_port)}
-        return render_command(subject, Setting(tuple(levels.items())), {**given, **ports})
-
-    return render
-
-
-@pytest.fixture
-def play(command: Callable[..., list[str]], tmp_path: Path) -> Callable[..., Any]:
-    @contextmanager
-    def playing(**levels: Any) -> Iterator[Playing]:
-        (port,) = pick_ports(1)
-        log = tmp_path / "subject.log"
-        with log.open("w") as out:
-            process = subprocess.Popen(
-                command(port, **levels), stdout=out, stderr=out, text=True, start_new_session=True, env=os.environ
-            )
-        try:
-            deadline = time.monotonic() + READY_S
-            while "ready: " not in log.read_text():
-                assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-                time.sleep(0.05)
-            yield Playing(process, f"http://127.0.0.1:{port}/metrics", log)
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-    return playing
-
-
-def assert_no_ball_lost(final: Mapping[str, int], balls: int) -> None:
-    assert final["balls"] == balls and final["balls_lost"] == 0
-    assert final["received"] == final["sent"] == final["ball_counts"] == final["messages"] > balls
-    assert final["uncounted"] == 0 and final["unreceived"] == 0
+def play(pekko: Built, tmp_path: Path) -> Callable[..., Any]:
+    return partial(pekko.playing, tmp_path / "subject.log")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +111,7 @@ def test_what_no_level_can_be_is_refused_before_anything_starts(setting: str, sa
     ],
 )
 def test_no_ball_is_lost_on_any_dispatcher(
-    play: Callable[..., Any], given: dict[str, str], dispatcher: str, threads: int, runs: str
+    play: Callable[..., Any], pekko: Built, dispatcher: str, threads: int, runs: str
 ) -> None:
     """`threads`: the players' own platform threads; in each of their stacks stands what `runs` them."""
     with play(dispatcher=dispatcher, parallelism=2, pairs=3, balls=5) as game:
@@ -212,7 +122,7 @@ def test_no_ball_is_lost_on_any_dispatcher(
         assert then["reflection_balls"] == 15 and then["reflection_pairs"] == 3
         assert then["reflection_throws_total"] >= then["reflection_messages_total"] > 2000
         assert then["reflection_allocated_bytes_total"] > first["reflection_allocated_bytes_total"]
-        players = [stack for stack in game.stacks(given) if "reflection.dispatcher" in stack.partition("\n")[0]]
+        players = [stack for stack in stacks(game, pekko) if "reflection.dispatcher" in stack.partition("\n")[0]]
         assert len(players) == threads and all(runs in stack for stack in players)
         assert_no_ball_lost(game.final(), 15)
 
@@ -221,12 +131,12 @@ def test_no_ball_is_lost_on_any_dispatcher(
     "levels", [{}, {"message": "reused"}, {"mailbox": "single-consumer"}, {"debug_log": True}, {"gc": "Parallel"}]
 )
 def test_no_ball_is_lost_whatever_else_is_changed(
-    play: Callable[..., Any], given: dict[str, str], levels: dict[str, Level]
+    play: Callable[..., Any], pekko: Built, levels: dict[str, Level]
 ) -> None:
     with play(**levels) as game:
         game.wait_for(lambda series: series["reflection_messages_total"] > 60_000)
         assert (game.log_lines() > 50_000) == bool(levels.get("debug_log"))
-        assert f"-XX:+Use{levels.get('gc', 'G1')}GC" in game.asked("VM.flags", given)
+        assert f"-XX:+Use{levels.get('gc', 'G1')}GC" in asked("VM.flags", game, pekko)
         assert_no_ball_lost(game.final(), 6)
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import subprocess
 from contextlib import closing
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from powerband.base.errors import MeasurementError, SubjectError
+from powerband.base.machine import cache_folder
 from powerband.loads.jmeter.install import JMeter, installed_jmeter
+from powerband.processes.dotnet import find_dotnet
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.jdk import find_jdk
 from powerband.processes.stop_request import StopRequest
 from powerband.trials.instruments.link import check_link
 from powerband.trials.instruments.visitor import find_browser
 from powerband.trials.postgresql import find_binaries
+
+_CACHE = cache_folder().parent  # of whoever runs the tests, before a test has its own
+_DOTNET_BESIDE = Path(__file__).parents[3] / "shared" / "dotnet" / "use"
 
 
 def without(reason: str) -> NoReturn:
@@ -93,3 +101,21 @@ def find_prometheus() -> str | None:
 def need_prometheus() -> None:
     if find_prometheus() is None:
         without("no Prometheus on PATH: install Debian's package prometheus")
+
+
+def need_dotnet() -> None:
+    """A .NET SDK that the bench finds; where a folder `shared/dotnet` beside the repository brings one, that one."""
+    try:
+        find_dotnet(8)
+        return
+    except SubjectError as error:
+        missing = str(error)
+    if not _DOTNET_BESIDE.exists():
+        without(missing)
+    script = f'eval "$({shlex.quote(str(_DOTNET_BESIDE))})" && env -0'
+    env = {**os.environ, "XDG_CACHE_HOME": str(_CACHE)}
+    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        without(f"{_DOTNET_BESIDE} failed: {done.stderr}")
+    told = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+    os.environ.update({name: told[name] for name in told if name == "RestoreSources" or name.startswith("DOTNET_")})

@@ -146,6 +146,7 @@ class Subject(Frozen):
     build: Argv | None = None  # run once, before the first trial
     folder: str | None = None  # the folder of its subject.yaml
     jdk: int | None = Field(default=None, ge=8, le=99)  # minimum version of the JDK that fills in {java}
+    dotnet: int | None = Field(default=None, ge=5, le=99)  # minimum version of the .NET SDK that fills in {dotnet}
     services: dict[Literal["postgresql", "link"], Service] = {}  # started by powerband: for the run, for each trial
     apply: tuple[Step, ...] = ()  # requests that set live knobs, sent once the server is ready
     counts: WorkCounter | None = None  # no-load server: it gets no requests, this counter measures its work

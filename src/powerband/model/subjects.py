@@ -16,8 +16,8 @@ from powerband.model.load import Step
 from powerband.model.plan import Level, Setting, format_level
 from powerband.model.templates import fill, placeholders
 
-# Names that powerband fills in: free ports, the trial's StatsD sink, the engine, the JDK that was found, the server's
-# own folder, the folder of its build, and the addresses of the run's services.
+# Names that powerband fills in: free ports, the trial's StatsD sink, the engine, the JDK or .NET SDK that was found,
+# the server's own folder, the folder of its build, and the addresses of the run's services.
 PASSWORD = "postgresql_password"
 POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database", PASSWORD, f"{PASSWORD}_file")
 LINK = ("link_a", "link_b", "link_a_address", "link_b_address")
@@ -25,7 +25,8 @@ SERVICES = (*POSTGRESQL, *LINK)  # empty if a setting uses no such service
 LINK_DELAY, LINK_RATE = "link_delay", "link_rate"
 """The parameters or factors that describe a link."""
 STATSD = ("statsd_port", "statsd_socket")  # a UDP port, and a path
-BUILT_IN = ("port", "metrics_port", *STATSD, "engine", "java", "java_home", "folder", "build", *SERVICES)
+DOTNET = ("dotnet", "dotnet_version")  # a program, and the SDK's major version
+BUILT_IN = ("port", "metrics_port", *STATSD, "engine", "java", "java_home", *DOTNET, "folder", "build", *SERVICES)
 PORTS = ("port", "metrics_port")
 STAND_INS = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0]), "80")}
 """A value for each of `BUILT_IN`, so that a template can be filled in before anything is started."""

@@ -18,26 +18,30 @@ from powerband.base.machine import alone_in_cache, cache_folder
 from powerband.model.experiment import Subject
 from powerband.model.subjects import SERVICES, templates_of
 from powerband.model.templates import placeholders
+from powerband.processes.dotnet import Dotnet, find_dotnet
 from powerband.processes.jdk import Jdk, find_jdk
 from powerband.store import slug
 
 _LAYOUT = 2  # of what is kept: a folder for each attempt, and a link to the one that was done
-_NO_SOURCES = {"target", "node_modules", ".git", "__pycache__"}
+_NO_SOURCES = {"target", "node_modules", "obj", ".git", "__pycache__"}
 
 
 def given_values(subject: Subject, engine: Path) -> dict[str, str]:
     """The values of the built-in placeholders, as far as the subject uses them; ports are picked elsewhere.
 
-    Raises SubjectError where no JDK does."""
+    Raises SubjectError where no JDK or .NET SDK does."""
     wanted = placeholders([*templates_of(subject), *(subject.build or ())])
     given = {"engine": str(engine), **{name: "" for name in SERVICES if name in wanted}}
     jdk = None if subject.jdk is None else find_jdk(subject.jdk, compiles=subject.build is not None)
     if jdk is not None:
         given |= {"java": str(jdk.java), "java_home": str(jdk.home)}
+    sdk = None if subject.dotnet is None else find_dotnet(subject.dotnet)
+    if sdk is not None:
+        given |= {"dotnet": str(sdk.program), "dotnet_version": str(sdk.major)}
     if "folder" in wanted:
         given["folder"] = subject.folder or str(Path.cwd())
     if "build" in wanted:
-        given["build"] = str(_build_folder(subject, jdk))
+        given["build"] = str(_build_folder(subject, jdk, sdk))
     return given
 
 
@@ -69,10 +73,11 @@ def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bo
             shutil.rmtree(attempt, ignore_errors=True)
 
 
-def _build_folder(subject: Subject, jdk: Jdk | None) -> Path:
-    digest = hashlib.sha256(
-        repr((_LAYOUT, subject.build, None if jdk is None else (str(jdk.home), jdk.version))).encode()
-    )
+def _build_folder(subject: Subject, jdk: Jdk | None, sdk: Dotnet | None) -> Path:
+    made_by: list[object] = [_LAYOUT, subject.build, None if jdk is None else (str(jdk.home), jdk.version)]
+    if sdk is not None:
+        made_by.append((str(sdk.home), sdk.version))
+    digest = hashlib.sha256(repr(tuple(made_by)).encode())
     for path in _sources(Path(subject.folder)) if subject.folder else ():
         digest.update(f"{path}\0".encode())
         digest.update(path.read_bytes())

@@ -21,6 +21,7 @@ from powerband.model.plan import REVISION, Setting
 from powerband.model.secrets import pairs_of
 from powerband.model.subjects import render_text
 from powerband.model.templates import headers_sent, placeholders
+from powerband.processes import dotnet
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
@@ -39,6 +40,7 @@ STARTS = 3
 """Starts that must fail in one way before a server is held to be one that cannot start."""
 _NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY)
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
+_NUGET = re.compile(r"\berror NU1\d{3}\b")
 
 
 def check_environment(experiment: Experiment) -> None:
@@ -84,7 +86,7 @@ def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopReques
     launch = Launch(
         name="build",
         argv=tuple(render_text(subject, Setting(()), given, word) for word in words),
-        env=(("JAVA_HOME", given["java_home"]),) if "java_home" in given else (),
+        env=_build_env(given),
         cwd=None if subject.cwd is None else render_text(subject, Setting(()), given, subject.cwd),
         log_file=str(run.build_log.absolute()),
         grace_ns=_GRACE_NS,
@@ -102,11 +104,26 @@ def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopReques
     assert build.exited is not None
     if build.exited.exit_code != 0:
         raise SubjectError(
-            f"the subject's build failed ({describe_exit(build.exited)}), so nothing was measured: correct what it "
-            f"builds, then `powerband resume {run.path}`{_first_error(run.build_log)}"
+            f"the subject's build failed ({describe_exit(build.exited)}), so nothing was measured: "
+            f"{_mend(run.build_log)}, then `powerband resume {run.path}`{_first_error(run.build_log)}"
         )
     _check_jars(subject, given)
     return True
+
+
+def _build_env(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    java = (("JAVA_HOME", given["java_home"]),) if "java_home" in given else ()
+    return (*java, *(dotnet.ENV if "dotnet" in given else ()))
+
+
+def _mend(log: Path) -> str:
+    with log.open(errors="replace") as text:
+        if any(_NUGET.search(line) for line in itertools.islice(text, _LOG_LINES_MAX)):
+            return (
+                "NuGet has not got the packages that it needs: let it reach a source that has them (`dotnet nuget list "
+                "source` shows where it looks; the variable RestoreSources names others)"
+            )
+    return "correct what it builds"
 
 
 def _first_error(log: Path) -> str:

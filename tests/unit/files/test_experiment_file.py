@@ -200,8 +200,8 @@ MISTAKES = {
     ),
     "placeholder without a factor": (
         with_lines("subject: {command: './s {port} {threads} {cores}'}", without="subject"),
-        "subject.command in x.yaml:4:20: {cores} stands for nothing; known: build, engine, folder, java, java_home, "
-        "metrics_port, port, statsd_port, statsd_socket, threads",
+        "subject.command in x.yaml:4:20: {cores} stands for nothing; known: build, dotnet, dotnet_version, engine, "
+        "folder, java, java_home, metrics_port, port, statsd_port, statsd_socket, threads",
     ),
     "port in the url only": (
         with_lines("subject: {command: './s {threads}'}", without="subject"),
@@ -211,8 +211,13 @@ MISTAKES = {
     "a build that varies": (
         with_lines("subject: {command: './s {port} {threads}', build: 'make {threads}'}", without="subject"),
         "subject.build in x.yaml:4:51: {threads} cannot stand here: the subject is built once, before the first trial, "
-        "so only parameters that do not vary, set values and {engine}, {folder}, {build}, {java} and {java_home} have "
-        "one value",
+        "so only parameters that do not vary, set values and {engine}, {folder}, {build} and those of a JDK or .NET "
+        "SDK have one value",
+    ),
+    "dotnet without a version": (
+        with_lines("subject: {command: '{dotnet} x.dll {port} {threads}'}", without="subject"),
+        "subject.command in x.yaml:4:20: {dotnet} and {dotnet_version} are those of a .NET SDK that powerband finds: "
+        "say which version is the least that does, for example dotnet: 8",
     ),
     "java without a version": (
         with_lines("subject: {command: '{java} -jar x.jar {port} {threads}'}", without="subject"),

@@ -101,8 +101,8 @@ def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: 
         ({"parameters": ["threads=1", "thread=2"]},
          "-P thread=2: {thread} occurs nowhere in the command, the url or env; did you mean threads?"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}", "{threads}", "{cores}")},
-         "command[3]: {cores} stands for nothing; known: build, engine, folder, java, java_home, metrics_port, "
-        "port, statsd_port, statsd_socket, threads"),
+         "command[3]: {cores} stands for nothing; known: build, dotnet, dotnet_version, engine, folder, "
+        "java, java_home, metrics_port, port, statsd_port, statsd_socket, threads"),
         ({"options": {"--users": "many"}}, "--users many: 'many' is no whole number"),
         ({"options": {"--duration": "10"}},
          "--duration 10: 10 has no unit: write 10s, 10ms or another of ns, us, ms, s, m, h"),

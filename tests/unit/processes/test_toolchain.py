@@ -87,3 +87,18 @@ def test_a_cache_that_cannot_be_written(subject: Subject, tmp_path: Path) -> Non
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(MeasurementError, match="XDG_CACHE_HOME"):
         build_once(given, lambda inside: True)
+
+
+def test_a_build_is_that_of_its_sdk_too(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("9.0.100", "10.0.100"):
+        home = tmp_path / version
+        (home / "sdk" / version).mkdir(parents=True)
+        (home / "dotnet").touch(mode=0o755)
+    words = ("{dotnet}", "build", "-p:TargetFramework=net{dotnet_version}.0", "-o", "{build}")
+    dotnet = subject.model_copy(update={"dotnet": 9, "build": words})
+    monkeypatch.setenv("DOTNET_ROOT", str(tmp_path / "9.0.100"))
+    nine = given_values(dotnet, ENGINE)
+    monkeypatch.setenv("DOTNET_ROOT", str(tmp_path / "10.0.100"))
+    ten = given_values(dotnet, ENGINE)
+    assert (nine["dotnet_version"], ten["dotnet_version"]) == ("9", "10")
+    assert ten["dotnet"] == str(tmp_path / "10.0.100" / "dotnet") and ten["build"] != nine["build"]

@@ -14,6 +14,7 @@ from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import Level
 from powerband.model.subjects import (
     BUILT_IN,
+    DOTNET,
     LINK,
     LINK_DELAY,
     LINK_RATE,
@@ -92,12 +93,17 @@ def _check_build(subject: Subject, node: Node, factors: Sequence[str], used: Col
     for name in sorted(placeholders(subject.build or ()) - fixed):
         yield node.children["build"].problem(
             f"{{{name}}} cannot stand here: the subject is built once, before the first trial, so only parameters "
-            "that do not vary, set values and {engine}, {folder}, {build}, {java} and {java_home} have one value"
+            "that do not vary, set values and {engine}, {folder}, {build} and those of a JDK or .NET SDK have one value"
         )
     if subject.jdk is None and {"java", "java_home"} & {*used, *placeholders(subject.build or ())}:
         yield node.children["command"].problem(
             "{java} and {java_home} are those of a JDK that powerband finds: say which version is the least that "
             "does, for example jdk: 17"
+        )
+    if subject.dotnet is None and set(DOTNET) & {*used, *placeholders(subject.build or ())}:
+        yield node.children["command"].problem(
+            "{dotnet} and {dotnet_version} are those of a .NET SDK that powerband finds: say which version is the "
+            "least that does, for example dotnet: 8"
         )
     if "build" in used and subject.build is None:
         yield node.children["command"].problem("{build} is the folder that subject.build fills, and there is no build")

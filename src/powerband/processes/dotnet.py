@@ -1,0 +1,92 @@
+"""Which .NET SDK a subject is built and started with: the first of the usual places that is new enough.
+
+In: the least version. Out: a `Dotnet`. An SDK tells its version by the name of its folder, so none is started to be
+asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from powerband.base.errors import SubjectError
+
+_INSTALLED = (Path("/usr/lib/dotnet"), Path("/usr/share/dotnet"))
+ENV = (
+    ("DOTNET_CLI_TELEMETRY_OPTOUT", "1"),
+    ("DOTNET_NOLOGO", "1"),
+    ("DOTNET_CLI_WORKLOAD_UPDATE_NOTIFY_DISABLE", "true"),
+    ("DOTNET_GENERATE_ASPNET_CERTIFICATE", "false"),
+)
+"""Of a build, which is to fetch packages and nothing else."""
+
+
+@dataclass(frozen=True)
+class Dotnet:
+    """`version`: of its newest SDK, the one that builds; `major`: of the target framework."""
+
+    home: Path
+    version: str
+
+    @property
+    def major(self) -> int:
+        return _numbers(self.version)[0]
+
+    @property
+    def program(self) -> Path:
+        return self.home / "dotnet"
+
+
+def find_dotnet(
+    least: int, *, environment: Mapping[str, str] | None = None, installed: Sequence[Path] = _INSTALLED
+) -> Dotnet:
+    """DOTNET_ROOT, then `dotnet` on PATH, then that of Linux distributions: its major version is `least` or more.
+
+    Raises SubjectError, which names each that was looked at and why it does not do."""
+    looked: list[str] = []
+    places: dict[Path, str] = {}
+    for found, home in _places(os.environ if environment is None else environment, installed):
+        places.setdefault(home.resolve(), found)
+    for home, found in places.items():
+        version = max(_versions(home), key=_numbers, default="")
+        if not os.access(home / "dotnet", os.X_OK):
+            looked.append(f"{found} ({home}) has no program dotnet that can be run")
+        elif not version:
+            looked.append(f"{found} ({home}) has no SDK: it is a runtime, not a development kit")
+        elif _numbers(version)[0] < least:
+            looked.append(f"{found} ({home}) has the SDK {version}")
+        else:
+            return Dotnet(home, version)
+    seen = "; ".join(looked) or (
+        "DOTNET_ROOT is not set, there is no dotnet on PATH, and nothing in " + " or ".join(map(str, installed))
+    )
+    raise SubjectError(
+        f"this subject needs a .NET SDK of version {least} or later, and none was found: {seen}. Install one "
+        "(https://dotnet.microsoft.com/download; Ubuntu: dotnet-sdk-10.0) and set DOTNET_ROOT to its folder"
+    )
+
+
+def _places(environment: Mapping[str, str], installed: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    if environment.get("DOTNET_ROOT"):
+        yield "DOTNET_ROOT", Path(environment["DOTNET_ROOT"])
+    program = shutil.which("dotnet", path=environment.get("PATH", os.defpath))
+    if program is not None:
+        yield "dotnet on PATH", Path(program).resolve().parent
+    for home in installed:
+        if home.is_dir():
+            yield "the installed one", home
+
+
+def _versions(home: Path) -> Iterator[str]:
+    try:
+        yield from (path.name for path in (home / "sdk").iterdir() if path.name[:1].isdigit())
+    except OSError:
+        return
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """`10.0.100-rc.1` as (10, 0, 100)."""
+    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())

@@ -1,0 +1,46 @@
+using Akka.Configuration;
+
+namespace Powerband.Reflection;
+
+/// <summary>The options as Akka's configuration: the players' dispatcher and mailbox, and the log. Pure.</summary>
+internal static class AkkaConfig
+{
+    internal const string Dispatcher = "reflection-dispatcher";
+    internal const string Mailbox = "reflection-mailbox";
+
+    /// <summary>Balls are counted before the actor system goes, so nothing but us may end it.</summary>
+    internal static Config Of(Options options) => ConfigurationFactory.ParseString($$"""
+        akka {
+          loglevel = {{(options.DebugLog ? "DEBUG" : "INFO")}}
+          loggers = ["{{typeof(LogFile).FullName}}, {{typeof(LogFile).Assembly.GetName().Name}}"]
+          log-dead-letters = off
+          log-dead-letters-during-shutdown = off
+          coordinated-shutdown.run-by-clr-shutdown-hook = off
+          channel-scheduler { parallelism-min = {{options.Parallelism}}, parallelism-max = {{options.Parallelism}} }
+        }
+        {{Dispatcher}} {
+          {{Kind(options)}}
+          throughput = {{options.Throughput}}
+        }
+        {{Mailbox}} {
+          {{Queue(options)}}
+        }
+        """);
+
+    private static string Kind(Options options) => options.Dispatcher switch
+    {
+        "fork-join" => "type = ForkJoinDispatcher\ndedicated-thread-pool { thread-count = " + options.Parallelism
+            + "\ndeadlock-timeout = 3s\nthreadtype = background }",
+        "thread-pool" => "type = Dispatcher",
+        "task" => "type = TaskDispatcher",
+        "channel" => "type = Dispatcher\nexecutor = channel-executor\nchannel-executor.priority = normal",
+        "pinned" => "type = PinnedDispatcher",
+        _ => throw new InvalidOperationException(options.Dispatcher),
+    };
+
+    /// <summary>A full mailbox turns a ball away at once: it becomes a dead letter.</summary>
+    private static string Queue(Options options) => options.MailboxCapacity == 0
+        ? "mailbox-type = \"Akka.Dispatch.UnboundedMailbox, Akka\""
+        : "mailbox-type = \"Akka.Dispatch.BoundedMailbox, Akka\"\nmailbox-push-timeout-time = 0s\nmailbox-capacity = "
+            + options.MailboxCapacity;
+}

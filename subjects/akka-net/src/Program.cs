@@ -1,0 +1,114 @@
+using System.Globalization;
+using System.Runtime;
+using System.Runtime.InteropServices;
+
+namespace Powerband.Reflection;
+
+/// <summary>
+/// Pairs of actors that send every ball back with one receipt more, for ever. Says `ready`, throws in the balls, serves what
+/// is counted as a page; at SIGTERM it stops the reflection, waits until every ball is in a player's hand, and prints the
+/// final count. Not here: the actors (<see cref="Hall"/>, <see cref="Player"/>), busy neighbours (<see cref="Neighbours"/>).
+/// </summary>
+internal static class Program
+{
+    private const int SettleMs = 10_000;
+    private const int QuietMs = 2_000;
+    private const int PollMs = 5;
+
+    private static int Main(string[] arguments)
+    {
+        if (arguments is [Neighbours.Option, var threads])
+        {
+            Neighbours.BeBusy(int.Parse(threads, CultureInfo.InvariantCulture));
+            return 0;
+        }
+
+        try
+        {
+            Run(Options.Parse(arguments));
+            return 0;
+        }
+        catch (RefusedException refused)
+        {
+            Console.Error.WriteLine("akka-net: " + refused.Message);
+            return 2;
+        }
+    }
+
+    private static void Run(Options options)
+    {
+        CheckCollector(options);
+        SizePool(options.PoolThreads);
+        Neighbours.Start(options.Neighbours);
+        var updates = Updates.Of(options);
+        var hall = new Hall(options, updates.Each);
+        if (options.MetricsPort != 0)
+        {
+            new MetricsPage(hall, options, updates.Registry).Serve(options.MetricsPort);
+        }
+
+        using var asked = new ManualResetEventSlim();
+        using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, signal =>
+        {
+            signal.Cancel = true;
+            Player.Stop();
+            asked.Set();
+        });
+        Console.WriteLine($"ready: {options.Pairs} pairs with {options.Balls} balls each, dispatcher {options.Dispatcher}");
+        hall.ThrowIn();
+        asked.Wait();
+        Console.WriteLine(Settled(hall).LastWords());
+        Environment.Exit(0); // actors' threads, and whatever is not written of the log, are of no more use
+    }
+
+    private static void CheckCollector(Options options)
+    {
+        if (options.ServerCollector != GCSettings.IsServerGC)
+        {
+            throw new RefusedException(
+                $"--gc {(options.ServerCollector ? "server" : "workstation")} is not what .NET has taken: DOTNET_gcServer is set "
+                + "in the environment, or there is one CPU only, for which it has no server collector");
+        }
+    }
+
+    private static void SizePool(int threads)
+    {
+        if (threads == 0)
+        {
+            return;
+        }
+
+        ThreadPool.GetMaxThreads(out var most, out var mostForIo);
+        ThreadPool.GetMinThreads(out var least, out var leastForIo);
+        var sized = threads < least
+            ? ThreadPool.SetMinThreads(threads, leastForIo) && ThreadPool.SetMaxThreads(threads, mostForIo)
+            : ThreadPool.SetMaxThreads(threads, mostForIo) && ThreadPool.SetMinThreads(threads, leastForIo);
+        if (!sized)
+        {
+            throw new RefusedException(
+                $"--pool-threads {threads} is refused by .NET's pool, which has {least} to {most} threads here");
+        }
+    }
+
+    /// <summary>Once all balls are caught or known to be lost, or none has moved for so long that the rest must be lost, too.</summary>
+    private static Totals Settled(Hall hall)
+    {
+        var start = Environment.TickCount64;
+        var moved = start;
+        var totals = hall.Totals();
+        while (!totals.IsSettled)
+        {
+            Thread.Sleep(PollMs);
+            var now = hall.Totals();
+            var time = Environment.TickCount64;
+            moved = now.IsWhere(totals) ? moved : time;
+            totals = now;
+            if (time - moved > QuietMs || time - start > SettleMs)
+            {
+                break;
+            }
+        }
+
+        return hall.Totals(); // not those that ended the wait: they were read while the last ball was being caught
+    }
+}

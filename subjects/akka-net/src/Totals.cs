@@ -1,0 +1,32 @@
+namespace Powerband.Reflection;
+
+/// <summary>One number for each <see cref="Count"/>.</summary>
+internal sealed class Totals
+{
+    internal static readonly int Counts = Enum.GetValues<Count>().Length;
+
+    private readonly long[] numbers = new long[Counts];
+
+    internal long this[Count count] => numbers[(int)count];
+
+    /// <summary>Every ball is in a player's hand, or known to be lost.</summary>
+    internal bool IsSettled => this[Count.Caught] + this[Count.Lost] >= this[Count.Thrown];
+
+    internal void Add(Count count, long number) => numbers[(int)count] += number;
+
+    /// <summary>Whether the same balls have moved as far as in the other.</summary>
+    internal bool IsWhere(Totals other) => this[Count.Received] == other[Count.Received]
+        && this[Count.Lost] == other[Count.Lost] && this[Count.Caught] == other[Count.Caught];
+
+    /// <summary>The last words: all balls counted. A ball that nobody has and nobody saw lost is lost all the same.</summary>
+    internal string LastWords()
+    {
+        var received = this[Count.Received];
+        var sent = this[Count.Sent] + this[Count.Thrown];
+        var lost = this[Count.Thrown] - this[Count.Caught];
+        var counts = this[Count.CaughtCounts] + this[Count.LostCounts];
+        return $"final: messages={received} balls={this[Count.Thrown]} balls_lost={lost} sent={sent} received={received} "
+            + $"ball_counts={counts} uncounted={received - counts} unreceived={sent - received - lost} "
+            + $"metric_updates={this[Count.Updates]} log_lines={this[Count.LogLines]}";
+    }
+}
