@@ -17,7 +17,7 @@ from powerband.processes.host import engine_version, host_facts
 from powerband.search.noise import MachineNoise, probe_noise
 from powerband.trials.instruments.link import check_link
 
-_DESCRIPTORS_WANTED = 10_000
+_DESCRIPTORS_WANTED = 10_000  # as many connections as one engine opens by default (`MAX_IN_FLIGHT`)
 PARANOID_MAX = 1  # context switches happen in the kernel, which a stricter setting hides
 
 

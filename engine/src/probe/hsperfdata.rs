@@ -9,9 +9,9 @@ const HEADER: usize = 32;
 const ENTRY: usize = 20;
 /// A longer text is cut; no name of a collector is.
 const TEXT_MAX: usize = 256;
-const GENERATIONS: usize = 4;
-const SPACES: usize = 8;
-const COLLECTORS: usize = 8;
+const GENERATIONS: usize = 4; // HotSpot's collectors have two; a name that is not there costs one look
+const SPACES: usize = 8; // of a generation; HotSpot's have up to three
+const COLLECTORS: usize = 8; // HotSpot names up to three at a time
 const OLD: &str = "sun.gc.generation.1";
 
 /// The values of one file by name.

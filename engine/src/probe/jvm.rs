@@ -16,7 +16,7 @@ use super::tree::{Due, Tree};
 use crate::clock::thread_cpu_ns;
 use crate::contract::events::Jvm;
 
-const EVERY_NS: u64 = 250_000_000;
+const EVERY_NS: u64 = 250_000_000; // arbitrary: eight readings in a window of 2 s; DEAR_FACTOR bounds the cost
 /// It is read again only after this many times the cost of a reading: 0.25 % of a core.
 const DEAR_FACTOR: u64 = 400;
 /// A process without such a file after this many attempts is no JVM. The file appears about 50 ms after its start.

@@ -22,14 +22,14 @@ const KEPT: usize = 1 << 20;
 const LONGEST: u64 = 17 << 20;
 /// Up to here, everything passes through the file.
 const WHOLE: u64 = 64 << 20;
-const SAVE_EVERY: Duration = Duration::from_millis(200);
+const SAVE_EVERY: Duration = Duration::from_millis(200); // arbitrary: who waits for a line sees it so late
 /// The most that an unprivileged process may ask for (/proc/sys/fs/pipe-max-size); 17 ms of 60 MB/s.
 const PIPE_BYTES: libc::c_int = 1 << 20;
 /// Between two readings of the pipe: a reader that waits for each line would cost the writer a wake-up for each.
 const PAUSE: Duration = Duration::from_millis(10);
 /// After a reading that found this much, the next one comes sooner.
 const MUCH: usize = PIPE_BYTES as usize / 8;
-const SHORT_PAUSE: Duration = Duration::from_millis(2);
+const SHORT_PAUSE: Duration = Duration::from_millis(2); // less than the 17 ms in which it fills
 /// At the end, a process that is beyond our reach may still hold the pipe and print.
 const REST_MAX: Duration = Duration::from_secs(1);
 

@@ -8,11 +8,11 @@ use memchr::memmem;
 
 use crate::statsd::store::{NAME_MAX, NAMES_MAX, SERIES_MAX};
 
-const ANSWER_MAX: usize = 16 << 20;
-const HEAD_MAX: usize = 64 << 10;
+const ANSWER_MAX: usize = 16 << 20; // arbitrary: far above any metrics page; the probe holds one answer in memory
+const HEAD_MAX: usize = 64 << 10; // as the load engine allows; one without an end is given up here
 /// For the line before a chunk: its size and extensions.
 const CHUNK_LINE_MAX: usize = 4 << 10;
-const SHOWN: usize = 60;
+const SHOWN: usize = 60; // characters of an answer in a message: enough to tell HTML from metrics
 const BROKE_OFF: &str = "its answer broke off";
 
 /// An answer, as far as it has come.

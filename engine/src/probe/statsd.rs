@@ -15,7 +15,7 @@ use crate::contract::spec;
 use crate::statsd::store::Store;
 use crate::sys;
 
-const INTERVAL_NS_MIN: u64 = 1_000_000;
+const INTERVAL_NS_MIN: u64 = 1_000_000; // an event a millisecond: closer ones would cost more than the metrics
 /// The longest pause in which a UDP socket is not read after it was empty: a steady sender then causes no wake-ups, and
 /// many datagrams are read at a time.
 const REST_NS_MAX: u64 = 10_000_000;

@@ -10,7 +10,7 @@ use super::planted::downstream::{BODY_BYTES, Remote};
 use super::request::service::Service;
 use crate::sys;
 
-const BACKLOG: u32 = 4096;
+const BACKLOG: u32 = 4096; // net.core.somaxconn since Linux 5.4: all threads may connect at once
 
 /// Starts the database and returns its client; `None` unless the downstream is a server.
 pub fn start(config: &Config) -> Result<Option<Remote>, String> {

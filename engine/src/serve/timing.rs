@@ -40,7 +40,7 @@ pub fn wait_from(from_ns: u64, wait_ns: u64) {
 /// How late this machine wakes a sleeping thread, as a moving mean. Sleeps end earlier by this much, so that the *mean* wait is
 /// exact. Lateness above the maximum is time spent in the run queue, not wake-up time, and is left out.
 static LATENESS_NS: AtomicU64 = AtomicU64::new(0);
-const LATENESS_NS_MAX: u64 = 150_000;
+const LATENESS_NS_MAX: u64 = 150_000; // arbitrary: three times the usual timer slack, 50 us
 
 /// How much earlier the timer of a wait of `wait_ns` is set.
 pub fn wake_early_ns(wait_ns: u64) -> u64 {

@@ -9,7 +9,7 @@ use ring::digest;
 
 use crate::scan::has_token;
 
-const HEADERS_MAX: usize = 64;
+const HEADERS_MAX: usize = 64; // arbitrary: of a request; clients and browsers send about 15
 const VERSION: &[u8] = b"13";
 const KEY_BYTES: usize = 16;
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

@@ -11,7 +11,7 @@ use memchr::memchr;
 use super::handshake::accept_of;
 use crate::scan::has_token;
 
-const HEADERS_MAX: usize = 128;
+const HEADERS_MAX: usize = 128; // as of any response
 /// A longer answer is refused.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// A shorter answer is checked whenever more of it has come, a longer one at the end of each line.

@@ -22,7 +22,7 @@ from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.numbers import unit_scale
 from powerband.report.wording.words import short_id
 
-LINES_MAX = 8
+LINES_MAX = 8  # arbitrary: more lines cannot be told apart by their colours
 _LOG_FROM = 8  # values that differ by this factor are spaced evenly on a log scale
 _NAME_MAX = 32  # letters in a line
 _READABLE = FuncFormatter(lambda x, _: f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.4g}")

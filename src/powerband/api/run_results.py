@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import polars
     from matplotlib.figure import Figure
 
-_ROWS_SHOWN = 12
+_ROWS_SHOWN = 12  # arbitrary: a notebook's screen; frame() has all
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar, Union
 
-PARENTHESES_MAX = 50
+PARENTHESES_MAX = 50  # arbitrary: each is a few calls deep, and Python bears a thousand
 _OPERATIONS: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
     "-": operator.sub,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
-_LAST_WORDS_BYTES = 1 << 16
+_LAST_WORDS_BYTES = 1 << 16  # arbitrary: some hundred lines; the line that is looked for is among the last
 _JAVA_CAUSE = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)", re.MULTILINE)
 _DIRECT_CAUSE = "The above exception was the direct cause of the following exception"
@@ -22,8 +22,8 @@ _EXCEPTION = re.compile(
     re.MULTILINE,
 )
 _ERROR_LINE = re.compile(r"^[^\n]*\b(?:error|fatal|exception)\b[^\n]*", re.IGNORECASE | re.MULTILINE)
-_LOOK_BYTES = 8 << 20
-_OVERLAP_BYTES = 1 << 16
+_LOOK_BYTES = 8 << 20  # arbitrary: of one read, so that a log that grows fast is not read whole at once
+_OVERLAP_BYTES = 1 << 16  # a match may span two reads; longer ones are not found
 _PAIR = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)=([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w.])")
 # Control sequences that a terminal obeys (ECMA-48), then all that is left of control characters, and marks that turn
 # the direction of writing.

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from powerband.base.errors import MeasurementError
 
-ASSUMED_SD = 0.02
+ASSUMED_SD = 0.02  # arbitrary: until `doctor --pilot` has measured it; half of it would promise too much
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ Scalar = bool | int | float | str | None
 _FOLD_MARK = "\a"  # the reader's mark where it folded a line, which allows writing the same text again
 _NODES_MAX = 100_000  # limits a file of aliases of aliases, which could exhaust the memory
 _TEXT_MAX = 1 << 24  # characters of all its texts together, for the same reason
-_FILE_BYTES_MAX = 1 << 22
-_BRACKETS_MAX = 500
+_FILE_BYTES_MAX = 1 << 22  # arbitrary: a thousand times an experiment; the YAML reader is slow on more
+_BRACKETS_MAX = 500  # arbitrary: each nests calls of the YAML reader, of which Python bears a thousand
 _DIGITS_MAX = 300  # a longer number has no use, and its conversion takes quadratic time
 _INTEGER_MAX = 2**64 - 1  # the largest that the load engine takes
 # Errors that the reader of YAML raises for some invalid texts, besides its own.

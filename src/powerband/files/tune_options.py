@@ -24,7 +24,7 @@ from powerband.model.load import Load
 from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
 
-DEFAULT_USERS = 64
+DEFAULT_USERS = 64  # enough to fill most pools, few enough for any descriptor limit
 DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
 

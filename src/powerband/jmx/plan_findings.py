@@ -12,7 +12,7 @@ from powerband.base.units import plural
 from powerband.jmx.tree import Element
 from powerband.jmx.values import Unresolved, Values
 
-REFUSALS_SHOWN = 100
+REFUSALS_SHOWN = 100  # arbitrary: more than anybody mends at once; a plan may have a refusal an element
 WHY_MAX = 400  # characters of a reason, which may hold a value of the plan
 Number = TypeVar("Number", int, float)
 

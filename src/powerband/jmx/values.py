@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _ESCAPABLE = "$,\\"
-DEPTH_MAX = 10
+DEPTH_MAX = 10  # arbitrary: variables may name each other in a circle
 LENGTH_MAX = 1 << 19  # characters of a text with `${`, before and after it is filled in
 _EACH_TIME = {
     "Random", "RandomString", "RandomDate", "RandomFromMultipleVars", "UUID", "time", "timeShift", "counter",

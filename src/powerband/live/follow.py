@@ -56,7 +56,7 @@ from powerband.search.forecast import forecast
 from powerband.search.session import analyse_results
 from powerband.store import NOT_AS_WRITTEN, RunDir, TrialDir
 
-_PACE_TRIALS = 50
+_PACE_TRIALS = 50  # arbitrary: settings differ in pace, and all of a block should be among them
 SHORT = "this process or this machine can open no more files: close some pages, or raise `ulimit -n`"
 Version = tuple[int, int, int] | None
 

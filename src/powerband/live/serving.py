@@ -22,12 +22,12 @@ from powerband.base.errors import UsageError
 from powerband.live.server import LivePages
 
 SEND_BUFFER_BYTES = 1 << 16  # of a connection: the most data that a stalled viewer has to catch up with
-PATIENCE_S = 30.0
+PATIENCE_S = 30.0  # arbitrary: a slow network needs some seconds; a connection is held so long for nothing
 CONNECTIONS_MAX = 320  # the viewers that are allowed, and room for what they ask for
 DESCRIPTORS_KEPT = 96  # for everything else: the files of eight runs, and connections that were just accepted
-ACCEPTED_AT_ONCE = 32
-HEAD_BYTES_MAX = 1 << 14
-PIECE_BYTES = 1 << 16
+ACCEPTED_AT_ONCE = 32  # arbitrary: a browser opens six at once; accepted ones need descriptors that are kept
+HEAD_BYTES_MAX = 1 << 14  # twice what Apache and Tomcat allow: cookies of all programs on this host come along
+PIECE_BYTES = 1 << 16  # as much as the socket's buffer takes
 LARGE_BYTES_MAX = 1 << 26  # of all answers that are being sent and take more than one piece
 
 

@@ -29,10 +29,10 @@ from powerband.store import RunDir, SubjectAddress
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TIMEOUT_S = 0.8  # of a whole page: with a scrape every second, one must not delay the next
 FRESH_S = 0.5  # for so long one answer serves all who ask: the server is asked at most twice a second
-PAGE_BYTES_MAX = 8 * 1024 * 1024
-LINES_MAX = 100_000
-LINE_MAX = 64 * 1024
-ADDRESS_BYTES_MAX = 64 * 1024
+PAGE_BYTES_MAX = 8 * 1024 * 1024  # arbitrary: far above a real page; each running subject's is held in memory
+LINES_MAX = 100_000  # arbitrary: ten times the series that the probe keeps
+LINE_MAX = 64 * 1024  # arbitrary: far above a name with its labels
+ADDRESS_BYTES_MAX = 64 * 1024  # arbitrary: two URLs are a few hundred bytes
 
 # Each pattern reads on from where the one before ended, and none can end in more than one place: linear time.
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")

@@ -15,7 +15,7 @@ from powerband.model.experiment import Measure
 from powerband.model.plan import TrialSpec
 from powerband.store import NOT_AS_WRITTEN, TrialDir
 
-_LAG_SECONDS = 3
+_LAG_SECONDS = 3  # as for engines (`LAG_SECONDS`): who is silent for longer is not waited for
 
 
 class TrialFollower:

@@ -25,9 +25,9 @@ CONNECTIONS_PER_TUPLE = 12_000  # past about 14,000 to one (source, destination,
 LOCAL_PORTS = 28_232  # of Linux where nobody has changed net.ipv4.ip_local_port_range
 PORTS_IN_USE = 0.9  # of them, at most: others are held by what was closed a moment ago
 DESCRIPTORS_RESERVED = 48  # stdio, epoll, timers, resolver
-MAX_ENGINES = 64
-MAX_IN_FLIGHT = 10_000
-DEADLINE_SLACK_NS = 30_000_000_000
+MAX_ENGINES = 64  # arbitrary: with 1,024 descriptors each, 62,000 connections; each is a process
+MAX_IN_FLIGHT = 10_000  # arbitrary: at 1,000/s ten seconds of arrivals; a server further behind is overloaded
+DEADLINE_SLACK_NS = 30_000_000_000  # for commands that come late on a busy machine; only a defect needs the deadline
 FIRST_SOURCE = IPv4Address("127.0.0.2")
 
 

@@ -39,7 +39,7 @@ def pairs(value: Any) -> Any:
 Ns = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=LONGEST_NS)]
 # The load engine's own limits (its check.rs), so that `check` refuses the same values.
 DAY_NS = 24 * 3600 * 10**9
-RATE_MAX_PER_S = 1e8
+RATE_MAX_PER_S = 1e8  # 10 ns between two sends
 WithinDay = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=DAY_NS)]
 Timeout = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=DAY_NS)]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]

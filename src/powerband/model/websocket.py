@@ -24,10 +24,10 @@ from powerband.wire.specs import DIALECTS, Dialect
 # Placeholders that the engine fills in while it sends: the number of the request, the time in ns, the user's index.
 TOKENS = ("{id}", "{stamp}", "{user}")
 _TOKEN = re.compile("|".join(re.escape(token) for token in TOKENS))
-MESSAGE_BYTES_MAX = 16 * 2**20
+MESSAGE_BYTES_MAX = 16 * 2**20  # the reference server's own limit; a user holds one whole message
 # The load engine's own limits, so that `check` refuses the same values.
 MESSAGE_BYTES_MOST = 2**30
-REJOIN_MIN_NS = 1_000_000
+REJOIN_MIN_NS = 1_000_000  # the load engine's own limit
 OWN_HEADERS = ("host", "upgrade", "connection")
 
 

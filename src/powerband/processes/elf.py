@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-_SECTION_BYTES_MAX = 64 << 20
-_SECTIONS_MAX = 4096
+_SECTION_BYTES_MAX = 64 << 20  # arbitrary: symbols of large Go programs take some MB; it is read whole
+_SECTIONS_MAX = 4096  # arbitrary: executables have some forty
 _SYMBOL_BYTES = 24
 _SEGMENT_BYTES = 56
 _LOADED = 1  # PT_LOAD

@@ -28,7 +28,7 @@ from powerband.wire.message import ErrorEvent, Wire, kind_of
 from powerband.wire.specs import LoadSpec
 
 BINARY = "powerband-engine"
-ARMED_TIMEOUT_S = 20.0
+ARMED_TIMEOUT_S = 20.0  # arbitrary: it takes ms; longer on a busy machine
 
 
 def find_engine() -> Path:

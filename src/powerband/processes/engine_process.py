@@ -22,7 +22,7 @@ from powerband.processes.stop_request import StopRequest
 from powerband.store import open_private, writing
 from powerband.wire.message import Wire, encode
 
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 18  # arbitrary: four times a full pipe, so that one read empties it
 
 
 class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):

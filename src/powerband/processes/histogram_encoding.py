@@ -12,7 +12,7 @@ from collections.abc import Mapping
 _COMPRESSED_COOKIE, _COOKIE = 0x1C849314, 0x1C849313
 _HEADER = struct.Struct(">IIiIQQd")
 _HALF_MAGNITUDE = 10  # of the cells in a bucket
-_HIGHEST_NS = 24 * 3600 * 10**9
+_HIGHEST_NS = 24 * 3600 * 10**9  # a day: a sample of JMeter's may be longer than the engine's hour
 
 
 def encode(times: Mapping[int, int]) -> str:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from powerband.store import open_private, writing
 
-FLUSH_AFTER_S = 0.4
+FLUSH_AFTER_S = 0.4  # below the second in which the live page shows what comes
 
 
 class LineFile(contextlib.AbstractContextManager["LineFile", None]):

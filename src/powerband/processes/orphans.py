@@ -18,7 +18,7 @@ from powerband.base.procfs import ProcessStat, all_processes
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _END_WITHIN_S = 10.0  # one in an uninterruptible sleep cannot be killed
-_POLL_S = 0.005
+_POLL_S = 0.005  # arbitrary: a killed process is gone within a few ms
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from pathlib import Path
 from powerband.base.errors import MeasurementError
 from powerband.base.procfs import LISTEN, all_processes, socket_inodes, tcp_sockets, tree_of
 
-_LOWEST = 10_000
+_LOWEST = 10_000  # below it lie the well-known ports of most servers
 _HIGHEST = 65_535
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-_DEFAULT_LOCAL_PORTS = (32_768, 60_999)
+_DEFAULT_LOCAL_PORTS = (32_768, 60_999)  # Linux's own
 
 
 def pick_port() -> int:

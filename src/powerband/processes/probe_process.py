@@ -21,10 +21,10 @@ from powerband.wire.message import Cpus, ErrorEvent, kind_of
 from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Jvm, Launched
 from powerband.wire.specs import Launch, ProbeSpec, Stop, WatchAlso
 
-LAUNCH_TIMEOUT_S = 20.0
+LAUNCH_TIMEOUT_S = 20.0  # arbitrary: exec takes ms; of a large program on a cold disk some seconds
 SERIES = {"scrape", "scrape_failed", "statsd"}
 MEASURED = {"sample", "threads", "jvm", *SERIES}
-JVMS_MAX = 64
+JVMS_MAX = 64  # lines that are kept: 16 s of one JVM, the last look at each of 64
 JVM_GONE_NS = 2_500_000_000  # each JVM is read four times a second
 COMMAND_SAMPLE_NS = 2_000_000_000  # samples that nobody reads
 KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report

@@ -24,7 +24,7 @@ from powerband.model.runtime import RuntimeView
 from powerband.processes.elf import Elf, ElfError
 from powerband.processes.jvm_attach import NotAnsweredError, asked
 
-PROCESSES_MAX = 64
+PROCESSES_MAX = 64  # arbitrary: workers are alike, and each look takes ms
 _DOTNET_COUNTS = ("DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT")  # the first one that is there counts
 _VARIABLES = ("GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE", *_DOTNET_COUNTS)
 _ANSWERS_S = 5.0  # of all JVMs together
@@ -33,14 +33,14 @@ _NODE_SYMBOL = b"\0_ZN4node5StartEiPPc\0"  # node::Start(int, char**)
 _PYTHON_SYMBOL = b"\0Py_BytesMain\0"
 _COLLECTOR = re.compile(r"-XX:\+Use(\w+)GC\b")
 _PROCESSORS = re.compile(r"^CPU:.*\(initial active (\d+)\)", re.MULTILINE)
-_GO_QUOTA_LEAST = 2
-_GO_QUOTA_FROM = (1, 25)
+_GO_QUOTA_LEAST = 2  # Go rounds a smaller quota up to two
+_GO_QUOTA_FROM = (1, 25)  # the first version of Go that heeds a quota
 _GO_VERSION = re.compile(rb"go(\d+)\.(\d+)")
-_GO_MOST = 1 << 16
+_GO_MOST = 1 << 16  # arbitrary: a number beyond any machine's CPUs was read from the wrong place
 _PYTHON_VERSION = re.compile(r"python3\.(\d+)")
-_PYTHON_ASKED_FROM = 13
+_PYTHON_ASKED_FROM = 13  # the first 3.x with PYTHON_CPU_COUNT
 _SERVER_COLLECTOR, _DOTNET_MOST = ".NET Server GC", 0xFFFF
-_NODE_THREADS, _NODE_THREADS_MOST = 4, 1024
+_NODE_THREADS, _NODE_THREADS_MOST = 4, 1024  # libuv's default and limit
 
 
 @dataclass(frozen=True)

@@ -53,17 +53,17 @@ from powerband.wire.specs import SAMPLE_EVERY_NS, Launch, ProbeSpec, ScrapePage,
 COUNTER_EVERY_NS = 500_000_000
 """Between two readings of the counter: what a subject takes to tell is missing from its rate, and a window of four
 seconds still has readings enough to see whether it was steady. A whole number of them makes a second, as bars have."""
-PORT_ATTEMPTS = 4
-APPLY_TIMEOUT_S = 10.0
+PORT_ATTEMPTS = 4  # arbitrary: who loses four ports in a row to others has another fault
+APPLY_TIMEOUT_S = 10.0  # arbitrary: a knob that takes longer is no live knob
 ANSWER_WITHIN_S = 1.0  # of a subject that is asked whether it is ready; it is asked again
-POLL_FIRST_S = 0.005
-POLL_LONGEST_S = 0.05
-LAST_WORDS_LINES = 8
+POLL_FIRST_S = 0.005  # a lean server is ready within some ms; later pauses grow by 30 %
+POLL_LONGEST_S = 0.05  # ready_s is exact to so much; each look costs a server that starts some CPU
+LAST_WORDS_LINES = 8  # arbitrary: an error with the lines that lead to it; the log has all
 SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
-TAIL_BYTES = 8192
+TAIL_BYTES = 8192  # holds the last words, lines of a thousand characters too
 CAUSE_BYTES = 1 << 16  # a Java framework's chain of exceptions may fill tens of KB
-CAUSE_CHARACTERS = 500
-FEW_LINES = 3
+CAUSE_CHARACTERS = 500  # arbitrary: what a message bears; the log has all
+FEW_LINES = 3  # as long as the sentence that would take their place
 
 _PORT_TAKEN = re.compile(
     r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I

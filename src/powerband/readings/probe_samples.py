@@ -19,10 +19,10 @@ import numpy as np
 
 from powerband.wire.probe_events import Jvm, Sample, Scrape, ScrapeFailed, Statsd, Threads
 
-MANY_THREADS = 64
+MANY_THREADS = 64  # as the probe's own (`FEW_THREADS` of tree.rs)
 PER_THREAD = ("voluntary_switches", "involuntary_switches", "run_wait_ns")
 READ_TOGETHER = (*PER_THREAD, "minor_faults", "major_faults")
-COVERED_LEAST = 0.5
+COVERED_LEAST = 0.5  # half of a window: growth beyond what was seen would be a guess
 SINK_FIGURES = ("packets", "updates", "malformed", "dropped")  # of the StatsD sink, as series statsd_<name>_total
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

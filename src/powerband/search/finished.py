@@ -19,7 +19,7 @@ from powerband.model.plan import TrialSpec
 from powerband.model.results import DAMAGED, Problem, TrialResult
 from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, write_atomically, writing
 
-_SAID_MAX = 5
+_SAID_MAX = 5  # arbitrary: what a list of warnings bears
 
 
 @dataclass(frozen=True)

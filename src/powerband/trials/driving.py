@@ -16,8 +16,8 @@ from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.engine_process import Pump
 from powerband.wire.specs import Go, StartMeasure
 
-GO_LEAD_NS = 2_000_000
-GO_LEAD_PER_ENGINE_NS = 500_000
+GO_LEAD_NS = 2_000_000  # see `go_lead_ns`
+GO_LEAD_PER_ENGINE_NS = 500_000  # likewise
 REPORT_SLACK_S = 10.0  # for an event that is due: a busy machine reports late
 GATHER_S = 0.02  # lines are read so often: the control plane shares CPUs with the engines
 

@@ -33,9 +33,9 @@ from powerband.processes.toolchain import build_once, given_values
 from powerband.store import RunDir, TrialRecord, open_private, writing
 from powerband.wire.specs import Launch
 
-_LOOK_S = 60.0
-_GRACE_NS = 1_000_000_000
-_LOG_LINES_MAX = 100_000
+_LOOK_S = 60.0  # none: a build may take any time, and a stop ends the wait at once
+_GRACE_NS = 1_000_000_000  # what is half built is thrown away
+_LOG_LINES_MAX = 100_000  # arbitrary: some MB; the first error of a longer log is before that
 STARTS = 3
 """Starts that must fail in one way before a server is held to be one that cannot start."""
 _NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY)

@@ -36,8 +36,8 @@ from powerband.trials.instruments import instruments_of
 from powerband.trials.services import Services
 from powerband.wire.specs import Drain
 
-STEADY_EVERY_NS = 500_000_000
-OBSERVE_EVERY_INTERVALS = 2
+STEADY_EVERY_NS = 500_000_000  # arbitrary: a warm-up is longer than needed by so much; each look costs CPU of the bench
+OBSERVE_EVERY_INTERVALS = 2  # 0.2 s: the terminal draws twice a second
 
 
 class TrialObserver(Protocol):

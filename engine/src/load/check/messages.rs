@@ -10,8 +10,8 @@ use crate::load::messages::template::{self, ID};
 
 /// Faster than this no user can be meant to send.
 const LEAST_PACE_NS: u64 = 1_000;
-const LEAST_REJOIN_NS: u64 = 1_000_000;
-const MOST_MESSAGE_BYTES: u64 = 1 << 30;
+const LEAST_REJOIN_NS: u64 = 1_000_000; // arbitrary: a user that joins more often hammers a server that refuses
+const MOST_MESSAGE_BYTES: u64 = 1 << 30; // arbitrary: each user may hold a whole one, in memory
 /// Headers that the engine itself writes in the opening handshake.
 const OWN_HEADERS: [&str; 3] = ["host", "upgrade", "connection"];
 

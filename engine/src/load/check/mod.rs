@@ -10,9 +10,9 @@ use messages::{check_message, check_messages};
 
 /// The most steps a scenario may have: a request's step number shares 16 bits with a flag.
 const MAX_STEPS: usize = 1 << 15;
-const MAX_PIPELINE: u32 = 1024;
-const MAX_THREADS: u32 = 1024;
-const MAX_RATE_PER_S: f64 = 1e8;
+const MAX_PIPELINE: u32 = 1024; // arbitrary: far deeper than any client; each place costs its user 24 bytes
+const MAX_THREADS: u32 = 1024; // as many CPUs as a cpu_set_t names: more event loops than that cannot be pinned
+const MAX_RATE_PER_S: f64 = 1e8; // 10 ns between sends: schedules count whole ns, and lose the spacing of closer ones
 
 pub fn check(spec: &LoadSpec) -> Checked {
     if spec.scenario.is_empty() || spec.scenario.len() > MAX_STEPS {

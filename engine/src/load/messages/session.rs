@@ -24,7 +24,7 @@ const REPLIES_BYTES_MAX: usize = 64 << 10;
 
 /// Labels of a tally, and the bytes of one: they name the server's workers.
 const LABELS_MAX: usize = 10_000;
-const LABEL_BYTES_MAX: usize = 256;
+const LABEL_BYTES_MAX: usize = 256; // with LABELS_MAX 2.5 MB: a server that makes labels up takes no more of the memory
 
 /// The meaning of bytes from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use slot::State;
 
 /// Events taken per wait: few enough that what falls due meanwhile does not wait long.
 const EVENTS: usize = 256;
-const READ_BUFFER_BYTES: usize = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024; // arbitrary: one a thread; a longer read leaves other sockets waiting
 const WAKE_TOKEN: u64 = u64::MAX;
 /// With a precision of 0, the stretch before a scheduled send that is spun.
 const SPIN_NS: u64 = 200_000;

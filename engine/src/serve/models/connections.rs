@@ -12,7 +12,7 @@ use crate::serve::request::http::LAST_ANSWER;
 use crate::serve::request::service::{Service, Socket, Step};
 use crate::sys::{self, Epoll};
 
-const READ_BYTES: usize = 16 << 10;
+const READ_BYTES: usize = 16 << 10; // on the stack of each thread, of STACK_BYTES
 
 /// Starts a thread for each connection.
 pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {

@@ -16,7 +16,7 @@ use crate::sys::{self, Epoll};
 
 /// Event data of the listening socket; no pointer is null.
 const LISTENER: u64 = 0;
-const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10; // arbitrary: of the poller alone; what stays in the socket fires again
 
 struct Connection {
     socket: Socket,

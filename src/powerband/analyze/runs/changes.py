@@ -16,7 +16,7 @@ from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Estimate, Verdict, plain
 
-_NAMED_MOST = 4
+_NAMED_MOST = 4  # arbitrary: what a sentence bears; the table has all
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ TRIALS_MIN = 5
 RELAXATIONS = 20
 """A trial measures for so many relaxation times of the queue at its rate: the mean of a queue of M/M/1 is then off by a
 factor of 1.5 at times (2 / sqrt(20), Whitt 1989), which is 3 % of the rate at 94 % of what the server can give."""
-WINDOW_STEP_NS = 500_000_000
+WINDOW_STEP_NS = 500_000_000  # arbitrary: windows of few lengths, so that trials at near rates are alike
 LONGEST_WINDOW, LONGEST_WINDOW_NS = 10, 60_000_000_000
 """No trial measures for more than so many times `load.duration`, nor longer than that: at 99 % and more the queue of a
 slow server is not waited for."""

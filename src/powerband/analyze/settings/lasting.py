@@ -15,8 +15,8 @@ from powerband.model.results import TrialResult
 Growths = Mapping[str, tuple[float, float | None]]
 """By what grows: how much per second, and in how many seconds its limit is reached (None: not known)."""
 
-SOON_S = 3600.0
-TRIALS_LEAST = 2
+SOON_S = 3600.0  # an hour: a person waits for it; what fills up later is the table's, not the answer's
+TRIALS_LEAST = 2  # one alone may be chance: six floors in random order rise so in 1 of 120 (lasting.md)
 _METRICS = {
     "memory": ("memory_growth_bytes_per_s", "memory_lasts_s"),
     "threads": ("threads_growth_per_s", "threads_lasts_s"),

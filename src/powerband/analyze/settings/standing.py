@@ -15,7 +15,7 @@ from powerband.model.plan import Setting
 from powerband.model.results import AnswerKind, Exploration, Figure, Race, SettingResult, TrialResult, Verdict
 
 GOODPUT = "goodput_per_s"
-LIST_MAX = 6
+LIST_MAX = 6  # arbitrary: what a sentence bears; the table has all
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ SD_FLOOR = 1e-4
 ALIKE = 0.02
 """Of two blocks of at most `ALIKE_SETTINGS` settings, the smallest that is believed: starts that come out in two modes
 all agree by luck in one contest of eight or more (docs/methods/comparing-settings.md)."""
-ALIKE_SETTINGS = 4
+ALIKE_SETTINGS = 4  # of more, so few degrees of freedom no longer agree by luck
 FEW = 0.5
 """Few blocks: where more than so many settings are likely to have drawn the same of two modes in all of them."""
 SMALL_SAMPLE = 0.35
@@ -40,7 +40,7 @@ SMALL_SAMPLE = 0.35
 EXPONENT_MAX = 700.0  # e^709 is the largest float
 SETTLED = 1e-9
 """Passes of the two-way fit stop when no mean moves by more."""
-DF_MANY = 500.0
+DF_MANY = 500.0  # a quantile of Student's t (97.5 %) is 0.2 % above the normal one there
 DF_GRID = np.array([*range(1, 13), 14, 16, 18, 20, 24, 30, 40, 60, 120, DF_MANY])
 """Rounding down to these costs little width and saves hundreds of slow quantiles."""
 

@@ -20,7 +20,7 @@ ERROR_MOST = 1 / math.sqrt(30)
 # Twice the users get more where the gain is above this, noise apart. Servers at their limit got 0.79 to 1.12 times as
 # much, those that were not about 2.
 MORE_GAIN = 1.15
-MOST_SHARE = 0.5
+MOST_SHARE = 0.5  # most users: the opposite of few, where the looks contradict each other
 LIMITED_GAIN = 1.5  # halfway to what no limit at all would give
 ONE_AT_A_TIME = 1.5  # fewer slots are one, and work outside of it
 WHOLE_BELOW = 10.0  # slots: what a service time that depends on the load is wrong by, a tenth, is less than one of them

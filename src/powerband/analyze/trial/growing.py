@@ -20,7 +20,7 @@ Window = tuple[int, int]
 
 # Less is what allocators and pools of a healthy server add now and then.
 MEMORY_LEAST_BYTES = 4 << 20
-COUNT_LEAST = 2 * PARTS
+COUNT_LEAST = 2 * PARTS  # two more in each part: one is a thread or connection that comes and goes
 COLLECTIONS_LEAST = PARTS
 
 

@@ -17,7 +17,7 @@ from powerband.model.results import HeapGrowth, Problem, TypeGrowth
 from powerband.readings.evidence import Evidence, Source
 
 LATE_SHARE = 0.2  # a link is noted as late above this share of its delay, or of 1 ms where the delay is shorter
-SHORT_DELAY_NS = 1_000_000
+SHORT_DELAY_NS = 1_000_000  # of shorter delays a share would be a machine's usual wake-up
 TYPES_KEPT = 20  # what leaks is among the types that grew most
 # `   1:         58632        5230912  [B (java.base@17.0.15)`
 _ROW = re.compile(r"^\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)", re.MULTILINE)

@@ -17,7 +17,7 @@ from powerband.model.plan import format_level
 from powerband.model.subjects import BUILT_IN, asked_by_services, templates_of
 from powerband.model.templates import placeholders
 
-_SETTINGS_MAX = 10_000
+_SETTINGS_MAX = 10_000  # arbitrary: at a second each, a block would take three hours
 
 
 def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterator[FileProblem]:

@@ -14,7 +14,7 @@ from powerband.base.units import format_duration, time_text
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment
 
-SOAK_LEAST_NS = 2_000_000_000
+SOAK_LEAST_NS = 2_000_000_000  # its second half is measured: a second, after as long a warm-up as the least
 
 
 def check_users_and_rate(root: Node) -> Iterator[FileProblem]:

@@ -20,7 +20,7 @@ MATCH, CONTAINS, NOT, EQUALS, SUBSTRING, OR = 1, 2, 4, 8, 16, 32
 _CODES = frozenset(range(200, 1000))
 _RIGHT = frozenset(range(200, 400))
 _REGISTERED = frozenset(status.value for status in HTTPStatus if status.value >= 200)
-_LISTED_MAX = 20
+_LISTED_MAX = 20  # arbitrary: a check lists its statuses one by one; of a longer range none is meant
 _CODE_PATTERN = re.compile(r"(?:[0-9.|()\[\]^$?*+-]|\\d){1,60}")
 _SPECIAL = set(".^$*+?()[|\\")
 

@@ -13,7 +13,7 @@ from powerband.jmx.plan_findings import Findings
 from powerband.jmx.tree import Element, Property
 from powerband.jmx.values import Values
 
-BYTES_MAX = 4 * 2**20
+BYTES_MAX = 4 * 2**20  # as much as an experiment file may hold
 ROWS_KEPT = 1001  # more than any scenario has steps
 _EACH_USER = ("shareMode.thread", "Current thread")
 

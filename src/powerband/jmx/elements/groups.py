@@ -8,7 +8,7 @@ from powerband.jmx.plan_findings import Findings, whole
 from powerband.jmx.tree import Element, Property
 from powerband.jmx.values import Values
 
-USERS_MAX = 2**32 - 1
+USERS_MAX = 2**32 - 1  # the load engine's own limit
 FOREVER = -1
 
 _ERRORS = {"": "continue", "continue": "continue", "startnextloop": "startnextloop"}

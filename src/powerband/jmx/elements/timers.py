@@ -17,7 +17,7 @@ from powerband.jmx.tree import Element
 from powerband.jmx.values import Values
 
 MS_NS = 1_000_000
-LONGEST_MS = 24 * 3600 * 1000
+LONGEST_MS = 24 * 3600 * 1000  # a day, the load engine's own limit
 PACED = ("ConstantThroughputTimer", "PreciseThroughputTimer")
 _MODES = {
     "this thread only": 0,

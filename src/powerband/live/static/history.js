@@ -1,6 +1,6 @@
 // Keeps the list of runs as it is on disk, while somebody looks at it; what was picked for a comparison stays picked.
 
-const EVERY_MS = 4000;
+const EVERY_MS = 4000; // arbitrary: a run's line changes every few seconds at the most
 const count = document.getElementById("count");
 const content = document.getElementById("content");
 let told = content.innerHTML;

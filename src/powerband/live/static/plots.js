@@ -12,10 +12,10 @@ const FIXED = [
   { id: "memory", title: "Memory by process", unit: "bytes", prefix: "rss_bytes:" },
 ];
 const GAUGES = "gauges:";
-const GAUGE_PANELS = 12;
-const LINES = 12;
-const HEIGHT = 180;
-const TABLE_ROWS = 240;
+const GAUGE_PANELS = 12; // arbitrary: more plots than a screen; the page says how many are left out
+const LINES = 12; // arbitrary: more cannot be told apart by their colours
+const HEIGHT = 180; // px: three rows of plots on a usual screen
+const TABLE_ROWS = 240; // four minutes: a table for readers of screens, built anew each second
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power); // between two ticks: whole KiB, MiB, GiB
 
 export class Plots {

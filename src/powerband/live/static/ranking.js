@@ -3,7 +3,7 @@
 import { at, css, make } from "./format.js";
 import { drawIntervals } from "./intervals.js";
 
-const DRAWN = 24;
+const DRAWN = 24; // arbitrary: bars that a screen bears; the table has all
 const NS = "http://www.w3.org/2000/svg";
 let shown = null;
 

@@ -7,7 +7,7 @@ import { rank } from "./ranking.js";
 
 const STATUS = { running: "running", finished: "finished", interrupted: "interrupted", stale: "ended without a word", unreadable: "cannot be read", unknown: "cannot be seen now" };
 const PHASES = { starting: "starting", launched: "getting ready", warmup: "warming up", measure: "measuring", drain: "draining", ending: "stopping" };
-const LOST_AFTER_MS = 6000;
+const LOST_AFTER_MS = 6000; // three times the pause after which a browser connects again (retry: 2000)
 
 const root = document.documentElement;
 const plots = new Plots(at("plots"));

@@ -30,9 +30,9 @@ from powerband.wire.message import Wire
 from powerband.wire.probe_events import Scrape, ScrapeFailed, Statsd
 from powerband.wire.specs import Go, StartMeasure
 
-NAMES_SHOWN = 12
-PAGE_TIMEOUT_S = 2.0
-PAGE_BYTES_MAX = 4 << 20
+NAMES_SHOWN = 12  # arbitrary: what a message bears
+PAGE_TIMEOUT_S = 2.0  # twice what the probe waits for the page: the trial has failed already
+PAGE_BYTES_MAX = 4 << 20  # arbitrary: only names are looked for, and some of them suffice
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)[ {]", re.MULTILINE)
 _NO_TIMES = Times(response_time_ns="", service_time_ns="", failed_time_ns="", send_lag_ns="", dropped_wait_ns="")
 

@@ -44,15 +44,15 @@ from powerband.wire.message import Wire
 from powerband.wire.probe_events import Exited
 from powerband.wire.specs import Go, Launch, StartMeasure
 
-STARTS_WITHIN_S = 60.0
+STARTS_WITHIN_S = 60.0  # arbitrary: JMeter starts in seconds; a plan may ramp up or wait first
 LATE_NS = 300_000_000
 """So long after a moment the results of what ended by then are in the file."""
 LEAVES_WITHIN_NS = 6_000_000_000
 """After StopTestNow, JMeter waits 5 s for its threads."""
-CLOCK_SET_NS = 50_000_000
-_GRACE_NS = 2_000_000_000
-_WORDS_BYTES = 1 << 16
-_WORDS_LINES = 3
+CLOCK_SET_NS = 50_000_000  # NTP slews 0.5 ms a second at the most, 30 ms in a minute: more is a step
+_GRACE_NS = 2_000_000_000  # arbitrary: its results are in the file already, so that nothing is lost with it
+_WORDS_BYTES = 1 << 16  # arbitrary: some stack traces; the error is among the last
+_WORDS_LINES = 3  # arbitrary: the first errors are the cause, and the log has the rest
 _SAVED = ("time", "label", "response_code", "response_message", "successful", "bytes", "sent_bytes", "thread_counts")
 _NOT_SAVED = (
     *("thread_name", "data_type", "assertion_results_failure_message", "url", "filename", "latency", "connect_time"),

@@ -31,9 +31,9 @@ OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
 ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_java", "_tcp", "_jdbc", "_ftp", "_junit")
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 HASHES = Path(__file__).with_name(LIST)
-FETCH_TIMEOUT_S = 600
-_GRACE_NS = 1_000_000_000
-_WORDS_BYTES = 4096
+FETCH_TIMEOUT_S = 600  # arbitrary: tens of MB, over a slow line or from a busy mirror
+_GRACE_NS = 1_000_000_000  # what is half fetched is thrown away
+_WORDS_BYTES = 4096  # Maven says its error first of its last lines
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>powerband</groupId>

@@ -17,8 +17,8 @@ COLUMNS = (
     *("bytes", "sentBytes", "allThreads"),
 )
 """Those that are read, by name: others may stand between them."""
-_READ_BYTES = 1 << 20
-_ROW_BYTES_MAX = 1 << 20
+_READ_BYTES = 1 << 20  # arbitrary: some 10,000 rows a read
+_ROW_BYTES_MAX = 1 << 20  # arbitrary: far above a row; a file without a line's end would fill the memory
 
 
 class JtlSample(NamedTuple):

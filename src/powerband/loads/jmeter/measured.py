@@ -17,8 +17,8 @@ from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedFleet, MergedTimes
 
-THREADS_TOLERANCE = 0.02
-THREADS_FLOOR = 0.5
+THREADS_TOLERANCE = 0.02  # as for Little's law of powerband's own engine
+THREADS_FLOOR = 0.5  # a thread that starts or ends within the window is counted as there or not
 
 
 def with_own_cpu(evidence: Evidence) -> Evidence:

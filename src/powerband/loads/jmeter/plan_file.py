@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"\$\{([\w.-]+)\}")
 _ANY = re.compile(r"\$\{[^}]*\}")
 _DEPTH = 8  # of variables within variables
 _LENGTH_MAX = 1 << 16  # characters of a host's name, filled in
-_BYTES_MAX = 32 * 2**20
+_BYTES_MAX = 32 * 2**20  # arbitrary: four times what `import` reads; recorded answers may be in it
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from powerband.wire.load_events import (
     Window,
 )
 
-INTERVAL_NS = 100_000_000
+INTERVAL_NS = 100_000_000  # as the load engine reports
 HISTOGRAM_EVERY = 10  # intervals
-LABELS_MAX = 100
+LABELS_MAX = 100  # arbitrary: a plan may make a label for each request, and each has two histograms
 OTHER_LABELS = "(other labels)"
 TRANSACTION = "Number of samples in transaction : "
 """How the message of a transaction controller's sample begins."""

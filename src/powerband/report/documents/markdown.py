@@ -37,9 +37,9 @@ from powerband.report.wording.words import (
 )
 from powerband.store import RunDir, read_host
 
-_ROWS_MOST = 20
-_UNUSABLE_MOST = 10
-_FACTOR_COLUMNS = 5
+_ROWS_MOST = 20  # arbitrary: what a comment on a pull request bears; the report has all
+_UNUSABLE_MOST = 10  # likewise
+_FACTOR_COLUMNS = 5  # likewise, beside the columns of figures
 
 
 def render_markdown(analysis: Analysis, run: RunDir | None) -> str:

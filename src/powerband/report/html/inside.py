@@ -17,8 +17,8 @@ from powerband.report.html.verdict_charts import middle_records
 from powerband.report.wording.numbers import ABSENT, format_number
 from powerband.store import RunDir, TrialRecord
 
-THREADS_SHOWN = 12
-ROWS_SHOWN = 40
+THREADS_SHOWN = 12  # arbitrary: the busiest; those below `_BUSY_LEAST` are left out anyway
+ROWS_SHOWN = 40  # arbitrary: a screen; the table says how many are left out
 _BUSY_LEAST = 0.005  # minimum share of a CPU, including waits for it, to be listed
 
 

@@ -166,7 +166,7 @@ def _because(label: str, text: str) -> str:
     return f'<p class="because">{strong}{wrapping(text)}</p>'
 
 
-_HEADLINE_CHARACTERS = 48
+_HEADLINE_CHARACTERS = 48  # from there on the largest letters would take three lines
 
 _KINDS = {
     AnswerKind.BEST: "one setting is best",

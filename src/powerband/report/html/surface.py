@@ -21,7 +21,7 @@ from powerband.report.wording.words import mark_of
 
 _MEASURES = ("goodput_per_s", "response_time_ns_p50", "response_time_ns_p99", "subject_cpu_cores", "rss_bytes_max")
 _LEAST_MEASURED = 0.5  # of the grid of the first pair: changes one at a time form a cross, not a surface
-_LEAST_CELLS = 4
+_LEAST_CELLS = 4  # two levels of each: fewer are a line
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def trade_off_section(chart: TradeOffChart | None) -> str:
     return f'<p class="lead">{escape(lead)}</p>{figure}'
 
 
-_NAMED_MAX = 4
+_NAMED_MAX = 4  # arbitrary: more names would cover the points
 _LONG_NAMES = 100  # characters in all names together from which the text uses short names
 _WORDS = {
     TradeOffStanding.UNBEATEN: "unbeaten",

@@ -13,7 +13,7 @@ from typing import IO, Any
 from powerband.base.errors import UsageError
 from powerband.report.tables.rows import Cell, Kind, Row, Table
 
-GROUP_ROWS = 50_000
+GROUP_ROWS = 50_000  # arbitrary: some MB in memory; smaller groups compress less
 _TYPES = {Kind.TEXT: "string", Kind.WHOLE: "int64", Kind.NUMBER: "float64", Kind.TRUTH: "bool_"}
 
 

@@ -1,7 +1,7 @@
 // Saves a picture as PNG, SVG or CSV, without a network: drawn anew with its title, wide enough for a slide.
 
 const SAVED_WIDTH = 960; // px, at least
-const PNG_SCALE = 2;
+const PNG_SCALE = 2; // sharp on screens with two pixels a px, and in print
 
 /** Buttons under a figure; `rows`: its numbers, `picture`: an SVG element of a width and a height. */
 function offerSaving(figure, rows, picture) {

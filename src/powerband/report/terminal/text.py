@@ -47,9 +47,9 @@ from powerband.report.wording.words import (
     verdict_note,
 )
 
-_UNUSABLE_SHOWN = 8
-_ERRORS_SHOWN = 8
-_FACTOR_COLUMNS = 3
+_UNUSABLE_SHOWN = 8  # arbitrary: a few lines; the report has all
+_ERRORS_SHOWN = 8  # likewise
+_FACTOR_COLUMNS = 3  # more would leave no room for figures in 80 columns
 _FIRST_COLUMNS = 3  # metrics of the server beside the verdict, if not all fit
 
 

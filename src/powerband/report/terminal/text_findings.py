@@ -31,8 +31,8 @@ from powerband.report.wording.findings import (
 )
 from powerband.report.wording.numbers import ABSENT
 
-LAST_COLUMN = 16
-TYPES_SHOWN = 8
+LAST_COLUMN = 16  # characters: words of it fold, and longer ones are rare
+TYPES_SHOWN = 8  # arbitrary: what leaks is among the first; the report has more
 
 
 def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:

@@ -15,8 +15,8 @@ from powerband.report.wording.findings import departure_of, range_phrase, rates_
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval
 from powerband.report.wording.words import change_words, short_id
 
-RANKING_ROWS = 12
-_BAR_CELLS = 21
+RANKING_ROWS = 12  # arbitrary: a screen together with the progress; the report has all
+_BAR_CELLS = 21  # with `_BESIDE_BAR` 90 columns, without the names
 _BESIDE_BAR = 69  # width of the rest of a race's table, without the names of the settings
 _BAR_MARGINS = (8.0, 4.0)  # reach of a bar from the leader, in margins: towards worse and towards better
 
@@ -90,7 +90,7 @@ def metric_name(metric: str) -> str:
     return metric_words(metric).removeprefix("response time ")
 
 
-_BAR_LEAST = 0.001
+_BAR_LEAST = 0.001  # of a margin of 0 a bar would have no width
 
 
 def interval_bar(effect: Estimate, margin: float, direction: str) -> str:

@@ -22,11 +22,11 @@ from powerband.processes.requests import Client, HttpAnswer, RequestFailedError
 from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.instrument import Instrument
 
-_PAUSE_FIRST_S = 0.001
-_PAUSE_LONGEST_S = 0.05
-_REQUEST_TIMEOUT_S = 60.0
+_PAUSE_FIRST_S = 0.001  # a delay below it is seen as the first read's
+_PAUSE_LONGEST_S = 0.05  # delays are exact to so much; each read costs the server that works
+_REQUEST_TIMEOUT_S = 60.0  # arbitrary: a write of many items may take tens of seconds
 _SETTLED_S = 0.5  # a count that has not changed for so long is taken to stay
-_SETTLING_PAUSE_S = 0.1
+_SETTLING_PAUSE_S = 0.1  # five reads to `_SETTLED_S`
 
 _Pause = Callable[[float], None]
 """Waits for so many seconds."""

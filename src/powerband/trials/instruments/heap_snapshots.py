@@ -27,7 +27,7 @@ When = Literal["before", "after"]
 ANSWER_S = 20.0  # for all JVMs of a subject together
 READING_S = 2.5  # the probe reads JVMs four times a second, and finds one within some looks
 LONGEST_S = 2 * ANSWER_S + 2 * READING_S
-_POLL_S = 0.02
+_POLL_S = 0.02  # the length of an answer is exact to so much
 
 _Wait = Callable[[Callable[[], bool], float], bool]
 """Waits until something is so, or for so many seconds: whether it was so."""

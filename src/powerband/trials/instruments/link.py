@@ -27,8 +27,8 @@ from powerband.wire import link_messages as wire
 from powerband.wire.message import ErrorEvent, encode
 from powerband.wire.specs import Stop
 
-_UP_TIMEOUT_S = 10.0
-_END_TIMEOUT_S = 5.0
+_UP_TIMEOUT_S = 10.0  # arbitrary: it takes 0.1 s
+_END_TIMEOUT_S = 5.0  # arbitrary: it takes ms
 _CLONE_NEWNET = 0x40000000
 _HERE = "/proc/thread-self/ns/net"
 

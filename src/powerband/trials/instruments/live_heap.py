@@ -17,7 +17,7 @@ from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.instrument import Instrument
 
 _WITHIN_S = 5.0  # for all JVMs of a subject together
-_POLL_S = 0.02
+_POLL_S = 0.02  # arbitrary: later than the answer by so much at the most
 _TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)\s*$", re.MULTILINE)
 
 

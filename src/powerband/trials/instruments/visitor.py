@@ -29,7 +29,7 @@ from powerband.trials.instruments.instrument import Instrument
 from powerband.wire.specs import Launch
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_GRACE_NS = 5_000_000_000
+_GRACE_NS = 5_000_000_000  # arbitrary: Chromium ends within a second; its visits are in the log already
 # A line of Chromium's log: [1121/101500.123456:INFO:CONSOLE(7)] "powerband visit {...}", source: http://... (7)
 _VISIT = re.compile(r'CONSOLE[(:]\d+\)?\] "powerband visit (\{.*?\})", source: ')
 

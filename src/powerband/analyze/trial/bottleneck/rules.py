@@ -65,7 +65,7 @@ GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
 # Waiting threads for each CPU: a crowd if their switches cost `SWITCHING_SHARE` of the CPU time; a great crowd, which
 # nobody can have planned, whatever they cost.
 CROWD = 4.0
-GREAT_CROWD = 16.0
+GREAT_CROWD = 16.0  # arbitrary: four times a crowd
 SWITCH_NS = 2000.0  # a thread leaves its CPU unfinished and another runs on: an estimate of the CPU time that it costs
 # A thread goes to sleep and is woken, at the least: more than a switch, as an idle CPU must come back and caches are
 # cold. Two processes that only pass a byte to and fro used 18 us of CPU each time; at 2 us they would be on the edge.
