@@ -36,10 +36,8 @@ def thread_names(pids: Iterable[int]) -> dict[int, str]:
     names: dict[int, str] = {}
     deadline_s = time.monotonic() + _NAMES_WITHIN_S
     for pid in pids:
-        with suppress(NotAnsweredError), asked(pid, "threaddump", deadline_s=deadline_s) as answer:
-            while not answer.arrived() and (left := deadline_s - time.monotonic()) > 0:
-                select.select([answer], [], [], left)
-            names |= parse_dump(answer.text())
+        with suppress(NotAnsweredError):
+            names |= parse_dump(answer_of(pid, "threaddump", deadline_s=deadline_s))
     return names
 
 
@@ -98,6 +96,14 @@ class JvmAnswer:
             said = " ".join(text[:1000].split())[:200] or "it said nothing"
             raise NotAnsweredError(f"the JVM refuses: {said}")
         return text
+
+
+def answer_of(pid: int, command: str, argument: str = "", *, deadline_s: float) -> str:
+    """The answer to a question, waited for here and now. Raises NotAnsweredError."""
+    with asked(pid, command, argument, deadline_s=deadline_s) as answer:
+        while not answer.arrived() and (left := deadline_s - time.monotonic()) > 0:
+            select.select([answer], [], [], left)
+        return answer.text()
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import select
 import struct
 import time
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from powerband.model.runtime import RuntimeView
 from powerband.processes.elf import Elf, ElfError
-from powerband.processes.jvm_attach import NotAnsweredError, asked
+from powerband.processes.jvm_attach import NotAnsweredError, answer_of
 
 PROCESSES_MAX = 64  # arbitrary: workers are alike, and each look takes ms
 _DOTNET_COUNTS = ("DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT")  # the first one that is there counts
@@ -133,10 +132,8 @@ def _jvm(process: Process, deadline_s: float) -> RuntimeView:
 
 def _answer(pid: int, command: str, deadline_s: float) -> str:
     """Empty where the JVM cannot be asked, or does not answer in time."""
-    with suppress(NotAnsweredError), asked(pid, "jcmd", command, deadline_s=deadline_s) as answer:
-        while not answer.arrived() and (left := deadline_s - time.monotonic()) > 0:
-            select.select([answer], [], [], left)
-        return answer.text()
+    with suppress(NotAnsweredError):
+        return answer_of(pid, "jcmd", command, deadline_s=deadline_s)
     return ""
 
 

@@ -7,7 +7,7 @@ that makes metrics of it. Not here: the sources themselves (`loads/` for what de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from powerband.readings.crowd import Crowd, crowd_of
 from powerband.readings.fleet import MergedFleet, MergedTimes
 from powerband.readings.pools import WatchedPool, watched_pools
 from powerband.readings.probe_samples import ProbeSamples
+from powerband.readings.slot_looks import SlotLooks
 from powerband.store import TrialRecord
 from powerband.wire.load_events import EngineInterval
 
@@ -43,6 +44,7 @@ class Evidence:
     heap_growth: HeapGrowth | None = None
     log: str = ""
     """The end of the subject's log."""
+    looks: SlotLooks = field(default_factory=lambda: SlotLooks({}))
 
     @classmethod
     def read(
@@ -56,7 +58,8 @@ class Evidence:
         """The evidence of a whole trial, as far as its record, its events and the probe's samples go."""
         load = experiment.load_for(record.spec.setting, record.spec.rate_per_s)
         intervals = [event for event in events if event.get("type") == "interval"]
-        return cls(experiment, record, load, fleet, fleet.times("response_time_ns"), probe, intervals)
+        response = fleet.times("response_time_ns")
+        return cls(experiment, record, load, fleet, response, probe, intervals, looks=SlotLooks(record.slots))
 
     @property
     def window(self) -> tuple[int, int]:

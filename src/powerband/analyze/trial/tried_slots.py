@@ -14,12 +14,10 @@ from powerband.analyze.stats.slots import ANSWERS_LEAST, NotExactError, Slots, U
 from powerband.analyze.trial.processes import host_metrics
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import SECOND_NS, MergedFleet, merge_fleet
+from powerband.readings.fleet import SECOND_NS, MergedFleet
 
 # From the load engine to the server and back: a thread is woken at each end, on a CPU that may have slept.
 HAND_OVERS_NS = 100_000
-
-
 # A delayed acknowledgement takes 40 ms at the least; the server may send a part of the rest meanwhile.
 DELAYED_ACK_LEAST_NS = 20e6
 
@@ -45,16 +43,16 @@ class Tried:
 
 def tried_of(evidence: Evidence) -> Tried | None:
     """None where nobody looked; raises NotExactError where the looks do not suffice."""
-    record, users = evidence.record.slots, evidence.load.users
+    looks, users = evidence.looks, evidence.load.users
+    record = looks.recorded
     if "alone" not in record or users is None:
         return None
-    alone, doubled = merge_fleet(record["alone"]), merge_fleet(record["doubled"])
-    if alone is None or doubled is None:
+    if looks.alone is None or looks.doubled is None:
         raise NotExactError("no answer came in time")
+    alone, doubled, prompt = looks.alone, looks.doubled, looks.prompt
     _check_undisturbed(evidence, (alone, doubled))
     loaded, look, outside = _look(evidence.fleet, users), _look(doubled, 2 * users), _outside(evidence)
     slots = estimate_slots(_one_user(alone), loaded, look, _variation(alone), outside)
-    prompt = merge_fleet(record.get("prompt", ()))
     if prompt is None or not prompt.goodput_per_s:
         return Tried(slots, slots.alone_ns, look.rate_per_s, record["outgoing"], held=record.get("held", {}))
     told = Tried(

@@ -29,7 +29,7 @@ READING_S = 2.5  # the probe reads JVMs four times a second, and finds one withi
 LONGEST_S = 2 * ANSWER_S + 2 * READING_S
 _POLL_S = 0.02  # the length of an answer is exact to so much
 
-_Wait = Callable[[Callable[[], bool], float], bool]
+Wait = Callable[[Callable[[], bool], float], bool]
 """Waits until something is so, or for so many seconds: whether it was so."""
 
 
@@ -75,7 +75,7 @@ def take_snapshots(when: When, subject: RunningSubject, folder: Path, pump: Pump
     histograms kept it from. A JVM that does not answer is noted in its snapshot, and is no error.
 
     Raises TrialFailed where the subject ends or a person wants to stop, MeasurementError where the disk refuses."""
-    wait = partial(_wait, subject, pump)
+    wait = partial(wait_alive, subject, pump)
     if when == "after":
         _settle(subject, wait, 0)
     taken = _of_all(when, subject, folder, wait)
@@ -84,7 +84,7 @@ def take_snapshots(when: When, subject: RunningSubject, folder: Path, pump: Pump
     return taken
 
 
-def _of_all(when: When, subject: RunningSubject, folder: Path, wait: _Wait) -> list[Snapshot]:
+def _of_all(when: When, subject: RunningSubject, folder: Path, wait: Wait) -> list[Snapshot]:
     if not wait(lambda: bool(subject.probe.jvms()), READING_S):
         failed = "no JVM was found in the subject; one that was started with -XX:-UsePerfData cannot be seen"
         return [Snapshot(when, None, time.monotonic_ns(), 0, failed)]
@@ -92,15 +92,11 @@ def _of_all(when: When, subject: RunningSubject, folder: Path, wait: _Wait) -> l
     return [_of_one(when, jvm["pid"], folder, wait, deadline_s) for jvm in subject.probe.jvms()]
 
 
-def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) -> Snapshot:
+def _of_one(when: When, pid: int, folder: Path, wait: Wait, deadline_s: float) -> Snapshot:
     begun_ns = time.monotonic_ns()
     text = failed = ""
     try:
-        with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
-            # In short steps, since a wait looks again only when something else has happened: its length is recorded.
-            while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
-                pass
-            text = answer.text()
+        text = class_histogram(pid, wait, deadline_s)
     except NotAnsweredError as error:
         failed = str(error)
     took_ns = time.monotonic_ns() - begun_ns
@@ -113,7 +109,16 @@ def _of_one(when: When, pid: int, folder: Path, wait: _Wait, deadline_s: float) 
     return Snapshot(when, pid, begun_ns, took_ns, failed)
 
 
-def _settle(subject: RunningSubject, wait: _Wait, at_least_ns: int) -> None:
+def class_histogram(pid: int, wait: Wait, deadline_s: float) -> str:
+    """What lives on the heap of a JVM, which collects all first. Raises NotAnsweredError, and what `wait` raises."""
+    with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
+        # In short steps, since a wait looks again only when something else has happened: its length is recorded.
+        while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
+            pass
+        return answer.text()
+
+
+def _settle(subject: RunningSubject, wait: Wait, at_least_ns: int) -> None:
     """Until the probe has read the JVMs once more, where there are any, and for so long."""
     begun_ns = time.monotonic_ns()
     jvms = subject.probe.jvms
@@ -122,7 +127,7 @@ def _settle(subject: RunningSubject, wait: _Wait, at_least_ns: int) -> None:
         wait(lambda: time.monotonic_ns() >= begun_ns + at_least_ns, at_least_ns / 1e9)
 
 
-def _wait(subject: RunningSubject, pump: Pump, done: Callable[[], bool], timeout_s: float) -> bool:
+def wait_alive(subject: RunningSubject, pump: Pump, done: Callable[[], bool], timeout_s: float) -> bool:
     def check() -> bool:
         subject.check_alive()
         return done()

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from powerband.processes.engine_process import Pump
-from powerband.processes.jvm_attach import NotAnsweredError, asked
+from powerband.processes.jvm_attach import NotAnsweredError
 from powerband.processes.subject_process import RunningSubject
+from powerband.trials.instruments.heap_snapshots import class_histogram, wait_alive
 from powerband.trials.instruments.instrument import Instrument
 
 _WITHIN_S = 5.0  # for all JVMs of a subject together
-_POLL_S = 0.02  # arbitrary: later than the answer by so much at the most
 _TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)\s*$", re.MULTILINE)
 
 
@@ -32,20 +34,10 @@ class LiveHeap(Instrument):
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
         deadline_s = time.monotonic() + _WITHIN_S
         for pid in [jvm["pid"] for jvm in subject.probe.jvms()]:
-            live = _live_bytes(pid, subject, pump, deadline_s)
-            if live is not None:
-                self._bytes[pid] = live
+            with suppress(NotAnsweredError):
+                text = class_histogram(pid, partial(wait_alive, subject, pump), deadline_s)
+                if found := _TOTAL.search(text):
+                    self._bytes[pid] = int(found[1])
 
     def record(self) -> dict[str, Any]:
         return {"live_heap": {str(pid): live for pid, live in self._bytes.items()}}
-
-
-def _live_bytes(pid: int, subject: RunningSubject, pump: Pump, deadline_s: float) -> int | None:
-    try:
-        with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
-            while not pump.wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
-                subject.check_alive()
-            found = _TOTAL.search(answer.text())
-    except NotAnsweredError:
-        return None
-    return None if found is None else int(found[1])
