@@ -291,12 +291,6 @@ pub fn least_timer_slack() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
 }
 
-/// Yields the CPU to any other thread that is ready to run.
-pub fn yield_cpu() {
-    // SAFETY: sched_yield takes nothing and always succeeds.
-    unsafe { libc::sched_yield() };
-}
-
 // ---------------------------------------------------------------------------------------------------------- process
 
 /// The soft and the hard limit of descriptors of this process.

@@ -67,18 +67,6 @@ fn frame(fin: bool, opcode: Opcode, mask: Option<MaskKey>, payload: &[u8]) -> Ve
 }
 
 #[test]
-fn the_messages_of_the_rfc_are_read() {
-    // RFC 6455, 5.7: unmasked, masked, in two fragments, ping.
-    let hello = Seen::Text(b"Hello".into());
-    assert_eq!(events(&[0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f]), (vec![hello.clone()], None));
-    let masked = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
-    assert_eq!(read(true, &[&masked]), (vec![hello.clone()], None));
-    let fragments = [0x01, 0x03, 0x48, 0x65, 0x6c, 0x80, 0x02, 0x6c, 0x6f];
-    assert_eq!(events(&fragments), (vec![hello], None));
-    assert_eq!(events(&[0x89, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f]), (vec![Seen::Ping(b"Hello".into())], None));
-}
-
-#[test]
 fn control_frames_may_come_within_a_message() {
     let stream = [
         frame(false, Opcode::Binary, None, b"one "),

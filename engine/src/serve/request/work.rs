@@ -13,7 +13,7 @@ use crate::serve::planted::downstream::Remote;
 use crate::serve::planted::permits::Permits;
 use crate::serve::planted::stall::Stall;
 use crate::serve::timing::{burn, burn_with, wait_from};
-use crate::sys::{touch_memory, yield_cpu};
+use crate::sys::touch_memory;
 
 /// The state that all requests share: the lock, the downstream, the random times and the pauses.
 pub struct Work {
@@ -63,7 +63,7 @@ impl Work {
         let piece_ns = self.draw(plan.cpu) / (u64::from(plan.yields) + 1);
         self.burn(piece_ns);
         for _ in 0..plan.yields {
-            yield_cpu();
+            std::thread::yield_now();
             self.burn(piece_ns);
         }
         if plan.lock_ns > 0 {
