@@ -253,10 +253,8 @@ pub struct Window {
     pub unanswered: u64,
     /// Users (closed model) who had no `ok` answer within the window although a request of theirs was in flight all through
     /// it, or failed in it and was tried again in vain. Open model: 0.
-    #[serde(default)]
     pub users_unserved: Option<u64>,
     /// The requests of the cohort that are theirs.
-    #[serde(default)]
     pub users_unserved_requests: Option<u64>,
 }
 
@@ -348,24 +346,18 @@ pub struct TreeSample {
     pub major_faults: u64,
     pub descriptors_now: u32,
     /// How many more the process that is nearest to its limit may open; absent where the kernel does not tell.
-    #[serde(default)]
     pub descriptors_left_now: Option<u64>,
     /// How many more threads its users, its cgroups and the machine allow, and how much more memory its cgroups; once a
     /// second, repeated in between; absent where there is no limit or none that is known.
-    #[serde(default)]
     pub threads_left_now: Option<u64>,
-    #[serde(default)]
     pub memory_left_bytes_now: Option<u64>,
     /// Counted once a second (less often with thousands of descriptors), repeated in between.
     pub sockets_now: u32,
     /// The CPUs that the narrowest quota of its cgroups allows on average; absent where there is none.
-    #[serde(default)]
     pub cpu_quota_now: Option<f64>,
     /// Periods of that quota since the cgroup was made in which it ran, and those in which it had used the quota up and
     /// was stopped until the next.
-    #[serde(default)]
     pub quota_periods: Option<u64>,
-    #[serde(default)]
     pub throttled_periods: Option<u64>,
 }
 
@@ -440,14 +432,11 @@ pub struct Jvm {
     pub heap_used_bytes_now: u64,
     pub heap_committed_bytes_now: u64,
     /// What its old generation may still take; absent where the JVM does not tell.
-    #[serde(default)]
     pub heap_left_bytes_now: Option<u64>,
     pub collectors: Vec<Collector>,
     /// Time in which all its threads were stopped; absent where the JVM does not tell.
-    #[serde(default)]
     pub safepoint_ns: Option<u64>,
     /// Time that its compilers spent on methods that are done, all their threads added up; absent where it does not tell.
-    #[serde(default)]
     pub compile_ns: Option<u64>,
     pub threads_live_now: u64,
     pub threads_daemon_now: u64,

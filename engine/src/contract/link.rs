@@ -16,11 +16,9 @@ pub struct LinkSpec {
     /// One way, from the last bit sent to its arrival.
     pub delay_ns: u64,
     /// What goes over the wire each second, IP packets and their Ethernet headers; absent: without limit.
-    #[serde(default)]
     pub rate_bits_per_s: Option<u64>,
     /// Bytes that may wait for the transmitter of one direction, what comes then is dropped; absent: 512 KiB, or what the rate
     /// sends in a round trip if that is more.
-    #[serde(default)]
     pub queue_bytes: Option<u64>,
     #[serde(default)]
     pub form: WantedForm,
@@ -72,11 +70,8 @@ pub struct Summary {
     pub a_to_b: Carried,
     pub b_to_a: Carried,
     /// How much later than planned packets left; absent where the kernel carried them, and where there were none.
-    #[serde(default)]
     pub late_ns_p50: Option<u64>,
-    #[serde(default)]
     pub late_ns_p99: Option<u64>,
-    #[serde(default)]
     pub late_ns_max: Option<u64>,
     /// CPU that this process used.
     pub cpu_ns: u64,

@@ -108,16 +108,13 @@ pub struct Step {
     /// In order; `Host`, `Content-Length` and `Connection` are added where absent.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
-    #[serde(default)]
     pub body: Option<String>,
     #[serde(default)]
     pub checks: Checks,
     /// Pause after this step; absent: the model's `think`.
-    #[serde(default)]
     pub think: Option<Duration>,
     /// With `connection.websocket`, and only then: what the user sends. Of `checks`, `body_contains` then applies to the answer;
     /// method, path, headers, body and `checks.status` have no meaning and are left out.
-    #[serde(default)]
     pub message: Option<Message>,
     /// The message has an answer. Otherwise it is `ok` once written.
     #[serde(default = "yes")]
@@ -139,7 +136,6 @@ pub enum Message {
         /// JSON.
         data: String,
         /// Required where the step is answered, refused where it is not.
-        #[serde(default)]
         answer: Option<String>,
     },
     /// SocketCluster: a call, answered under its call id. An answer that holds an error fails the check.
@@ -172,12 +168,10 @@ pub enum Model {
         #[serde(default)]
         ramp_ns: u64,
         /// Each user leaves after this many requests; the run ends when all have left.
-        #[serde(default)]
         requests_per_user: Option<u64>,
         /// With `connection.websocket`: the time from one send of a user to its next, answered or not, from its joining on. A
         /// message that may not be sent yet, because `connection.pipeline` others have no answer, waits; its times count from the
         /// instant at which it was intended. Excludes pauses.
-        #[serde(default)]
         pace: Option<Duration>,
     },
     /// Arrivals on a schedule that does not wait for answers. Each arrival runs the whole scenario once.
@@ -186,7 +180,6 @@ pub enum Model {
         /// Arrivals per second over all threads of this engine.
         rate_per_s: f64,
         /// Rate grows linearly from `from_per_s` to `rate_per_s` over `over_ns`, from the start of the run.
-        #[serde(default)]
         ramp: Option<Ramp>,
         /// Arrivals in progress (pausing ones included) at most, dealt evenly to the threads. One that finds its thread's share
         /// taken is dropped: counted, and its wait is timed.
@@ -274,16 +267,13 @@ pub struct WebSocket {
     #[serde(default)]
     pub subscribe: Vec<String>,
     /// A message that holds this text and then digits is a delivery: these tell when it was sent (`{stamp}`). It answers nothing.
-    #[serde(default)]
     pub stamp_after: Option<String>,
     /// A running count that the answers hold.
-    #[serde(default)]
     pub tally: Option<Tally>,
     /// A longer message from the server is a violation.
     #[serde(default = "default_message_bytes_max")]
     pub message_bytes_max: u64,
     /// A user that lost its connection, or could not join, joins again after this pause; absent: it stays out.
-    #[serde(default)]
     pub rejoin_after_ns: Option<u64>,
 }
 
@@ -314,7 +304,6 @@ pub enum Matching {
 #[serde(deny_unknown_fields)]
 pub struct Tally {
     /// Absent: there is one label, the empty one.
-    #[serde(default)]
     pub label_after: Option<String>,
     pub count_after: String,
 }
@@ -339,10 +328,8 @@ impl Default for Timeouts {
 #[serde(deny_unknown_fields)]
 pub struct Phases {
     /// Length of the warm-up; absent: until the `measure` command.
-    #[serde(default)]
     pub warmup_ns: Option<u64>,
     /// Length of the measured window; absent: until every user has left, or the `drain` command.
-    #[serde(default)]
     pub measure_ns: Option<u64>,
     /// At most this long for what is in flight to finish.
     pub drain_ns: u64,
@@ -359,7 +346,6 @@ pub struct Phases {
 pub struct ProbeSpec {
     pub protocol: u32,
     /// A command to start, watch from its first instruction, and end together with everything it forked.
-    #[serde(default)]
     pub launch: Option<Launch>,
     /// Running process trees to watch as well.
     #[serde(default)]
@@ -371,10 +357,8 @@ pub struct ProbeSpec {
     #[serde(default)]
     pub ports: Vec<u16>,
     /// A metrics page to read as well.
-    #[serde(default)]
     pub scrape: Option<Scrape>,
     /// Where the subject may push metrics to.
-    #[serde(default)]
     pub statsd: Option<Statsd>,
     /// Counts context switches and thread starts by perf events, so that none is missed, but each switch is dearer; else
     /// switches are added up over the threads that samples meet, and starts are not known.
@@ -407,10 +391,8 @@ pub struct Scrape {
 #[serde(deny_unknown_fields)]
 pub struct Statsd {
     /// Address and port to listen at.
-    #[serde(default)]
     pub udp: Option<SocketAddr>,
     /// Path of a Unix datagram socket to make; it is removed at the end.
-    #[serde(default)]
     pub unix: Option<String>,
     /// Period of the `statsd` events.
     #[serde(default = "default_scrape_interval_ns")]
@@ -428,7 +410,6 @@ pub struct Launch {
     #[serde(default)]
     pub env: Vec<(String, String)>,
     /// Working directory; absent: the probe's.
-    #[serde(default)]
     pub cwd: Option<String>,
     /// stdout and stderr are appended here.
     pub log_file: String,
