@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use crate::clock::now_ns;
 
 /// How long `write_all` waits for a peer.
-const WRITE_NS_MAX: u64 = 5_000_000_000;
+const WRITE_NS_MAX: u64 = 5_000_000_000; // arbitrary: a client that reads nothing for so long has gone
 
 /// Turns the -1 of a system call into `errno`.
 pub fn checked(result: libc::c_int) -> io::Result<libc::c_int> {

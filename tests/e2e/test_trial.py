@@ -106,7 +106,7 @@ def test_no_end_of_the_warm_up_before_everyone_has_paused_once(tmp_path: Path) -
     asked_s = []
 
     def steady(series: WarmupSeries) -> bool:
-        asked_s.append(series.elapsed_s)
+        asked_s.append(len(series.rate_per_s) * series.interval_s)
         return True
 
     load = short_load(ramp_ns=200 * MS, think=Constant(ns=400 * MS), duration_ns=600 * MS)

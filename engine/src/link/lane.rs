@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 /// Added to the IP length of each packet on the wire.
 pub const ETHERNET_HEADER_BYTES: u64 = 14;
 /// The minimum size of the queue unless the spec sets it.
-const QUEUE_BYTES_MIN: u64 = 512 * 1024;
+const QUEUE_BYTES_MIN: u64 = 512 * 1024; // arbitrary: some 350 full packets
 /// For a link without a rate limit, where nothing waits for the transmitter: the most bytes in transit.
-const UNDER_WAY_BYTES: u64 = 64 * 1024 * 1024;
+const UNDER_WAY_BYTES: u64 = 64 * 1024 * 1024; // arbitrary: 5 Gbit/s over 100 ms; it is memory of this process
 
 const SECOND_NS: u128 = 1_000_000_000;
 

@@ -21,7 +21,7 @@ use crate::sys::{Bell, cpu_set, run_on};
 /// Edges lie at least this far ahead, so that every thread knows of them in time.
 const AHEAD_NS: u64 = 3_000_000;
 /// A thread that has not ended so long after the end of the run never will.
-const STUCK_NS: u64 = 5_000_000_000;
+const STUCK_NS: u64 = 5_000_000_000; // arbitrary: a loop turns within ms, even on a busy machine
 
 /// Where events go. `false`: nobody listens any more.
 pub type Sink<'a> = &'a mut dyn FnMut(LoadEvent) -> bool;

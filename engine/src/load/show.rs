@@ -13,7 +13,7 @@ use crate::load::recorder::histogram::decode;
 /// A thread that used more of its CPU than this could not have sent faster.
 const BUSY: f64 = 0.95;
 /// Requests later than this at the 99th percentile, beyond what `precision` allows, were not sent on time.
-const LATE_NS: u64 = 1_000_000;
+const LATE_NS: u64 = 1_000_000; // the floor of `generator_lag` too (docs/reference/validity.md)
 
 /// The lines before a run.
 pub fn heading(spec: &LoadSpec, url: &str) -> String {

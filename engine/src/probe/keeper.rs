@@ -13,10 +13,10 @@ use crate::clock::now_ns;
 use crate::sys;
 
 /// Killing gives up after this long (a process in uninterruptible sleep cannot be killed).
-const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10); // arbitrary: any other is gone within ms
 
 /// How long the probe may take to end once the controller has gone or SIGTERM came: it kills what it has started at once.
-const PATIENCE_NS: u64 = 3_000_000_000;
+const PATIENCE_NS: u64 = 3_000_000_000; // arbitrary: it takes ms, on a busy machine longer
 
 /// Runs `probe` in a guarded child and returns its exit code once every descendant has gone. `probe` gets the pid of
 /// the keeper. Must be called while the process has a single thread.

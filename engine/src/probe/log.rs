@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const MUCH: usize = PIPE_BYTES as usize / 8;
 const SHORT_PAUSE: Duration = Duration::from_millis(2); // less than the 17 ms in which it fills
 /// At the end, a process that is beyond our reach may still hold the pipe and print.
-const REST_MAX: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(1); // arbitrary: it may print for ever
 
 /// A log that is being kept.
 pub struct Log(Arc<Mutex<Kept>>);

@@ -13,10 +13,10 @@ use crate::contract::events::{PoolSample, ThreadSample, WaitKind};
 use crate::sys::descriptor_limits;
 
 /// Pools beyond this many are combined under one name: thread names may be random.
-const POOLS_MAX: usize = 256;
+const POOLS_MAX: usize = 256; // arbitrary: far above any program's; each is told every second
 const OTHER_POOLS: &str = "(other)";
 /// The least number of new threads that a scan reads.
-const NEWCOMERS_LEAST: usize = 8;
+const NEWCOMERS_LEAST: usize = 8; // arbitrary: a few, however many CPUs' time they cost
 /// The number of threads reported individually, the busiest first.
 const THREADS_TOLD: usize = 160;
 /// Descriptors reserved for other uses; beyond that, files of threads are opened for each reading.

@@ -12,7 +12,7 @@ use crate::clock::now_ns;
 use crate::sys;
 
 /// A client whose request is not here after this long is disconnected.
-const PATIENCE_NS: u64 = 1_000_000_000;
+const PATIENCE_NS: u64 = 1_000_000_000; // one client at a time is served: others wait so long
 
 pub fn start(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
     accept_each("management-1", listener, true, 0, move |socket| answer(&service, &socket))

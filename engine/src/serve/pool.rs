@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 
 /// Address space of a worker's stack; only the pages it touches cost memory.
-pub const STACK_BYTES: usize = 256 << 10;
+pub const STACK_BYTES: usize = 256 << 10; // an eighth of the default: ten thousand threads reserve 2.5 GB
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {

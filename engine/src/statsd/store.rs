@@ -14,13 +14,13 @@ use super::names::{self, Kind};
 use super::parse::{Line, Metric, Numbers, Value, lines, parse};
 
 /// A timing counts as one series, though it has three values. Further series are refused.
-pub const SERIES_MAX: usize = 10_000;
+pub const SERIES_MAX: usize = 10_000; // arbitrary: each is told in every event
 /// For name and tags together, in bytes.
-pub const NAME_MAX: usize = 2_048;
+pub const NAME_MAX: usize = 2_048; // arbitrary: real ones have a hundred
 /// For the names of all series together, which every event repeats.
 pub const NAMES_MAX: usize = 2 << 20;
 /// Distinct values of all sets together. Further values are refused.
-pub const SET_VALUES_MAX: usize = 1_000_000;
+pub const SET_VALUES_MAX: usize = 1_000_000; // arbitrary: it bounds the memory
 /// Names and tags as sent, by which a series is found quickly; other spellings take the slow path.
 const SPELLINGS_MAX: usize = 2 * SERIES_MAX;
 /// A series that appears once the sets are full.

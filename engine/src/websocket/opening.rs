@@ -13,9 +13,9 @@ use crate::scan::has_token;
 
 const HEADERS_MAX: usize = 128; // as of any response
 /// A longer answer is refused.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 64 << 10; // as the head of any response
 /// A shorter answer is checked whenever more of it has come, a longer one at the end of each line.
-const CHECKED_BYTES: usize = 4 << 10;
+const CHECKED_BYTES: usize = 4 << 10; // arbitrary: real answers have 200 bytes
 
 pub struct Opening<'a> {
     /// Path and query.

@@ -24,7 +24,7 @@ from powerband.report.wording.words import short_id
 
 LINES_MAX = 8  # arbitrary: more lines cannot be told apart by their colours
 _LOG_FROM = 8  # values that differ by this factor are spaced evenly on a log scale
-_NAME_MAX = 32  # letters in a line
+_NAME_MAX = 32  # letters in a line: arbitrary, a quarter of the figure
 _READABLE = FuncFormatter(lambda x, _: f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.4g}")
 _SUFFIX = {"/s": "per second", "": ""}
 

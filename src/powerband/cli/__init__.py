@@ -33,7 +33,7 @@ from powerband.cli.tools import doctor, load
 _EPILOG = """\b
 Exit codes: 0 ok; 1 a claim or threshold failed; 2 usage; 3 invalid experiment;
 4 the subject failed; 5 measurements invalid; 70 a defect of powerband; 130 interrupted."""
-_SHOWN = 200  # characters of an error that no one expected
+_SHOWN = 200  # characters of an error that no one expected: arbitrary, the file has all
 _LONG_WORD = re.compile(r"(\S{100})\S{200,}(\S{50})")
 
 

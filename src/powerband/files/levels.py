@@ -15,7 +15,7 @@ from powerband.base.yaml_document import parse_scalar
 from powerband.model.plan import Level
 
 _LEVELS_MAX = 1_000  # arbitrary: a step that small is a mistake, and each level is a setting
-_DIGITS_MAX = 30  # of an end of a range, or of its step
+_DIGITS_MAX = 30  # of an end of a range, or of its step: arbitrary, a longer one takes quadratic time
 # A rung this near to the end of a ladder is left out: the end itself stands for it.
 _NEAR_END = Fraction(5, 4)
 _RANGE = re.compile(

@@ -24,7 +24,7 @@ _SHORT_FORMS: dict[type[BaseModel], tuple[str, ...]] = {
 }
 
 
-_SHOWN_MAX = 200  # characters of a wrong value
+_SHOWN_MAX = 200  # characters of a wrong value: arbitrary, what a message bears
 Location = tuple[int | str, ...]
 
 

@@ -18,7 +18,7 @@ _MESSAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "publish": ("channel", ("data",)),
 }
 MESSAGE_KEYS = ("binary", "event", "call", "publish", "data", "answer", "expect")  # `message` is the model's own too
-_SHOWN = 40  # characters of a text that names its step
+_SHOWN = 40  # characters of a text that names its step: arbitrary, a column of a table
 
 
 def with_steps(node: Node, key: str, problems: list[FileProblem]) -> Node:

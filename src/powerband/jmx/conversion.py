@@ -28,7 +28,7 @@ from powerband.jmx.values import Values
 
 STEPS_MAX = 1000  # of a scenario written out; a longer file would be unreadable
 CHARACTERS_MAX = 1_000_000  # of its requests, so that the file can be read again in seconds
-SCOPE_MAX = 300  # elements that apply to one request; each is checked for each request
+SCOPE_MAX = 300  # elements that apply to one request; each is checked for each request: arbitrary
 S_NS = 1_000_000_000
 
 

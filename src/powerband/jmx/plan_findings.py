@@ -13,7 +13,7 @@ from powerband.jmx.tree import Element
 from powerband.jmx.values import Unresolved, Values
 
 REFUSALS_SHOWN = 100  # arbitrary: more than anybody mends at once; a plan may have a refusal an element
-WHY_MAX = 400  # characters of a reason, which may hold a value of the plan
+WHY_MAX = 400  # characters of a reason, which may hold a value of the plan: arbitrary
 Number = TypeVar("Number", int, float)
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 _ESCAPABLE = "$,\\"
 DEPTH_MAX = 10  # arbitrary: variables may name each other in a circle
-LENGTH_MAX = 1 << 19  # characters of a text with `${`, before and after it is filled in
+LENGTH_MAX = 1 << 19  # characters of a text with `${`, before and after it is filled in: arbitrary
 _EACH_TIME = {
     "Random", "RandomString", "RandomDate", "RandomFromMultipleVars", "UUID", "time", "timeShift", "counter",
     "threadNum",

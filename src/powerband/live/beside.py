@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-START_S = 20.0  # longest wait for its address
-END_S = 8.0  # longer than it waits for viewers
+START_S = 20.0  # longest wait for its address: it takes a second, on a busy machine some
+END_S = 8.0  # longer than it waits for viewers (`LEAVE_S`), and for their last answers
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from powerband.store import NOT_AS_WRITTEN, RunDir
 _HEAD_BYTES = 1 << 16  # an analysis begins with the answer; more of it is read for nothing
 _DATED = re.compile(r"\d{8}-\d{6}-(.+)")
 _RECORD_HEAD_BYTES = 1 << 13  # the status stands behind the spec, in the first few hundred bytes
-_SHOWN_MAX = 4000  # characters of a text from a file
+_SHOWN_MAX = 4000  # characters of a text from a file: arbitrary, a screen
 T = TypeVar("T")
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 class LoadKind:
     """A kind of load. What stands here holds for every kind that does not say otherwise."""
 
-    name: ClassVar[str]
     load_keys: ClassVar[tuple[str, ...] | None] = None
     """The keys of `load` that it reads, and a resolved file keeps; None: all of them."""
     beside_level: ClassVar[Mapping[str, object]] = {}

@@ -193,7 +193,7 @@ def _warmup(value: Any) -> Any:
 FOREIGN_CPU_MAX = 0.10  # arbitrary: a tenth of what is compared; from 3 % on it is noted
 STEAL_MAX = 0.02  # below the margin of verdicts, 3 %
 # For capacity trials.
-CAPACITY_USERS = 64  # in the first round, if no users are given
+CAPACITY_USERS = 64  # in the first round, if no users are given: as of `tune`
 CAPACITY_WARMUP_NS = 2_000_000_000  # arbitrary: a server that was just saturated needs less; a search has many trials
 CAPACITY_PATIENCE_NS = 2_000_000_000  # arbitrary: what comes later misses any usual condition
 CAPACITY_IN_FLIGHT_MIN = 256  # arbitrary: at low rates a burst of arrivals is not to be dropped

@@ -23,4 +23,3 @@ class WarmupSeries:
     interval_s: float
     rate_per_s: tuple[float, ...]
     response_time_ns_mean: tuple[float, ...]
-    elapsed_s: float

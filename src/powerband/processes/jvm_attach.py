@@ -26,7 +26,7 @@ from powerband.base.logs import printable
 ANSWER_BYTES_MAX = 64 << 20
 """More than a dump of ten thousand threads, or a histogram of a hundred thousand classes."""
 _SOCKET_WITHIN_S = 2.0  # a JVM opens it at once, but waits for a safepoint first
-_NAMES_WITHIN_S = 5.0  # for all JVMs of a subject together
+_NAMES_WITHIN_S = 5.0  # for all JVMs of a subject together: arbitrary, a trial waits so long at the most
 _POLL_S = 0.02  # arbitrary: later than the socket by so much
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 

@@ -26,7 +26,7 @@ from powerband.processes.jvm_attach import NotAnsweredError, answer_of
 PROCESSES_MAX = 64  # arbitrary: workers are alike, and each look takes ms
 _DOTNET_COUNTS = ("DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT")  # the first one that is there counts
 _VARIABLES = ("GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE", *_DOTNET_COUNTS)
-_ANSWERS_S = 5.0  # of all JVMs together
+_ANSWERS_S = 5.0  # of all JVMs together: as for thread names
 _GO_SECTION, _GO_SYMBOL = ".go.buildinfo", "runtime.gomaxprocs"
 _NODE_SYMBOL = b"\0_ZN4node5StartEiPPc\0"  # node::Start(int, char**)
 _PYTHON_SYMBOL = b"\0Py_BytesMain\0"

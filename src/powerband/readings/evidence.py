@@ -18,7 +18,7 @@ from powerband.readings.crowd import Crowd, crowd_of
 from powerband.readings.fleet import MergedFleet, MergedTimes
 from powerband.readings.pools import WatchedPool, watched_pools
 from powerband.readings.probe_samples import ProbeSamples
-from powerband.readings.slot_looks import SlotLooks
+from powerband.readings.recorded_looks import RecordedLooks
 from powerband.store import TrialRecord
 from powerband.wire.load_events import EngineInterval
 
@@ -44,7 +44,7 @@ class Evidence:
     heap_growth: HeapGrowth | None = None
     log: str = ""
     """The end of the subject's log."""
-    looks: SlotLooks = field(default_factory=lambda: SlotLooks({}))
+    looks: RecordedLooks = field(default_factory=lambda: RecordedLooks({}))
 
     @classmethod
     def read(
@@ -59,7 +59,7 @@ class Evidence:
         load = experiment.load_for(record.spec.setting, record.spec.rate_per_s)
         intervals = [event for event in events if event.get("type") == "interval"]
         response = fleet.times("response_time_ns")
-        return cls(experiment, record, load, fleet, response, probe, intervals, looks=SlotLooks(record.slots))
+        return cls(experiment, record, load, fleet, response, probe, intervals, looks=RecordedLooks(record.slots))
 
     @property
     def window(self) -> tuple[int, int]:

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 from powerband.wire.probe_events import PoolSample, Threads, ThreadSample, WaitKind
 
-POLLED = 0.05  # of the looks at one thread
+POLLED = 0.05  # of the looks at one thread; a loop under full load still polls now and then, a worker never
 PARKS = 0.1  # of the looks in the stretch at a thread that waits for events at others: on a condition
 ALONE = 0.8  # of the CPU time and the switches of its process: one thread does its work
 MOST = 0.5  # of the CPU time of its process, where it is woken for nearly all of its work
-BUSY = 0.5  # of the time, a thread is on a CPU
-FREE_LEAST = 0.25  # of the looks at a process's event loops, at which they wait for events
+BUSY = 0.5  # of the time, a thread is on a CPU: arbitrary, more often at work than not
+FREE_LEAST = 0.25  # of the looks at a process's event loops, at which they wait for events: arbitrary
 RESTS = 0.05  # of the switches of the busiest process, or of the busiest event loop
 AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
 LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is concluded from them

@@ -106,11 +106,9 @@ def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
     return ok * 1e9 / max(1, length_ns), time_ns / ok if timed else None, intervals[-1].in_flight
 
 
-def series_of(intervals: list[FleetInterval], go_ns: int) -> WarmupSeries:
-    last = intervals[-1]
+def series_of(intervals: list[FleetInterval]) -> WarmupSeries:
     return WarmupSeries(
-        interval_s=(last.end_ns - last.start_ns) / 1e9,
+        interval_s=(intervals[-1].end_ns - intervals[-1].start_ns) / 1e9,
         rate_per_s=tuple(interval.rate_per_s for interval in intervals),
         response_time_ns_mean=tuple(interval.response_time_ns_mean for interval in intervals),
-        elapsed_s=(last.end_ns - go_ns) / 1e9,
     )

@@ -247,7 +247,7 @@ class _Trial:
             if not driver.intervals or driver.intervals[-1].end_ns < next_ns or not driver.seen["ok"]:
                 return False
             next_ns = driver.intervals[-1].end_ns + STEADY_EVERY_NS
-            return not compiles() and self.steady(series_of(driver.intervals, go_ns))
+            return not compiles() and self.steady(series_of(driver.intervals))
 
         def compiles() -> bool:
             return self.probe is not None and self.probe.compile_share(COMPILE_WINDOW_NS) >= COMPILES

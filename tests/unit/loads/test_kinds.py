@@ -28,7 +28,7 @@ def made(kind: LoadKind, more: str = "") -> Experiment:
     return parse_experiment(TEXTS[kind] + more, "x.yaml")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_an_experiment_has_one_kind_whichever_way_it_is_asked(kind: LoadKind) -> None:
     experiment = made(kind)
     assert kind_of(experiment) is kind
@@ -50,7 +50,7 @@ def test_a_file_says_its_kind_before_it_is_valid() -> None:
     assert (kind_of_url("http://127.0.0.1/"), kind_of_url("wss://127.0.0.1/")) == (HTTP, WEBSOCKET)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 def test_what_a_kind_says_of_its_keys_is_true_of_the_model(kind: LoadKind) -> None:
     Load.model_validate({"users": 1, **kind.beside_level})
     keys = {field.alias or name for name, field in Load.model_fields.items()}

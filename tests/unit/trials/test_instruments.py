@@ -39,12 +39,20 @@ def instruments(folder: Path, made: Experiment, stage: Stage = Stage.COMPARE) ->
 
 
 def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> None:
-    always = ["link", "thread names", "runtimes", "live heap", "last words"]
-    assert [each.name for each in instruments(tmp_path, experiment())] == always
-    asked = [each.name for each in instruments(tmp_path, experiment(**ALL))]
-    assert asked == ["link", "visitor", "snapshots", "acknowledged", "thread names", "runtimes", "last words"]
-    searching = [each.name for each in instruments(tmp_path, experiment(**ALL), Stage.CAPACITY)]
-    assert searching == ["link", "visitor", "thread names", "runtimes", "last words"], (
+    always = ["LinkInstrument", "ThreadNames", "RuntimeViews", "LiveHeap", "LastWords"]
+    assert [type(each).__name__ for each in instruments(tmp_path, experiment())] == always
+    asked = [type(each).__name__ for each in instruments(tmp_path, experiment(**ALL))]
+    assert asked == [
+        "LinkInstrument",
+        "BrowserVisitor",
+        "HeapSnapshots",
+        "AcknowledgedWrites",
+        "ThreadNames",
+        "RuntimeViews",
+        "LastWords",
+    ]
+    searching = [type(each).__name__ for each in instruments(tmp_path, experiment(**ALL), Stage.CAPACITY)]
+    assert searching == ["LinkInstrument", "BrowserVisitor", "ThreadNames", "RuntimeViews", "LastWords"], (
         "a trial that only searches takes no more"
     )
 

@@ -27,12 +27,11 @@ def test_intervals_are_shown_over_a_longer_stretch() -> None:
 
 
 def test_the_series_that_decides_about_the_warm_up() -> None:
-    series = series_of([interval(0, 10, 4.0), interval(1, 0, NAN)], go_ns=1_000_000_000)
+    series = series_of([interval(0, 10, 4.0), interval(1, 0, NAN)])
     assert series.interval_s == 0.1
     assert series.rate_per_s == (100.0, 0.0)
     assert series.response_time_ns_mean[0] == 4.0
     assert math.isnan(series.response_time_ns_mean[1])
-    assert series.elapsed_s == 0.2
 
 
 def test_one_right_answer_is_enough_to_be_measured() -> None:

@@ -20,7 +20,7 @@ use crate::websocket::reader::{Event, Reader};
 
 const NORMAL_CLOSURE: u16 = 1000;
 /// Replies to what came with one read stop here.
-const REPLIES_BYTES_MAX: usize = 64 << 10;
+const REPLIES_BYTES_MAX: usize = 64 << 10; // arbitrary: as much as one read brings; who does not read gets no more
 
 /// Labels of a tally, and the bytes of one: they name the server's workers.
 const LABELS_MAX: usize = 10_000;

@@ -14,7 +14,7 @@ use crate::load::sys;
 use crate::load::timers::Timer;
 
 /// Requests gathered for one write beyond the first stop here.
-const GATHER_BYTES: usize = 64 * 1024;
+const GATHER_BYTES: usize = 64 * 1024; // arbitrary: more in one write saves nothing
 
 pub struct Http1 {
     steps: Arc<[RequestPlan]>,

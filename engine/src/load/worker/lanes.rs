@@ -11,7 +11,7 @@ use crate::load::plan::draw;
 use crate::load::timers::Timer;
 
 /// The least pause of a user that could not connect: a refused port is not hammered.
-const CONNECT_PAUSE_NS: u64 = 100_000_000;
+const CONNECT_PAUSE_NS: u64 = 100_000_000; // arbitrary: ten tries a second of each user
 
 impl Core {
     /// A user begins all its lanes.

@@ -29,7 +29,7 @@ const BELL: u64 = u64::MAX - 1;
 const READ_BYTES: usize = 64 << 10; // arbitrary: many pipelined requests a read; one buffer for each loop
 const EVENTS: usize = 512; // arbitrary: of one wait; timers that fall due meanwhile wait for all of them
 /// A connection is read so often in one turn of the loop; then all others have their turn.
-const READS_PER_TURN: usize = 4;
+const READS_PER_TURN: usize = 4; // arbitrary: 256 KiB
 /// Answers are written once they have reached this size, so that deep pipelines of large bodies need little memory.
 const WRITE_BYTES: usize = 64 << 10;
 const READABLE: i32 = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;

@@ -10,7 +10,7 @@ use crate::serve::timing::wait_from;
 use crate::sys::{self, Epoll, sleep_until};
 
 /// Length of the pause when descriptors have run out.
-const PAUSE_NS: u64 = 10_000_000;
+const PAUSE_NS: u64 = 10_000_000; // arbitrary: connections wait so long for one that closes
 
 /// Starts a thread that accepts connections, one after the other, and hands each to `handle`.
 pub fn accept_each(

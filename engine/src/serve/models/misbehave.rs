@@ -14,7 +14,7 @@ use crate::sys;
 
 const GARBAGE: &[u8] = b"\x16\x03\x01\xffthis is not the protocol you are looking for\r\n\r\n";
 /// The process that `fork-escape` leaves behind ends by itself after this long.
-const ESCAPED_SECONDS: libc::c_uint = 600;
+const ESCAPED_SECONDS: libc::c_uint = 600; // longer than any test that looks for it
 
 /// Serves connections in the given bad way, a thread for each.
 pub fn start(service: Arc<Service>, listener: OwnedFd, how: Misbehave) -> io::Result<()> {

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use crate::duration::within_a_day_ns;
 
 /// Largest payload that a request may ask for.
-pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+pub const PAYLOAD_BYTES_MAX: usize = 64 << 20; // arbitrary: each answer is made in memory
 /// Most memory that a request may ask for.
 pub const MEMORY_BYTES_MAX: usize = 1 << 30;
 

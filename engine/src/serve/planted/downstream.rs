@@ -13,7 +13,7 @@ use crate::sys;
 /// Length of the body of every answer.
 pub const BODY_BYTES: usize = 64;
 /// Delay before the next attempt when no connection can be opened (no descriptors left).
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(10); // arbitrary
 
 pub struct Remote {
     address: SocketAddr,

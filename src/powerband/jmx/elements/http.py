@@ -31,7 +31,7 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PORTS = {"http": 80, "https": 443}
 _PREFIX = "HTTPSampler."
-LINE_MAX = 1 << 16  # characters of a request's path and query
+LINE_MAX = 1 << 16  # characters of a request's path and query: arbitrary, far above what servers take (8 KiB)
 
 # Properties that do not change the request, or only together with a refused one.
 _HARMLESS = {

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 class SelfDriven(LoadKind):
-    name = "counted"
     load_keys = LOAD_KEYS
     uses_url = False
     default_slo = None  # no requests, so no errors

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 class Http(LoadKind):
-    name = "http"
     local_url: ClassVar[str] = "http://127.0.0.1/"
 
     def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:

@@ -25,7 +25,6 @@ _BY_ITS_CLOCK = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time
 
 
 class JMeterPlan(LoadKind):
-    name = "jmeter"
     load_keys = LOAD_KEYS
     start_ns = 6_000_000_000  # its JVM starts, loads the plan and ends
     no_capacity = (

@@ -24,7 +24,7 @@ _PROPERTY = re.compile(r"\$\{__P\(([^,()${}]+)(?:,([^()${}]*))?\)\}")
 _LONG_PROPERTY = re.compile(r"\$\{__property\(([^,()${}]+)(?:,[^,()${}]*)?(?:,([^()${}]*))?\)\}")
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}")
 _ANY = re.compile(r"\$\{[^}]*\}")
-_DEPTH = 8  # of variables within variables
+_DEPTH = 8  # of variables within variables: arbitrary, they may name each other in a circle
 _LENGTH_MAX = 1 << 16  # characters of a host's name, filled in
 _BYTES_MAX = 32 * 2**20  # arbitrary: four times what `import` reads; recorded answers may be in it
 

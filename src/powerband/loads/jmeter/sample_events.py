@@ -28,7 +28,7 @@ from powerband.wire.load_events import (
 )
 
 INTERVAL_NS = 100_000_000  # as the load engine reports
-HISTOGRAM_EVERY = 10  # intervals
+HISTOGRAM_EVERY = 10  # intervals, as of the load engine
 LABELS_MAX = 100  # arbitrary: a plan may make a label for each request, and each has two histograms
 OTHER_LABELS = "(other labels)"
 TRANSACTION = "Number of samples in transaction : "

@@ -16,7 +16,6 @@ from powerband.model.experiment import Subject
 
 
 class WebSocketUsers(Http):
-    name = "websocket"
     beside_level: ClassVar = {"users": 1, "websocket": {}, "scenario": [{"name": "x", "message": "x"}]}
     users_join = True
     users = USERS

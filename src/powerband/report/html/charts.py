@@ -22,7 +22,7 @@ from powerband.report.wording.words import is_as_good
 
 LADDER_RATIO = 8.0  # a parameter is drawn on a log axis from this ratio of its largest to its smallest value on
 LADDER_STEP = 1.5  # or if each value is at least this times the one before, from three values on
-LOG_VALUE_RATIO = 20.0  # minimum ratio for a log axis of measured values
+LOG_VALUE_RATIO = 20.0  # minimum ratio for a log axis of measured values: below it the least is still seen
 FLAT_CHARACTERS = 40  # with more characters in all labels, they are listed down the side
 MAX_LINES = 6  # the most values of a second parameter that are drawn as lines of one chart
 

@@ -12,7 +12,7 @@ from powerband.report.wording.findings import published_cells
 from powerband.report.wording.numbers import ABSENT
 
 _TONES = {ClaimVerdict.HELD: "good", ClaimVerdict.REFUTED: "bad", ClaimVerdict.UNDECIDED: "unsure"}
-_LONG_EXPRESSION = 120  # characters
+_LONG_EXPRESSION = 120  # characters: arbitrary, three lines of its column
 
 
 def claims_table(analysis: Analysis) -> str:

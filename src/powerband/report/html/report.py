@@ -44,7 +44,7 @@ SCRIPTS = (
     "trials.js",
     "report.js",
 )
-LINES_SHOWN = 8  # lines of the distributions that are visible at first
+LINES_SHOWN = 8  # lines of the distributions that are visible at first: more cannot be told apart
 
 
 def write_report(run: RunDir, analysis: Analysis) -> Path:

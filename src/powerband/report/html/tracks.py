@@ -25,13 +25,13 @@ from powerband.report.wording.numbers import unit_scale
 from powerband.report.wording.words import STATES
 from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialRecord
 
-POINTS_MAX = 400  # of one line; a longer one keeps every n-th
+POINTS_MAX = 400  # of one line; a longer one keeps every n-th: a plot is some 500 px wide
 POINTS_LEAST = 60  # however many trials there are
 POINTS_OF_ALL = 20_000  # of one line in all trials together, so that the file of a long run stays small
 POINTS_OF_PAGE = 450_000  # of all lines: about 4 MB of the file
 TRIALS_MAX = 200  # trials with series on the page; with 500, opening it would take three times as long
 _UNITS = {"_seconds": "s", "_bytes": "bytes", "_ratio": "ratio"}  # by the ending of Prometheus names
-POOLS_SHOWN = 2  # the busiest pools
+POOLS_SHOWN = 2  # the busiest pools: arbitrary, the others hardly work
 NAMED = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("maximum", 1.0))
 
 Values = Sequence[float | None]

@@ -48,8 +48,6 @@ class Round:
 class AcknowledgedWrites(Instrument):
     """Makes its rounds after the load, so that what is timed is the subject's own work."""
 
-    name = "acknowledged"
-
     def __init__(self, asked: Acknowledged, announce: Callable[[str], None]) -> None:
         self._asked = asked
         self._announce = announce

@@ -24,7 +24,7 @@ from powerband.trials.instruments.instrument import Instrument
 
 When = Literal["before", "after"]
 
-ANSWER_S = 20.0  # for all JVMs of a subject together
+ANSWER_S = 20.0  # for all JVMs of a subject together: asked for, so that large heaps are waited for
 READING_S = 2.5  # the probe reads JVMs four times a second, and finds one within some looks
 LONGEST_S = 2 * ANSWER_S + 2 * READING_S
 _POLL_S = 0.02  # the length of an answer is exact to so much
@@ -48,7 +48,6 @@ class Snapshot:
 class HeapSnapshots(Instrument):
     """Takes a snapshot of each JVM just before the measured window and just after it."""
 
-    name = "snapshots"
     pause_ns = round(LONGEST_S * 1e9)
 
     def __init__(self, setup: TrialSetup, announce: Callable[[str], None]) -> None:

@@ -17,7 +17,6 @@ from powerband.processes.subject_process import RunningSubject
 class Instrument:
     """An instrument of one trial. Each hook may raise TrialFailed, which ends the trial."""
 
-    name: ClassVar[str]
     pause_ns: ClassVar[int] = 0
     """The longest time that `before_window` takes; without one it is not called."""
 

@@ -12,8 +12,6 @@ from powerband.trials.instruments.instrument import Instrument
 class LastWords(Instrument):
     """Reads the subject's log once the subject is gone."""
 
-    name = "last words"
-
     def __init__(self, setup: TrialSetup) -> None:
         self._setup = setup
 

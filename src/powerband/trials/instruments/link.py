@@ -95,8 +95,6 @@ Linked = Callable[[Pump], AbstractContextManager[Link | None]]
 class LinkInstrument(Instrument):
     """The link of a trial whose setting uses one. The probe watches the process that carries the packets."""
 
-    name = "link"
-
     def __init__(self, linked: Linked) -> None:
         self._linked = linked
         self._link: Link | None = None

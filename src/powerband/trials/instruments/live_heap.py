@@ -19,14 +19,12 @@ from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.heap_snapshots import class_histogram, wait_alive
 from powerband.trials.instruments.instrument import Instrument
 
-_WITHIN_S = 5.0  # for all JVMs of a subject together
+_WITHIN_S = 5.0  # for all JVMs of a subject together: arbitrary, the trial is over; a larger heap has no answer
 _TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)\s*$", re.MULTILINE)
 
 
 class LiveHeap(Instrument):
     """Asks each JVM after the load. One that cannot be asked, or does not answer in time, is not in the record."""
-
-    name = "live heap"
 
     def __init__(self) -> None:
         self._bytes: dict[int, int] = {}

@@ -17,8 +17,6 @@ from powerband.trials.instruments.instrument import Instrument
 class RuntimeViews(Instrument):
     """Looks once the load is gone: by then all processes have begun, and to ask a JVM disturbs nothing."""
 
-    name = "runtimes"
-
     def __init__(self) -> None:
         self._views: tuple[RuntimeView, ...] = ()
 

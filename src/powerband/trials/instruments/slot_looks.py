@@ -60,8 +60,6 @@ _PROMPT = _Length(50_000_000, LOOK_NS // 4, LOOK_NS, 5)  # its times differ by 4
 class SlotLooks(Instrument):
     """Takes its looks once the load is gone, where the load is one whose users never pause."""
 
-    name = "slots"
-
     def __init__(self, setup: TrialSetup, announce: Callable[[str], None]) -> None:
         self._setup = setup
         self._announce = announce

@@ -12,8 +12,6 @@ from powerband.trials.instruments.instrument import Instrument
 class ThreadNames(Instrument):
     """Asks the subject's JVMs once the load is gone, since asking stops them for a moment."""
 
-    name = "thread names"
-
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
 

@@ -72,8 +72,6 @@ class BrowserVisitor(Instrument):
     """Keeps `subject.visitor_url` open during the load, on the CPUs of the load engine. Where no browser starts, the
     trial goes on, and its record says why."""
 
-    name = "visitor"
-
     def __init__(self, setup: TrialSetup) -> None:
         self._setup = setup
         self._visits: list[Visit] = []

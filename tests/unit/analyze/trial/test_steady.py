@@ -95,10 +95,10 @@ def test_periodic_dips_of_a_collector_are_part_of_a_steady_server() -> None:
 
 
 def test_nothing_ended_is_not_steady() -> None:
-    none = WarmupSeries(INTERVAL_S, (0.0,) * 50, (math.nan,) * 50, 5.0)
+    none = WarmupSeries(INTERVAL_S, (0.0,) * 50, (math.nan,) * 50)
     assert not is_steady(none)
-    assert not is_steady(WarmupSeries(INTERVAL_S, (), (), 0.0))
-    even = WarmupSeries(INTERVAL_S, (500.0,) * 50, (1e6,) * 50, 5.0)
+    assert not is_steady(WarmupSeries(INTERVAL_S, (), ()))
+    even = WarmupSeries(INTERVAL_S, (500.0,) * 50, (1e6,) * 50)
     assert is_steady(even)
 
 

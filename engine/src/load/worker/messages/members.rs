@@ -14,11 +14,11 @@ use crate::load::worker::core::Core;
 use crate::load::worker::slot::State;
 
 /// The longest wait for the server's answer to a close frame.
-pub const CLOSING_NS: u64 = 500_000_000;
+pub const CLOSING_NS: u64 = 500_000_000; // arbitrary: a server answers at once, or never
 /// At the end, deliveries are waited for until none has come for so long.
-pub const LINGER_NS: u64 = 250_000_000;
+pub const LINGER_NS: u64 = 250_000_000; // arbitrary: far above a delivery on one machine
 /// Messages without an answer and without pauses that a lane sends before others have their turn.
-const BURST: u32 = 64;
+const BURST: u32 = 64; // as `DUE_AT_ONCE` of the loop
 
 impl Messages {
     /// A user starts, or joins again.

@@ -19,7 +19,7 @@ pub use member::Messages;
 use members::{CLOSING_NS, LINGER_NS};
 
 /// While more waits to be written no ping is answered.
-const CROWDED_BYTES: usize = 64 << 10;
+const CROWDED_BYTES: usize = 64 << 10; // arbitrary: what a server that reads takes at once
 
 impl Protocol for Messages {
     /// A server may send faster than its messages are understood.

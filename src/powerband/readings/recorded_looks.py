@@ -11,7 +11,7 @@ from typing import Any
 from powerband.readings.fleet import MergedFleet, merge_fleet
 
 
-class SlotLooks:
+class RecordedLooks:
     """`recorded`: the summaries of each look by its name, or why there are none."""
 
     def __init__(self, recorded: Mapping[str, Any]) -> None:
