@@ -43,7 +43,7 @@ def experiment_text(conversion: Conversion, name: str, file: str, command: Seque
     yaml.indent(mapping=2, sequence=4, offset=2)
     text = io.StringIO()
     yaml.dump(root, text)
-    return "".join(f"{line}\n" for line in _header(conversion, file, command)) + text.getvalue()
+    return "".join(f"{line}\n" for line in _header(conversion, file)) + text.getvalue()
 
 
 def summary(conversion: Conversion) -> str:
@@ -53,7 +53,7 @@ def summary(conversion: Conversion) -> str:
     return f"{who}, {plural(len(conversion.steps), 'step')}, {plural(len(conversion.notes), 'difference')} from JMeter"
 
 
-def _header(conversion: Conversion, file: str, command: Sequence[str]) -> Iterator[str]:
+def _header(conversion: Conversion, file: str) -> Iterator[str]:
     yield from _comment(f"Converted from the JMeter plan {file} ({conversion.plan}, thread group {conversion.group}).")
     yield from _comment(f"The plan asks {conversion.target.url}; here it is the server that powerband starts.")
     if conversion.defaults:
