@@ -21,6 +21,7 @@ from fakes.planted_real import (
     go,
     gunicorn,
     jdk,
+    little_memory,
     node,
     slow_disk,
     uvicorn,
@@ -97,7 +98,9 @@ SLOW_ACCEPT = Case(
 BURNT = Case("host: beside a pool", f"{FIXED} 4 --cpu 2ms", users(16), B.HOST_CPU, burners=(0, 0))
 TURNS_AWAY = "--model bounded --core {0} --max {0} --queue 0 --policy abort --wait 10ms"
 COMPUTES = gunicorn("2 processes compute", B.SUBJECT_CPU, "cpu", 1, "-w", "2")
+HELD = replace(COMPUTES, expected=B.CPU_QUOTA)
 ALONE = go("computes", B.SUBJECT_CPU, "cpu", GOMAXPROCS="1")
+READS = little_memory(gunicorn("16 threads read a file", B.MEMORY, "pages", 20, *THREADS, "16"))
 SYNCED = slow_disk(gunicorn("16 threads sync a journal", B.DISK, "fsync", 16, *THREADS, "16"))
 PROXY = replace(go("calls a server that serves 4", B.DOWNSTREAM, "proxy"), backend=4)
 CALLING = replace(
@@ -200,8 +203,9 @@ FOLLOWED: tuple[Followed, ...] = (
         go("sleeps, many descriptors", B.NONE, "sleep"),
         "no limit of open files",
     ),
-    Followed(allowed(0.5, COMPUTES), allowed(1.5, COMPUTES), "a quota of 1.5 CPUs"),
+    Followed(allowed(0.5, HELD), allowed(1.5, HELD), "a quota of 1.5 CPUs"),
     Followed(SYNCED, replace(SYNCED, writes_per_s=0, expected=B.NONE), "a faster disk"),
+    Followed(READS, replace(READS, memory_mib=0, expected=B.NONE), "as much memory as it reads"),
     Followed(
         SLOW_ACCEPT,
         replace(SLOW_ACCEPT, load=users(32), expected=B.SUBJECT_CPU),
