@@ -99,7 +99,7 @@ def build(language: str, folder: Path) -> tuple[str, ...] | None:
     command = {
         "python": (sys.executable, str(POOLS / "pool.py")),
         "go": (str(folder / "pool"),),
-        "java": ("java", "-Dsun.net.httpserver.nodelay=true", "-cp", str(folder), "Pool"),
+        "java": ("java", "-cp", str(folder), "Pool"),
     }[language]
     if language in builds:
         if shutil.which(builds[language][0]) is None:

@@ -23,9 +23,10 @@ WIDTHS = np.geomspace(0.0015, 0.25, 8)
 """Scales of the logistic edge in log rate: starts that differ by 0.3 % to 45 % (standard deviation)."""
 WIDTH_PRIOR = np.array([1, 1, 1, 1, 1, 0.8, 0.4, 0.15]) / 6.35
 """Wider ones than 12 % are mostly starts of two kinds, which have a shape of their own."""
-SLOW_SHARES, SLOWER_BY, TWO_MODES = (0.1, 0.3, 0.5), (0.06, 0.15, 0.35), 0.50
-"""Starts of two kinds: so large a share of them has its edge so much lower (in log rate), with this probability: less
-of it, and intervals missed the slow ones where they are a tenth of the starts."""
+TWO_MODES = 0.6
+SLOW_SHARES, SLOW_PRIOR, SLOWER_BY = (0.1, 0.3, 0.5), (0.5, 0.33, 0.17), (0.06, 0.15, 0.35)
+"""Starts of two kinds, with this probability: so large a share of them (with its own) has its edge so much lower, in
+log rate. Were they less likely, intervals would leave out what a tenth of the starts does, which few trials show."""
 LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
 """How often a trial far below the edge does not hold, whatever its rate."""
 LUCK = 0.01
@@ -46,8 +47,9 @@ CANDIDATES = 25  # rates weighed for the next trial
 def _shapes() -> tuple[Array, Array, Array, Array]:
     """Four arrays with a value for each shape of an edge: its width, the share of slow starts, how much lower the edge
     of these lies (log rate), and how likely the shape is beforehand."""
-    each = TWO_MODES / (len(SLOW_SHARES) * len(SLOWER_BY))
-    modes = [(0.0, 0.0, 1 - TWO_MODES), *((share, by, each) for share in SLOW_SHARES for by in SLOWER_BY)]
+    slow = [(share, by, TWO_MODES * p / len(SLOWER_BY)) for share, p in zip(SLOW_SHARES, SLOW_PRIOR, strict=True)
+            for by in SLOWER_BY]  # fmt: skip
+    modes = [(0.0, 0.0, 1 - TWO_MODES), *slow]
     widths = zip(WIDTHS, WIDTH_PRIOR, strict=True)
     width, share, by, prior = np.array([(w, share, by, p * each) for w, p in widths for share, by, each in modes]).T
     return width, share, by, prior

@@ -137,14 +137,14 @@ def test_two_limited_trials_at_a_rate_show_the_generators_limit(codes: list[str]
 def at_the_limit(*more: TrialResult) -> list[TrialResult]:
     """It holds at 950/s every time, and the generator is the limit at 1000/s."""
     limited = [trial(1000.0, number, code="generator_cpu") for number in (2, 3)]
-    return [trial(None, 1), *limited, *(trial(950.0, number) for number in range(4, 16)), *more]
+    return [trial(None, 1), *limited, *(trial(950.0, number) for number in range(4, 20)), *more]
 
 
 def test_what_breaks_down_beyond_the_generators_limit_does_not_hold_at_every_rate() -> None:
     made = capacity_experiment()
     everywhere = search_of(made, setting(1), at_the_limit())
     assert everywhere.everywhere
-    broken = search_of(made, setting(1), at_the_limit(trial(1300.0, 20, code="died", status="failed")))
+    broken = search_of(made, setting(1), at_the_limit(trial(1300.0, 30, code="died", status="failed")))
     assert not broken.everywhere
     found = capacity_of(broken)
     assert found is not None and found.estimate is not None
