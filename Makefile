@@ -115,7 +115,7 @@ bottlenecks: setup
 
 # Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 15 minutes.
 statistics: setup
-	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md
+	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md docs/methods/regret.md
 
 calibrate: setup
 	$(RUN) powerband calibrate

@@ -213,10 +213,13 @@ def _dice(shape: Shape, settings: int, blocks: int) -> np.random.Generator:
 
 
 def main() -> None:
+    from fakes.regrets import regret_table
+
     tables: dict[str, Callable[[], str]] = {
         "false verdicts": lambda: verdict_table(2000),
         "failed starts": lambda: failing_table(30),
         "the headline's coverage": lambda: figure_table(100),
+        "bounds": lambda: regret_table(2000, 50),
     }
     pages = list(map(Path, sys.argv[1:]))
     for title, made in tables.items():
