@@ -124,7 +124,7 @@ bottlenecks: setup extras
 
 # Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 40 minutes.
 statistics: setup
-	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md docs/methods/capacity.md
+	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md docs/methods/capacity.md docs/methods/regret.md
 
 calibrate: setup
 	$(RUN) powerband calibrate

@@ -23,6 +23,7 @@ from powerband.analyze.stats.intervals import compare_with_leader
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_of
 from powerband.model.plan import TrialSpec
+from powerband.model.results import AnswerKind
 
 MARGIN = float(np.log1p(0.03))
 BLOCKS = 10
@@ -183,7 +184,7 @@ def race_counts(land: Land, races: int, confirm: int) -> Counter[str]:
         if told is None or figure is None or figure.estimate.low is None or figure.estimate.high is None:
             count["without"] += 1
             continue
-        kind = "named" if analysis.answer.setting is not None else "so far"
+        kind = "named" if analysis.answer.kind in (AnswerKind.BEST, AnswerKind.EQUIVALENT_SET) else "so far"
         true = 1e6 * float(np.exp(centre + land.truth[int(str(told.as_dict()["threads"]))]))
         count[kind] += 1
         count[f"{kind} held"] += figure.estimate.low <= true <= figure.estimate.high
@@ -214,11 +215,14 @@ def _dice(shape: Shape, settings: int, blocks: int) -> np.random.Generator:
 
 
 def main() -> None:
+    from fakes.regrets import regret_table
+
     tables: dict[str, Callable[[], str]] = {
         "false verdicts": lambda: verdict_table(2000),
         "failed starts": lambda: failing_table(30),
         "the headline's coverage": lambda: figure_table(100),
         "capacity's coverage": lambda: coverage_table(100),
+        "bounds": lambda: regret_table(2000, 50),
     }
     pages = list(map(Path, sys.argv[1:]))
     for title, made in tables.items():

@@ -66,6 +66,8 @@ def run(
 CLEAR = {4: noisy(100, 1), 8: noisy(200, 2), 16: noisy(400, 3), 32: noisy(380, 4)}
 SAME = {4: noisy(100, 1), 8: noisy(399, 2, sd=0.001), 16: noisy(400, 3, sd=0.001), 32: noisy(399.5, 4, sd=0.001)}
 LOUD = {threads: noisy(100, threads, sd=0.2) for threads in LEVELS}
+DEAFENING = {threads: noisy(100, threads, sd=0.9) for threads in LEVELS}
+ALIKE = {4: noisy(60, 1, sd=0.05), **{threads: noisy(100, threads + 7, sd=0.03) for threads in LEVELS[1:]}}
 RISING = {4: noisy(100, 1), 8: noisy(200, 2), 16: noisy(400, 3), 32: noisy(800, 4)}
 ERRORS = {4: [0.0] * 5, 8: noisy(0.10, 2), 16: noisy(0.20, 3), 32: noisy(0.40, 4)}
 
@@ -122,7 +124,17 @@ CASES: dict[str, tuple[AnswerKind, Callable[[], Analysis]]] = {
         AnswerKind.EQUIVALENT_SET,
         lambda: run({**SAME, 32: [398.0, 388.0, 404.0, 393.0, 400.0]}),
     ),
-    "not enough data: noise": (AnswerKind.NOT_ENOUGH_DATA, lambda: run(LOUD)),
+    "bounded: noise": (AnswerKind.BOUNDED, lambda: run(LOUD)),
+    "bounded: the cheapest of equal settings": (AnswerKind.BOUNDED, lambda: run(ALIKE)),
+    "bounded: response times": (
+        AnswerKind.BOUNDED,
+        lambda: run(
+            {threads: [1e9 / value for value in values] for threads, values in ALIKE.items()},
+            "response_time_ns_p99",
+            direction="minimise",
+        ),
+    ),
+    "not enough data: noise": (AnswerKind.NOT_ENOUGH_DATA, lambda: run(DEAFENING)),
     "not enough data: one block": (
         AnswerKind.NOT_ENOUGH_DATA,
         lambda: run({threads: values[:1] for threads, values in CLEAR.items()}),
@@ -174,7 +186,8 @@ def test_the_kind_of_answer(name: str) -> None:
     kind, make = CASES[name]
     answer = make().answer
     assert answer.kind is kind
-    assert (answer.setting is not None) == (kind in (AnswerKind.BEST, AnswerKind.EQUIVALENT_SET))
+    assert (answer.setting is not None) == (answer.regret is not None)
+    assert (answer.setting is not None) == (kind in (AnswerKind.BEST, AnswerKind.EQUIVALENT_SET, AnswerKind.BOUNDED))
 
 
 def test_every_kind_of_answer_has_its_words() -> None:

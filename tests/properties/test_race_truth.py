@@ -23,7 +23,7 @@ from fakes.races import race_of, run_experiment, threads
 from powerband.analyze.stats.intervals import compare_with_leader
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_of
-from powerband.model.plan import TrialSpec
+from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Analysis, AnswerKind
 
 BLOCKS = 10
@@ -104,8 +104,13 @@ def race_and_grid(land: Land, noise: Noise, number: int) -> tuple[Array, Analysi
     return truth, race, grid
 
 
+def named_by(analysis: Analysis) -> Setting | None:
+    """What it names as best or equivalent; of what it only bounds see `test_regret_truth.py`."""
+    return None if analysis.answer.kind is AnswerKind.BOUNDED else analysis.answer.setting
+
+
 def is_false(truth: Array, analysis: Analysis) -> bool:
-    named = analysis.answer.setting
+    named = named_by(analysis)
     if named is None:
         return False
     level = threads_of(named.as_dict())
@@ -119,10 +124,10 @@ def threads_of(levels: Mapping[str, object]) -> int:
 
 
 def same_answer(race: Analysis, grid: Analysis) -> bool:
-    mine, its = race.answer, grid.answer
-    if its.setting is not None:
-        return mine.setting is not None and mine.setting in {its.setting, *its.equivalent}
-    return mine.setting is None or mine.setting in {its.leader, *its.equivalent, *its.undecided}
+    mine, theirs, its = named_by(race), named_by(grid), grid.answer
+    if theirs is not None:
+        return mine is not None and mine in {theirs, *its.equivalent}
+    return mine is None or mine in {its.leader, *its.equivalent, *its.undecided}
 
 
 def table(counts: Mapping[tuple[str, str], Counter[str]]) -> str:
@@ -149,8 +154,8 @@ def race_counts() -> dict[tuple[str, str], Counter[str]]:
                 c["false"] += is_false(truth, race)
                 c["grid_false"] += is_false(truth, grid)
                 c["same"] += same_answer(race, grid)
-                c["named"] += race.answer.setting is not None
-                c["grid_named"] += grid.answer.setting is not None
+                c["named"] += named_by(race) is not None
+                c["grid_named"] += named_by(grid) is not None
                 c["trials"] += len(race.trials)
                 c["grid_trials"] += len(grid.trials)
     sys.stdout.write(f"\n{table(found)}\n{table({('all', 'all'): total(found)})}\n")

@@ -69,6 +69,7 @@ class TuneOptions(TypedDict, total=False):
     budget: str
     order: str
     confirm: int
+    regret: float | str
     soak: str
     margin: float | str
     confidence: float | str
@@ -192,7 +193,7 @@ def _go_on(experiment: Experiment, run_directory: RunDir, *, progress: bool) -> 
     advice = f"the trial in flight is lost, {kept}"
     analysis, stopped = carry_out(experiment, run_directory, advice, progress=progress)
     write_report(run_directory, analysis)
-    if stopped:
+    if stopped and not analysis.answer.bound_met:
         raise UserInterruptError(f"interrupted; {kept}")
     return Run(run_directory, experiment, analysis)
 

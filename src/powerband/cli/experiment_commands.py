@@ -95,7 +95,7 @@ def _size(experiment: Experiment) -> dict[str, int]:
 
 @click.command()
 @experiment_options
-@key_options("--soak")
+@key_options("--regret", "--soak")
 @format_option
 def plan(*, output: str, **asked: Any) -> None:
     """Show the trials in their order, how long they take, and how small a difference they find.

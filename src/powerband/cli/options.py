@@ -120,12 +120,13 @@ def allow_host_option(text: str) -> Callable[[Command], Command]:
 
 
 def load(
-    file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None, soak: str | None = None
+    file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None, **more: str | None
 ) -> Experiment:
-    """The experiment that the options of `experiment_options`, and `--soak`, ask for."""
+    """The experiment that the options of `experiment_options` ask for; `more`: `--regret` and `--soak`."""
     from powerband.files.experiment_file import load_experiment
 
-    asked = {"design.seed": None if seed is None else str(seed), KEY_OPTIONS["--soak"].key: soak}
+    asked = {"design.seed": None if seed is None else str(seed)}
+    asked |= {KEY_OPTIONS[f"--{name}"].key: text for name, text in more.items()}
     own = {key: text for key, text in asked.items() if text is not None}
     return load_experiment(file_or_name, profile, {**parse_overrides(overrides), **own}, to_run=True)
 

@@ -67,7 +67,7 @@ _SERVER = "SERVER AND ARGUMENTS"
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="normal", show_default=True,
               help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.")  # fmt: skip
 @key_options(
-    *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--soak"),
+    *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--regret", "--soak"),
     *("--margin", "--confidence"),
     *(
         "--allow-unserved",
@@ -120,7 +120,7 @@ def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None,
 
 @click.command()
 @experiment_options
-@key_options("--soak")
+@key_options("--regret", "--soak")
 @runs_option
 @view_options
 @answer_format_option
@@ -176,7 +176,7 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
         analysis, interrupted = carry_out(experiment, run_directory, advice, progress=view.progress, announce=announce)
         page = report_page(run_directory, analysis)
     code = answer(experiment, analysis, run_directory, page)
-    if interrupted:
+    if interrupted and not analysis.answer.bound_met:
         raise UserInterruptError(
             f"interrupted; finished trials are kept: `powerband resume {run_directory.path}` goes on"
         )

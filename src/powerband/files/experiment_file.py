@@ -22,6 +22,7 @@ from powerband.files.checks.factor_checks import check_factors
 from powerband.files.checks.load_checks import (
     check_budget,
     check_every_load,
+    check_regret,
     check_soak,
     check_users_and_rate,
 )
@@ -131,7 +132,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     groups: tuple[tuple[_Check, ...], ...] = (
         (check_url, check_used, kind.check_experiment, check_every_load),
         (kind.check_to_run,) if to_run else (),
-        (check_soak,),
+        (check_soak, check_regret),
         (check_budget, check_measure, check_metric_names, check_published),
     )
     for group in groups:

@@ -60,7 +60,14 @@ KEY_OPTIONS = {
         "design.order", "KIND",
         "race: what is shown worse leaves early; blocks: all run to the end.  [default: race]",
     ),
-    "--confirm": Option("design.confirm", "N", "Fresh starts of the winner after a race.  [default: 3]"),
+    "--confirm": Option(
+        "design.confirm", "N", "Fresh starts of the winner after a race.  [default: 3; with --regret 0]"
+    ),
+    "--regret": Option(
+        "design.regret", "SHARE",
+        "End the race once no other setting can be better by more than this: 5%; exit code 1 if that is not reached.  "
+        "[default: none]",
+    ),
     "--soak": Option(
         "design.soak", "TIME",
         "Run the answer's setting once more for so long, and compare its last minute with the rest.  [default: none]",

@@ -67,7 +67,9 @@ class Tuning:
                 "nothing to vary: name a setting of the command, for example -P threads=1..64", key="-P"
             )
         problems: list[FileProblem] = []
-        race = {"name": "tune", "design": {"order": "race"}}
+        # A bound is made for looking often and picking: it needs no fresh starts.
+        confirm = {"confirm": 0} if "--regret" in self.options else {}
+        race = {"name": "tune", "design": {"order": "race", **confirm}}
         root = _node("", race) if self.revisions is None else _of_revisions(alone=not self.parameters)
         for key, text in PROFILES[self.profile].items():
             root = merge(root, _at(key, f"--profile {self.profile}", parse_scalar(text)))

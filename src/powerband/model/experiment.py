@@ -300,6 +300,7 @@ class Design(Section):
     explore_trials: int = Field(default=60, ge=10)
     finalists: int = Field(default=12, ge=2)  # settings that go from there into the race
     soak_ns: Ns | None = Field(default=None, alias="soak")  # the answer's setting once more, for so long; None: not
+    regret: Share | None = Field(default=None, gt=0, lt=1)  # race: enough is known once no other is better by more
 
     @property
     def soak_window_ns(self) -> int:

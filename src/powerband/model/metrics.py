@@ -6,6 +6,7 @@ Objectives, claims, tables and plots name metrics by these names, exactly.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -227,6 +228,13 @@ def metric_named(name: str) -> Metric:
 def margin_words(margin: float, metric: str) -> str:
     """`3 %`; for shares `3 percentage points`."""
     return f"{100 * margin:.6g} {'percentage points' if METRICS[metric].unit == 'ratio' else '%'}"
+
+
+def regret_words(regret: float, metric: str) -> str:
+    """`9 %`, `4.4 %`: a bound as a person reads it, rounded up to a whole percent, below 10 % to a tenth."""
+    percent = 100 * regret
+    up = math.ceil(percent - 1e-9) if percent > 10 else math.ceil(10 * percent - 1e-9) / 10
+    return margin_words(up / 100, metric)
 
 
 def metric_words(metric: str) -> str:

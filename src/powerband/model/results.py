@@ -30,7 +30,8 @@ class Verdict(StrEnum):
 class AnswerKind(StrEnum):
     BEST = "best"  # one setting beats all others
     EQUIVALENT_SET = "equivalent_set"  # several are equivalent within the margin; the cheapest is named
-    NOT_ENOUGH_DATA = "not_enough_data"  # intervals too wide for an answer; the candidates are named
+    BOUNDED = "bounded"  # not told apart; the cheapest is named, and how much better any other can be at most
+    NOT_ENOUGH_DATA = "not_enough_data"  # not even a bound; the candidates are named
     NONE_FEASIBLE = "none_feasible"  # no setting meets the constraints
     NONE_VALID = "none_valid"  # no trial could be measured
 
@@ -249,7 +250,8 @@ class Confirmation:
 class Race:
     """The course of a race. `blocks`: finished blocks; `trials`: all trials, including the confirmation and repeats;
     `grid_trials`: the trials of the full grid, with every setting in as many blocks as the race could have had.
-    `ended_by`: `decided`, `blocks`, `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of the winner
+    `ended_by`: `decided`, `regret` (the bound asked for was met), `blocks`, `budget`, `stopped`,
+    or `running`. `unconfirmed`: why no fresh start of the winner
     is valid, None if one is or none was made."""
 
     looks: tuple[Look, ...]
@@ -367,13 +369,22 @@ class Figure:
 @dataclass(frozen=True)
 class Answer:
     kind: AnswerKind
-    setting: Setting | None  # the recommended one: the best, or the cheapest of the equivalent best
+    setting: Setting | None  # the recommended one: the best, or the cheapest of those equivalent or not told apart
     leader: Setting | None  # highest point estimate
     equivalent: tuple[Setting, ...]  # all that are equivalent within the margin, including the answer
     undecided: tuple[Setting, ...]  # settings that could still be better: more trials would decide
     sentences: tuple[str, ...]  # the answer in words: the setting; its confidence; the reason and the cost
     figure: Figure | None = None  # of the setting, or else of the leader; None: neither, or a capacity
     close: tuple[Setting, ...] = ()  # certainly worse than the leader, but perhaps by no more than the margin
+    regret: float | None = None  # no other setting is better than `setting` by a larger share; None: no bound below 1
+    regret_asked: float | None = None  # the bound asked for (`design.regret`)
+
+    @property
+    def bound_met(self) -> bool | None:
+        """Whether the bound asked for is met; None if none was."""
+        if self.regret_asked is None:
+            return None
+        return self.regret is not None and self.regret <= self.regret_asked
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@ equivalence margin is eliminated.
 
 In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end, and the history of the
 race. After each block from the second on there is a look: a contest with intervals corrected for repeated looks. The
-race ends when nothing is open any more, after the maximum number of blocks, or when no further block fits into the
-budget. Then the named setting is restarted a few times, alternating with its nearest rival, to confirm it. The trials
-depend only on the seed and the results. No I/O here; the statistics are in `analyze/`. Method and figures:
-docs/methods/racing.md.
+race ends when nothing is open any more, when the bound that was asked for is met (`design.regret`), after the maximum
+number of blocks, or when no further block fits into the budget. Then the named setting is restarted a few times,
+alternating with its nearest rival, to confirm it. The trials depend only on the seed and the results. No I/O here; the
+statistics are in `analyze/`. Method and figures: docs/methods/racing.md, regret.md.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from powerband.analyze.settings.compare import Progress, named_setting
+from powerband.analyze.settings.compare import Progress, decision_of
 from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.settings.starts import is_allowed, starts_of
 from powerband.base.units import significant
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
-from powerband.model.results import Departure, Estimate, Look, Race, TrialResult, Verdict
+from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race, TrialResult, Verdict
 from powerband.search.trials import BlockTrials
 
 
@@ -48,6 +48,7 @@ class RacePlanner:
         self._contest: Contest | None = None  # of the last look
         self._settled: frozenset[Setting] = frozenset()  # live, but nothing about them is open: they are paused
         self._ended_by = "running"
+        self._met = False  # the bound that was asked for
         self._confirming: tuple[Setting, ...] = ()
         self._confirm_blocks = experiment.design.confirm  # still to begin
 
@@ -123,7 +124,7 @@ class RacePlanner:
             self._departures.setdefault(setting, Departure(setting, block, reason.removeprefix("left after ")))
         decided = self._look(block) if block > 0 else False
         if decided or not self._live:
-            self._ended_by = "decided"
+            self._ended_by = "regret" if self._met else "decided"
         elif self._begun >= self._experiment.measure.repeats:
             self._ended_by = "blocks"
         elif not self._trials.fits(len(self._next) + self._confirm_trials):
@@ -163,8 +164,20 @@ class RacePlanner:
         self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
         open_now = still_open(contest, {**compliance, **passing}, table, self._live)
+        if (asked := self._experiment.design.regret) is not None:
+            return self._look_at_bound(asked, contest.leader, open_now)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
         return compliance[contest.leader].certain and not open_now
+
+    def _look_at_bound(self, asked: float, leader: Setting, open_now: Sequence[Setting]) -> bool:
+        """True once no other setting can be better than the named one by more than was asked for. Until then those that
+        can be are open; where none is named yet, those of any other race."""
+        decision = decision_of(self._experiment, self._settings, self._results, self.progress)
+        if decision.regret is not None:
+            open_now = [setting for setting, above in decision.above.items() if above > asked]
+        self._settled = frozenset(self._live) - {*open_now, leader, decision.chosen}
+        self._met = decision.regret is not None and decision.regret <= asked
+        return self._met
 
     def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance, block: int) -> bool:
         if compliance.barred and not self._may_pass(setting, compliance):
@@ -187,9 +200,10 @@ class RacePlanner:
         )
 
     def _finalists(self) -> tuple[Setting, ...]:
-        """The setting that the race names, and its nearest rival; empty if it names none."""
-        named = named_setting(self._experiment, self._settings, self._results, self.progress)
-        if named is None or self._contest is None:
+        """The setting that the race names, and its nearest rival; empty if it names none, or only bounds it."""
+        decision = decision_of(self._experiment, self._settings, self._results, self.progress)
+        named = decision.chosen
+        if named is None or decision.kind is AnswerKind.BOUNDED or self._contest is None:
             return ()
         contest = self._contest
         nearest = sorted(

@@ -24,6 +24,7 @@ def analysis(kind: AnswerKind, *codes: str, status: str = "failed") -> Analysis:
     [
         (analysis(AnswerKind.BEST), 0),
         (analysis(AnswerKind.EQUIVALENT_SET), 0),
+        (analysis(AnswerKind.BOUNDED), 0),
         (analysis(AnswerKind.NOT_ENOUGH_DATA), 0),
         (analysis(AnswerKind.NONE_FEASIBLE), 1),
         (analysis(AnswerKind.NONE_VALID, "not_ready", "died"), 4),
@@ -43,3 +44,13 @@ def test_a_refuted_claim_is_exit_code_1(verdicts: list[str], code: int) -> None:
     claims = tuple(ClaimResult(name, "", "", None, ClaimVerdict(name), "", ()) for name in verdicts)
     assert exit_code(replace(analysis(AnswerKind.BEST), claims=claims)) == code
     assert exit_code(replace(analysis(AnswerKind.NONE_VALID, "not_ready"), claims=claims)) == 4
+
+
+@pytest.mark.parametrize(
+    ("regret", "asked", "code"), [(0.2, None, 0), (0.05, 0.05, 0), (0.06, 0.05, 1), (None, 0.05, 1)]
+)
+def test_a_bound_that_was_asked_for_and_is_not_met_is_exit_code_1(
+    regret: float | None, asked: float | None, code: int
+) -> None:
+    found = analysis(AnswerKind.BOUNDED)
+    assert exit_code(replace(found, answer=replace(found.answer, regret=regret, regret_asked=asked))) == code

@@ -72,6 +72,14 @@ def test_the_line_of_a_race() -> None:
     assert race_line(synthetic.analysis(), EXPERIMENT) == ""
 
 
+def test_the_line_of_a_race_has_the_bound_of_what_is_to_be_used() -> None:
+    analysis = after(2)
+    found = replace(analysis, answer=replace(analysis.answer, regret=0.0871))
+    assert race_line(found, EXPERIMENT).endswith("threads=64 leads; none is better than threads=32 by more than 8.8 %")
+    same = replace(found, answer=replace(found.answer, setting=found.answer.leader, regret=0.1201))
+    assert race_line(same, EXPERIMENT).endswith("; threads=64 leads; no other is better by more than 13 %")
+
+
 def test_what_left_last_ranks_before_what_left_first() -> None:
     names = [result.setting.id for result in ranked(synthetic_verdicts.race_analysis())]
     assert names[:4] == ["threads=32", "threads=64", "threads=128", "threads=256"]

@@ -135,11 +135,15 @@ def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:
         view.trial_ended(record(spec), replace(synthetic.analysis().trials[0], stage=spec.stage, rate_per_s=1200.0))
         analysis = synthetic_verdicts.race_analysis()
         assert analysis.race is not None
-        view.analysed(replace(analysis, race=replace(analysis.race, looks=analysis.race.looks[:2])))
+        answer = replace(analysis.answer, regret=0.05)
+        view.analysed(replace(analysis, answer=answer, race=replace(analysis.race, looks=analysis.race.looks[:2])))
     lines = out.getvalue().splitlines()
     assert "at most about" in lines[0]
     assert lines[1].startswith("[1/10] threads=") and " (to confirm) at 1,200/s: goodput " in lines[1]
-    assert lines[2] == "after 1 trial threads=64 leads: goodput 1,479/s; out: threads=4, threads=8, threads=16"
+    assert lines[2] == (
+        "after 1 trial threads=64 leads: goodput 1,479/s; none is better than threads=32 by more than 5 %; "
+        "out: threads=4, threads=8, threads=16"
+    )
 
 
 def test_the_time_of_a_soak_is_counted() -> None:

@@ -107,10 +107,10 @@ def test_planned_total_is_an_upper_bound_that_falls() -> None:
     assert totals[-1] == race_in(planner).trials
 
 
-def test_a_race_that_cannot_decide_takes_the_most_blocks_and_names_nothing() -> None:
+def test_a_race_that_cannot_decide_takes_the_most_blocks_and_only_bounds_what_it_names() -> None:
     analysis = run_experiment(race_of(3, repeats=4), lambda spec: {"goodput_per_s": 1000 * noisy(spec, 0.3)})
     assert analysis.race is not None and analysis.race.ended_by == "blocks"
-    assert analysis.answer.kind is AnswerKind.NOT_ENOUGH_DATA and analysis.answer.setting is None
+    assert analysis.answer.kind is AnswerKind.BOUNDED and analysis.answer.setting is not None
     assert analysis.race.confirmation is None and len(analysis.trials) == 12
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from powerband.analyze.settings.bound_words import bound_clause, missed_bound, more_trials, not_told_apart
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
@@ -35,11 +36,21 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
             return (first, f"{second} {_explored(standing, named=False)}".rstrip())
         case AnswerKind.NOT_ENOUGH_DATA:
             first, second = _not_enough(standing)
-            return (first, f"{second} {_explored(standing, named=False)}".rstrip())
+            rest = (second, missed_bound(standing, decision), _explored(standing, named=False))
+            return (first, " ".join(filter(None, rest)))
     chosen = decision.chosen
     assert chosen is not None
-    first = f"Use {chosen.id}: {_told(standing, chosen)}."
-    sure = (_how_sure(standing, decision), _raced(standing), _unseen(standing, chosen), _explored(standing, named=True))
+    told = _told(standing, chosen)
+    if decision.kind is AnswerKind.BOUNDED:
+        told = f"{bound_clause(standing, decision)}; {told}"
+    first = f"Use {chosen.id}: {told}."
+    sure = (
+        _how_sure(standing, decision),
+        missed_bound(standing, decision),
+        _raced(standing),
+        _unseen(standing, chosen),
+        _explored(standing, named=True),
+    )
     return (first, " ".join(filter(None, sure)), why(standing, chosen))
 
 
@@ -198,9 +209,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
             f"whether {who} {verb(unsure, 'meets', 'meet')} the constraints is not certain ({'; '.join(what)})"
         )
     if parts and standing.blocks >= 2 and not standing.experiment.objective.is_capacity:
-        ended_by = "" if standing.race is None else standing.race.ended_by
-        more = {"budget": "a longer budget (design.budget)", "stopped": "the rest of the race (resume the run)"}
-        parts.append(f"{more.get(ended_by, 'more blocks (measure.repeats)')} or longer trials would tell")
+        parts.append(f"{more_trials(standing)} or longer trials would tell")
     parts += [clause for clause in (_unmeasured(standing),) if clause]
     return (first, sentence("; ".join(parts)))
 
@@ -290,6 +299,8 @@ def _how_sure(standing: Standing, decision: Decision) -> str:
 
 def _compared(standing: Standing, decision: Decision) -> list[str]:
     """Clauses on the settings that may be an answer, against each other."""
+    if decision.kind is AnswerKind.BOUNDED:
+        return [*not_told_apart(standing, decision), *_beaten(standing)]
     others = [setting for setting in decision.equivalent if setting != decision.chosen]
     parts = []
     if others:
@@ -299,6 +310,11 @@ def _compared(standing: Standing, decision: Decision) -> list[str]:
     if decision.undecided:
         may_be = names(decision.undecided)
         parts.append(f"nothing is better by more than {standing.margin}, though {may_be} may be as good")
+    return [*parts, *_beaten(standing)]
+
+
+def _beaten(standing: Standing) -> list[str]:
+    parts = []
     worse = [row for row in standing.rows if row.trials and row.feasible and row.verdict is Verdict.WORSE]
     if worse:
         parts.append(_worse(standing, worse, whole=len(worse) == len(standing.rows) - 1))

@@ -25,6 +25,7 @@ from powerband.analyze.settings.headline import counted, figures_of
 from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
 from powerband.analyze.settings.published import published_tables
+from powerband.analyze.settings.regret import regrets_of, with_regret
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind
@@ -99,6 +100,8 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         sentences=sentences,
         figure=None if told is None else standing.figures.get(told),
         close=close_behind(standing),
+        regret=decision.regret,
+        regret_asked=experiment.design.regret,
     )
     answer = with_caveat(answer, restless)
     if soak is not None:
@@ -133,12 +136,13 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     return replace(analysis, found=found_sentences(analysis))
 
 
-def named_setting(
+def decision_of(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
-) -> Setting | None:
-    """The one of `settings` that `analyse` would name, without all that goes with it: a race wants to confirm it."""
+) -> Decision:
+    """What `analyse` would decide, without all that goes with it: a race wants to confirm what is named, and to know
+    its bound."""
     _, decision = _by_blocks(experiment, settings, results, progress)
-    return decision.chosen
+    return decision
 
 
 def _by_blocks(
@@ -188,9 +192,21 @@ def _by_blocks(
         upheld = confirmation is None or confirmation.upheld
         if not upheld or (absent is not None and absent[1]):
             # Fresh starts that contradict a race leave it without an answer.
-            decision = replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
+            standing = replace(standing, race=race, figures=figures_of(experiment, table, scale, confirmation))
+            return standing, replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
         standing = replace(standing, race=race, figures=figures_of(experiment, table, scale, confirmation))
-    return standing, decision
+    if not _bounds_hold(standing, decision, progress):
+        return standing, decision
+    wanted = [row.setting for row in rows if row.verdict is not Verdict.WORSE]
+    regrets = regrets_of(experiment, table, scale, compliance, of=wanted, race=race)
+    return standing, with_regret(decision, regrets, table, scale, experiment)
+
+
+def _bounds_hold(standing: Standing, decision: Decision, progress: Progress) -> bool:
+    """A fixed plan is judged once, at its end; and of a setting that was not measured nothing is known."""
+    if decision.kind in (AnswerKind.NONE_FEASIBLE, AnswerKind.NONE_VALID) or standing.unmeasured:
+        return False
+    return standing.experiment.is_race or progress.to_come == 0
 
 
 def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progress) -> Standing:

@@ -157,9 +157,12 @@ def hold_contest(
     scale: Scale,
     compliance: Mapping[Setting, Compliance],
     left: Mapping[Setting, Departure] | None = None,
+    *,
+    against: Setting | None = None,
 ) -> Contest:
     """Compares all settings that have data. Those that certainly meet the constraints may lead; where there are none,
-    those that were seen to meet them. `left`: who left the race; none of these leads."""
+    those that were seen to meet them. `left`: who left the race; none of these leads. `against`: compares with
+    this one, whichever leads."""
     left = left or {}
     raw = table.values()
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
@@ -170,6 +173,8 @@ def hold_contest(
     may_lead = np.array(certain, dtype=bool) & live
     if not may_lead.any():
         may_lead = np.array(seen, dtype=bool) & live
+    if against is not None:
+        may_lead = np.array([setting == against for setting in settings], dtype=bool)
     objective = experiment.objective
     empty = Contest(
         settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {}, left

@@ -85,12 +85,17 @@ class Standing:
 
 @dataclass(frozen=True)
 class Decision:
-    """An answer before its words."""
+    """An answer before its words. `regret`: no other setting is better than the chosen one by a larger share, and
+    `above`: by how much each may be; `alike`: those that it was picked from as the cheapest, where none was shown to be
+    best."""
 
     kind: AnswerKind
     chosen: Setting | None
     equivalent: tuple[Setting, ...]
     undecided: tuple[Setting, ...]
+    regret: float | None = None
+    above: Mapping[Setting, float] = field(default_factory=dict)
+    alike: tuple[Setting, ...] = ()
 
 
 def close_behind(standing: Standing) -> tuple[Setting, ...]:

@@ -101,6 +101,14 @@ class Scale:
             return math.log1p(margin)
         return margin * ((abs(base) or 1.0) if self.relative else 1.0)
 
+    def share(self, difference: float, base: float) -> float:
+        """The other way round: the margin that allows this difference; infinite where there is none (NaN)."""
+        if math.isnan(difference):
+            return math.inf
+        if self.log:
+            return math.expm1(min(difference, EXPONENT_MAX))
+        return difference / ((abs(base) or 1.0) if self.relative else 1.0)
+
     def ratio(self, difference: float, half: float, base: float, confidence: float, n: int) -> Estimate | None:
         """The ratio to a mean of `base` for a difference on this scale; `half`: of its interval, NaN without one. None
         where a plain difference is to a mean of 0, and where there is none (NaN)."""

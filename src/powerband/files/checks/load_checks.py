@@ -63,6 +63,17 @@ def check_soak(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
         yield soak.problem("each user sends a set number of requests (load.requests_per_user), which lasts no set time")
 
 
+def check_regret(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """A bound ends a race: it is looked at after each block, and a capacity has none."""
+    regret = root.at("design").children.get("regret")
+    if experiment.design.regret is None or regret is None:
+        return
+    if experiment.objective.is_capacity:
+        yield regret.problem("a capacity has no such bound: leave it out, or compare under one load")
+    elif not experiment.is_race:
+        yield regret.problem("it ends a race, and this plan is fixed beforehand: set design.order to race")
+
+
 def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """The time for the run holds one trial of every setting that is compared, even if servers start at once."""
     budget_ns, measure = experiment.without_soak().design.budget_ns, experiment.measure

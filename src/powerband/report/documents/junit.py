@@ -86,8 +86,12 @@ def _answer(analysis: Analysis) -> _JunitCase:
         AnswerKind.NONE_FEASIBLE: "failure",
         AnswerKind.NONE_VALID: "error",
     }.get(analysis.answer.kind)
+    if outcome is None and analysis.answer.bound_met is False:
+        outcome = "failure"
     chosen = analysis.answer.setting
     figures = {"kind": analysis.answer.kind.value, **({} if chosen is None else {"setting": chosen.id})}
+    if analysis.answer.regret is not None:
+        figures["regret"] = f"{analysis.answer.regret:.6g}"
     return _JunitCase("powerband.answer", "answer", outcome, " ".join(analysis.answer.sentences), 0.0, figures)
 
 

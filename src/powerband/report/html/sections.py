@@ -171,6 +171,7 @@ _HEADLINE_CHARACTERS = 48  # from there on the largest letters would take three 
 _KINDS = {
     AnswerKind.BEST: "one setting is best",
     AnswerKind.EQUIVALENT_SET: "several are as good",
+    AnswerKind.BOUNDED: "not told apart, but bounded",
     AnswerKind.NOT_ENOUGH_DATA: "not decided yet",
     AnswerKind.NONE_FEASIBLE: "none is allowed",
     AnswerKind.NONE_VALID: "nothing could be measured",

@@ -24,6 +24,7 @@ from powerband.model.results import Analysis, TrialResult
 from powerband.report.terminal.console import Terminal
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_number
 from powerband.report.wording.standings import left_line, metric_name, race_line, ranking
+from powerband.report.wording.words import bound_words
 from powerband.search.observer import Observer
 from powerband.store import RunDir, TrialRecord
 
@@ -95,7 +96,7 @@ class LiveView(Observer):
             estimate = leader.estimates.get(analysis.objective)
             figure = f": {metric_name(analysis.objective)} {format_estimate(estimate, analysis.objective)}"
             told = f"after {plural(self._state.done, 'trial')} {leader.setting.id} leads{figure if estimate else ''}"
-            self.note("; ".join(part for part in (told, left_line(analysis)) if part))
+            self.note("; ".join(part for part in (told, bound_words(analysis), left_line(analysis)) if part))
         self._redraw(now=True)
 
     def _redraw(self, *, now: bool = False) -> None:

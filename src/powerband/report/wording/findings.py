@@ -39,6 +39,7 @@ from powerband.report.wording.words import verdict_words
 FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a factor
 _ENDED = {
     "decided": "The race was decided after {blocks}",
+    "regret": "The race reached the bound asked for after {blocks}",
     "blocks": "The race was not decided after {blocks}, the most that were allowed",
     "budget": "The race ended with its budget after {blocks}",
     "stopped": "The race was interrupted after {blocks}",

@@ -13,7 +13,7 @@ from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis, Estimate, Look, SettingResult
 from powerband.report.wording.findings import departure_of, range_phrase, rates_tried, state_words
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval
-from powerband.report.wording.words import change_words, short_id
+from powerband.report.wording.words import bound_words, change_words, short_id
 
 RANKING_ROWS = 12  # arbitrary: a screen together with the progress; the report has all
 _BAR_CELLS = 21  # with `_BESIDE_BAR` 90 columns, without the names
@@ -49,15 +49,17 @@ def ranking(analysis: Analysis, width: int) -> Table:
 
 
 def race_line(analysis: Analysis, experiment: Experiment) -> str:
-    """`block 3 of at most 10 done; 5 settings live, 4 out; threads=64 leads`; empty before the first block."""
+    """`block 3 of at most 10 done; 5 settings live, 4 out; threads=64 leads; no other is better by more than 9 %`.
+    Empty before the first block."""
     race = analysis.race
     if race is None or not race.looks:
         return ""
     last = race.looks[-1]
     live = len(last.effects) - len(last.left)
+    bound = bound_words(analysis)
     return (
         f"block {last.block + 1} of at most {experiment.measure.repeats} done; {plural(live, 'setting')} live, "
-        f"{len(race.departures)} out; {last.leader.id} leads"
+        f"{len(race.departures)} out; {last.leader.id} leads{f'; {bound}' if bound else ''}"
     )
 
 

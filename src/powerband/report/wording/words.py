@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from powerband.model.metrics import METRICS, margin_words
+from powerband.model.metrics import METRICS, margin_words, regret_words
 from powerband.model.plan import Setting, format_level
 from powerband.model.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.report.wording.numbers import format_change, format_number, format_share
@@ -101,6 +101,9 @@ def standing_words(analysis: Analysis) -> str:
             if answer.undecided
             else ""
         )
+    if answer.kind is AnswerKind.BOUNDED:
+        bound = bound_words(analysis)
+        return f"{bound}; may be better: {_ids(answer.undecided)}" if answer.undecided else bound
     parts = []
     if others := [setting for setting in answer.equivalent if setting != answer.setting]:
         parts.append(f"also as good: {_ids(others)}")
@@ -109,6 +112,17 @@ def standing_words(analysis: Analysis) -> str:
     if not parts and answer.kind is AnswerKind.BEST and len(analysis.settings) > 1:
         parts.append(f"close behind: {_ids(answer.close)}" if answer.close else "none of the others is as good")
     return "; ".join(parts)
+
+
+def bound_words(analysis: Analysis) -> str:
+    """`no other is better by more than 9 %`; where the one to use does not lead, which one that is said of. Empty
+    without a bound."""
+    answer = analysis.answer
+    if answer.setting is None or answer.regret is None:
+        return ""
+    than = "" if answer.setting == answer.leader else f" than {answer.setting.id}"
+    other = "no other is better" if not than else "none is better"
+    return f"{other}{than} by more than {regret_words(answer.regret, analysis.objective)}"
 
 
 def trials_of(result: SettingResult) -> str:

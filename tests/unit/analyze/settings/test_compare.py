@@ -100,7 +100,7 @@ def test_a_race_and_the_answer_agree_on_which_of_equals_is_the_cheapest() -> Non
 
 
 def test_noise_gives_no_answer_but_the_candidates() -> None:
-    loud = {1: noisy(100, 1, sd=0.2), 2: noisy(100, 2, sd=0.2), 4: noisy(100, 3, sd=0.2)}
+    loud = {1: noisy(100, 1, sd=0.9), 2: noisy(100, 2, sd=0.9), 4: noisy(100, 3, sd=0.9)}
     answer = judged(results(loud)).answer
     assert answer.kind is AnswerKind.NOT_ENOUGH_DATA
     assert answer.setting is None and answer.leader is not None and answer.undecided

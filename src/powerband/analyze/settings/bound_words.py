@@ -1,0 +1,48 @@
+"""The words of a bound: while settings cannot be told apart, how much better than the one to use any other can be.
+
+In: the standing of all settings, the decision. Out: clauses and sentences of the answer (`answer.py`). The figures are
+those of `regret.py`.
+"""
+
+from __future__ import annotations
+
+from powerband.analyze.settings.standing import Decision, Standing, names
+from powerband.model.metrics import margin_words, regret_words
+
+
+def bound_clause(standing: Standing, decision: Decision) -> str:
+    """`no other setting is better by more than 9 % (95 % confidence)`; explored: `other setting that raced`."""
+    assert decision.regret is not None
+    objective = standing.experiment.objective
+    other = "other setting" if standing.exploration is None else "other setting that raced"
+    bound = regret_words(decision.regret, objective.metric)
+    return f"no {other} is better by more than {bound} ({100 * objective.confidence:.6g} % confidence)"
+
+
+def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
+    """That the cheapest was picked, which may still be better, and what would narrow the bound."""
+    parts = []
+    if len(decision.alike) > 1 and decision.chosen is not None:
+        parts.append(f"{names(decision.alike)} cannot be told apart, and {decision.chosen.id} is the cheapest of them")
+    if decision.undecided:
+        parts.append(f"{names(decision.undecided)} may still be better by more than {standing.margin}")
+    race = standing.race
+    if decision.undecided and (race is None or race.ended_by not in ("regret", "running")):
+        parts.append(f"{more_trials(standing)} or longer trials would narrow this")
+    return parts
+
+
+def missed_bound(standing: Standing, decision: Decision) -> str:
+    """Said where a bound was asked for and is not met: by the race as it is, or as it ended."""
+    asked, metric = standing.experiment.design.regret, standing.experiment.objective.metric
+    if asked is None or (decision.regret is not None and decision.regret <= asked):
+        return ""
+    still = "not met yet" if standing.race is not None and standing.race.under_way else "not met"
+    return f"The bound asked for, {margin_words(asked, metric)} (design.regret), is {still}."
+
+
+def more_trials(standing: Standing) -> str:
+    """What there is too little of."""
+    ended_by = "" if standing.race is None else standing.race.ended_by
+    more = {"budget": "a longer budget (design.budget)", "stopped": "the rest of the race (resume the run)"}
+    return more.get(ended_by, "more blocks (measure.repeats)")

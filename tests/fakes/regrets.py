@@ -1,0 +1,116 @@
+"""How often the bound of an answer (`regret`) is wrong where the moment to look is picked by the data: truth is known.
+
+Twice: the statistic alone, for every setting at every look, which no way to pick can be worse than; and races through
+planner and analysis, each at the look at which its bound was smallest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from statistics import mean
+
+import numpy as np
+
+from fakes.races import race_of, result_of, threads
+from fakes.starts import BLOCKS, SHAPES, Shape
+from powerband.analyze.settings.compare import analyse
+from powerband.analyze.stats.intervals import compare_with_leader
+from powerband.analyze.stats.special import Array
+from powerband.analyze.stats.spending import Glance, share_of
+from powerband.model.plan import TrialSpec
+from powerband.search.planners import planner_for
+
+SETTINGS = (2, 4, 8, 16)
+ASKED = 0.05
+TRUTHS = (
+    (0.0, 0.0, 0.0, 0.0),
+    (0.0, -0.03, -0.06, -0.1),
+    (0.0, -0.02, -0.02, -0.02, -0.02, -0.02, -0.02, -0.02),
+    (0.0, -0.1, -0.2, -0.3, -0.4, -0.5, -0.6, -0.7),
+)
+"""Logs of what settings of a race truly give: equal, close, one a little ahead, far apart."""
+
+
+def bounds_missed(shape: Shape, settings: int, sweeps: int) -> float:
+    """The share of sweeps in which the best lies above any setting, at any look, by more than that setting's bound. It
+    is far ahead of all others, and nobody leaves: then only its own distances count, which is the hardest case."""
+    dice = np.random.default_rng([SHAPES.index(shape), settings, 11])
+    truth = np.full(settings, -0.7)
+    truth[0] = 0.0
+    y = shape.draw(dice, sweeps, BLOCKS, settings) + truth
+    missed = np.zeros(sweeps, dtype=bool)
+    for blocks in range(2, BLOCKS + 1):
+        glance = Glance(share_of(blocks, BLOCKS), settings)
+        for setting in range(settings):
+            found = compare_with_leader(y[:, :blocks], 0.95, np.arange(settings) == setting, glance)
+            bound = np.maximum(found.difference + found.half_tost, 0).max(axis=1)
+            missed |= truth[0] - truth[setting] > bound + 1e-12
+    return float(missed.mean())
+
+
+def race_bounds(shape: Shape, truth: tuple[float, ...], races: int) -> tuple[Counter[str], list[int]]:
+    """Races of these settings that go on to their end: how many had a bound, and how many were wrong about the setting
+    to use at the look at which the bound was smallest. And the trials after which the bound asked for was met first."""
+    count: Counter[str] = Counter()
+    took = []
+    for number in range(races):
+        dice = np.random.default_rng([SHAPES.index(shape), TRUTHS.index(truth), number])
+        y = shape.draw(dice, 1, BLOCKS, len(truth))[0] + np.array(truth)
+
+        def serve(spec: TrialSpec, y: Array = y) -> Mapping[str, float]:
+            rate = 1e6 * float(np.exp(y[spec.block, threads(spec)]))
+            return {"goodput_per_s": rate, "threads_max": threads(spec) + 1.0}
+
+        made = race_of(len(truth), repeats=BLOCKS, confirm=0, seed=number)
+        planner = planner_for(made, number)
+        results = []
+        looks: list[tuple[float, float]] = []  # the bound, and how much better the best truly is
+        met = None
+        while (spec := planner.ask()) is not None:
+            results.append(result_of(spec, serve(spec)))
+            planner.tell(results[-1])
+            if not planner.block_ended:
+                continue
+            answer = analyse(made, results, planner.progress).answer
+            if answer.setting is None or answer.regret is None:
+                continue
+            used = truth[int(str(answer.setting.as_dict()["threads"]))]
+            looks.append((answer.regret, float(np.expm1(max(truth) - used))))
+            if met is None and answer.regret <= ASKED:
+                met = len(results)
+        count["races"] += 1
+        if looks:
+            bound, lost = min(looks)
+            count["bounded"] += 1
+            count["missed"] += lost > bound + 1e-9
+            count["missed anywhere"] += any(lost > bound + 1e-9 for bound, lost in looks)
+        if met is not None:
+            took.append(met)
+    return count, took
+
+
+def regret_table(sweeps: int, races: int) -> str:
+    """Per shape: the statistic at any look, the worst number of settings in brackets; then races of all truths."""
+    lines = [
+        "| starts | any setting, any look | races: with a bound | wrong at the smallest | wrong at any look "
+        f"| bound of {ASKED:.0%} met | after trials (mean) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for shape in SHAPES:
+        worst, k = max((bounds_missed(shape, k, sweeps), k) for k in SETTINGS)
+        count: Counter[str] = Counter()
+        took: list[int] = []
+        for truth in TRUTHS:
+            counted, met = race_bounds(shape, truth, races)
+            count += counted
+            took += met
+        cells = [
+            f"{worst:.1%} ({k})",
+            f"{count['bounded']} of {count['races']}",
+            *(f"{count[name] / max(1, count['bounded']):.1%}" for name in ("missed", "missed anywhere")),
+            f"{len(took)} of {count['races']}",
+            f"{mean(took):.0f}" if took else "-",
+        ]
+        lines.append(f"| {shape.name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

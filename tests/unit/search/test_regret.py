@@ -1,0 +1,95 @@
+"""A bound on how much better another setting may be: it narrows with each block, and a race ends at it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from fakes.races import race_of, result_of, run_experiment, run_planner, threads
+from powerband.analyze.settings.compare import Progress, analyse
+from powerband.model.plan import TrialSpec
+from powerband.model.results import Answer, AnswerKind
+from powerband.search.race import RacePlanner
+from powerband.search.session import at_rest
+
+
+def equal(spec: TrialSpec) -> Mapping[str, float]:
+    """Starts differ by 5 %, settings by nothing; each has more threads than the one before."""
+    noise = random.Random(f"{spec.block}/{spec.setting.id}").gauss(0, 0.05)
+    return {"goodput_per_s": 1000 * (1 + noise), "threads_max": threads(spec) + 1.0}
+
+
+def twice(spec: TrialSpec) -> Mapping[str, float]:
+    """Each gives twice as much as the one before."""
+    return {"goodput_per_s": 1000 * 2 ** threads(spec) * (0.95 + equal(spec)["goodput_per_s"] / 20_000)}
+
+
+def test_equal_settings_have_an_answer_with_a_bound_from_the_first_blocks_on() -> None:
+    planner = RacePlanner(race_of(4, repeats=12, confirm=0), 7)
+    results, answers = [], list[Answer]()
+    while (spec := planner.ask()) is not None:
+        results.append(result_of(spec, equal(spec)))
+        planner.tell(results[-1])
+        if planner.block_ended:
+            answers.append(analyse(race_of(4, repeats=12, confirm=0), results, planner.progress).answer)
+    assert answers[0].kind is AnswerKind.NOT_ENOUGH_DATA and answers[0].regret is None, "one block has no variance"
+    bounded = answers[2:]  # after two blocks of such noise another may be twice as good
+    assert all(answer.setting is not None and answer.regret is not None for answer in bounded)
+    assert bounded[-1].regret is not None and bounded[0].regret is not None
+    assert bounded[-1].regret < bounded[0].regret / 3
+    assert "no other setting is better by more than" in bounded[0].sentences[0]
+
+
+def test_of_equal_settings_the_cheapest_is_used() -> None:
+    answer = run_experiment(race_of(4, repeats=6, confirm=0, regret=0.4), equal).answer
+    assert answer.kind is AnswerKind.BOUNDED and answer.setting is not None and answer.setting.id == "threads=0"
+    assert answer.bound_met and answer.regret is not None and answer.regret <= 0.4
+
+
+def test_a_race_ends_once_the_bound_is_met_and_runs_only_what_may_still_be_better() -> None:
+    planner = RacePlanner(race_of(7, repeats=12, confirm=0, regret=0.05), 7)
+    results = run_planner(planner, twice)
+    race = planner.progress.race
+    assert race is not None and race.ended_by == "regret" and race.blocks == 2 and len(results) == 14
+    answer = analyse(race_of(7, repeats=12, confirm=0, regret=0.05), results, planner.progress).answer
+    assert answer.setting is not None and answer.setting.id == "threads=6" and answer.bound_met
+
+
+def test_a_bound_that_is_not_met_is_told() -> None:
+    answer = run_experiment(race_of(4, repeats=3, confirm=0, regret=0.01), equal).answer
+    assert answer.bound_met is False and answer.setting is not None
+    assert "The bound asked for, 1 % (design.regret), is not met." in answer.sentences[1]
+
+
+def test_a_race_that_a_person_stops_keeps_its_bound() -> None:
+    """In the middle of its fourth block: judged by its whole ones."""
+    made = race_of(4, repeats=12, confirm=0)
+    planner = RacePlanner(made, 7)
+    results = []
+    for _ in range(14):
+        spec = planner.ask()
+        assert spec is not None
+        results.append(result_of(spec, equal(spec)))
+        planner.tell(results[-1])
+    answer = analyse(made, results, at_rest(planner.progress)).answer
+    assert answer.kind is AnswerKind.BOUNDED and answer.regret is not None
+    assert "the rest of the race (resume the run)" in answer.sentences[1]
+
+
+@pytest.mark.parametrize("blocks", [3, 6])
+def test_a_fixed_plan_has_a_bound_at_its_end_only(blocks: int) -> None:
+    made = race_of(4, repeats=6, order="blocks")
+    found = run_experiment(made, equal)
+    trials = [trial for trial in found.trials if trial.block < blocks]
+    answer = analyse(made, trials, Progress(to_come=24 - len(trials))).answer
+    assert (answer.regret is None) == (blocks < 6)
+
+
+def test_who_failed_or_was_not_measured_leaves_no_bound_where_it_may_be_better() -> None:
+    """A setting that dies by itself can be no answer; one that the machine spoilt may be the best of all."""
+    for code, bounded in (("died", True), ("host_steal", False)):
+        made = race_of(3, repeats=4, confirm=0)
+        answer = run_experiment(made, lambda spec, code=code: code if threads(spec) == 2 else equal(spec)).answer
+        assert (answer.regret is not None) is bounded, code
