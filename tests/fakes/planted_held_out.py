@@ -213,15 +213,12 @@ HELD_OUT_HEALTHY: tuple[Case, ...] = (
     Case("accepts at 40 %", f"{EACH} --accept-delay 2ms", rate(200, **CLOSED), B.NONE),
 )
 
-# What `make test` has the time for: eight, of the names that are nearest to each other.
+# What `make test` has the time for: five, of the names that are nearest to each other.
 SAMPLE_NAMES = (
     "pool: 3 threads, CPU and waits",
-    "CPU: random",
     "crowd: 120, CPU and waits",
     "lock: bounded",
     "hidden: 3 permits, CPU",
-    "loop: two block downstream",
-    "CPU at half, random",
     "bursts on a pool",
 )
 SAMPLE = tuple(case for case in (*HELD_OUT, *HELD_OUT_HEALTHY) if case.name in SAMPLE_NAMES)
