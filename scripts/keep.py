@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "experiments" / "data"
 MEASURED_BY = ("src", "engine/src", "subjects", "experiments")  # of the repository: what a run depends on
 BYTES_MAX = 200 * 1024  # of a folder
+_CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # where a server runs: for one that comes with powerband, anywhere
 _DROPPED = ("hostname", "uptime_s")
 
 
@@ -81,11 +83,11 @@ def keep(run: RunDir, commit: str, into: Path = DATA) -> Path:
     host = {name: fact for name, fact in read_host(run.host).items() if name not in _DROPPED}
     host |= {"command": _command(host.get("command", [])), "commit": commit}
     texts = {
-        "experiment.yaml": run.experiment.read_text().replace(f"{ROOT}/", ""),
+        "experiment.yaml": _CWD.sub(r"\1.", run.experiment.read_text()).replace(f"{ROOT}/", ""),
         "host.json": json.dumps(host, indent=1, ensure_ascii=False) + "\n",
     }
     document = _document(analysis)
-    told = [str(run.path.resolve().parent), str(ROOT), str(Path.home()) + "/"]
+    told = [str(run.path.resolve().parent), str(ROOT), f"{Path.home()}/", "/tmp/"]
     if name := read_host(run.host).get("hostname"):
         told.append(f'"{name}"')
     for text in (*texts.values(), document):

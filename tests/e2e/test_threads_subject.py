@@ -26,6 +26,7 @@ def test_thread_vs_pool(tmp_path: Path) -> None:
     for pool, metrics in found.items():
         assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01, pool
         assert metrics["jvm_heap_committed_bytes_max"] > 1e6 and metrics["jvm_threads_live_max"] >= 5, pool
+        assert 200e6 < metrics["jvm_heap_committed_bytes_before"] < 300e6, "as heap_start says"
     started = {pool: metrics["jvm_threads_started_per_s"] for pool, metrics in found.items()}
     assert started["per-request"] > 0.5 * found["per-request"]["goodput_per_s"]
     assert started["virtual"] < 50 and started["fixed:16"] < 50
@@ -37,6 +38,14 @@ def test_fixed_pool_hour(tmp_path: Path) -> None:
     analysis = run("fixed-pool-hour", tmp_path)
     assert len(analysis["settings"]) == 8
     assert all(trial["status"] == "measured" and trial["metrics"]["finish_s"] > 0 for trial in analysis["trials"])
+
+
+@pytest.mark.long
+def test_cached_threads_idle(tmp_path: Path) -> None:
+    """200 users at once, each of whom holds a thread for half a second; a minute later would be too long for a test."""
+    ((_, metrics),) = measured(run("cached-threads-idle", tmp_path))
+    assert 50 < metrics["app_pool_threads_max"] <= 200
+    assert metrics["app_pool_threads_last"] == metrics["app_pool_threads_max"]
 
 
 def test_what_the_server_tells_on_its_page_may_be_an_objective(watch: Watch) -> None:

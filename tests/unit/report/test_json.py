@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from fakes import synthetic
+from fakes import synthetic, synthetic_verdicts
 from powerband.model.results import Answer, AnswerKind, Estimate
 from powerband.report.documents.json import render_json
 
@@ -21,7 +21,13 @@ def test_the_schema_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "analysis", [synthetic.analysis(), synthetic.analysis(blocks=1), synthetic.two_factor_analysis()]
+    "analysis",
+    [
+        synthetic.analysis(),
+        synthetic.analysis(blocks=1),
+        synthetic.two_factor_analysis(),
+        synthetic_verdicts.race_analysis(),
+    ],
 )
 def test_output_is_valid_and_exact(analysis: object) -> None:
     document = json.loads(render_json(analysis, Path("runs/one")))  # type: ignore[arg-type]
