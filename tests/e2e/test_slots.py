@@ -79,8 +79,20 @@ def test_a_known_number_of_slots(
     assert result.metrics["doubled_users_gain"] < 1.15
     assert result.bottleneck is not None and result.bottleneck.name in names
     assert any(f"serves {slots} at once" in clause for clause in result.bottleneck.evidence)
+    assert result.bottleneck.second is None
     assert record.phases["stopped"] - record.phases["end"] < LONGEST_NS + 2_000 * MS
     assert (record.slots["outgoing"] > 0) == (B.DOWNSTREAM in names)
+
+
+@pytest.mark.long
+def test_four_connections_to_a_database_may_be_the_pool_s_size_or_all_that_it_serves(tmp_path: Path) -> None:
+    called = ("--downstream-kind", "tcp", "--downstream-limit", "64", "--downstream-wait", "10ms")
+    pooled = reference("--model", "fixed", "--threads", "32", *called, "--downstream-connections", "4")
+    record, result = tried(pooled, 48, tmp_path)
+    assert record.slots["outgoing"] == 4
+    assert result.bottleneck is not None
+    assert {each.name for each in result.bottleneck.candidates} == {B.DOWNSTREAM, B.HIDDEN_LIMIT}
+    assert all(each.evidence and each.advice for each in result.bottleneck.candidates)
 
 
 def test_the_load_is_the_limit_where_twice_the_users_get_more(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class BottleneckName(StrEnum):
     )  # fmt: skip
     TOO_MANY_RUNNABLE_THREADS = (
         "too_many_runnable_threads", "too many threads compete for the CPU", "too many threads", (222, 52, 46),
-        "use fewer threads: a few for each CPU serve as much with shorter response times and less memory",
+        "use fewer threads: a few for each CPU serve as much, with fewer switches and less memory",
     )  # fmt: skip
     WAKE_UPS = (
         "wake_ups", "threads sleep and are woken too often", "wake-ups", (184, 48, 34),

@@ -198,7 +198,7 @@ def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
     share = f"<small>named in {agree} of {plural(len(valid), 'trial')}</small>" if valid else ""
     proof = "".join(f"<li>{escape(figure)}</li>" for each in found.candidates for figure in each.evidence)
     tone = "good" if found.name is BottleneckName.NONE else "unsure"
-    named = " or ".join(each.name.words for each in found.candidates)
+    named = ", or ".join(each.name.words for each in found.candidates)
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
     return (
         f'<tr{chosen}><th scope="row">{wrapping(result.setting.id)}</th>'
