@@ -7,7 +7,7 @@ conditions are taken off before anything is concluded from them.
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, slots_served, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.analyze.trial.tried_slots import Tried
@@ -160,8 +160,8 @@ def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
-                    f"{count(waiting)} threads of {pool.name} wait for answers on the server's own connections",
-                    f"of {outgoing:,} requests that these can hold, {max(1, round(slots.value)):,} are served at once",
+                    f"{count(waiting)} threads of {pool.name} wait for answers on {outgoing:,} connections of its own",
+                    slots_served(slots),
                     cpu_used(scene),
                 ],
                 advice=ASKED_TOO_MUCH,
