@@ -88,9 +88,11 @@ def main(page: Path, rows_page: Path, words: Sequence[str]) -> None:
         if not some:
             continue
         rows = renewed(rows_of(between(rows_page.read_text(), title)), new, cases)
-        missing = {case.name for case in cases} - {row.case for row in rows}
         rows_page.write_text(put(rows_page.read_text(), title, f"{page_of(rows)}\n"))
-        text = f"{summary(rows, missing, machine())}\n\n{table(rows)}\n"
+        if len(rows) < len(cases):
+            sys.stderr.write(f"{len(cases) - len(rows)} cases were never tried, so that the {title} stays as it is\n")
+            continue
+        text = f"{summary(rows, machine())}\n\n{table(rows)}\n"
         page.write_text(put(page.read_text(), title, text))
 
 
@@ -99,13 +101,11 @@ def machine() -> str:
 
 
 def scored(cases: Iterable[Case]) -> dict[str, Row]:
-    """The rows of those that nothing disturbed."""
     rows = {}
     for tried in try_all(cases):
         verdict = "disturbed" if tried.disturbed else "ok" if tried.right else "WRONG"
         sys.stderr.write(f"{verdict} {tried}\n")
-        if not tried.disturbed:
-            rows[tried.case.name] = Row.of(tried.case, tried.result)
+        rows[tried.case.name] = Row.disturbed(tried.case) if tried.disturbed else Row.of(tried.case, tried.result)
     return rows
 
 

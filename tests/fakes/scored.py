@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
 
@@ -16,11 +16,13 @@ FIGURES = 2  # of the evidence, on the page
 NONE = BottleneckName.NONE.value
 COLUMNS = ("case", "planted", "named", "first figure", "second figure", "slots planted", "slots told", "on")
 EMPTY = "-"
+DISTURBED = "disturbed"
 
 
 @dataclass(frozen=True)
 class Row:
-    """`slots`: those planted, empty where that is not scored; `told`: those measured."""
+    """`named`: also `DISTURBED`, where other programs spoilt the trial; `slots`: those planted, empty where that is not
+    scored; `told`: those measured."""
 
     case: str
     planted: str
@@ -39,6 +41,10 @@ class Row:
         slots, told = (str(case.slots), f"{result.metrics.get('slots', 0.0):.1f}") if asked else ("", "")
         name = "no name" if found is None else found.name.value
         return cls(case.name, case.expected.value, name, *figures, slots, told, f"{datetime.now(UTC):%Y-%m-%d}")
+
+    @classmethod
+    def disturbed(cls, case: Case) -> Row:
+        return cls(case.name, case.expected.value, DISTURBED, "", "", "", "", f"{datetime.now(UTC):%Y-%m-%d}")
 
     @property
     def right(self) -> bool:
@@ -64,8 +70,9 @@ def page_of(rows: Iterable[Row]) -> str:
     return "\n".join([f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|", *map(str, rows)])
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(every: Iterable[Row]) -> str:
     """By what was planted: how many, and what they were named."""
+    rows = fair(every)
     lines = ["| planted | trials | named so | named otherwise |", "|---|---|---|---|"]
     for name in BottleneckName:
         of_it = [row for row in rows if row.planted == name]
@@ -78,20 +85,25 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def summary(rows: Sequence[Row], missing: Collection[str], machine: str) -> str:
-    """`missing`: cases without a row."""
+def summary(every: Sequence[Row], machine: str) -> str:
+    rows = fair(every)
     planted = [row for row in rows if row.planted != NONE]
     healthy = [row for row in rows if row.planted == NONE]
     accused = sum(row.named not in ("no name", NONE) for row in healthy)
     unnamed = sum(row.named == "no name" for row in healthy)
     nameless = f", {unnamed} had no name" if unnamed else ""
-    noise = f" Left out, for other programs or the hypervisor disturbed them: {len(missing)}." if missing else ""
+    left_out = len(every) - len(rows)
+    noise = f" Left out, for other programs or the hypervisor disturbed them: {left_out}." if left_out else ""
     days = sorted({row.on for row in rows})
     when = " to ".join(days if len(days) < 3 else (days[0], days[-1]))
     return (
         f"{when}, {machine}: {sum(row.right for row in planted)} of {len(planted)} planted bottlenecks were named "
         f"rightly, {accused} of {len(healthy)} healthy trials were accused{nameless}.{slots_told(rows)}{noise}"
     )
+
+
+def fair(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.named != DISTURBED]
 
 
 def slots_told(rows: Sequence[Row]) -> str:
@@ -104,7 +116,8 @@ def slots_told(rows: Sequence[Row]) -> str:
 
 
 def renewed(old: Mapping[str, Row], new: Mapping[str, Row], cases: Iterable[Case]) -> list[Row]:
-    """In the order of the cases; a row of a case that is no more, or that is planted as something else, is dropped."""
-    rows = {**old, **new}
+    """In the order of the cases. A row of a case that is no more, or that is planted as something else, is dropped; a
+    trial that was disturbed leaves the old row."""
+    rows = {**new, **old, **{row.case: row for row in fair(new.values())}}
     kept = ((case, rows[case.name]) for case in cases if case.name in rows)
     return [row for case, row in kept if row.planted == case.expected]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fakes.planted import Case, users
-from fakes.scored import Row, page_of, renewed, rows_of, summary, table
+from fakes.scored import DISTURBED, Row, page_of, renewed, rows_of, summary, table
 from powerband.model.bottlenecks import BottleneckName as B
 
 POOL = Row("pool: 4", "pool_too_small", "pool_too_small", "4 of 4 threads", "60 queue", "4", "4.1", "2026-11-24")
@@ -24,15 +24,22 @@ def test_a_renewed_row_takes_the_place_of_the_old_one() -> None:
     assert renewed(old, {LOCK.case: newer}, CASES) == [POOL, newer, CALM]
 
 
+def test_a_disturbed_trial_leaves_the_row_that_there_is() -> None:
+    disturbed = replace(LOCK, named=DISTURBED)
+    assert renewed({LOCK.case: LOCK}, {LOCK.case: disturbed}, CASES) == [LOCK]
+    assert renewed({}, {LOCK.case: disturbed}, CASES) == [disturbed]
+
+
 def test_a_row_that_is_planted_as_something_else_by_now_is_dropped() -> None:
     old = {POOL.case: replace(POOL, planted="downstream"), "no more": replace(CALM, case="no more")}
     assert renewed(old, {}, CASES) == []
 
 
 def test_the_sums_of_the_rows() -> None:
-    assert summary([POOL, LOCK, CALM], ["another"], "2 CPUs, Linux") == (
+    another = Row("another", "lock", DISTURBED, "", "", "", "", "2026-11-25")
+    assert summary([POOL, LOCK, CALM, another], "2 CPUs, Linux") == (
         "2026-11-24 to 2026-11-25, 2 CPUs, Linux: 1 of 2 planted bottlenecks were named rightly, 0 of 1 healthy trials "
         "were accused. 1 of 2 numbers of slots were within 10% of what was planted. Left out, for other programs or "
         "the hypervisor disturbed them: 1."
     )
-    assert "| `lock` | 1 | 0 | no name (1) |" in table([POOL, LOCK, CALM])
+    assert "| `lock` | 1 | 0 | no name (1) |" in table([POOL, LOCK, CALM, another])

@@ -170,15 +170,6 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     (
-        "the same, where nobody tried",
-        scene(
-            pool("http-nio (event loop)", 0.01, 0.01, poll=0.98),
-            pool("http-nio", 0.05, 0.05, lock=3.9),
-            loaded_ns=300 * MS,
-        ),
-        B.POOL_TOO_SMALL,
-    ),
-    (
         "idle threads of Go, and a database that serves one at a time",
         scene(
             pool("server (event loop)", 0.01, 0.01, poll=0.98),
@@ -485,6 +476,18 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
 
 # Requests queue for something, but for what cannot be seen.
 UNNAMED: list[tuple[str, Scene]] = [
+    (
+        "parked threads beside a loop of their name, where nobody tried: they may be idle",
+        scene(
+            pool("server (event loop)", 0.01, 0.01, poll=0.98),
+            pool("server", 0.05, 0.05, lock=2.9),
+            loaded_ns=300 * MS,
+        ),
+    ),
+    (
+        "threads that take turns to poll, where nobody tried",
+        scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS),
+    ),
     (
         "loops idle below a generator that is nearly full",
         scene(pool("loop", 0.3, 0.02, poll=0.68), loaded_ns=58 * MS, metrics={"engine_cpu_share_max": 0.9}),

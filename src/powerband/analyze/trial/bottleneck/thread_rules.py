@@ -7,7 +7,7 @@ conditions are taken off before anything is concluded from them.
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, slots_served, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.analyze.trial.tried_slots import Tried
@@ -163,8 +163,8 @@ def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
-                    f"{count(waiting)} threads of {pool.name} wait for answers on the server's own connections",
-                    f"of {outgoing:,} requests that these can hold, {max(1, round(slots.value)):,} are served at once",
+                    f"{count(waiting)} threads of {pool.name} wait for answers on {outgoing:,} connections of its own",
+                    slots_served(slots),
                     cpu_used(scene),
                 ],
                 advice=ASKED_TOO_MUCH,
@@ -323,7 +323,7 @@ def accepts_too_late(scene: Scene) -> bool:
 def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
     """Loops that wait for events while requests queue: neither they nor the CPU hold them."""
     pool = max(scene.loops, key=lambda pool: pool.switches_per_s, default=None)
-    at_work = [each for each in scene.workers if not _idles_beside_a_loop(each, scene)]
+    at_work = [each for each in scene.workers if scene.tried is None or not _idles_beside_a_loop(each, scene)]
     if pool is None or at_work or not scene.queues or scene.empty_ns is None or scene.loaded_ns is None:
         return None
     if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
@@ -331,7 +331,7 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
     if _nobody_is_called(scene) or calls_no_more(scene):
         return None
     idle = pool.blocked_on("poll")
-    if idle >= STANDS_STILL:
+    if scene.tried is not None and idle >= STANDS_STILL:
         idle += pool.blocked_on("lock")  # of threads that take turns to wait for events, all others are parked
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
         return None
@@ -350,11 +350,12 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
 def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
     """Parked threads that share an event loop's name, told apart from it by what they do, as in Go: idle, unless as
     many requests are served at once as there are of them (Tomcat's), over no connection of the server's own."""
-    if scene.tried is None or all(loop.name != f"{pool.name} ({LOOP})" for loop in scene.loops):
-        return False
     threads, tried = pool.use.threads, scene.tried
-    have_requests = abs(tried.slots.value - threads) <= ABOUT * threads and not _all_connections_are_used(tried)
-    return pool.blocked_on("lock") >= PARKED * threads and not have_requests
+    beside = any(loop.name == f"{pool.name} ({LOOP})" for loop in scene.loops)
+    if not beside or pool.blocked_on("lock") < PARKED * threads:
+        return False
+    as_many = tried is not None and abs(tried.slots.value - threads) <= ABOUT * threads
+    return not as_many or (tried is not None and _all_connections_are_used(tried))
 
 
 def _serves_more_than(threads: float, scene: Scene) -> bool:
