@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import shutil
@@ -20,8 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -183,6 +185,17 @@ def pools(languages: Sequence[str]) -> list[Pool]:
     return [pool for pool in every if pool.language in languages]
 
 
+def left(every: Sequence[Pool], done: Sequence[Outcome], searches: int) -> list[Pool]:
+    """The searches to come, until there are so many; each pool in turn."""
+    made = Counter(row.pool for row in done)
+    found = []
+    for pool in [*every] * math.ceil(searches / max(1, len(every))):
+        made[pool.name] -= 1
+        if made[pool.name] < 0:
+            found.append(pool)
+    return found[: max(0, searches - len(done))]
+
+
 def read(path: Path) -> list[Outcome]:
     return [Outcome(**json.loads(line)) for line in path.read_text().splitlines()] if path.is_file() else []
 
@@ -233,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="powerband-pools-") as built:
         programs = {language: build(language, Path(built)) for language in LANGUAGES}
         every = pools([language for language, program in programs.items() if program is not None])
-        to_come = [every[at % len(every)] for at in range(len(done), options.searches)]
+        to_come = left(every, done, options.searches)
         at_once = ThreadPoolExecutor(options.beside)
         while to_come and time.monotonic() < deadline_s:
             now, to_come = to_come[: options.beside], to_come[options.beside :]
@@ -241,8 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 at_once.submit(search, pool, programs[pool.language] or (), options.folder, options.beside)
                 for pool in now
             ]
-            done += [each.result() for each in searches]
-            write(kept, done)
+            for ended in as_completed(searches):
+                done.append(ended.result())
+                write(kept, done)
         while (lack := [row for row in done if lacks_windows(row)]) and time.monotonic() < deadline_s:
             now = lack[: options.beside]
             filled = dict(zip(map(id, now), at_once.map(lambda row: with_windows(row, programs), now), strict=True))

@@ -4,7 +4,7 @@ simulated servers of known capacity. `make statistics` writes the table into doc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from fakes.edges import Server, answers_of, capacity_experiment, search
 from fakes.queues import Queue, queue_answers
 from powerband.analyze.settings.compare import analyse
+from powerband.analyze.stats.shares import share_least
 from powerband.model.experiment import Objective
 from powerband.model.load import Load
 
@@ -126,6 +127,24 @@ HEAD = (
 )
 
 
-def coverage_table(searches: int) -> str:
-    lines = [coverage_line(shape, [searched(shape, seed) for seed in range(searches)]) for shape in SHAPES]
-    return "\n".join([*HEAD, *lines]) + "\n"
+def family_line(family: str, found: Sequence[Found]) -> str:
+    """`at least`: one-sided, at 95 % (Clopper & Pearson 1934)."""
+    held = sum(each.covered for each in found)
+    least = share_least(held, len(found), 0.05)
+    return f"| {family} | {held} of {len(found)} | {held / len(found):.1%} | {least:.1%} |"
+
+
+def coverage_table(found: Mapping[str, Sequence[Found]]) -> str:
+    """By the names of the shapes."""
+    lines = [coverage_line(shape, found[shape.name]) for shape in SHAPES]
+    families = dict.fromkeys(shape.family for shape in SHAPES)
+    pooled = [
+        family_line(family, [each for shape in SHAPES if shape.family == family for each in found[shape.name]])
+        for family in families
+    ]
+    summary = ["| servers | intervals that hold the truth | share | at least |", "|---|---|---|---|", *pooled]
+    return "\n".join([*HEAD, *lines, "", *summary]) + "\n"
+
+
+def all_searched(searches: int) -> dict[str, list[Found]]:
+    return {shape.name: [searched(shape, seed) for seed in range(searches)] for shape in SHAPES}

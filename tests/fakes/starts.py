@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fakes.capacities import coverage_table
+from fakes.capacities import all_searched, coverage_table
 from fakes.confusion import put
 from fakes.failing import failing_table
 from fakes.races import race_of, run_experiment, threads
@@ -221,7 +221,7 @@ def main() -> None:
         "false verdicts": lambda: verdict_table(2000),
         "failed starts": lambda: failing_table(30),
         "the headline's coverage": lambda: figure_table(100),
-        "capacity's coverage": lambda: coverage_table(100),
+        "capacity's coverage": lambda: coverage_table(all_searched(18)),
         "bounds": lambda: regret_table(2000, 50),
     }
     pages = list(map(Path, sys.argv[1:]))
