@@ -113,7 +113,7 @@ bench-peers: setup
 bottlenecks: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md
 
-# Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 15 minutes.
+# Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 20 minutes.
 statistics: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md docs/methods/regret.md
 
