@@ -222,7 +222,7 @@ def main() -> None:
         "failed starts": lambda: failing_table(30),
         "the headline's coverage": lambda: figure_table(100),
         "capacity's coverage": lambda: coverage_table(all_searched(18)),
-        "bounds": lambda: regret_table(2000, 50),
+        "bounds": lambda: regret_table(1000, 30),
     }
     pages = list(map(Path, sys.argv[1:]))
     for title, made in tables.items():

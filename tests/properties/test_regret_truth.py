@@ -26,8 +26,8 @@ def test_no_bound_of_any_setting_at_any_look_is_too_small(shape: Shape) -> None:
 
 @pytest.mark.parametrize("shape", USUAL, ids=lambda shape: shape.name)
 def test_a_race_that_is_stopped_at_its_smallest_bound_is_right(shape: Shape) -> None:
-    count, _ = race_bounds(shape, TRUTHS[1], 15)
-    assert count["bounded"] == count["races"] == 15
+    count, _ = race_bounds(shape, TRUTHS[1], 10)
+    assert count["bounded"] == count["races"] == 10
     assert count["missed"] <= 1 and count["missed anywhere"] <= 1
 
 

@@ -143,7 +143,7 @@ class RacePlanner:
             return
         self._departures = {of: departure for of, departure in self._departures.items() if not departure.worse}
         self._departures[named] = Departure(named, self._begun - 1, f"misses {'; '.join(barred)}")
-        self._settled, self._confirming, self._ended_by = frozenset(), (), "running"
+        self._settled, self._confirming, self._ended_by, self._met = frozenset(), (), "running", False
         self._block_over()
 
     def _look(self, block: int) -> bool:

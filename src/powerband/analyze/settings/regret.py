@@ -43,14 +43,17 @@ class Regrets:
         return worst if worst <= MOST else None
 
     def alike(self, among: Iterable[Setting], scale: Scale, margin: float, asked: float | None) -> list[Setting]:
-        """Those that are as safe to use as any: their bound is within what was asked for, or larger than the smallest
-        by no more than the margin."""
+        """Those that are as safe to use as any: their bound is within what was asked for; where none is, it is larger
+        than the smallest by no more than the margin."""
         known = {setting: bound for setting in among if (bound := self.of(setting)) is not None}
         if not known:
             return []
         least = min(known.values())
-        near = (1 + least) * (1 + margin) - 1 if scale.log else least + margin
-        return [setting for setting, bound in known.items() if bound <= max(near, asked or 0.0)]
+        if asked is not None and least <= asked:
+            most = asked
+        else:
+            most = (1 + least) * (1 + margin) - 1 if scale.log else least + margin
+        return [setting for setting, bound in known.items() if bound <= most]
 
 
 def regrets_of(
