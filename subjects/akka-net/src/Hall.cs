@@ -6,6 +6,8 @@ namespace Powerband.Reflection;
 /// <summary>The players: makes both sides of every pair, throws in balls, and sums up what the seats counted.</summary>
 internal sealed class Hall
 {
+    private const string ThrowInAll = "throw in all balls";
+
     private static readonly TimeSpan Patience = TimeSpan.FromSeconds(50);
 
     private readonly Options options;
@@ -13,6 +15,7 @@ internal sealed class Hall
     private readonly Seat lost = new("dead letters");
     private readonly List<IActorRef> first = [];
     private readonly List<IActorRef> second = [];
+    private readonly IActorRef parent;
     private long thrown;
 
     internal Hall(Options options, Action<Seat>? updates)
@@ -22,26 +25,22 @@ internal sealed class Hall
         var listener = system.ActorOf(Props.Create(() => new LostBalls(lost)));
         system.EventStream.Subscribe(listener, typeof(AllDeadLetters));
         var made = new TaskCompletionSource();
-        system.ActorOf(Props.Create(() => new Parent(Make, updates, made)), "hall");
+        var props = Props.Create(() => new Parent(this, updates, made)).WithDispatcher(AkkaConfig.Dispatcher);
+        parent = system.ActorOf(props, "hall");
         if (!made.Task.Wait(Patience))
         {
             throw new TimeoutException($"the actors were not made within {Patience.TotalSeconds:0} s");
         }
     }
 
-    /// <summary>Stops at once where the reflection is to stop meanwhile.</summary>
-    internal void ThrowIn()
-    {
-        for (var ball = 0; ball < options.Balls; ball++)
-        {
-            for (var pair = 0; pair < options.Pairs && !Player.Stopping; pair++)
-            {
-                var (to, from) = ball % 2 == 0 ? (first[pair], second[pair]) : (second[pair], first[pair]);
-                Volatile.Write(ref thrown, thrown + 1);
-                to.Tell(new Ball(0), from);
-            }
-        }
-    }
+    /// <summary>
+    /// Lets the players' parent throw in all balls. It is told so by a thread of its own, which is not needed any more: with
+    /// the channel executor whoever sends to an actor at rest may be made one of its workers, for as long as there is work.
+    /// </summary>
+    internal void ThrowIn() => new Thread(() => parent.Tell(ThrowInAll)) { Name = "throw in", IsBackground = true }.Start();
+
+    /// <summary>Balls that are still to be thrown in.</summary>
+    internal long Unthrown => ((long)options.Pairs * options.Balls) - Volatile.Read(ref thrown);
 
     internal Totals Totals()
     {
@@ -55,6 +54,20 @@ internal sealed class Hall
         LogFile.Written.AddTo(totals);
         totals.Add(Count.Thrown, Volatile.Read(ref thrown));
         return totals;
+    }
+
+    /// <summary>Stops at once where the reflection is to stop meanwhile.</summary>
+    private void Throw()
+    {
+        for (var ball = 0; ball < options.Balls; ball++)
+        {
+            for (var pair = 0; pair < options.Pairs && !Player.Stopping; pair++)
+            {
+                var (to, from) = ball % 2 == 0 ? (first[pair], second[pair]) : (second[pair], first[pair]);
+                Volatile.Write(ref thrown, thrown + 1);
+                to.Tell(new Ball(0), from);
+            }
+        }
     }
 
     private void Make(IUntypedActorContext context, Action<Seat>? updates)
@@ -78,15 +91,14 @@ internal sealed class Hall
         return context.ActorOf(props, seat.Name);
     }
 
-    /// <summary>The players' parent: makes them, and does nothing else.</summary>
-    private sealed class Parent(
-        Action<IUntypedActorContext, Action<Seat>?> makes, Action<Seat>? updates, TaskCompletionSource made) : UntypedActor
+    /// <summary>The players' parent, on their dispatcher: makes them, and throws in the balls.</summary>
+    private sealed class Parent(Hall hall, Action<Seat>? updates, TaskCompletionSource made) : UntypedActor
     {
         protected override void PreStart()
         {
             try
             {
-                makes(Context, updates);
+                hall.Make(Context, updates);
                 made.SetResult();
             }
             catch (Exception cannot)
@@ -96,7 +108,17 @@ internal sealed class Hall
             }
         }
 
-        protected override void OnReceive(object message) => Unhandled(message);
+        protected override void OnReceive(object message)
+        {
+            if (message as string == ThrowInAll)
+            {
+                hall.Throw();
+            }
+            else
+            {
+                Unhandled(message);
+            }
+        }
     }
 
     /// <summary>Counts balls that no mailbox took, and how often they had been received.</summary>

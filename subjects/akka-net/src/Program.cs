@@ -14,6 +14,7 @@ internal static class Program
     private const int SettleMs = 10_000;
     private const int QuietMs = 2_000;
     private const int PollMs = 5;
+    private const int WatchMs = 500;
 
     private static int Main(string[] arguments)
     {
@@ -55,10 +56,32 @@ internal static class Program
             asked.Set();
         });
         Console.WriteLine($"ready: {options.Pairs} pairs with {options.Balls} balls each, dispatcher {options.Dispatcher}");
+        WatchMemory();
         hall.ThrowIn();
         asked.Wait();
-        Console.WriteLine(Settled(hall).LastWords());
+        var unthrown = hall.Unthrown;
+        Console.WriteLine($"{Settled(hall).LastWords()} unthrown={unthrown}");
         Environment.Exit(0); // actors' threads, and whatever is not written of the log, are of no more use
+    }
+
+    /// <summary>
+    /// Balls without a bound, or lines of log that wait for the logger, end this process before they take the memory of all
+    /// others.
+    /// </summary>
+    private static void WatchMemory()
+    {
+        var most = GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 2;
+        new Thread(() =>
+        {
+            while (most == 0 || GC.GetTotalMemory(false) < most)
+            {
+                Thread.Sleep(WatchMs);
+            }
+
+            Console.Error.WriteLine($"akka-net: the heap has more than {most / 1_048_576} MiB, half of the memory there is: "
+                + "too many balls, or lines of log that wait to be written");
+            Environment.Exit(3);
+        }) { Name = "memory watch", IsBackground = true }.Start();
     }
 
     private static void CheckCollector(Options options)

@@ -78,6 +78,12 @@ def test_a_build_that_fails_is_told_from_its_first_error_on(run: RunDir, stop: S
     assert "fetching" not in text and "1100" not in text
 
 
+def test_a_build_whose_packages_cannot_be_fetched_says_where_nuget_looks(run: RunDir, stop: StopRequest) -> None:
+    script = "echo 'x.csproj : error NU1301: Unable to load the service index for source https://x.test.'; exit 1"
+    with pytest.raises(SubjectError, match=r"NuGet has not got the packages.*`dotnet nuget list source`(?s:.*)NU1301"):
+        build_subject(subject("sh", "-c", script), run, stop)
+
+
 def test_a_build_that_cannot_be_started(run: RunDir, stop: StopRequest, tmp_path: Path) -> None:
     with pytest.raises(SubjectError, match="cannot start `no-such-tool`: not found"):
         build_subject(subject("no-such-tool"), run, stop)
