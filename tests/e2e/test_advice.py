@@ -22,7 +22,7 @@ def marked(followed: Followed) -> object:
     return pytest.param(followed, id=followed.name, marks=mark)
 
 
-@pytest.mark.parametrize("followed", map(marked, FOLLOWED))
+@pytest.mark.parametrize("followed", [marked(followed) for followed in FOLLOWED])
 def test_more_is_served_where_the_advice_is_followed(followed: Followed) -> None:
     need(followed)
     found = undisturbed(lambda _: outcome(followed), lambda found: found.disturbed_by)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fakes.live_runs import recorded
@@ -59,6 +59,7 @@ OPTIONS = ["-P", "--slo", "--users", "--rate", "--think", "--url", "--header", "
 
 @settings(QUICK, max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(OPTIONS), VALUES), min_size=1, max_size=3), VALUES)
+@example([("--cwd", "\0")], "1")
 def test_options_of_tune(folder: Path, options: list[tuple[str, str]], levels: str) -> None:
     given = [word for name, value in options for word in (name, f"n={value}" if name in ("-P", "--env") else value)]
     with pytest.MonkeyPatch.context() as patch:

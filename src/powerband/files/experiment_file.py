@@ -257,7 +257,7 @@ def _over_used(node: Node, problems: list[FileProblem], folder: Path) -> Node | 
 def _rooted(node: Node, folder: Path) -> Node:
     """A relative `cwd` is relative to the file in which it stands."""
     cwd = node.children.get("cwd")
-    if cwd is None or not isinstance(cwd.value, str):
+    if cwd is None or not isinstance(cwd.value, str) or "\0" in cwd.value:
         return node
     return node.with_children({"cwd": Node(str((folder / cwd.value).resolve()), cwd.key, cwd.position)})
 

@@ -138,7 +138,7 @@ class Subject(Frozen):
     ready: Ready = Ready()
     stop: SubjectStop = SubjectStop()
     env: dict[str, str | None] = {}  # None: from the environment that powerband is started in
-    cwd: str | None = None
+    cwd: str | None = Field(default=None, pattern=r"^[^\x00]*$")
     parameters: dict[str, Parameter] = {}
     set: dict[str, Level] = {}
     metrics_url: Page | None = None

@@ -30,7 +30,7 @@ def named(seen: Scene) -> tuple[BottleneckName, BottleneckName | None]:
     ("pools", "looks", "names"),
     [
         pytest.param((LOOP,), tried(4, outgoing=4), (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a loop with 4 connections"),
-        pytest.param((CALLING,), tried(4, outgoing=4), (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="a pool of 4 connections"),
+        pytest.param((CALLING,), tried(4, outgoing=4), (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a pool of 4 connections"),
         pytest.param((CALLING,), tried(4, outgoing=32), (B.DOWNSTREAM, None), id="a connection for each thread"),
         pytest.param((CALLING,), tried(4), (B.HIDDEN_LIMIT, None), id="nobody is called"),
         pytest.param((LOOP,), tried(4), (B.HIDDEN_LIMIT, None), id="a loop that calls nobody"),
