@@ -57,6 +57,9 @@ pub struct ThreadTable {
     /// New threads skipped in this scan; those still alive at the next one are read then.
     left_out: HashSet<i32>,
     left_out_before: HashSet<i32>,
+    /// When this scan began, and the one before, on CLOCK_BOOTTIME.
+    begun_ns: Option<u64>,
+    begun_before_ns: Option<u64>,
 }
 
 struct Thread {
@@ -142,6 +145,7 @@ impl ThreadTable {
     fn begin_scan(&mut self) {
         self.scan += 1;
         self.opening_ns = 0;
+        self.begun_before_ns = std::mem::replace(&mut self.begun_ns, clock_ns(libc::CLOCK_BOOTTIME));
         self.left_out_before = std::mem::take(&mut self.left_out);
         for pool in &mut self.pools {
             pool.threads_now = 0;
@@ -156,7 +160,9 @@ impl ThreadTable {
 
     /// `weight`: the number of threads that it represents.
     fn read_thread(&mut self, process: &Process, tid: i32, weight: u32) {
-        let mut thread = match self.threads.remove(&tid) {
+        let known = self.threads.remove(&tid);
+        let first = known.is_none();
+        let mut thread = match known {
             Some(thread) => thread,
             None => match self.open_thread(process, tid) {
                 Some(thread) => thread,
@@ -174,7 +180,11 @@ impl ThreadTable {
             thread.name.clear();
             thread.name.extend_from_slice(name);
         }
-        let gained = reading.counters.combine(thread.last, u64::saturating_sub);
+        let mut gained = reading.counters.combine(thread.last, u64::saturating_sub);
+        if let (true, Some(begun_ns), Some(before_ns)) = (first, self.begun_ns, self.begun_before_ns) {
+            // One that an earlier scan left out waited before that as well, when others stood for it.
+            gained.blocked_ns = gained.blocked_ns.min(begun_ns.saturating_sub(before_ns));
+        }
         self.totals = self.totals.combine(gained, u64::saturating_add);
         let told_gain_ns = reading.counters.on_cpu_ns - thread.told_on_cpu_ns;
         self.pools[thread.pool].add(gained, &reading, told_gain_ns, weight);

@@ -43,6 +43,27 @@ fn a_few_of_many_new_threads_stand_for_all_and_those_that_stay_are_met_at_the_ne
 }
 
 #[test]
+fn a_thread_that_was_left_out_waited_no_longer_than_since_the_scan_before() {
+    let mut process = Process::open(std::process::id() as i32).expect("of ourselves");
+    let (sender, threads) = waiting_threads(100, "leftout");
+    thread::sleep(std::time::Duration::from_millis(300));
+    let mut table = ThreadTable::default();
+    let mut blocked_ns = Vec::new();
+    for _ in 0..2 {
+        process.list_threads();
+        let at_ns = clock_ns(libc::CLOCK_BOOTTIME).expect("a clock");
+        table.scan(&[&process], 20);
+        let pools = table.tell_pools();
+        blocked_ns.push((at_ns, pools.iter().find(|pool| pool.pool == "leftout").expect("met").blocked_ns));
+    }
+    drop(sender);
+    threads.into_iter().for_each(|thread| thread.join().expect("ends"));
+    let (passed_ns, gained_ns) = (blocked_ns[1].0 - blocked_ns[0].0, blocked_ns[1].1 - blocked_ns[0].1);
+    // Each of the first twenty waited a moment longer than the two scans lie apart: a tick, and the scan itself.
+    assert!(gained_ns <= 100 * (2 * passed_ns + 50_000_000), "{gained_ns} in {passed_ns}");
+}
+
+#[test]
 fn pools_are_names_without_their_numbers() {
     for (name, pool) in [
         ("pool-1-thread-12", "pool-1-thread"),

@@ -140,8 +140,8 @@ def _connections_too_few(pool: WatchedPool, past: float, connections: int, scene
     return verdict(
         BottleneckName.HIDDEN_LIMIT,
         [
-            f"only {count(past)} threads of {pool.name} have a connection at once, of the {connections:,} that the "
-            "server has open",
+            f"only {count(min(past, connections))} threads of {pool.name} have a connection at once, of the "
+            f"{connections:,} that the server has open",
             f"{count(_locked(pool, scene))} wait for their turn",
             cpu_used(scene),
         ],
