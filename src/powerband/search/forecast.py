@@ -24,9 +24,9 @@ _END_NS = 500_000_000  # drain, stop, and writing the record
 _SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the probe
 _SLOTS_LOOK_NS = 1_000_000_000  # with one user, and with twice the users; no longer than the measured window
 _STEADY_AFTER_NS = 2_000_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
-CAPACITY_WINDOWS = 2
-"""Trials of simulated searches for a capacity measured for 1 to 5 times `load.duration` on average (the table of
-docs/methods/capacity.md)."""
+CAPACITY_WINDOWS = 1.5
+"""Trials of simulated searches for a capacity measure for 1 to 4.6 times `load.duration` on average, those of real
+pools for 1 to 1.3 times (docs/methods/capacity.md)."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
     warmup, window_ns = measure.warmup_ns, load.duration_ns
     if experiment.objective.is_capacity:
         longest_ns = longest_window_ns(experiment)
-        window_ns = longest_ns if longest else min(longest_ns, CAPACITY_WINDOWS * window_ns)
+        window_ns = longest_ns if longest else min(longest_ns, round(CAPACITY_WINDOWS * window_ns))
     if warmup is None:
         soon = measure.warmup_min_ns + _STEADY_AFTER_NS
         most_ns = measure.warmup_max_ns * (COMPILING_MORE if experiment.subject.is_jvm else 1)
