@@ -53,6 +53,12 @@ internal sealed class Options
             throw new RefusedException("--metrics datagram needs somewhere to send to: --statsd HOST:PORT");
         }
 
+        if (Dispatcher == "channel" && Parallelism == 1)
+        {
+            throw new RefusedException("--dispatcher channel does not run with --parallelism 1: Akka.NET's channel executor "
+                + "then starts nothing; write 2 or more");
+        }
+
         if ((long)Pairs * Balls > BallsMax)
         {
             throw new RefusedException($"--pairs {Pairs} with --balls {Balls} each are more than {BallsMax} balls");

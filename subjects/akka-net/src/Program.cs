@@ -34,6 +34,11 @@ internal static class Program
             Console.Error.WriteLine("akka-net: " + refused.Message);
             return 2;
         }
+        catch (TimeoutException late)
+        {
+            Console.Error.WriteLine("akka-net: " + late.Message);
+            return 3;
+        }
     }
 
     private static void Run(Options options)
