@@ -20,7 +20,7 @@ def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-SEARCHES = 4
+SEARCHES = 3
 QUICK = (
     "M/M/1, p99 at 50 services",
     "M/D/8",

@@ -48,7 +48,7 @@ def gap_between(search: Search, leader: Search, error: float) -> Gap:
     """Compares the rates that half of each setting's quick starts hold: so few trials do not show what the slowest
     twentieth of its starts does. `error`: the chance that the interval may miss."""
     tails = (0.5, error / 2, 1 - error / 2, error, 1 - error)
-    return Gap(*difference_quantiles(search.edge.middle, leader.edge.middle, tails))
+    return Gap(*difference_quantiles(search.edge.compared, leader.edge.compared, tails))
 
 
 @dataclass(frozen=True)

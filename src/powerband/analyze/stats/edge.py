@@ -27,6 +27,8 @@ TWO_MODES = 0.6
 SLOW_SHARES, SLOW_PRIOR, SLOWER_BY = (0.1, 0.3, 0.5), (0.5, 0.33, 0.17), (0.06, 0.15, 0.35)
 """Starts of two kinds, with this probability: so large a share of them (with its own) has its edge so much lower, in
 log rate. Were they less likely, intervals would leave out what a tenth of the starts does, which few trials show."""
+COMPARED_TWO_MODES = 0.3
+"""The same where settings are compared by their quick starts: what is allowed for there only hides differences."""
 LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
 """How often a trial far below the edge does not hold, whatever its rate."""
 LUCK = 0.01
@@ -73,6 +75,7 @@ def _edge_below_middle(width: Array, share: Array, by: Array) -> Array:
 
 WIDTH, SLOW, BY, SHAPE_PRIOR = _shapes()
 BELOW_MIDDLE = _edge_below_middle(WIDTH, SLOW, BY)
+COMPARED_WEIGHT = np.where(SLOW > 0, COMPARED_TWO_MODES / TWO_MODES, (1 - COMPARED_TWO_MODES) / (1 - TWO_MODES))
 
 
 @dataclass(frozen=True)
@@ -121,13 +124,23 @@ class Edge:
     @cached_property
     def middle(self) -> Edge:
         """The posterior of the log rate that half of the quick starts hold, whatever the shape."""
+        return self._middle(self.joint.sum(2))
+
+    @cached_property
+    def compared(self) -> Edge:
+        """The same for holding settings against each other: starts of two kinds are less likely beforehand there."""
+        masses = self.joint.sum(2) * COMPARED_WEIGHT
+        return self._middle(masses / masses.sum())
+
+    def _middle(self, by_shape: Array) -> Edge:
         places = (self.log_rates[:, None] + BELOW_MIDDLE).ravel()
         order = np.argsort(places)
-        masses = self.joint.sum(2).ravel()[order]
-        levels = np.linspace(0, 1, 2 * CELLS + 1)
+        masses = by_shape.ravel()[order]
+        levels = np.tanh(np.linspace(-6, 6, 2 * CELLS - 1)) / 2 + 0.5  # dense in the tails, which tell settings apart
+        levels = np.concatenate([[0.0], levels, [1.0]])
         ends = np.interp(levels, masses.cumsum() - masses / 2, places[order])
         ends += 1e-9 * np.arange(len(ends))  # no cell is empty
-        return Edge(ends, np.full((2 * CELLS, 1, 1), 1 / (2 * CELLS)))
+        return Edge(ends, np.diff(levels)[:, None, None])
 
     def half_width(self, confidence: float) -> float:
         low, high = self.interval(confidence)

@@ -68,6 +68,18 @@ def test_the_edge_lies_between_what_holds_and_what_does_not() -> None:
     assert float(edge.below(edge.quantile(0.3))) == pytest.approx(0.3, abs=1e-6)
 
 
+def test_the_difference_of_two_steep_edges_is_sure_to_its_tails() -> None:
+    """Tails of posteriors, which simultaneous intervals of many settings ask for, are as narrow as the trials are."""
+    rates = (800, 900, 950, 980, 1020, 1050, 1100, 990, 1010, 970, 1030, 985, 1015, 960, 1040)
+    quick, slow = (
+        locate([Answered(math.log(rate) - by, rate < 1000) for rate in rates], math.log(900) - by, math.log(10))
+        for by in (0.0, 0.3)
+    )
+    middle, low, high = difference_quantiles(slow.compared, quick.compared, (0.5, 0.00625, 0.99375))
+    assert middle == pytest.approx(-0.3, abs=0.01)
+    assert -0.4 < low < high < -0.2
+
+
 def test_one_disturbed_trial_far_below_the_edge_does_not_move_it_there() -> None:
     answers = [Answered(math.log(rate), rate < 1000) for rate in (800, 900, 950, 980, 1020, 1050)]
     disturbed = locate([*answers, Answered(math.log(500), False)], math.log(900), math.log(10))
