@@ -45,7 +45,7 @@ def speed(engine: str, pairs: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder:
         made = large_run(engine, Path(folder), SETTINGS, BLOCKS)
         size = sum(path.stat().st_size for path in made.trials.rglob("*") if path.is_file())
-        yield f"{SETTINGS * BLOCKS} trials ({SETTINGS} settings x {BLOCKS} blocks), {size / 2**20:.0f} MiB"
+        yield f"{SETTINGS * BLOCKS} trials ({SETTINGS} settings x {BLOCKS} blocks), {size / 2**20:.0f} MiB\n"
         yield HEAD
         for name, argv, seconds_most, mb_most in (
             ("analysis", ["-c", ANALYSE, str(made.path)], SECONDS_MOST, MB_MOST),

@@ -163,6 +163,17 @@ def test_the_share_of_the_bench_is_of_as_many_starts_as_it_is_told(monkeypatch: 
     )
 
 
+def test_a_race_that_names_nothing_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object, **__: object) -> SimpleNamespace:
+        made = swept(1.0)
+        made.analysis.answer.setting = None
+        return made
+
+    monkeypatch.setattr(race, "sweep", nothing)
+    lines = list(race.against_grid("engine", 2))
+    assert lines[-1] == "\n0 of 2 pairs count: both named a setting; the same one in 0\n"
+
+
 def test_a_section_tells_the_median_and_not_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_plane, "_of_a_run", Measured(lambda at: (at, at, at)))
     text = "\n".join(control_plane.cost("engine", 9))
