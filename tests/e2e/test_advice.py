@@ -4,6 +4,7 @@ setting that its advice asks for. More must be served then, and something else m
 from __future__ import annotations
 
 import shutil
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_lef
 ONE_OF_EACH = {followed.before.expected: followed for followed in reversed(FOLLOWED)}.values()
 
 
-def marked(followed: Followed) -> object:
+def marked(followed: Followed) -> Any:
     mark = pytest.mark.long if followed in ONE_OF_EACH else pytest.mark.table
     return pytest.param(followed, id=followed.name, marks=mark)
 
 
-@pytest.mark.parametrize("followed", [marked(followed) for followed in FOLLOWED])
+@pytest.mark.parametrize("followed", [marked(each) for each in FOLLOWED])
 def test_more_is_served_where_the_advice_is_followed(followed: Followed) -> None:
     need(followed)
     found = undisturbed(lambda _: outcome(followed), lambda found: found.disturbed_by)
