@@ -47,7 +47,7 @@ def go_servers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def java_classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     need_javac()
     folder = tmp_path_factory.mktemp("java")
-    subprocess.run(["javac", "-d", folder, REAL / "Server.java"], check=True, timeout=300)
+    subprocess.run(["javac", "-d", folder, REAL / "Work.java", REAL / "Server.java"], check=True, timeout=300)
     return str(folder)
 
 
