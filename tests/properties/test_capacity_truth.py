@@ -48,8 +48,8 @@ def test_intervals_hold_the_capacity(shape: Shape) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("family", sorted({shape.family for shape in SHAPES}))
 def test_coverage_of_whole_families(family: str) -> None:
-    """At least 93 %, but for the chance of so many searches."""
-    found = [searched(shape, seed) for shape in SHAPES if shape.family == family for seed in range(100, 112)]
+    """At least 93 %, but for the chance of so few searches; more of them are `make statistics`."""
+    found = [searched(shape, seed) for shape in SHAPES if shape.family == family for seed in range(100, 104)]
     share = sum(each.covered for each in found) / len(found)
     say(f"\n{family}: {share:.0%} of {len(found)}")
     assert share >= WANTED - 1.64 * math.sqrt(WANTED * (1 - WANTED) / len(found))
