@@ -30,7 +30,7 @@ from powerband.model.bottlenecks import BottleneckName as B
 
 GAIN_LEAST = 1.2
 MOVED = 1.2  # a figure that is by so much larger or smaller is another one
-FIGURES = ("slots", "subject_cpu_cores", "doubled_users_gain")
+FIGURES = ("slots", "subject_cpu_cores", "doubled_users_gain", "gc_cpu_share")
 
 
 @dataclass(frozen=True)
