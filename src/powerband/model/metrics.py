@@ -151,7 +151,7 @@ burst_response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | burst | from inten
 jvm_heap_used_bytes_max | bytes | jvm | most heap in use, as the JVM last told (some tell after collections only)
 jvm_heap_used_bytes_mean | bytes | jvm | mean heap in use, as the JVM last told
 jvm_heap_committed_bytes_max | bytes | jvm | largest heap taken from the system
-jvm_heap_committed_bytes_before | bytes | jvm | heap taken from the system right before the load began
+jvm_heap_committed_bytes_before | bytes | jvm | heap taken from the system when the load began, within 0.3 s
 jvm_gc_share | ratio | jvm | share of the window that collections took
 jvm_gc_per_s | per_s | jvm | collections per second
 jvm_compile_share | ratio | jvm | time that compilers of the JVM spent, per second; two of them at once count twice

@@ -16,6 +16,7 @@ from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
 PARTIAL_SWITCHES = "switches_of_living_threads"
+FIRST_READ_NS = 300_000_000  # a JVM is read four times a second: one that was ready sooner, so long after at most
 
 
 def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -145,15 +146,25 @@ def host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str,
     yield "host_foreign_cores", max(0.0, busy / SECOND_NS / window_s - ours)
 
 
+def _heap_before(jvm: Counters, go_ns: int) -> float | None:
+    """What its heap had taken when the load began, by the last reading until then; of a JVM that was ready before it was
+    first read, by that reading, unless it came late. In bytes."""
+    levels = jvm.levels("heap_committed_bytes_now", 0, go_ns)
+    if levels is not None:
+        return float(levels[-1])
+    levels = jvm.levels("heap_committed_bytes_now", go_ns, go_ns + FIRST_READ_NS)
+    return None if levels is None else float(levels[0])
+
+
 def jvm_metrics(
     jvms: Sequence[Counters], start_ns: int, end_ns: int, go_ns: int | None = None
 ) -> Iterator[tuple[str, float]]:
     """Heap, collections and threads as the JVMs publish them, added up; a JVM without a figure is left out. `go_ns`:
     the start of the load."""
     if go_ns is not None:
-        before = [told for jvm in jvms if (told := jvm.levels("heap_committed_bytes_now", 0, go_ns)) is not None]
+        before = [heap for jvm in jvms if (heap := _heap_before(jvm, go_ns)) is not None]
         if before:
-            yield "jvm_heap_committed_bytes_before", sum(float(levels[-1]) for levels in before)
+            yield "jvm_heap_committed_bytes_before", sum(before)
     for metric, field, summary in (
         ("jvm_heap_used_bytes_max", "heap_used_bytes_now", np.max),
         ("jvm_heap_used_bytes_mean", "heap_used_bytes_now", np.mean),

@@ -62,3 +62,5 @@ def test_the_heap_before_the_load_is_the_last_that_was_told_by_then() -> None:
     assert found["jvm_heap_committed_bytes_max"] == 5000 + 1000
     late = probe_of([jvm(1, at) for at in range(2, 5)])
     assert "jvm_heap_committed_bytes_before" not in dict(jvm_metrics(late.jvms, 3 * S, 4 * S, go_ns=S))
+    soon = dict(jvm_metrics(late.jvms, 3 * S, 4 * S, go_ns=2 * S - 200_000_000))
+    assert soon["jvm_heap_committed_bytes_before"] == 1000, "a server that is ready before the JVM is first read"
