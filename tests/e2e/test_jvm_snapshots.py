@@ -22,6 +22,7 @@ from powerband.store import TrialDir, TrialRecord
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 KIB = 4
+OF_CONNECTIONS = 20  # arrays that are held while there are users, and gone at the second snapshot
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def measured(case: Experiment, folder: Path) -> tuple[TrialRecord, TrialResult]:
 def test_a_leak_is_found_and_the_snapshots_are_outside_of_the_window(
     warmup: dict[str, object], classes: Path, tmp_path: Path
 ) -> None:
-    # Long enough for many requests beside the arrays of the connections, which are gone at the second snapshot.
+    # Long enough for many requests beside the arrays of the connections, unless others have the CPU.
     case = experiment(leaky(classes), load(duration_ns=2_000 * MS), measure=watched(**warmup))
     record, result = measured(case, tmp_path)
     before, after = record.snapshots
@@ -72,7 +73,7 @@ def test_a_leak_is_found_and_the_snapshots_are_outside_of_the_window(
     (kept,) = [each for each in growth.types if each.type == "byte[]"]
     served = result.metrics["goodput_per_s"] * (record.phases["drain"] - record.phases["measure"]) / 1e9
     assert growth.types[0] == kept
-    assert kept.instances_after - kept.instances_before > 0.7 * served
+    assert kept.instances_after - kept.instances_before > 0.7 * served - OF_CONNECTIONS
     assert kept.bytes_after - kept.bytes_before > 0.7 * served * KIB * 1024
     assert result.metrics["jvm_live_growth_bytes"] == growth.bytes_after - growth.bytes_before > 0
     assert "no_snapshot" not in {problem.code for problem in result.problems}

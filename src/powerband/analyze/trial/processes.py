@@ -147,8 +147,8 @@ def host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str,
 
 
 def _heap_before(jvm: Counters, go_ns: int) -> float | None:
-    """What its heap had taken when the load began, by the last reading until then; of a JVM that was ready before it was
-    first read, by that reading, unless it came late. In bytes."""
+    """Bytes that its heap had taken when the load began, by the last reading until then; of a JVM that was ready before
+    it was first read, by that reading, unless it came late."""
     levels = jvm.levels("heap_committed_bytes_now", 0, go_ns)
     if levels is not None:
         return float(levels[-1])
