@@ -234,7 +234,7 @@ def table(outcomes: Iterable[Outcome]) -> str:
         before, after = (tried.result.metrics["goodput_per_s"] for tried in (each.before, each.after))
         rows.append(
             f"| {each.followed.before.name} | `{each.before.named}` | {each.followed.done} | {before:,.0f} | "
-            f"{after:,.0f} | {each.gain:.1f} | `{each.after.named}` |"
+            f"{after:,.0f} | {each.gain:.1f} | {f'`{each.after.named}`' if each.after.named else 'no name'} |"
         )
     return "\n".join(rows)
 
