@@ -1,5 +1,5 @@
-"""What the bench itself takes in a trial, control plane and probes together, beside a server that starts a thread for
-each connection of which each serves one request: what is dearest to watch."""
+"""Measures the CPU that the bench itself takes in a trial, control plane and probes together. The server starts a
+thread for each connection and each connection serves one request, which is dearest to watch."""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -28,6 +26,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks.cpu_races import Worker, up
+from benchmarks.footer import machine
 from benchmarks.pairs import UNDECIDED, share_of
 from fakes.queues import Queue
 
@@ -163,7 +162,7 @@ def with_windows(outcome: Outcome, programs: Mapping[str, Sequence[str] | None])
 
 
 def window_p99_ms(server: Worker, pool: Pool, rate: float) -> float:
-    """Of a fresh start, over a minute."""
+    """The p99 of a fresh start, over a minute."""
     with up(server, pool.threads) as (port, _):
         url = f"http://127.0.0.1:{port}/"
         told = powerband("load", url, "-r", f"{rate:.1f}", "--warmup", "2s", "-d", WINDOW, "--format", "json")
@@ -211,7 +210,7 @@ def lacks_windows(outcome: Outcome) -> bool:
 def table(done: Sequence[Outcome]) -> str:
     """The searches in Markdown, and how many agree."""
     lines = [
-        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} CPUs, Linux {platform.release()}, {platform.machine()}",
+        f"{time.strftime('%Y-%m-%d')}, {machine()}",
         "",
         "| pool | capacity (95 % interval) | M/G/k | p99 allowed | 60 s at the low end | high end | trials | took |",
         "|---|---|---|---|---|---|---|---|",

@@ -20,7 +20,7 @@ PERCENT_MOST, GAP_S_MOST = 2.0, 1.0
 
 
 def cost(engine: str, pairs: int) -> Iterator[str]:
-    """Of each run: CPU in all measured windows, the median and the longest time between two trials."""
+    """The figures of each run: CPU in all measured windows, the median and the longest time between two trials."""
     percent, gaps, longest = zip(*(_of_a_run(engine) for _ in range(pairs)), strict=True)
     yield HEAD
     yield figure("control plane while trials measure", percent, "% of one core", ".2f", at_most=PERCENT_MOST)

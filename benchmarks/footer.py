@@ -1,5 +1,5 @@
-"""What stands below each table: when, where, by which command and of which commit it was measured, and how much of the
-CPUs the hypervisor took meanwhile."""
+"""Makes the footer of each table: when, where, by which command and of which commit it was measured, and how much of
+the CPUs the hypervisor took meanwhile."""
 
 from __future__ import annotations
 

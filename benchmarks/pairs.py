@@ -73,7 +73,7 @@ def _wait(pid: int, deadline: float) -> tuple[int, os.resource_usage]:  # type: 
 MET, NOT_MET, UNDECIDED = "met", "NOT met", "undecided"
 CONFIDENCE = 0.95
 NEAR = 0.03
-"""Of too few repeats for an interval, how near to its target a median decides nothing, as a share of the median."""
+"""A median of too few repeats for an interval decides nothing where it is so near to its target, as a share of it."""
 A = TypeVar("A")
 B = TypeVar("B")
 HEAD = "| what | measured | target | |\n|---|---|---|---|"
@@ -139,7 +139,7 @@ def _rank(n: int) -> int:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """Of several conditions of one promise: all must be met, and one that is not decides."""
+    """The verdict on a promise of several conditions: all must be met, and one that is not decides."""
     found = set(verdicts)
     return next((verdict for verdict in (NOT_MET, UNDECIDED) if verdict in found), MET)
 
@@ -165,7 +165,7 @@ class Comparison:
 
 
 def compare(ours: Callable[[], float], theirs: Callable[[], float], pairs: int) -> Comparison:
-    """What two commands cost, in alternating pairs."""
+    """The costs of two commands, in alternating pairs."""
     found = in_pairs(ours, theirs, pairs)
     a, b = zip(*found, strict=True)
     return Comparison(statistics.median(a), statistics.median(b), spread([x / y for x, y in found]))

@@ -1,4 +1,4 @@
-"""What counting costs the subject: CPU of a context switch with the probe's perf events open, against without them.
+"""Measures what counting costs the subject: CPU of a context switch with and without the probe's perf events.
 
 Two processes pass a byte to and fro through pipes on CPU 1, under a probe on CPU 0 that counts their switches
 (`exact_counts`) or does not, in alternating pairs. CPU is user and kernel of both processes, as they read it themselves

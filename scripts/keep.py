@@ -106,7 +106,7 @@ def keep(run: RunDir, commit: str, into: Path = DATA) -> Path:
 
 
 def block(kept: Kept) -> str:
-    """What a page shows of it: the run, its answer, the settings and the claims, all of it from the data."""
+    """The part of a page that shows it: the run, its answer, the settings and the claims, all of it from the data."""
     found, host = kept.analysis, kept.host
     valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
     cpus = host_fact(host, "CPUs allowed")
@@ -127,7 +127,7 @@ def block(kept: Kept) -> str:
 
 
 def mark(kept: Kept) -> str:
-    """What the two marks around its block are called."""
+    """The name of the two marks around its block."""
     return f"kept {kept.folder.name}"
 
 

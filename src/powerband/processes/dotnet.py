@@ -21,7 +21,7 @@ ENV = (
     ("DOTNET_CLI_WORKLOAD_UPDATE_NOTIFY_DISABLE", "true"),
     ("DOTNET_GENERATE_ASPNET_CERTIFICATE", "false"),
 )
-"""Of a build, which is to fetch packages and nothing else."""
+"""The environment of a build, which is to fetch packages and nothing else."""
 
 
 @dataclass(frozen=True)

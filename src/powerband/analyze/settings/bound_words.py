@@ -42,7 +42,7 @@ def missed_bound(standing: Standing, decision: Decision) -> str:
 
 
 def more_trials(standing: Standing) -> str:
-    """What there is too little of."""
+    """Names what there is too little of."""
     ended_by = "" if standing.race is None else standing.race.ended_by
     more = {"budget": "a longer budget (design.budget)", "stopped": "the rest of the race (resume the run)"}
     return more.get(ended_by, "more blocks (measure.repeats)")

@@ -65,8 +65,8 @@ def regrets_of(
     of: Sequence[Setting],
     race: Race | None,
 ) -> Regrets:
-    """Of each setting of `of` that certainly meets the constraints, against all that may meet them. Nothing where a
-    setting left as worse than one that is no answer itself: then nothing bounds it."""
+    """The bounds of each setting of `of` that certainly meets the constraints, against all that may meet them. None
+    where a setting left as worse than one that is no answer itself: then nothing bounds it."""
     left = {departure.setting: departure for departure in race.departures} if race else {}
     may = [s for s in table.settings if table.valid(s) and s not in left and not compliance[s].barred]
     if race is not None and not all(_is_bounded(race, departure.setting, may) for departure in race.departures):
