@@ -18,31 +18,40 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo test test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races capacities bench-peers bottlenecks statistics calibrate setup uv extras
+.PHONY: demo cluster-demo test rust-tests test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races warm-races capacities bench-peers bottlenecks statistics calibrate wheels site setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
 
-# tests: those of a marker expression. First what only computes; then what starts servers and bears others beside it, of
-# which two share a CPU, since they mostly wait; then what measures and has the machine to itself. An idle worker takes tests
-# from a busy one, so that no long file holds up the end.
-beside = $(RUN) pytest -n $$(nproc) --dist worksteal -m "not e2e and $(1)" \
-	  && $(RUN) pytest -n $$((2 * $$(nproc))) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e
+# Three network namespaces of this machine as hosts (root), Ray on each, the quickstart on them: a minute.
+cluster-demo: setup
+	PYTHONPATH=tests $(RUN) python -m fakes.hosts
+
+# tests: those of a marker expression. First what only computes, half a worker more than CPUs, since some wait for a
+# browser; then what starts servers and bears others beside it, of which so many run for two CPUs, since they mostly wait; then
+# what measures and has the machine to itself. An idle worker takes tests from a busy one, so that no long file holds up the
+# end.
+beside = $(RUN) pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(1)" \
+	  && $(RUN) pytest -n $$(($(2) * $$(nproc) / 2)) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e
 tests = $(beside) \
 	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
 
 # Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine. Most of
-# the Rust tests' time is that of servers that rest, so that two share a CPU.
-test: setup extras lint
-	RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test --locked --quiet
-	$(call tests,not long and not table)
+# the Rust tests' time is that of servers that rest, so that three share a CPU, and lint has what they leave.
+test: setup extras
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint rust-tests
+	$(call tests,not long and not table,5)
 
+rust-tests:
+	RUST_TEST_THREADS=$$((3 * $$(nproc))) cargo test --locked --quiet
+
+# Four for two CPUs: most of these are JVMs, which use what they get.
 test-long: setup extras
-	$(call tests,long)
+	$(call tests,long,4)
 
 # The rows of published tables that the two above leave out.
 test-tables: setup extras
-	$(call tests,table)
+	$(call tests,table,4)
 
 lint: setup
 	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \
@@ -107,6 +116,11 @@ aa: setup
 cpu-races: setup
 	POWERBAND_ENGINE=$(ENGINE) $(RUN) python -m benchmarks.cpu_races
 
+# Races of a JVM's first compiler against its last, in a plain server and in Spring Boot: 20 of each, 6 minutes each, on a
+# quiet machine; goes on where it was stopped.
+warm-races: setup
+	POWERBAND_ENGINE=$(ENGINE) $(RUN) python -m benchmarks.warm_races
+
 # Capacities of real pools in Python, Go and Java against M/G/k and windows of a minute: 20 searches, 6 minutes each, on a
 # quiet machine; goes on where it was stopped.
 capacities: setup
@@ -126,8 +140,16 @@ bottlenecks: setup extras
 statistics: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.starts docs/methods/comparing-settings.md docs/methods/estimates.md docs/methods/failed-starts.md docs/methods/capacity.md docs/methods/regret.md
 
+# A wheel for the package index, in dist/: runs on any x86-64 Linux with glibc 2.17 or later, without a compiler.
+wheels: uv
+	UV=$(UV) scripts/wheels.sh
+
 calibrate: setup
 	$(RUN) powerband calibrate
+
+# The docs as a site, in site/. MkDocs lives in uv's cache, apart from this project's packages.
+site: uv
+	NO_MKDOCS_2_WARNING=1 $(UV) tool run --with-requirements scripts/site.txt --from mkdocs mkdocs build --strict --quiet
 
 setup: uv
 	$(UV) sync --frozen --quiet

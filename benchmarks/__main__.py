@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from benchmarks import (
     analysis,
+    answer,
     bench_share,
     control_plane,
     engines,
@@ -70,6 +71,7 @@ SECTIONS = {
     "control-plane": Section(control_plane.cost, "whole runs"),
     "live": Section(live.cost, "fresh runs, each with a live page of its own"),
     "analysis": Section(analysis.speed, "fresh processes over one run, and openings of its report"),
+    "answer": Section(answer.seconds, "whole runs of each row"),
     "race": Section(race.against_grid, "alternating pairs of whole runs"),
 }
 

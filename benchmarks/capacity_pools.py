@@ -28,6 +28,7 @@ from pathlib import Path
 from benchmarks.cpu_races import Worker, up
 from benchmarks.footer import machine
 from benchmarks.pairs import UNDECIDED, share_of
+from benchmarks.sweeps import powerband
 from fakes.queues import Queue
 
 POOLS = Path(__file__).parent / "pools"
@@ -167,13 +168,6 @@ def window_p99_ms(server: Worker, pool: Pool, rate: float) -> float:
         url = f"http://127.0.0.1:{port}/"
         told = powerband("load", url, "-r", f"{rate:.1f}", "--warmup", "2s", "-d", WINDOW, "--format", "json")
     return float(json.loads(told)["response_time_ns"]["p99"]) / 1e6
-
-
-def powerband(*words: str) -> str:
-    ended = subprocess.run([sys.executable, "-m", "powerband", *words], capture_output=True, text=True, check=False)
-    if not ended.stdout:
-        raise RuntimeError(f"powerband {words[0]} ended with {ended.returncode}: {ended.stderr[-500:]}")
-    return ended.stdout
 
 
 def pools(languages: Sequence[str]) -> list[Pool]:

@@ -29,6 +29,7 @@ from pathlib import Path
 from benchmarks.footer import commit, machine
 from benchmarks.generators import ROOT, Generator, wrk
 from benchmarks.pairs import Spread, run, share_of, spread, worst
+from benchmarks.sweeps import powerband
 from powerband.base.procfs import all_processes
 from powerband.model.results import AnswerKind
 from powerband.processes.ports import pick_ports, someone_listens
@@ -105,15 +106,11 @@ def race(number: int, language: str, server: Worker, peer: Generator | None, fol
     found = [] if peer is None else [wrk_rate(peer, server, workers) for workers in (1, 2)]
     wrk_rates = tuple(rate for rate in found if rate is not None)
     env = [word for name, value in server.env.items() for word in ("--env", f"{name}={value}")]
-    command = [sys.executable, "-m", "powerband", "tune", "--profile", "quick", "--users", str(USERS),
-               "-P", "workers=1,2", *env, "--format", "json", "--no-progress", "--runs", str(folder / "runs"),
-               "--name", language, "--", *server.command]  # fmt: skip
     begun = time.monotonic()
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds = time.monotonic() - begun
-    if not ended.stdout:
-        raise RuntimeError(f"{language}: powerband ended with {ended.returncode}: {ended.stderr[-500:]}")
-    return outcome(number, language, json.loads(ended.stdout), wrk_rates, seconds)
+    said = powerband("tune", "--profile", "quick", "--users", str(USERS), "-P", "workers=1,2", *env,
+                     "--format", "json", "--no-progress", "--runs", str(folder / "runs"), "--name", language,
+                     "--", *server.command)  # fmt: skip
+    return outcome(number, language, json.loads(said), wrk_rates, time.monotonic() - begun)
 
 
 def outcome(

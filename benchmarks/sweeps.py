@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,3 +47,11 @@ def sweep(text: str, folder: Path, stop: StopRequest, *, engine: str, seed: int)
     begun = time.monotonic()
     analysis = run_session(experiment, run, Observer(), stop)
     return Sweep(run, analysis, time.monotonic() - begun)
+
+
+def powerband(*words: str) -> str:
+    """Runs a command of powerband and returns its stdout. Raises RuntimeError where that is empty."""
+    ended = subprocess.run([sys.executable, "-m", "powerband", *words], capture_output=True, text=True, check=False)
+    if not ended.stdout:
+        raise RuntimeError(f"powerband {words[0]} ended with {ended.returncode}: {ended.stderr[-500:]}")
+    return ended.stdout

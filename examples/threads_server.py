@@ -1,4 +1,4 @@
-"""A small server of one's own, to try `powerband tune` on: HTTP on a pool of threads, with the standard library only.
+"""A small server to try `powerband tune` on: HTTP on a pool of threads, with the standard library only.
 
     powerband tune -P threads=1,2,4,8,16,32 -- python3 examples/threads_server.py --port {port} --threads {threads}
 

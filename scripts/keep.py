@@ -24,6 +24,7 @@ from powerband.base.units import plural
 from powerband.files.experiment_file import load_experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
+from powerband.model.plan import format_level
 from powerband.model.results import Analysis, Estimate
 from powerband.report.wording.numbers import format_change, format_estimate, format_interval, format_share
 from powerband.search.session import analyse_run
@@ -32,7 +33,7 @@ from powerband.store import RunDir, read_host
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "experiments" / "data"
 MEASURED_BY = ("src", "engine/src", "subjects", "experiments")  # of the repository: what a run depends on
-BYTES_MAX = 200 * 1024  # of a folder
+BYTES_MAX = 256 * 1024  # of a folder
 _CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # where a server runs: for one that comes with powerband, anywhere
 _DROPPED = ("hostname", "uptime_s")
 
@@ -118,11 +119,11 @@ def block(kept: Kept) -> str:
     ]
     parts = [
         f"{'; '.join(told)}. [Its data](data/{kept.folder.name}).",
-        f"**{found['answer']['sentences'][0]}** {' '.join(found['answer']['sentences'][1:])}".strip(),
+        f"**{found['answer']['sentences'][0]}**",
         _table(*_settings(found)),
     ]
     if found["claims"]:
-        parts.append(_table(("claim", "published", "here", "measured"), _claims(found["claims"])))
+        parts.append("\n".join(_claims(found["claims"])))
     return "\n\n".join(parts)
 
 
@@ -134,17 +135,23 @@ def mark(kept: Kept) -> str:
 def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[str]]]:
     objective = found["objective"]
     interval = f"{format_share(found['confidence'])} interval"
+    changed = {each["setting"]["id"]: f"{each['factor']}={format_level(each['level'])}" for each in found["changes"]}
     rows = []
     for row in found["settings"]:
         estimate = _estimate(row["estimates"].get(objective))
         figures = format_estimate(estimate, objective), format_interval(estimate, objective)
-        rows.append((f"`{row['setting']['id']}`", *figures, format_change(_estimate(row["effect"])), row["verdict"]))
+        name = changed.get(row["setting"]["id"], "baseline") if changed else row["setting"]["id"]
+        rows.append((f"`{name}`", *figures, format_change(_estimate(row["effect"])), row["verdict"]))
     return ("setting", metric_words(objective), interval, "to the leader", "verdict"), rows
 
 
-def _claims(claims: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+def _claims(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line of a list for each: of a claim of several comparisons the one that its sentence tells of."""
     for claim in claims:
-        yield claim["says"], claim["published"] or "", f"**{claim['verdict']}**", claim["sentence"]
+        published = f" Published: {claim['published'].rstrip('.')}." if claim["published"] else ""
+        measured = re.sub(r"^All \d+ comparisons are held; ", "", claim["sentence"])
+        measured = measured.removesuffix(" The interval holds both: more blocks would tell.")
+        yield f"- **{claim['verdict']}**: {claim['says'].rstrip('.')}.{published} Measured: {measured}"
 
 
 def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:

@@ -1,18 +1,16 @@
 """The parts of the reference that are lists, made from the code: `make reference` writes them, a test holds them to it.
 
-In: the commands, the metrics, the subjects, the experiments, the bottlenecks, the schemas of the wire, the cases of the
+In: the commands, the metrics, the subjects, the experiments, the bottlenecks, the cases of the
 tests of faults (`tests/` is on the path). Out: whole pages
-(options.md, subjects.md, events.md), tables between two marks of pages that are written by hand, and the names of
-bottlenecks in the schema of an analysis. Not here: what is explained."""
+(options.md, subjects.md, the manual), tables between two marks of pages that are written by hand, and the
+names of bottlenecks in the schema of an analysis. Not here: what is explained."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -27,7 +25,8 @@ from powerband.model.experiment import Parameter
 from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import format_level
 from powerband.search.forecast import forecast
-from scripts import keep
+from scripts import beside, keep
+from scripts.man_page import man_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -51,10 +50,10 @@ def reference() -> dict[Path, str]:
     made = {
         DOCS / "reference" / "options.md": options_page(),
         DOCS / "reference" / "subjects.md": subjects_page(),
-        DOCS / "reference" / "events.md": events_page(),
+        DOCS / "powerband.1": man_page(),
     }
     for path, mark, table in (
-        (DOCS / "reference" / "experiment-file.md", "metrics", metrics_table()),
+        (DOCS / "reference" / "metrics.md", "metrics", metrics_table()),
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
         (DOCS / "experiments" / "README.md", "published profiles", published_table()),
         (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
@@ -66,6 +65,9 @@ def reference() -> dict[Path, str]:
         if page is None:
             raise SystemExit(f"{kept.folder}: no page tells of this experiment")
         made[page] = _between(made.get(page) or page.read_text(), keep.mark(kept), keep.block(kept), page)
+    page = DOCS / "experiments" / "akka-net.md"
+    for mark, (heads, cells) in (("rates", beside.rates_table()), ("claims", beside.claims_table())):
+        made[page] = _between(made.get(page) or page.read_text(), f"{mark} beside Pekko", _table(heads, cells), page)
     schema = DOCS / "reference" / "analysis.schema.json"
     made[schema] = bottlenecks_schema(schema.read_text())
     return made
@@ -83,15 +85,19 @@ def options_page() -> str:
         # As wide as it may be, so that no line of the usage is broken.
         context = click.Context(command, whole, name, terminal_width=1000, max_content_width=1000)
         usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-        records = [
-            record
-            for parameter in command.params
-            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context))
-        ]
         parts += [f"## powerband {name}\n{command.get_short_help_str(limit=1000)}", f"    {usage}"]
-        if records:
+        records = _records(command, context)
+        if name != "tune" and records == _records(powerband.commands["tune"], context):
+            parts.append("It takes all [options of `tune`](#powerband-tune).")
+        elif records:
             parts.append(_table(("option", "meaning"), ((_code(names), text) for names, text in records)))
     return _page(parts)
+
+
+def _records(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
+    """Names and help of each option."""
+    options = (parameter for parameter in command.params if isinstance(parameter, click.Option))
+    return [record for option in options if (record := option.get_help_record(context))]
 
 
 def metrics_table() -> str:
@@ -137,7 +143,7 @@ def subjects_page() -> str:
         about += ["It drives itself."] if subject.counts else []
         about += _own_page(name)
         rows = (
-            (_code(parameter), made.type, _code(format_level(made.default)), _meaning(made))
+            (_code(parameter), _kind(made), _code(format_level(made.default)), _meaning(made))
             for parameter, made in subject.parameters.items()
         )
         parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "type", "default", "meaning"), rows)]
@@ -151,9 +157,9 @@ def experiments_table() -> str:
         experiment = load_experiment(name)
         page = _page_of(name)
         size = f"{len(experiment.settings())} x {experiment.measure.repeats}"
-        found = f"[{_title(page.read_text())}]({page.name})" if page else ""
-        rows.append((_code(name), experiment.question, size, ", ".join(map(_code, profile_names(name))), found))
-    return _table(("name", "question", "settings x blocks", "profiles", "what was found"), rows)
+        found = f"[{page.stem}]({page.name})" if page else ""
+        rows.append((_code(name), experiment.question or "", size, found))
+    return _table(("name", "question", "settings x blocks", "what was found"), rows)
 
 
 def published_table() -> str:
@@ -173,81 +179,18 @@ def published_table() -> str:
     return _table(("name", "trials", "takes", "was run"), rows)
 
 
-def events_page() -> str:
-    """The lines that the engine's programs say, field by field."""
-    parts = [
-        "# Events: what the engine and the probe say",
-        f"{MADE} It shows what `protocol/*-event.schema.json` says, which is the contract; the schemas are made from "
-        "the Rust types (`make schemas`). A run directory keeps these lines: [events.jsonl and probe.jsonl]"
-        "(run-directory.md). Times are ns of CLOCK_MONOTONIC; histograms are HdrHistogram V2-deflate in base64.",
-    ]
-    for program in ("load", "probe", "link"):
-        schema = json.loads((ROOT / "protocol" / f"{program}-event.schema.json").read_text())
-        parts.append(f"## powerband-engine {program}")
-        for event in schema["oneOf"]:
-            kind = event["properties"]["type"]["const"]
-            fields = {name: field for name, field in event["properties"].items() if name != "type"}
-            parts += _fields(f"### {program}: `{kind}`", event, fields)
-        for name, shape in sorted(schema.get("$defs", {}).items()):
-            if "properties" in shape:
-                parts += _fields(f"### {program}: {name}", shape, shape["properties"])
-            else:
-                parts.append(f"### {program}: {name}\n{_choices(shape)}")
-    return _page(parts)
-
-
-def _fields(heading: str, shape: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[str]:
-    yield heading + (f"\n{_line(shape['description'])}" if "description" in shape else "")
-    needed = shape.get("required", ())
-    rows = [
-        (_code(name), _type(field) + ("" if name in needed else ", may be absent"), field.get("description", ""))
-        for name, field in fields.items()
-    ]
-    if rows:
-        yield _table(("field", "type", "meaning"), rows)
-
-
-def _type(field: Mapping[str, Any]) -> str:
-    """In words: what a field holds."""
-    if "$ref" in field:
-        return str(field["$ref"]).rpartition("/")[2]
-    if "anyOf" in field:
-        return " or ".join(map(_type, field["anyOf"]))
-    if "enum" in field:
-        return " or ".join(map(_code, field["enum"]))
-    match field.get("type", "any value"):
-        case "array":
-            said = f"array of {_type(field.get('items', {}))}"
-        case "object" if "additionalProperties" in field:
-            said = f"object: {_type(field['additionalProperties'])} by name"
-        case list() as kinds:
-            said = " or ".join(kinds)
-        case kind:
-            said = str(kind)
-    return said
-
-
-def _choices(shape: Mapping[str, Any]) -> str:
-    """What a value that is no object may be."""
-    said = [_line(shape["description"])] if "description" in shape else []
-    kinds = shape.get("oneOf", [shape])
-    rows = [
-        (_code(str(value)), kind.get("description", "") if kind is not shape else "")
-        for kind in kinds
-        for value in ([kind["const"]] if "const" in kind else kind.get("enum", []))
-    ]
-    return "\n\n".join([*said, _table(("value", "meaning"), rows)] if rows else said)
-
-
 def _own_page(name: str) -> list[str]:
     page = library_root() / "subjects" / name / "README.md"
     return [f"[More of it](../../subjects/{name}/README.md)."] if page.is_file() else []
 
 
-def _meaning(parameter: Parameter) -> str:
+def _kind(parameter: Parameter) -> str:
     choices = ", ".join(_code(format_level(choice)) for choice in parameter.choices)
-    needed = f" (only with {_code(parameter.needed)})" if parameter.needed else ""
-    return parameter.help + needed + (f": {choices}" if choices else "")
+    return choices or parameter.type
+
+
+def _meaning(parameter: Parameter) -> str:
+    return parameter.help + (f" (only with {_code(parameter.needed)})" if parameter.needed else "")
 
 
 def _page_of(experiment: str) -> Path | None:
@@ -259,10 +202,6 @@ def _page_of(experiment: str) -> Path | None:
 def _tells_of(page: str, experiment: str) -> bool:
     """Whether the page names the command that runs it."""
     return _code(experiment) in page or f"`powerband run {experiment}`" in page
-
-
-def _title(text: str) -> str:
-    return text.partition("\n")[0].removeprefix("# ")
 
 
 def _code(text: str) -> str:

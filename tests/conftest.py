@@ -1,4 +1,4 @@
-"""Fixtures for all tests: the engine binary, and the proof that a test leaves no process behind."""
+"""Fixtures for all tests: the engine binary, a stop request, and the proof that a test leaves no process behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import settings
 from powerband.base.errors import MeasurementError
 from powerband.base.machine import cache_folder
 from powerband.processes.engine_fleet import find_engine
+from powerband.processes.stop_request import StopRequest
 
 MARK = "POWERBAND_TEST_MARK"
 
@@ -24,6 +25,7 @@ settings.load_profile("powerband")
 
 E2E = Path(__file__).parent / "e2e"
 BUILT = cache_folder() / "subjects"
+GO_BUILT = os.environ.get("GOCACHE", str(cache_folder().parent / "go-build"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,13 +38,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Forecasts rest on what was measured on this machine: in tests nothing was, and nothing is kept. But what subjects
-    are built into, which goes by a hash of their sources, is shared with all tests and with the user."""
+    are built into, which goes by a hash of their sources, is shared with all tests and with the user; so is what Go has
+    compiled, its whole standard library."""
     home = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setenv("GOCACHE", GO_BUILT)
     if not (built := home / "powerband" / "subjects").is_symlink():
         BUILT.mkdir(parents=True, exist_ok=True)
         built.parent.mkdir(parents=True, exist_ok=True)
         built.symlink_to(BUILT)
+
+
+@pytest.fixture
+def stop() -> Iterator[StopRequest]:
+    request = StopRequest()
+    yield request
+    request.close()
 
 
 @pytest.fixture(scope="session")

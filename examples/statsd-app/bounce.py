@@ -1,9 +1,9 @@
-"""Threads in pairs that throw balls to each other for ever: a program that drives itself, in plain Python.
+"""Pairs of threads that throw balls to each other for ever: a program without requests, in plain Python.
 
-How much it does, it tells as StatsD metrics (--statsd HOST:PORT or a path: UDP or a Unix datagram socket), or on a
-Prometheus page (--page PORT). Each thread counts for itself, and one more sends what has been counted, several metrics
-in one packet, every 50 ms: so that telling costs next to nothing. Asked to stop (SIGTERM), it says how many balls were
-thrown in, and how many it still holds.
+It reports its work as StatsD metrics (--statsd HOST:PORT or a path: UDP or a Unix datagram socket), or on a Prometheus
+page (--page PORT). Each thread counts for itself, and one more sends the counts, several metrics in one packet, every
+50 ms, so that reporting costs next to nothing. Asked to stop (SIGTERM), it prints how many balls were thrown in, and
+how many it still holds.
 """
 
 import argparse

@@ -41,6 +41,13 @@ _RUN = Section(
             kind="spans",
             width=12,
         ),
+        Panel(
+            "Nodes",
+            (Query(f"powerband_node_status{RUN} == 1", "{{node}} {{status}}"),),
+            about="Of a run on a cluster: what each node did",
+            kind="spans",
+            width=24,
+        ),
     ),
 )
 

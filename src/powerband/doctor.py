@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from powerband.analyze.trial.honesty import FOREIGN_SHARE_NOTE
+from powerband.analyze.trial.disturbance import QUIET_SHARE
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.base.units import format_duration
 from powerband.loads.engine_specs import most_connections
@@ -181,12 +181,13 @@ def _noise(noise: MachineNoise) -> Iterator[Finding]:
         "steal",
         noise.steal_share < STEAL_MAX / 4,
         f"{noise.steal_share:.2%} of the CPU time went to other machines",
-        f"above {STEAL_MAX:.0%} (measure.steal_max) trials are invalid: run when the host is quieter, or on a machine "
-        "of its own",
+        "intervals grow by what it can have cost, and where times are compared, trials do not count above "
+        f"{STEAL_MAX:.0%} (measure.steal_max): run when the host is quieter, or on a machine of its own",
     )
     yield _finding(
         "foreign CPU",
-        noise.foreign_share < FOREIGN_SHARE_NOTE,
+        noise.foreign_share < QUIET_SHARE,
         f"other programs used {noise.foreign_share:.1%} of the CPUs",
-        f"above {FOREIGN_CPU_MAX:.0%} (measure.foreign_cpu_max) trials are invalid: end those programs",
+        "intervals grow by what they can have cost, and where times are compared, trials do not count above "
+        f"{FOREIGN_CPU_MAX:.0%} (measure.foreign_cpu_max): end those programs",
     )

@@ -28,6 +28,7 @@ from typing import IO, Any
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.base.procfs import process_stat
 from powerband.model.plan import TrialSpec
+from powerband.wire.dotnet_events import dotnet_events
 from powerband.wire.load_events import Summary
 
 RECORD_FORMAT = 1
@@ -86,7 +87,13 @@ class TrialRecord:
     `link`: the link between two network namespaces and its traffic; empty without one. `slots`: the engines'
     summaries of one user alone and of twice the users after the load, or why there are none; empty where none was due.
     `jmeter`: the JMeter driver's record of its JVM. `live_heap`: bytes that a full collection left after the load, by
-    the pid of a JVM. `runtimes`: the fields of a `RuntimeView` each.
+    the pid of a JVM. `runtimes`: the fields of a `RuntimeView` each. `go_collected`: the fields of a `GoCollected`
+    by the pid of a Go program that collected during the load, None where they cannot be known. `no_dotnet_figures`:
+    why a .NET server gave none; empty where it did, and of any other. `neighbours`: CPUs that other programs used
+    while the load ran, by name, those that used most. `memory_kills`: processes of the server that the kernel killed
+    at its memory limit (`host.memory_limit`); None: there is none. `node`: of several, the one that ran the trial;
+    empty: this machine. `generators`: the fields of a `GeneratorNode` for each other node that loaded the server,
+    whose instants are given by the clock of `node`; empty: the load came from the server's machine.
     """
 
     spec: TrialSpec
@@ -112,6 +119,12 @@ class TrialRecord:
     slots: Mapping[str, Any] = field(default_factory=dict)
     live_heap: Mapping[str, int] = field(default_factory=dict)
     runtimes: tuple[Mapping[str, Any], ...] = ()
+    go_collected: Mapping[str, Mapping[str, float] | None] = field(default_factory=dict)
+    no_dotnet_figures: str = ""
+    neighbours: Mapping[str, float] = field(default_factory=dict)
+    memory_kills: int | None = None
+    node: str = ""
+    generators: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def origin_ns(self) -> int:
@@ -154,11 +167,13 @@ class TrialDir:
         self.events = path / "events.jsonl"  # engine lines, each with an `engine` index added
         self.probe = path / "probe.jsonl"
         self.log = path / "subject.log"
+        self.apply_log = path / "apply.log"  # what the command said that changed a deployed subject's setting
         self.engine_log = path / "engine.log"  # what engine and probe said on stderr; removed where that is nothing
         self.samples = path / "samples.jtl"  # of a JMeter plan: its results
         self.jmeter_log = path / "jmeter.log"  # what JMeter logged
         self.jmeter_output = path / "jmeter.out"  # what it printed
         self.visitor_log = path / "visitor.log"  # of a visitor's browser: what it said, and its page
+        self.dotnet = path / "dotnet"  # of the startup hook in .NET processes: a file for each, by pid
         self.snapshots = path / "snapshots"  # class histograms of JVMs: `snapshot_file`
         self.record = path / "record.json"
 
@@ -208,7 +223,8 @@ class TrialDir:
 
     def _files(self) -> list[Path]:
         """All files of the trial that stay; not what a browser may have left."""
-        paths = [path for pattern in ("*", f"{self.snapshots.name}/*") for path in sorted(self.path.glob(pattern))]
+        patterns = ("*", f"{self.snapshots.name}/*", f"{self.dotnet.name}/*")
+        paths = [path for pattern in patterns for path in sorted(self.path.glob(pattern))]
         return [path for path in paths if path.is_file() and not path.is_symlink()]
 
     def _check(self, sizes: Mapping[str, int]) -> None:
@@ -225,8 +241,9 @@ class TrialDir:
         return read_json_lines(self.events)
 
     def read_probe(self) -> Iterator[Any]:
-        """Events of the probe, as in `wire/probe_events.py`."""
-        return read_json_lines(self.probe)
+        """Events of the probe, as in `wire/probe_events.py`, and after them those of .NET processes."""
+        yield from read_json_lines(self.probe)
+        yield from dotnet_events(self.dotnet)
 
     def read_snapshots(self) -> dict[tuple[str, int], str]:
         """The class histograms of JVMs by moment and process, as named by `snapshot_file`."""
@@ -245,9 +262,14 @@ class RunDir:
         self.host = path / "host.json"
         self.plan = path / "plan.jsonl"
         self.build_log = path / "build.log"  # what subject.build said, where there is one
+        self.turns = path / "turns.jsonl"  # of a run on several nodes: the calls of its planner, in their order
+        self.nodes = path / "nodes.json"  # of such a run: the facts of `host.json` for each node
+        self.nodes_now = path / "nodes_now.json"  # while it goes on: what each node does
         self.trials = path / "trials"
         self.analysis = path / "analysis.json"
         self.seen = path / "seen.json"  # results that a planner decided on, of trials that were measured again
+        self.left = path / "left.json"  # the setting that a deployed server was left at
+        self.restore_log = path / "restore.log"  # what the command said that set it
         self.report = path / "report.html"
 
     @classmethod
@@ -296,7 +318,7 @@ class RunDir:
                 held = error.errno == errno.EWOULDBLOCK or is_alive(file.read())
                 if not held:
                     file.truncate(0)
-                    file.write(_alive(os.getpid()))
+                    file.write(name_alive(os.getpid()))
                     file.flush()
             if held:
                 raise UsageError(f"another powerband is running {self.path}: wait until it has ended, or stop it first")
@@ -305,10 +327,11 @@ class RunDir:
             finally:
                 file.truncate(0)
 
-    def append_plan(self, spec: TrialSpec, planned_total: int | None = None) -> None:
+    def append_plan(self, spec: TrialSpec, planned_total: int | None = None, left_s: float | None = None) -> None:
         """Adds one trial to the plan, flushed before the trial starts. `planned_total`: maximum number of trials in the
-        run as known now, for viewers."""
-        known = {} if planned_total is None else {"planned_total": planned_total}
+        run as known now, `left_s`: what it is likely to take with this trial, both for viewers."""
+        known: dict[str, float] = {} if planned_total is None else {"planned_total": planned_total}
+        known |= {} if left_s is None else {"left_s": round(left_s, 1)}
         with writing(self.path):
             with open_private(self.plan, "a") as file:
                 file.write(json.dumps(spec.to_json() | known) + "\n")
@@ -353,12 +376,12 @@ class RunDir:
 def is_alive(owner: str) -> bool:
     """True if a lock file names its owner, and that process of this machine is alive."""
     try:
-        return owner == _alive(int(owner.split()[1]))
+        return owner == name_alive(int(owner.split()[1]))
     except (OSError, ValueError, IndexError):
         return False
 
 
-def _alive(pid: int) -> str:
+def name_alive(pid: int) -> str:
     """A name for a living process that no other ever has: the machine's start, its pid, its own start."""
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {pid} {process_stat(pid).started}"
 

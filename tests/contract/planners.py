@@ -8,24 +8,36 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fakes.trials import experiment as fake_experiment
+from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
-from powerband.model.results import Problem, TrialResult
+from powerband.model.results import NODE_LOST, Problem, TrialResult
 from powerband.search.planner import Planner
 
 SEED_BITS = 48
 GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED = "good", "host_steal", "not_ready", "no_request_ok", "interrupted"
+LOST = NODE_LOST
 OUTCOMES = st.lists(st.sampled_from([GOOD, GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED]), max_size=40)
 SEEDS = st.integers(0, 2**32 - 1)
 # The methods are inherited, so Hypothesis meets them on several classes: each is a test of its own.
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 
 Outcome = Callable[[TrialSpec], str]
+
+
+@dataclass(frozen=True)
+class Call:
+    """An `ask` in a block, or in none, and its answer; or a `tell`."""
+
+    block: int | None = None
+    spec: TrialSpec | None = None
+    result: TrialResult | None = None
 
 
 class PlannerContract:
@@ -53,7 +65,8 @@ class PlannerContract:
 
     def result(self, spec: TrialSpec, outcome: str) -> TrialResult:
         problems = () if outcome in (GOOD, INTERRUPTED) else (Problem(outcome, f"because of {outcome}"),)
-        status = {GOOD: "measured", DISTURBED: "measured", SILENT: "measured", INTERRUPTED: "interrupted"}
+        status = {GOOD: "measured", DISTURBED: "measured", SILENT: "measured"}
+        status |= {INTERRUPTED: "interrupted", LOST: "interrupted"}
         return TrialResult(
             number=spec.number,
             block=spec.block,
@@ -97,6 +110,70 @@ class PlannerContract:
     def test_it_ends_within_bounds_and_counts_without_gaps(self, seed: int, outcomes: list[str]) -> None:
         specs, _ = self.run_outcomes(self.experiment(seed), outcomes)
         assert specs
+
+    @settings(few, max_examples=4)
+    @given(SEEDS, OUTCOMES)
+    def test_whatever_happens_the_time_left_is_one_or_unknown(self, seed: int, outcomes: list[str]) -> None:
+        planner, outcome = self.planner(self.experiment(seed)), _by_number(outcomes)
+        while (spec := planner.ask()) is not None:
+            planner.tell(self.result(spec, outcome(spec)))
+            left_s = planner.left_s(Noise(0.02))
+            assert left_s is None or 0 <= left_s < math.inf
+        assert not planner.left_s(Noise(0.02)), "nothing is left at the end"
+
+    @few
+    @given(SEEDS, OUTCOMES, st.integers(1, 8), st.randoms(use_true_random=False))
+    def test_with_blocks_in_flight_it_ends_and_its_calls_repeated_give_the_same_trials(
+        self, seed: int, outcomes: list[str], nodes: int, dice: random.Random
+    ) -> None:
+        """Nodes end their trials in any order; now and then one is lost, and its block with it."""
+        made = self.experiment(seed)
+        lost = {number for number in range(1, 40) if dice.random() < 0.05}
+        by_number = _by_number(outcomes)
+
+        def outcome(spec: TrialSpec) -> str:
+            return LOST if spec.number in lost else by_number(spec)
+
+        planner, calls = self.planner(made), list[Call]()
+        in_flight: list[TrialSpec] = []  # one for each node
+        most = self.most_trials(made) + outcomes.count(INTERRUPTED)
+        most += (len(lost) + nodes) * (1 + made.measure.retries) * len(made.settings())
+
+        def ask(block: int | None = None) -> bool:
+            confirming = planner.confirming if block is None else None
+            spec = planner.ask(block)
+            assert confirming is None or (spec is not None and spec.stage is Stage.CONFIRM)
+            if spec is None:
+                return False
+            assert confirming is None or spec.block >= confirming.from_block
+            assert spec.number == 1 + sum(call.spec is not None for call in calls), "numbers count without a gap"
+            assert block in (None, spec.block)
+            assert spec.block not in {each.block for each in in_flight} or spec.stage is Stage.EXPLORE
+            assert len(calls) <= 2 * most, "it goes on for ever"
+            calls.append(Call(block, spec))
+            in_flight.append(spec)
+            return True
+
+        while True:
+            while len(in_flight) < nodes and ask():
+                pass
+            if not in_flight:
+                break
+            spec = in_flight.pop(dice.randrange(len(in_flight)))
+            result = self.result(spec, outcome(spec))
+            planner.tell(result)
+            calls.append(Call(result=result))
+            ask(spec.block)
+        assert planner.planned_total == sum(call.spec is not None for call in calls)
+        again = self.planner(made)
+        for call in calls:
+            if call.result is not None:
+                again.tell(call.result)
+            else:
+                assert again.ask(call.block) == call.spec
+        assert (again.ask(), again.progress) == (None, planner.progress)
+        if nodes == 1 and not lost:
+            assert [call.spec for call in calls if call.spec] == self.run_outcomes(made, outcomes)[0]
 
     @few
     @given(SEEDS, OUTCOMES)

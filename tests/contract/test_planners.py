@@ -43,6 +43,17 @@ class TestRacePlanner(PlannerContract):
         return super().most_trials(experiment) + 2 * experiment.design.confirm
 
 
+class TestScreenedRace(TestRacePlanner):
+    """A race that begins with up to three blocks of short trials, of settings that serve alike from four threads on."""
+
+    def experiment(self, seed: int = 7) -> Experiment:
+        made = super().experiment(seed)
+        return made.model_copy(update={"design": made.design.model_copy(update={"screen_ns": 10**9})})
+
+    def most_trials(self, experiment: Experiment) -> int:
+        return super().most_trials(experiment) + 3 * len(experiment.settings())
+
+
 class TestSoakingRace(TestRacePlanner):
     """A race, and its answer once more for long."""
 

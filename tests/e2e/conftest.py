@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import subprocess
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
 from fakes.dashboards import watch
 from fakes.report_browser import browser, look, shared_pages, visit
+from powerband.processes.ports import pick_port
 from powerband.search.noise import cpu_times
 
 __all__ = ["browser", "look", "shared_pages", "visit", "watch"]
 
 _BEFORE = pytest.StashKey[dict[str, float]]()
+
+
+@pytest.fixture
+def url(engine: Path, no_process_left: None) -> Iterator[str]:
+    """Of a reference server that answers at once."""
+    port = pick_port()
+    with subprocess.Popen([engine, "serve", "--port", str(port)], stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert b"listening" in server.stdout.readline()
+        yield f"http://127.0.0.1:{port}/"
+        server.terminate()
 
 
 @pytest.fixture(autouse=True)

@@ -51,6 +51,7 @@ def play(akka: Built, tmp_path: Path) -> Callable[..., Any]:
         ({"mailbox": "endless"}, "--mailbox endless: write unbounded or bounded:N"),
         ({"dispatcher": "forkjoin"}, "--dispatcher forkjoin: write one of fork-join, thread-pool, task"),
         ({"dispatcher": "channel", "parallelism": 1}, "--dispatcher channel does not run with --parallelism 1"),
+        ({"transport": "remote", "metrics": "prometheus"}, "--transport remote does not run with --metrics prometheus"),
         ({"metrics": "datagram"}, "--metrics datagram needs somewhere to send to: --statsd HOST:PORT"),
         ({"pairs": 1_000_000, "balls": 1_001}, "are more than 1000000000 balls"),
     ],
@@ -107,6 +108,22 @@ def test_no_ball_is_lost_whatever_else_is_changed(play: Callable[..., Any], leve
         assert (series["reflection_log_lines_total"] > series["reflection_messages_total"] / 2) == debug
         assert game.log_lines() >= series["reflection_log_lines_written_total"]
         assert_no_ball_lost(game.final(), 6)
+
+
+@pytest.mark.parametrize("serializer", ["json", "binary"])
+def test_no_ball_is_lost_between_two_processes(play: Callable[..., Any], serializer: str) -> None:
+    with play(transport="remote", serializer=serializer, pairs=2, balls=5) as game:
+        game.wait_for(lambda series: series["reflection_messages_total"] > 1000 and series["reflection_balls"] == 10)
+        running = marked_processes(f"{MARK}={os.environ[MARK]}").values()
+        assert sum("--other-side" in command for command in running) == 1
+        assert_no_ball_lost(game.final(), 10)
+    # That no process is left, the fixture sees.
+
+
+def test_the_other_side_ends_with_the_first(play: Callable[..., Any]) -> None:
+    with play(transport="remote") as game:
+        game.wait_for(lambda series: series["reflection_messages_total"] > 100)
+        os.kill(game.process.pid, signal.SIGKILL)
 
 
 def test_a_mailbox_that_overflows_loses_balls_and_counts_them(play: Callable[..., Any]) -> None:
@@ -173,3 +190,20 @@ def test_akka_net_suspicions(tmp_path: Path) -> None:
     for way in ("datagram", "prometheus"):
         (metrics,) = [metrics for levels, metrics in found if levels["metrics"] == way]
         assert 0 < metrics["app_updates_at_sink_share"] < 1.5
+
+
+@pytest.mark.long
+def test_akka_net_throughput(tmp_path: Path) -> None:
+    found = measured(run("akka-net-throughput", tmp_path))
+    assert {levels["throughput"] for levels, _ in found} == {1, 100}
+    for _, metrics in found:
+        assert metrics["goodput_per_s"] > 1000 and metrics["app_balls_lost"] == 0
+        # From inside, without a word to the subject.
+        assert metrics["dotnet_pool_threads_max"] >= 1 and metrics["dotnet_work_items_per_s"] > 0
+
+
+@pytest.mark.long
+def test_akka_net_remote(tmp_path: Path) -> None:
+    found = measured(run("akka-net-remote", tmp_path))
+    assert {levels["serializer"] for levels, _ in found} == {"json", "binary"}
+    assert all(metrics["goodput_per_s"] > 100 and metrics["app_balls_lost"] == 0 for _, metrics in found)

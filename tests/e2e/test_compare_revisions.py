@@ -23,9 +23,9 @@ def test_a_revision_that_is_many_times_slower_is_worse(
     engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [str(engine), "serve", "--port", "{port}", "--model", "fixed", "--threads", "2", "--wait", "{revision}"]
-    options = {"--users": "4", "--duration": "1s", "--warmup": "100ms", "--repeats": "6", "--seed": "1"}
+    options = {"--users": "4", "--duration": "500ms", "--warmup": "100ms", "--repeats": "6", "--seed": "1"}
     experiment = with_seed(tune_experiment(command, (), options=options, revisions=("2ms", "80ms")))
-    busy_machine = experiment.measure.model_copy(update=CALM)
+    busy_machine = experiment.measure.model_copy(update={**CALM, "slots": False})
     experiment = experiment.model_copy(update={"measure": busy_machine})
     run = RunDir.create(tmp_path, experiment.name, resolved_yaml(experiment), {})
     analysis = run_session(experiment, run, Observer(), StopRequest())

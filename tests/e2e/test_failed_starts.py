@@ -25,7 +25,7 @@ def test_a_level_that_fails_starts_is_not_named_however_fast_it_is(
         "subject": {"command": command},
         "factors": {"level": [1, 2, 3]},
         "load": {"users": 8, "duration": "1s", "drain": "200ms", "scenario": [{"name": "get", "path": "/"}]},
-        "measure": {"warmup": "200ms", "repeats": 4, "foreign_cpu_max": "100%", "steal_max": "100%"},
+        "measure": {"warmup": "200ms", "repeats": 4, "slots": False, "foreign_cpu_max": "100%", "steal_max": "100%"},
         "objective": {"maximise": "goodput"},
         "design": {"order": "race", "confirm": 2, "seed": 3},
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,6 @@ ROOT = Path(__file__).parents[2]
 OF_INTEREST = ("Accept", "Content-Type", "Content-Length", "Host", "X-A", "X-B", "X-Row")
 SERVER = {"HTTPSampler.domain": "${__P(host,127.0.0.1)}", "HTTPSampler.port": "${__P(port,8080)}"}
 OWN = {"HTTPSampler.domain": "", "HTTPSampler.port": ""}  # filled by the defaults
-
-
-@pytest.fixture
-def stop() -> Iterator[StopRequest]:
-    request = StopRequest()
-    yield request
-    request.close()
 
 
 def everything() -> str:

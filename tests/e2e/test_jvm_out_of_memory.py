@@ -37,19 +37,21 @@ def test_a_jvm_that_dies_of_it_is_told_with_its_last_heap_figures(classes: Path,
     """Some 10 MiB a second at most, so that it lives for seconds in which it tells of its heap."""
     load = short_load(users=4, duration_ns=60_000 * MS, think=Constant(ns=10 * MS))
     case = experiment(
-        leaky(classes, 40, "-XX:+ExitOnOutOfMemoryError"), load, measure=Measure(warmup_ns=100 * MS, retries=0)
+        leaky(classes, 40, "-XX:+ExitOnOutOfMemoryError"),
+        load,
+        measure=Measure(warmup_ns=100 * MS, retries=0, slots=False),
     )
     record = run_one(case, tmp_path)
     assert record.failure is not None and record.failure.code == "died"
     said = record.failure.message
     assert "it ran out of memory (java.lang.OutOfMemoryError" in said
-    assert " MiB of heap " in said and "were in use when it last told" in said
+    assert " MiB of heap " in said and "were in use when it last reported" in said
 
 
 def test_one_that_goes_on_is_noted_and_counted(classes: Path, tmp_path: Path) -> None:
     """More than there is, at once: each request fails, but the JVM lives."""
     load = short_load(users=2, duration_ns=1_500 * MS, timeout_ns=300 * MS)
-    case = experiment(leaky(classes, 6_000), load, measure=Measure(warmup_ns=100 * MS))
+    case = experiment(leaky(classes, 6_000), load, measure=Measure(warmup_ns=100 * MS, slots=False))
     record = run_one(case, tmp_path)
     assert record.status == "measured", record.failure
     found = measure(TrialDir(tmp_path / "0001"), record, case)

@@ -39,7 +39,7 @@ def leaky(classes: Path, *options: str) -> Subject:
 
 
 def watched(**fields: object) -> Measure:
-    return Measure.model_validate({**CALM, "snapshots": True, **fields})
+    return Measure.model_validate({**CALM, "slots": False, "snapshots": True, **fields})
 
 
 def load(**fields: object) -> Load:

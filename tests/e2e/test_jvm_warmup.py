@@ -64,7 +64,7 @@ def quiet_trial(server: Subject, folder: Path, measuring: Measure) -> tuple[Path
 
 def test_the_warm_up_lasts_until_the_compiler_is_done_and_is_not_measured(server: Subject, tmp_path: Path) -> None:
     """It goes on beyond the shortest warm-up of 1 s, and what is measured is faster than the start was."""
-    folder, record, _ = quiet_trial(server, tmp_path, Measure(warmup_max=20_000 * MS))
+    folder, record, _ = quiet_trial(server, tmp_path, Measure(warmup_max=20_000 * MS, slots=False))
     begun, measured, drained = (record.phases[name] for name in ("go", "measure", "drain"))
     assert measured - begun > 1500 * MS
     first, window = rates(folder, begun, begun + 700 * MS), rates(folder, measured, drained)
@@ -72,6 +72,6 @@ def test_the_warm_up_lasts_until_the_compiler_is_done_and_is_not_measured(server
 
 
 def test_a_warm_up_cut_short_is_seen_in_the_window(server: Subject, tmp_path: Path) -> None:
-    _, _, result = quiet_trial(server, tmp_path, Measure(warmup=50 * MS))
+    _, _, result = quiet_trial(server, tmp_path, Measure(warmup=50 * MS, slots=False))
     assert result.steady is False
     assert "not_steady" in {problem.code for problem in result.problems}

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.kills import Races
 
-KILLS = 10
+KILLS = 6
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.long, pytest.mark.usefixtures("engine")]
 

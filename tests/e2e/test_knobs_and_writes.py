@@ -34,6 +34,7 @@ load: {{users: 2, duration: 300ms, scenario: [{{get: /size}}]}}
 measure:
   warmup: 200ms
   repeats: 1
+  slots: false
   foreign_cpu_max: 100%
   steal_max: 100%
   acknowledged: {{reset: {{delete: /}}, write: {{post: /}}, read: {{get: /rows}}, expect: 40, rounds: 4}}

@@ -20,7 +20,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page
 
 from fakes import synthetic, synthetic_verdicts
-from fakes.live_runs import SMALL, recorded, written
+from fakes.live_runs import SMALL, on_nodes, recorded, written
 from fakes.live_server import Served, served
 from fakes.live_trials import GO_NS, write_lines
 from fakes.report_browser import POOR_CONTRAST, SETTLED, WAIT_MS, Open
@@ -28,6 +28,7 @@ from fakes.smoke import CALM
 from fakes.trials import trial_series
 from powerband.analyze.runs.two_runs import ToldRun, compare_two
 from powerband.analyze.stored import stored_analysis
+from powerband.cluster.nodes_now import NodesNow
 from powerband.files.experiment_file import load_experiment
 from powerband.report.html.report import render_page
 from powerband.report.wording.comparison import change_cells
@@ -228,6 +229,26 @@ def test_the_rate_that_a_trial_is_offered_is_told(visit: Open, serve: Serve, tmp
         assert page.locator("#plan thead th").all_inner_texts() == ["setting", "capacity search"]
         about = page.locator("#plan button").get_attribute("title")
         assert about == "Trial 1, threads=16 at 1,200/s, capacity search, running"
+
+
+def test_the_nodes_of_a_cluster_are_told_with_what_each_runs(visit: Open, serve: Serve, tmp_path: Path) -> None:
+    run = on_nodes(tmp_path / "runs" / "nodes", trials=3)
+    now = NodesNow(run)
+    with (run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        now.tell({"a": {"trial": 1, "phase": "measure", "phase_began_s": 0}, "b": {}, "c": {"lost": EVIL}})
+        page = visit(serve(run.path).address)
+        rows = [row.split("\t") for row in page.locator("#nodes tbody tr").all_inner_texts()]
+        assert rows[0][:3] == ["a", "threads=1", "1, block 1"] and rows[0][3].startswith("measuring for ")
+        assert rows[1] == ["b", "–", "–", "idle"] and rows[2][3].startswith("lost") and EVIL in rows[2][3]
+        assert page.locator("#now").inner_text() == "1 of 3 nodes run a trial, 1 is idle, 1 is lost"
+        about = page.locator('#plan button[data-trial="1"]').get_attribute("title")
+        assert about == "Trial 1, threads=1, block 1 on a, running"
+        now.tell({"a": {"trial": 1, "phase": "stop", "phase_began_s": 0}, "b": {"trial": 2, "phase": ""}})
+        page.locator("#nodes").get_by_text("starting").wait_for()
+        assert page.locator("#nodes tbody tr").count() == 2
+        now.close()
+        page.locator("#nodes-part").wait_for(state="hidden")
 
 
 def draw_gauges(page: Page, names: list[str]) -> None:
@@ -495,7 +516,13 @@ def test_an_hour_of_seconds_is_drawn(visit: Open, server: Served, root: Path) ->
 def test_a_real_run_is_watched_from_its_first_trial_to_its_end(
     visit: Open, tmp_path: Path, engine: Path, no_process_left: None
 ) -> None:
-    options = ["load.duration=3s", "load.users=8", "design.order=blocks", "measure.series=[pool_active, queue_length]"]
+    options = [
+        "load.duration=3s",
+        "load.users=8",
+        "measure.slots=false",
+        "design.order=blocks",
+        "measure.series=[pool_active, queue_length]",
+    ]
     command = [
         *(sys.executable, "-m", "powerband", "run", "quickstart", "--profile", "smoke", "--live", "--seed", "3"),
         *("--runs", str(tmp_path / "runs"), *CALM),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,23 +15,6 @@ from powerband.processes.stop_request import StopRequest
 from powerband.trials.loadgen import run_load
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("no_process_left")]
-
-
-@pytest.fixture
-def stop() -> Iterator[StopRequest]:
-    request = StopRequest()
-    yield request
-    request.close()
-
-
-@pytest.fixture
-def url(engine: Path, no_process_left: None) -> Iterator[str]:
-    port = pick_port()
-    with subprocess.Popen([engine, "serve", "--port", str(port)], stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None
-        assert b"listening" in server.stdout.readline()
-        yield f"http://127.0.0.1:{port}/"
-        server.terminate()
 
 
 def test_a_load_of_its_own(url: str, stop: StopRequest) -> None:

@@ -15,7 +15,7 @@ name: {name}
 subject: {{use: reference, set: {{{settings}}}{more}}}
 factors: {factors}
 load: {{users: 8, duration: {duration}{load}}}
-measure: {{warmup: 500ms, repeats: {repeats}, metrics: {{{metrics}}}}}
+measure: {{warmup: 500ms, repeats: {repeats}, slots: false, metrics: {{{metrics}}}}}
 profiles: {{smoke: {{}}}}
 """
 

@@ -27,7 +27,14 @@ TINY: dict[str, Any] = {
     "subject": {"use": "reference", "set": {"model": "fixed", "wait": "2ms"}},
     "factors": {"threads": [2]},
     "load": {"users": 2, "duration": "200ms"},
-    "measure": {"warmup": "100ms", "repeats": 1, "retries": 0, "foreign_cpu_max": "100%", "steal_max": "100%"},
+    "measure": {
+        "warmup": "100ms",
+        "repeats": 1,
+        "retries": 0,
+        "slots": False,
+        "foreign_cpu_max": "100%",
+        "steal_max": "100%",
+    },
 }
 
 

@@ -1,8 +1,10 @@
-"""Real servers in Java, Go, Node.js and Python, with one CPU and with all: how many their runtimes count."""
+"""Real servers in Java, Go, .NET, Node.js and Python, with one CPU and with all: how many their runtimes count."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,9 +15,11 @@ from typing import Any
 import pytest
 
 import powerband
-from fakes.needs import need_javac, need_node, without
+from fakes.needs import need_dotnet, need_javac, need_node, without
 from fakes.stand import FAKES, experiment, run_one, short_load
-from powerband.model.experiment import HostUse, Subject
+from powerband.model.experiment import Subject
+from powerband.model.host_use import HostUse
+from powerband.processes.dotnet import find_dotnet
 from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -51,6 +55,21 @@ def java_classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.fixture(scope="module")
+def net_server(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Compiled by the SDK's compiler alone, which takes two seconds; a build by MSBuild takes ten."""
+    need_dotnet()
+    found, folder = find_dotnet(8), tmp_path_factory.mktemp("net")
+    (compiler,) = found.home.glob(f"sdk/{found.version}/Roslyn/bincore/csc.dll")
+    libraries = found.home.glob(f"packs/Microsoft.NETCore.App.Ref/*/ref/net{found.major}.0/*.dll")
+    built = folder / "Counts.dll"
+    command = [found.program, "exec", compiler, "-nologo", f"-out:{built}", *(f"-r:{each}" for each in libraries)]
+    subprocess.run([*command, REAL / "Counts.cs"], check=True, timeout=300)
+    framework = {"name": "Microsoft.NETCore.App", "version": f"{found.major}.0.0"}
+    built.with_suffix(".runtimeconfig.json").write_text(json.dumps({"runtimeOptions": {"framework": framework}}))
+    return str(found.program), str(built), "{port}"
+
+
 def views(folder: Path, command: Sequence[str], cpus: int | str, **env: str) -> list[dict[str, Any]]:
     """What a trial's record says of a server on so many CPUs, and on the disk the same."""
     subject = Subject(name="real", command=tuple(command), env=env)
@@ -80,6 +99,27 @@ def test_go_without_symbols(
     assert (view["source"], view["cpus"], view["usable"]) == (source, cpus, 1)
 
 
+# `0.02+0.4/0.9/0.1+0.01 ms cpu`: a pause, assists, dedicated and idle marking, a pause (`runtime/extern.go`).
+GC_TRACE = re.compile(r"([\d.]+)\+([\d.]+)/([\d.]+)/[\d.]+\+([\d.]+) ms cpu")
+
+
+@pytest.mark.parametrize("build", ["stripped", "movable"])
+def test_gos_collector_is_read_as_it_counts_itself(go_servers: dict[str, str], build: str, tmp_path: Path) -> None:
+    env = {"GOGC": "20", "GODEBUG": "gctrace=1"}
+    subject = Subject(name="go", command=(go_servers[build], "127.0.0.1:{port}", "garbage", "1"), env=env)
+    record = run_one(experiment(subject, short_load(), host=HostUse(cpus=1)), tmp_path)
+    (found,) = record.go_collected.values()
+    assert found is not None and 0 < found["collecting_ns"] < found["busy_ns"]
+    log = TrialDir(tmp_path / "0001").log.read_text()
+    traced_ms = sum(float(part) for line in GC_TRACE.findall(log) for part in line)
+    assert found["collecting_ns"] / 1e6 == pytest.approx(traced_ms, rel=0.1)  # it prints three digits, from its start
+
+
+def test_a_go_program_that_does_not_collect_has_no_share(go_servers: dict[str, str], tmp_path: Path) -> None:
+    subject = Subject(name="go", command=(go_servers["stripped"], "127.0.0.1:{port}", "none", "1"), env={"GOGC": "off"})
+    assert run_one(experiment(subject, short_load()), tmp_path).go_collected == {}
+
+
 @pytest.mark.parametrize(("cpus", "collector"), [(1, "Serial"), ("all", "G1")])
 def test_a_jvm_is_asked(java_classes: str, cpus: int | str, collector: str, tmp_path: Path) -> None:
     """One CPU makes it no server-class machine, which takes the serial collector."""
@@ -99,6 +139,23 @@ def test_a_jvm_that_cannot_be_asked(java_classes: str, tmp_path: Path) -> None:
     closed = "-XX:+DisableAttachMechanism"
     (view,) = views(tmp_path, ["java", closed, "-cp", java_classes, "Server", "{port}", "sleep", "1", "4"], 1)
     assert (view["source"], view["cpus"], view["chosen"]) == ("derived", 1, {})
+
+
+@pytest.mark.parametrize(
+    ("env", "cpus", "source"),
+    [
+        ({"DOTNET_gcServer": "1"}, "all", "derived"),
+        ({"DOTNET_gcServer": "1"}, 1, "derived"),  # the server's collector is not taken on one CPU
+        ({"DOTNET_PROCESSOR_COUNT": "3"}, 1, "set"),
+    ],
+)
+def test_net_is_seen_as_it_counts_itself(
+    net_server: tuple[str, ...], env: dict[str, str], cpus: int | str, source: str, tmp_path: Path
+) -> None:
+    (view,) = views(tmp_path, net_server, cpus, **env)
+    counts = TrialDir(tmp_path / "0001").log.read_text().split()
+    assert (view["runtime"], view["source"]) == (".NET", source)
+    assert ["counts", str(view["cpus"]), view["chosen"]["collector"]] == counts
 
 
 @pytest.mark.parametrize("cpus", [1, "all"])
@@ -131,7 +188,7 @@ def test_more_workers_than_go_runs_at_once_are_told(go_servers: dict[str, str], 
         },
         "factors": {"workers": [1, 2]},
         "load": {"users": 2, "duration": "300ms", "drain": "1s"},
-        "measure": {"warmup": "100ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
+        "measure": {"warmup": "100ms", "repeats": 2, "slots": False, "foreign_cpu_max": "100%", "steal_max": "100%"},
         "host": {"cpus": "all"},
     }
     run = powerband.run(case, runs=tmp_path)

@@ -125,7 +125,7 @@ def test_a_counter_that_is_not_there_names_what_is(tmp_path: Path) -> None:
     ready = Ready(timeout_ns=4_000 * MS)
     code, message = failure_of(experiment(counting("counts-nothing", ready=ready)), tmp_path)
     assert code == Code.NO_COUNTER
-    assert "never told of its counter fake_things_total" in message
+    assert "never reported its counter fake_things_total" in message
     assert "did you mean something_else_total?" in message
     code, message = failure_of(experiment(counting("log-ready", ready=ready)), tmp_path / "no-page")
     assert code == Code.NO_COUNTER
@@ -219,7 +219,7 @@ factors: {{pairs: [2, 1], sleep: [20ms, 100ms]}}
 load: {{duration: 1s}}
 measure:
   warmup: 400ms
-  repeats: 3
+  repeats: 2
   foreign_cpu_max: 100%
   steal_max: 100%
   bars: 250ms
@@ -238,8 +238,8 @@ def test_a_file_is_run_reported_and_resumed_and_each_change_has_its_cost(
     file = tmp_path / "bounce.yaml"
     file.write_text(FILE.format(python=sys.executable, bounce=BOUNCE))
     answer = answer_of(capsys, "run", str(file), "--runs", str(tmp_path), "--no-progress", "--format", "json")
-    trials = len(answer["trials"])  # more than nine where the machine spoilt one
-    assert trials >= 9 and {trial["status"] for trial in answer["trials"]} == {"measured"}
+    trials = len(answer["trials"])  # more than six where the machine spoilt one
+    assert trials >= 6 and {trial["status"] for trial in answer["trials"]} == {"measured"}
     assert answer["answer"]["leader"]["id"] == "pairs=2,sleep=20ms"
     assert "messages" in answer["answer"]["sentences"][0]
     # How far the intervals reach is the machine's affair; the ratios are those of the times that balls are held.

@@ -12,7 +12,8 @@ import pytest
 from fakes.disturbance import run_disturbed_by, undisturbed
 from fakes.needs import without
 from fakes.stand import CALM, FAKES, MS, short_load
-from powerband.model.experiment import Experiment, HostUse, Measure, Objective, Subject
+from powerband.model.experiment import Experiment, Measure, Objective, Subject
+from powerband.model.host_use import HostUse
 from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
 from powerband.search.observer import Observer
@@ -31,8 +32,8 @@ def raced(folder: Path, host: HostUse) -> Analysis:
         name="forking",
         subject=Subject(name="forking", command=command),
         factors={"workers": (1, 2)},
-        load=short_load(users=16, duration_ns=2_000 * MS),
-        measure=Measure(warmup_ns=500 * MS, repeats=3, **CALM),
+        load=short_load(users=16, duration_ns=1_000 * MS),
+        measure=Measure(warmup_ns=500 * MS, repeats=2, **CALM),
         objective=Objective(),
         host=host,
     )

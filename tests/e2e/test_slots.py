@@ -28,6 +28,7 @@ LOOKED = Measure(warmup_min_ns=100 * MS)
 LONGEST_NS = 3_000 * MS
 B = BottleneckName
 LONG = pytest.mark.long
+TABLE = pytest.mark.table
 
 
 def python(how: str, slots: int, seconds: float) -> Subject:
@@ -62,7 +63,7 @@ def looks_disturbed_by(result: TrialResult) -> str:
         ),
         pytest.param(python("threads", 4, 0.02), 64, 4, {B.HIDDEN_LIMIT}, id="threads before a semaphore", marks=LONG),
         pytest.param(python("loop", 4, 0.02), 64, 4, {B.HIDDEN_LIMIT}, id="a semaphore on an event loop"),
-        pytest.param(python("loop", 1, 0.02), 32, 1, {B.HIDDEN_LIMIT}, id="a lock on an event loop", marks=LONG),
+        pytest.param(python("loop", 1, 0.02), 32, 1, {B.HIDDEN_LIMIT}, id="a lock on an event loop", marks=TABLE),
         pytest.param(python("threads", 1, 0.02), 64, 1, {B.LOCK}, id="a lock that threads wait for", marks=LONG),
         pytest.param(
             reference(*["--model", "fixed", "--threads", "48", "--downstream-kind", "tcp"],
@@ -128,7 +129,6 @@ def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) ->
     assert "one user alone got" in next(each.message for each in result.problems if each.code == "no_slots")
 
 
-@pytest.mark.crowded
 def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_same(tmp_path: Path) -> None:
     """It ends at the seventh connection at once: the load has four users."""
     code = (

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk, need_postgresql
-from fakes.smoke import COUNTED_ALIKE, LONG, measured, measured_by, run
+from fakes.smoke import ALL_CPUS, COUNTED_ALIKE, LONG, SOME, measured, measured_by, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -36,10 +36,11 @@ def test_spring_executor(tmp_path: Path) -> None:
     assert metrics["jvm_threads_live_max"] > 4
 
 
+@pytest.mark.crowded
 @pytest.mark.long
 def test_spring_sync_async(watch: Watch) -> None:
     """Sync alone; async is what the test with PostgreSQL runs."""
-    seen = watch.run("spring-sync-async", "--set", "factors.mode=[sync]", *LONG)
+    seen = watch.run("spring-sync-async", "--set", "factors.mode=[sync]", *LONG, *ALL_CPUS)
     metrics = measured_by(seen.analysis, "mode")["sync"]
     served = metrics["app_server_requests_per_s"]
     assert served == pytest.approx(metrics["achieved_rate_per_s"], rel=COUNTED_ALIKE)
@@ -52,24 +53,29 @@ def test_spring_sync_async(watch: Watch) -> None:
 @pytest.mark.crowded
 @pytest.mark.long
 def test_requests_on_virtual_threads_are_not_bound_by_tomcat_max(tmp_path: Path) -> None:
-    """8 users whose writes each hold a connection to the database for two seconds: two at a time on Tomcat's own
-    threads, which are no more, and nearly all of them on virtual threads."""
+    """8 users whose writes each hold a connection to the database for half a second and more: two at a time on Tomcat's
+    own threads, which are no more, and nearly all of them on virtual threads."""
     analysis = run(
         "spring-sync-async-io", tmp_path, "--set", "factors={mode: [sync], virtual_threads: [false, true]}",
-        "--set", "subject.set={tomcat_max: 2, insert_delay: 4ms}", "--set", "measure.acknowledged=null",
-        "--set", "claims=[]", "--set", "published=[]", "--set", "load.users=8", "--set", "load.think=0s", *LONG,
+        "--set", "subject.set={tomcat_max: 2, insert_delay: 1ms}", "--set", "measure.acknowledged=null",
+        "--set", "claims=[]", "--set", "published=[]", "--set", "load.users=8", "--set", "load.think=0s",
+        *SOME, *ALL_CPUS,
     )  # fmt: skip
     found = measured_by(analysis, "virtual_threads")
     assert 0 < found[False]["app_connections"] <= 2
     assert found[True]["app_connections"] > 4
 
 
+@pytest.mark.crowded
 @pytest.mark.long
 def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> None:
-    found = measured_by(run("spring-sync-async-io", tmp_path), "mode")
+    """500 inserts of two milliseconds and more: whoever reads late, beside other tests, still reads before they are
+    done."""
+    options = ("--set", "subject.set.insert_delay=2ms", *ALL_CPUS)
+    found = measured_by(run("spring-sync-async-io", tmp_path, *options), "mode")
     assert found["sync"]["missing_at_acknowledgement_max"] == 0
     assert found["async"]["missing_at_acknowledgement_mean"] > 100
-    assert found["async"]["visible_delay_ns_p50"] > 500 * 1e6 * 0.5, "500 inserts of a millisecond and more"
+    assert found["async"]["visible_delay_ns_p50"] > 500 * 2e6 * 0.5
     assert found["async"]["response_time_ns_mean"] < 0.5 * found["sync"]["response_time_ns_mean"]
 
 
@@ -90,7 +96,7 @@ def test_each_kind_of_failure_is_told_apart(tmp_path: Path, load: str, setting: 
         "--set", "factors={core: [1], max: [1], queue: [2]}", "--set", f"load={load}",
         "--set", f"subject.set={{mode: async, {setting}}}",
         "--set", f'measure.metrics={{app_failed_per_s: "rate({counter})"}}',
-        "--set", "objective={maximise: rate}", *LONG,
+        "--set", "objective={maximise: rate}", *SOME, *ALL_CPUS,
     )  # fmt: skip
     metrics = analysis["trials"][-1]["metrics"]
     assert metrics["error_rate"] > 0 and metrics["app_failed_per_s"] > 0
@@ -99,10 +105,19 @@ def test_each_kind_of_failure_is_told_apart(tmp_path: Path, load: str, setting: 
 @pytest.mark.crowded
 @pytest.mark.long
 def test_a_short_accept_queue_overflows_in_the_burst(tmp_path: Path) -> None:
+    """A queue of one: where 300 connections are opened, however slowly beside other tests, it is full at times."""
     # Of requests that take so little, a busy machine ends some, too.
-    options = ("--set", "factors.accept_count=[100]", "--set", "subject.set.rows=200", "--set", "load.duration=3s")
+    options = (
+        "--set",
+        "factors.accept_count=[1]",
+        "--set",
+        "subject.set.rows=200",
+        "--set",
+        "load.duration=3s",
+        *ALL_CPUS,
+    )
     found = measured_by(run("spring-accept-count", tmp_path, *options), "accept_count")
-    assert found[100]["burst_accept_overflows"] > 0
+    assert found[1]["burst_accept_overflows"] > 0
 
 
 @pytest.mark.crowded
@@ -111,7 +126,7 @@ def test_postgresql_in_the_place_of_h2(tmp_path: Path) -> None:
     need_postgresql()
     analysis = run(
         "spring-sync-async", tmp_path, "--set", "factors={mode: [async]}",
-        "--set", "subject.set.database=postgresql", *LONG,
+        "--set", "subject.set.database=postgresql", *SOME,
     )  # fmt: skip
     metrics = analysis["trials"][-1]["metrics"]
     assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] == 0 and metrics["services_cpu_cores"] > 0

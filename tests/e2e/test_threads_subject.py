@@ -9,7 +9,7 @@ import pytest
 
 from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk
-from fakes.smoke import COUNTED_ALIKE, LONG, measured, measured_by, run
+from fakes.smoke import COUNTED_ALIKE, LONG, SOME, measured, measured_by, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -73,7 +73,7 @@ def test_a_bounded_pool_refuses_what_finds_its_queue_full_or_lets_the_acceptor_s
     """Two threads and a queue of two, for 50 users whose requests sleep for 10 ms."""
     analysis = run(
         "thread-vs-pool", tmp_path, "--set", "factors.pool=['bounded:1,2,2']", "--set", f"subject.set.policy={policy}",
-        "--set", "subject.set.wait=10ms", "--set", "claims=[]", *LONG,
+        "--set", "subject.set.wait=10ms", "--set", "claims=[]", *SOME,
         "--set", "measure.metrics={app_refused_per_s: rate(server_connections_refused_total), "
                  "app_threads_most: max(pool_max_threads)}",
     )  # fmt: skip

@@ -22,7 +22,8 @@ from fakes.stand import (
     scripted,
     short_load,
 )
-from powerband.model.experiment import HostUse, Measure, Pinning, Ready, SubjectStop
+from powerband.model.experiment import Measure, Ready, SubjectStop
+from powerband.model.host_use import HostUse, Pinning
 from powerband.model.load import Constant
 from powerband.model.warmup import WarmupSeries
 from powerband.processes.failures import Code
@@ -95,7 +96,7 @@ def test_nothing_is_pinned_when_that_is_off(tmp_path: Path) -> None:
 
 
 def test_a_warm_up_that_is_never_steady_ends_at_its_limit(tmp_path: Path) -> None:
-    measure = Measure(warmup_min_ns=100 * MS, warmup_max_ns=1500 * MS)
+    measure = Measure(warmup_min_ns=100 * MS, warmup_max_ns=1500 * MS, slots=False)
     record = run_one(experiment(reference(), measure=measure), tmp_path, steady=never_steady)
     assert (record.status, record.failure) == ("measured", None)
     assert record.warmup_ended_by == "limit"
@@ -115,7 +116,7 @@ def test_no_end_of_the_warm_up_before_everyone_has_paused_once(tmp_path: Path) -
 
 
 def test_a_fixed_warm_up_is_kept(tmp_path: Path) -> None:
-    case = experiment(reference(), measure=Measure(warmup_ns=200 * MS))
+    case = experiment(reference(), measure=Measure(warmup_ns=200 * MS, slots=False))
     record = run_one(case, tmp_path, steady=never_steady)
     assert record.warmup_ended_by == "fixed"
     assert record.phases["measure"] - record.phases["go"] >= 200 * MS
@@ -139,7 +140,9 @@ def test_users_with_a_set_number_of_requests_send_exactly_those(tmp_path: Path) 
 
 
 def test_a_load_that_is_over_before_it_is_measured(tmp_path: Path) -> None:
-    case = experiment(reference(), short_load(users=2, requests_per_user=3), measure=Measure(warmup_ns=2000 * MS))
+    case = experiment(
+        reference(), short_load(users=2, requests_per_user=3), measure=Measure(warmup_ns=2000 * MS, slots=False)
+    )
     code, message = failure_of(run_one(case, tmp_path))
     assert code == Code.ENDED_IN_WARMUP
     assert "requests_per_user" in message

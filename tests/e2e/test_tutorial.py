@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.long, pytest.mark.e2e, pytest.mark.usefixtures("engine
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 SHORT = ("--duration", "200ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--format", "text")
+# Users that pause at all are not looked at alone and doubled, which takes seconds.
+PAUSING = ("--think", "1ms")
 SERVER = "examples/threads_server.py"
 NOTHING_COUNTS = 5
 
@@ -58,9 +60,9 @@ def shown(*start: str) -> list[str]:
     return found
 
 
-def shorter(arguments: list[str]) -> list[str]:
+def shorter(arguments: list[str], *more: str) -> list[str]:
     at = arguments.index("--")
-    return [*arguments[:at], *SHORT, *arguments[at:]]
+    return [*arguments[:at], *SHORT, *more, *arguments[at:]]
 
 
 def run_of(folder: Path) -> RunDir:
@@ -110,7 +112,7 @@ def first_words(answer: str) -> str:
 
 def test_the_race(clone: Path) -> None:
     command = shown("tune", "quick", "32", SERVER)
-    done = answered(clone, shorter(command))
+    done = answered(clone, shorter(command, *PAUSING))
     assert done.returncode == 0, done.stderr
     assert measured(clone, "threads") == {"4", "8", "16", "32", "64"}
     assert "in a race of at most 2 blocks" in done.stderr
@@ -132,7 +134,7 @@ def test_a_command_that_is_wrong_is_told(clone: Path) -> None:
 
 def test_capacity(clone: Path) -> None:
     command = shown("tune", "capacity", SERVER)
-    done = answered(clone, shorter(command))
+    done = answered(clone, shorter(command, "--repeats", "1"))
     # So short a search may find no rate that either setting bears.
     assert done.returncode == (analysis(clone)["answer"]["kind"] == "none_feasible"), done.stderr
     assert measured(clone, "threads") == {"8", "32"}
@@ -155,7 +157,7 @@ def test_a_slower_server_is_compared(clone: Path) -> None:
     subprocess.run(edit, shell=True, cwd=clone, check=True)
     assert (clone / "slower_server.py").read_text() != (clone / SERVER).read_text()
     command = shown("compare", SERVER)
-    done = answered(clone, shorter(command))
+    done = answered(clone, shorter(command, *PAUSING))
     assert done.returncode == done.stdout.startswith(f"slower_server.py is worse than {SERVER}"), (
         done.stdout + done.stderr
     )

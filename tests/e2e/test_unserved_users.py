@@ -47,7 +47,7 @@ def raced(
         "name": "unserved",
         "subject": {"command": command},
         "factors": {"n": processes},
-        "load": {"duration": "1500ms", "drain": "200ms", "scenario": [{"name": "get", "path": "/"}], **load},
+        "load": {"duration": "1500ms", "drain": "1s", "scenario": [{"name": "get", "path": "/"}], **load},
         "measure": {"warmup": "500ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
         "objective": {"maximise": "goodput", **objective},
     }
@@ -99,7 +99,7 @@ def test_websocket_users_whose_messages_have_no_answer_are_left_out(how: str, le
             "users": 12,
             "think": "20ms",
             "duration": "1500ms",
-            "drain": "200ms",
+            "drain": "1s",
             "scenario": [{"message": "hello", "expect": "count"}],
         },
         "measure": {"warmup": "500ms", "repeats": 1, "foreign_cpu_max": "100%", "steal_max": "100%"},

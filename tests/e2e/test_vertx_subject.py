@@ -92,5 +92,5 @@ def test_a_build_that_fails_ends_with_what_maven_says(tmp_path: Path) -> None:
     file.write_text(experiment.replace("use: vertx", "use: ./vertx"))
     done = powerband(str(file), tmp_path / "runs")
     assert done.returncode == 4
-    assert "the subject's build failed" in done.stderr and "Tally.java" in done.stderr
+    assert "the server's build failed" in done.stderr and "Tally.java" in done.stderr
     assert "Traceback" not in done.stderr

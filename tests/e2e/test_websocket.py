@@ -102,7 +102,7 @@ def test_what_the_server_counted_is_held_against_what_was_sent(tmp_path: Path) -
 
 @pytest.mark.crowded
 def test_the_engines_of_a_fleet_are_told_of_the_same_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("powerband.loads.http.driver.descriptor_limit", lambda: DESCRIPTORS_RESERVED + 8)
+    monkeypatch.setattr("powerband.processes.engines.descriptor_limit", lambda: DESCRIPTORS_RESERVED + 8)
     tally = {"tally": {"count_after": '"count":', "label_after": '"worker":"'}}
     record, result = trial(scripted("count"), crowd(websocket=tally), tmp_path)
     assert [summary["websocket"]["joined"] for summary in record.engines] == [7, 7, 6]

@@ -16,6 +16,7 @@ from pathlib import Path
 from fakes.disturbance import await_calm, disturbed_by
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_containers import CONTAINER_CASES, CONTAINER_HEALTHY
+from fakes.planted_further import FURTHER_CASES, FURTHER_HEALTHY
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY
 from fakes.planted_real import REAL_CASES, REAL_HEALTHY
 from fakes.scored import Row, page_of, renewed, rows_of, summary, table
@@ -29,6 +30,7 @@ SETS: dict[str, tuple[Case, ...]] = {
     "real servers' table": tuple(
         case for case in (*REAL_CASES, *CONTAINER_CASES, *REAL_HEALTHY, *CONTAINER_HEALTHY) if case.installed
     ),
+    "further servers' table": tuple(case for case in (*FURTHER_CASES, *FURTHER_HEALTHY) if case.installed),
 }
 ATTEMPTS = 2
 ENGINE_AT_EASE = 0.5  # of a thread's CPU: work alone does not make it late

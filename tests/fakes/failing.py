@@ -33,7 +33,7 @@ def raced(
         rate = means[threads(spec)] * float(np.exp(NOISE * dice.standard_normal()))
         return {"goodput_per_s": rate, "threads_max": threads(spec) + 1.0, "error_rate": 0.0}
 
-    made = race_of(settings, repeats=8, seed=seed, objective={"allow_failed_starts": allowed})
+    made = race_of(settings, repeats=8, seed=seed, named=True, objective={"allow_failed_starts": allowed})
     return run_experiment(made, serve), bad
 
 

@@ -79,7 +79,7 @@ class Beside:
 
 
 BESIDE = (
-    Beside("build", (), "does not begin", "exit code 4", 4, "the subject's build failed", 0),
+    Beside("build", (), "does not begin", "exit code 4", 4, "the server's build failed", 0),
     Beside("database", PHASES, "has a server without database; no other begins", "exit code 4",
            4, "`powerband resume` starts a new one", 1, "the database's folder in TMPDIR, until `powerband resume`"),
     Beside("link", PHASES, "fails (`link_failed`)", "with its reason", 0, kept=1),
@@ -153,7 +153,15 @@ HEADS = ("killed (`kill -9`)", "in phase", "the trial", "reported", "kept", "lef
 
 
 def table() -> Iterator[tuple[str, ...]]:
-    """The rows of the table in docs/reference/failures.md."""
+    """The rows of the table in docs/reference/failures.md: victims that come to the same share one."""
+    same: dict[tuple[str, ...], list[str]] = {}
+    for victim, *rest in _rows():
+        same.setdefault(tuple(rest), []).append(victim)
+    for rest, victims in same.items():
+        yield ", ".join(victims), *rest
+
+
+def _rows() -> Iterator[tuple[str, ...]]:
     for fault in FAULTS:
         yield fault.name, _phases(fault.phases), *_outcome(fault), "nothing"
     for each in BESIDE:

@@ -34,7 +34,7 @@ name: killed
 subject: {use: reference, set: {model: fixed, wait: 10ms, cpu: 0ms}}
 factors: {threads: [1, 2, 8]}
 load: {users: 8, duration: 400ms}
-measure: {warmup: 100ms, repeats: 5, retries: 9, retry_budget: 1, foreign_cpu_max: 1, steal_max: 1}
+measure: {warmup: 100ms, repeats: 3, retries: 9, retry_budget: 1, foreign_cpu_max: 1, steal_max: 1}
 design: {order: race, seed: 7}
 objective: {maximise: goodput, margin: 20%, allow_failed_starts: 100%}
 """

@@ -11,11 +11,12 @@ from pathlib import Path
 from fakes import synthetic
 from fakes.trials import experiment
 from powerband.files.resolved import resolved_yaml
-from powerband.model.experiment import Experiment, Subject
+from powerband.model.experiment import ClusterUse, Experiment, Subject
 from powerband.model.plan import TrialSpec
 from powerband.model.results import Analysis
 from powerband.store import RunDir
 
+SUBJECT = Subject(name="fake", command=("fake", "--port", "{port}", "--threads", "{threads}"))
 SMALL = Path(__file__).parents[1] / "golden" / "run-small"
 
 
@@ -27,7 +28,7 @@ def experiment_of(analysis: Analysis, *, order: str = "blocks", repeats: int | N
         {"threads": levels},
         name=analysis.name,
         question=analysis.question,
-        subject=Subject(name="fake", command=("fake", "--port", "{port}", "--threads", "{threads}")),
+        subject=SUBJECT,
         measure={"repeats": blocks},
         design={"seed": 7, "order": order},
     )
@@ -68,3 +69,17 @@ def exchanged(path: Path, how: str) -> None:
         path.symlink_to(aside)
     else:
         os.mkfifo(path)
+
+
+def on_nodes(path: Path, *, trials: int, cluster: bool = True, nodes: tuple[str, ...] = ()) -> RunDir:
+    """A run that has begun so many trials, of which none has ended; on a cluster, or not."""
+    made = experiment({"threads": (1, 2, 4)}, subject=SUBJECT, design={"seed": 7, "order": "blocks"})
+    run = RunDir(path)
+    run.trials.mkdir(parents=True)
+    run.experiment.write_text(
+        resolved_yaml(made.model_copy(update={"cluster": ClusterUse(nodes=nodes)} if cluster else {}))
+    )
+    for number in range(1, trials + 1):
+        block, at = divmod(number - 1, 3)
+        run.append_plan(TrialSpec(number, block, 1, made.settings()[at], 7), 9)
+    return run

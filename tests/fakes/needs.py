@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import pytest
 
+from fakes.hosts import why_not
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.base.machine import cache_folder
 from powerband.loads.jmeter.install import JMeter, installed_jmeter
@@ -79,6 +80,12 @@ def need_link() -> None:
         check_link(find_engine())
     except SubjectError as error:
         without(str(error))
+
+
+def need_hosts() -> None:
+    """Network namespaces that stand for hosts with addresses of their own, and Ray on them."""
+    if why := why_not():
+        without(why)
 
 
 def need_javac() -> None:

@@ -21,7 +21,8 @@ from fakes.real_database import database_up
 from fakes.stand import MS, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import Experiment, HostUse, Measure, Ready, Subject
+from powerband.model.experiment import Experiment, Measure, Ready, Subject
+from powerband.model.host_use import HostUse
 from powerband.model.load import Load
 from powerband.model.results import TrialResult
 from powerband.processes.ports import pick_ports

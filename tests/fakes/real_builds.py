@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from fakes.stand import FAKES
+from powerband.processes.dotnet import find_dotnet, numbers
 from powerband.processes.jdk import find_jdk
 from powerband.processes.locked_jars import LIST, wrong_jars
 
 REAL = FAKES / "real"
+ROOT = FAKES.parent.parent
 JAVA_LEAST = 17
+VIRTUAL_LEAST = 21
+DOTNET_LEAST = 8
+_KESTREL_RUNTIMES = ("Microsoft.NETCore.App", "Microsoft.AspNetCore.App")
 
 
 @cache
@@ -24,15 +33,15 @@ def java_classes() -> str:
 
 @cache
 def container_path() -> str:
-    """The class path of Tomcat, Jetty and what they need, as Maven fetched it. Raises RuntimeError where it fetched
-    anything else than it should."""
+    """The class path of Tomcat, Jetty, Undertow and what they need, as Maven fetched it. Raises RuntimeError where it
+    fetched anything else than it should."""
     jars = tempfile.mkdtemp(prefix="powerband-jars-")
     pom = REAL / "jars" / "pom.xml"
     goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}", f"-Dtarget={jars}")
     _run("mvn", "-q", "-B", "-f", str(pom), *goal)
     if wrong := wrong_jars(Path(jars), pom.with_name(LIST)):
         raise RuntimeError(f"Maven fetched other jars: {'; '.join(wrong)}")
-    return f"{_compiled(('-cp', f'{jars}/*'), 'Work.java', 'Containers.java')}:{jars}/*"
+    return f"{_compiled(('-cp', f'{jars}/*'), 'Work.java', 'Containers.java', 'Worker.java')}:{jars}/*"
 
 
 @cache
@@ -45,12 +54,79 @@ def go_database() -> str:
     return _go(REAL / "database", ".")
 
 
+@cache
+def fasthttp_server() -> str:
+    return _go(REAL / "fasthttp", ".")
+
+
+@cache
+def axum_server() -> str:
+    """Built in a minute."""
+    target = tempfile.mkdtemp(prefix="powerband-axum-")
+    manifest = REAL / "axum" / "Cargo.toml"
+    _run("cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", str(manifest), "--target-dir", target)
+    return f"{target}/release/server"
+
+
+@cache
+def further_python() -> str:
+    """A Python with the servers of `real/python/`, in an environment of its own: only these tests need them."""
+    uv = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+    folder = tempfile.mkdtemp(prefix="powerband-python-")
+    _run(uv, "venv", "--quiet", "--python", sys.executable, folder)
+    python = f"{folder}/bin/python"
+    listed = str(REAL / "python" / "requirements.txt")
+    _run(uv, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", listed)
+    return python
+
+
+def virtual_java() -> str:
+    return str(find_jdk(VIRTUAL_LEAST, compiles=True).home / "bin" / "java")
+
+
+@cache
+def virtual_classes() -> str:
+    return _compiled((), "Work.java", "VirtualServer.java", release=VIRTUAL_LEAST)
+
+
+@cache
+def kestrel_server() -> str:
+    """The assembly of the Kestrel server, compiled against the runtimes beside the SDK, without a restore."""
+    sdk = find_dotnet(DOTNET_LEAST)
+    folder = Path(tempfile.mkdtemp(prefix="powerband-kestrel-"))
+    runtimes = [
+        max((sdk.home / "shared" / name).iterdir(), key=lambda each: numbers(each.name)) for name in _KESTREL_RUNTIMES
+    ]
+    references = [f"-reference:{file}" for runtime in runtimes for file in sorted(runtime.glob("*.dll"))]
+    words = [
+        "-target:exe",
+        "-optimize+",
+        "-debug-",
+        f"-out:{folder}/Kestrel.dll",
+        str(REAL / "Kestrel.cs"),
+        *references,
+    ]
+    (folder / "options.rsp").write_text("\n".join(f'"{word}"' for word in words))
+    compiler = sdk.home / "sdk" / sdk.version / "Roslyn" / "bincore" / "csc.dll"
+    _run(str(sdk.program), "exec", str(compiler), "-nologo", "-noconfig", "-nostdlib+", f"@{folder}/options.rsp")
+    frameworks = [{"name": runtime.parent.name, "version": runtime.name} for runtime in runtimes]
+    options = {"frameworks": frameworks, "configProperties": {"System.GC.Server": False}}
+    (folder / "Kestrel.runtimeconfig.json").write_text(json.dumps({"runtimeOptions": options}))
+    return str(folder / "Kestrel.dll")
+
+
 # By its name in a command.
 BUILT: Mapping[str, Callable[[], str]] = {
     "{go}": go_server,
     "{classes}": java_classes,
     "{containers}": container_path,
     "{go-database}": go_database,
+    "{kestrel}": kestrel_server,
+    "{fasthttp}": fasthttp_server,
+    "{axum}": axum_server,
+    "{further-python}": further_python,
+    "{java-21}": virtual_java,
+    "{classes-21}": virtual_classes,
 }
 
 
@@ -62,10 +138,10 @@ def built(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _compiled(options: Sequence[str], *sources: str) -> str:
+def _compiled(options: Sequence[str], *sources: str, release: int = JAVA_LEAST) -> str:
     folder = tempfile.mkdtemp(prefix="powerband-java-")
-    compiler = find_jdk(JAVA_LEAST, compiles=True).home / "bin" / "javac"
-    _run(str(compiler), "--release", str(JAVA_LEAST), *options, "-d", folder, *(str(REAL / name) for name in sources))
+    compiler = find_jdk(release, compiles=True).home / "bin" / "javac"
+    _run(str(compiler), "--release", str(release), *options, "-d", folder, *(str(REAL / name) for name in sources))
     return folder
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from fakes.races import race_of, result_of, threads
 from fakes.starts import BLOCKS, SHAPES, Shape
 from powerband.analyze.settings.compare import analyse
-from powerband.analyze.stats.intervals import compare_with_leader
+from powerband.analyze.stats.intervals import compare_with_leader, fit_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_of
 from powerband.model.plan import TrialSpec
@@ -41,9 +41,10 @@ def bounds_missed(shape: Shape, settings: int, sweeps: int) -> float:
     y = shape.draw(dice, sweeps, BLOCKS, settings) + truth
     missed = np.zeros(sweeps, dtype=bool)
     for blocks in range(2, BLOCKS + 1):
-        glance = Glance(share_of(blocks, BLOCKS), settings)
+        glance, seen = Glance(share_of(blocks, BLOCKS), settings), y[:, :blocks]
+        fit = fit_of(seen)
         for setting in range(settings):
-            found = compare_with_leader(y[:, :blocks], 0.95, np.arange(settings) == setting, glance)
+            found = compare_with_leader(seen, 0.95, np.arange(settings) == setting, glance, fit=fit)
             bound = np.maximum(found.difference + found.half_tost, 0).max(axis=1)
             missed |= truth[0] - truth[setting] > bound + 1e-12
     return float(missed.mean())
@@ -62,7 +63,7 @@ def race_bounds(shape: Shape, truth: tuple[float, ...], races: int) -> tuple[Cou
             rate = 1e6 * float(np.exp(y[spec.block, threads(spec)]))
             return {"goodput_per_s": rate, "threads_max": threads(spec) + 1.0}
 
-        made = race_of(len(truth), repeats=BLOCKS, confirm=0, seed=number)
+        made = race_of(len(truth), repeats=BLOCKS, confirm=0, seed=number, named=True)
         planner = planner_for(made, number)
         results = []
         looks: list[tuple[float, float]] = []  # the bound, and how much better the best truly is

@@ -19,8 +19,12 @@ from powerband.files.experiment_file import load_experiment
 CALM = ("--set", "measure.foreign_cpu_max=100%", "--set", "measure.steal_max=100%")
 # So long a window that even of a slow server's pages, read once a second, a rate can be told.
 LONG = ("--set", "load.duration=8s")
+# Where it is asked whether something happens at all, and not how often.
+SOME = ("--set", "load.duration=5s")
 # Of such a window, how far the server's own count of a second, read off its page, may lie from what the client counted.
 COUNTED_ALIKE = 0.25
+# What is chosen for a server whose requests cost much more than ours, after a first trial that then does not count.
+ALL_CPUS = ("--set", "host.cpus=all")
 # Problems of an engine that other programs kept waiting.
 LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
 

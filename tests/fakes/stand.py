@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from powerband.model.experiment import Experiment, HostUse, Measure, Ready, Subject
+from powerband.model.experiment import Experiment, Measure, Ready, Subject
+from powerband.model.host_use import HostUse
 from powerband.model.load import Load
 from powerband.model.plan import Setting, TrialSpec
 from powerband.model.warmup import WarmupSeries

@@ -178,7 +178,9 @@ def race_counts(land: Land, races: int, confirm: int) -> Counter[str]:
 
         direction = "maximise" if land.metric == "goodput_per_s" else "minimise"
         objective = {"metric": land.metric, "direction": direction}
-        analysis = run_experiment(race_of(k, repeats=BLOCKS, confirm=confirm, seed=number, objective=objective), serve)
+        analysis = run_experiment(
+            race_of(k, repeats=BLOCKS, confirm=confirm, seed=number, objective=objective, named=True), serve
+        )
         told = analysis.answer.setting or analysis.answer.leader
         figure = analysis.answer.figure
         if told is None or figure is None or figure.estimate.low is None or figure.estimate.high is None:

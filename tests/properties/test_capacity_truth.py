@@ -49,7 +49,7 @@ def test_intervals_hold_the_capacity(shape: Shape) -> None:
 @pytest.mark.parametrize("family", sorted({shape.family for shape in SHAPES}))
 def test_coverage_of_whole_families(family: str) -> None:
     """At least 93 %, but for the chance of so few searches; more of them are `make statistics`."""
-    found = [searched(shape, seed) for shape in SHAPES if shape.family == family for seed in range(100, 104)]
+    found = [searched(shape, seed) for shape in SHAPES if shape.family == family for seed in range(100, 103)]
     share = sum(each.covered for each in found) / len(found)
     say(f"\n{family}: {share:.0%} of {len(found)}")
     assert share >= WANTED - 1.64 * math.sqrt(WANTED * (1 - WANTED) / len(found))
@@ -66,7 +66,7 @@ def test_equal_settings_have_no_best() -> None:
     """A/A: at most 5 % of the searches may name a best, whatever they stop at."""
     made = capacity_experiment((1, 2, 4))
     kinds = []
-    for seed in range(16):
+    for seed in range(12):
         dice = np.random.default_rng([seed, 2])
         servers = dict.fromkeys((1, 2, 4), Server(sd=0.03))
         planner, results = search(made, answers_of(servers, dice), seed)

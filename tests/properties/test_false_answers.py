@@ -12,10 +12,10 @@ from powerband.model.experiment import Objective
 from powerband.model.plan import Setting
 from powerband.model.results import AnswerKind, Problem, TrialResult
 
-SWEEPS = 1000
+SWEEPS = 500
 SD = 0.03
 INVALID = 0.10
-# 5 % and 1.64 standard errors of a share of 5 % in 1,000 sweeps.
+# 5 % and 1.64 standard errors of a share of 5 % in so many sweeps.
 FALSE_MAX = 0.05 + 1.64 * (0.05 * 0.95 / SWEEPS) ** 0.5
 LIMIT_NS = 50e6
 DISTURBED = (Problem("host_steal", "the machine was disturbed"),)

@@ -19,74 +19,17 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
+from fakes.landscapes import BLOCKS, LANDS, MARGIN, NOISES, SDS, Land, Noise, is_false, named_by
 from fakes.races import race_of, run_experiment, threads
 from powerband.analyze.stats.intervals import compare_with_leader
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_of
-from powerband.model.plan import Setting, TrialSpec
+from powerband.model.plan import TrialSpec
 from powerband.model.results import Analysis, AnswerKind
 
-BLOCKS = 10
 CONFIRM = 3
-MARGIN = 0.03
-SDS = (0.005, 0.010, 0.015)
-RACES = 52  # of each landscape under each noise: 1,040 in all
-Noise = Callable[[np.random.Generator, int, int], Array]
-Land = Callable[[np.random.Generator], Array]
-
-
-def normal(dice: np.random.Generator, n: int, k: int) -> Array:
-    return dice.standard_normal((n, k))
-
-
-def heavy_tail(dice: np.random.Generator, n: int, k: int) -> Array:
-    return dice.standard_t(3, (n, k)) / np.sqrt(3)
-
-
-def drift(dice: np.random.Generator, n: int, k: int) -> Array:
-    """Ten standard deviations from the first block to the last, up or down, and on while the winner is confirmed."""
-    slope = 10 / (BLOCKS - 1) * dice.choice([-1, 1])
-    return dice.standard_normal((n, k)) + slope * np.arange(n)[:, None]
-
-
-def disturbed_block(dice: np.random.Generator, n: int, k: int) -> Array:
-    noise = dice.standard_normal((n, k))
-    noise[dice.integers(BLOCKS)] *= 6
-    return noise
-
-
-NOISES: list[Noise] = [normal, heavy_tail, drift, disturbed_block]
-
-
-def equal(_dice: np.random.Generator) -> Array:
-    return np.zeros(6)
-
-
-def one_clear_best(dice: np.random.Generator) -> Array:
-    truth = np.full(8, np.log(0.9))
-    truth[dice.integers(8)] = 0.0
-    return truth
-
-
-def saturating(dice: np.random.Generator) -> Array:
-    """Pool sizes 1 to 256: throughput grows with threads up to a point, then falls slowly."""
-    sizes = np.geomspace(1, 256, 16)
-    enough = dice.uniform(8, 64)
-    return np.asarray(np.log(np.minimum(sizes / enough, 1)) - 0.0006 * np.maximum(0, sizes - enough))
-
-
-def two_close(dice: np.random.Generator) -> Array:
-    """Within the margin, or a little beyond it."""
-    truth = -dice.uniform(0.08, 0.4, 8)
-    truth[dice.choice(8, 2, replace=False)] = [0.0, -dice.choice([0.01, 0.035])]
-    return truth
-
-
-def random_spread(dice: np.random.Generator) -> Array:
-    return -np.sort(dice.exponential(0.15, 12))
-
-
-LANDS: list[Land] = [equal, one_clear_best, saturating, two_close, random_spread]
+RACES = 26  # of each landscape under each noise: 520 in all
+RACES_OF_TABLE = 52
 
 
 def race_and_grid(land: Land, noise: Noise, number: int) -> tuple[Array, Analysis, Analysis]:
@@ -99,28 +42,9 @@ def race_and_grid(land: Land, noise: Noise, number: int) -> tuple[Array, Analysi
         level = threads(spec)
         return {"goodput_per_s": 1000 * float(values[spec.block, level]), "threads_max": level + 1.0}
 
-    race = run_experiment(race_of(len(truth), repeats=BLOCKS, confirm=CONFIRM, seed=number), serve)
-    grid = run_experiment(race_of(len(truth), repeats=BLOCKS, order="blocks", seed=number), serve)
+    race = run_experiment(race_of(len(truth), repeats=BLOCKS, confirm=CONFIRM, seed=number, named=True), serve)
+    grid = run_experiment(race_of(len(truth), repeats=BLOCKS, order="blocks", seed=number, named=True), serve)
     return truth, race, grid
-
-
-def named_by(analysis: Analysis) -> Setting | None:
-    """What it names as best or equivalent; of what it only bounds see `test_regret_truth.py`."""
-    return None if analysis.answer.kind is AnswerKind.BOUNDED else analysis.answer.setting
-
-
-def is_false(truth: Array, analysis: Analysis) -> bool:
-    named = named_by(analysis)
-    if named is None:
-        return False
-    level = threads_of(named.as_dict())
-    if truth[level] < truth.max() - np.log1p(MARGIN):
-        return True
-    return analysis.answer.kind is AnswerKind.BEST and bool((np.delete(truth, level) >= truth[level]).any())
-
-
-def threads_of(levels: Mapping[str, object]) -> int:
-    return int(str(levels["threads"]))
 
 
 def same_answer(race: Analysis, grid: Analysis) -> bool:
@@ -141,13 +65,13 @@ def table(counts: Mapping[tuple[str, str], Counter[str]]) -> str:
     return "\n".join(lines)
 
 
-def race_counts() -> dict[tuple[str, str], Counter[str]]:
+def race_counts(races: int) -> dict[tuple[str, str], Counter[str]]:
     """By landscape and noise."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for land in LANDS:
         for noise in NOISES:
             c = found[land.__name__, noise.__name__] = Counter()
-            for number in range(RACES):
+            for number in range(races):
                 truth, race, grid = race_and_grid(land, noise, number)
                 assert race.race is not None
                 c["races"] += 1
@@ -171,10 +95,12 @@ def share_max(share: float, races: int) -> float:
     return share + 1.64 * (share * (1 - share) / races) ** 0.5
 
 
-@pytest.mark.long
-def test_a_race_gives_the_grids_answer_for_half_of_its_trials_and_false_winners_are_rare() -> None:
+@pytest.mark.parametrize(
+    "races", [pytest.param(RACES, marks=pytest.mark.long), pytest.param(RACES_OF_TABLE, marks=pytest.mark.table)]
+)
+def test_a_race_gives_the_grids_answer_for_half_of_its_trials_and_false_winners_are_rare(races: int) -> None:
     """One test, so that one worker makes the races once."""
-    counts = race_counts()
+    counts = race_counts(races)
     for name in (thing.__name__ for thing in (*NOISES, *LANDS)):
         c = total(counts, name)
         assert c["false"] / c["races"] <= share_max(0.05, c["races"]), name
@@ -235,6 +161,18 @@ def test_intervals_hold_the_truth_over_all_looks_together(spread: Callable[[int]
         above |= true_difference[:, -1] > found.difference[:, -1] + found.half_tost[:, -1] + 1e-12
     assert held.mean() >= 1 - share_max(0.05, SWEEPS)
     assert above.mean() <= share_max(0.05, SWEEPS)
+
+
+@pytest.mark.parametrize("k", [4, 8, 16])
+def test_one_setting_ten_times_noisier_makes_no_more_false_departures(k: int) -> None:
+    """Equal settings of which one is ten times noisier; a departure is one by more than the margin, at any look."""
+    dice = np.random.default_rng([k, 5])
+    y = np.where(np.arange(k) == 0, 0.1, 0.01) * dice.standard_normal((SWEEPS, BLOCKS, k))
+    left = np.zeros(SWEEPS, dtype=bool)
+    for n in range(2, BLOCKS + 1):
+        found = compare_with_leader(y[:, :n], 0.95, None, Glance(share_of(n, BLOCKS), k))
+        left |= (found.difference + found.half < -np.log1p(MARGIN)).any(axis=1)
+    assert left.mean() <= share_max(0.05, SWEEPS)
 
 
 def test_the_shares_of_all_looks_make_the_whole_error() -> None:

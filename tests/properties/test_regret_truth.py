@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.regrets import SETTINGS, TRUTHS, bounds_missed, race_bounds
+from fakes.regrets import TRUTHS, bounds_missed, race_bounds
 from fakes.starts import SHAPES, Shape
 
 # Normal, heavy tail, lognormal, two modes.
@@ -34,7 +34,7 @@ def test_a_race_that_is_stopped_at_its_smallest_bound_is_right(shape: Shape) -> 
 @pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_bounds_hold_for_every_shape(shape: Shape) -> None:
-    for settings in SETTINGS:
+    for settings in (2, 4, 8):  # 16, which take as long as all these, are the table's
         assert bounds_missed(shape, settings, 200) <= most(200, 3.45), settings
     for truth in TRUTHS:
         count, _ = race_bounds(shape, truth, 12)

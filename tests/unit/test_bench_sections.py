@@ -17,6 +17,7 @@ import pytest
 from benchmarks import __main__ as bench
 from benchmarks import (
     analysis,
+    answer,
     bench_share,
     control_plane,
     footer,
@@ -120,6 +121,14 @@ SECTIONS = {
         },
         len(live.CASES),
     ),
+    "answer": (
+        answer,
+        {
+            "rows": lambda folder: iter([answer.Row("x", ("tune",), ("a",), 0.05, 45.0)]),
+            "answered": Measured(lambda at: answer.Answered(at, 3, "a", 0.0)),
+        },
+        1,
+    ),
     "race": (race, {"sweep": Measured(swept)}, 2),
     "statsd": (statsd, {"_ours": Measured(taken), "which": lambda *_: None}, 4),
     "probe": (probe, {"reference": held((1, 2)), "run": Measured(used)}, 1),
@@ -161,6 +170,14 @@ def test_the_share_of_the_bench_is_of_as_many_starts_as_it_is_told(monkeypatch: 
     assert (
         lines[-1] == "| control plane and probes | 1.50 (1.00 to 2.00) % of one core | at most 3 % of one core | met |"
     )
+
+
+def test_an_answer_counts_where_it_is_right_and_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter([("a", 0.0), ("b", 0.0), ("a", 0.06), ("none", None)])
+    monkeypatch.setattr(answer, "rows", lambda folder: iter([answer.Row("x", ("tune",), ("a",), 0.05, 45.0)]))
+    monkeypatch.setattr(answer, "answered", lambda *_, **__: answer.Answered(9.0, 3, *next(found)))
+    lines = list(answer.seconds("engine", 4))
+    assert lines[-1] == "| x: answers not as asked for, of 4 | 3 | at most 0 | NOT met |"
 
 
 def test_a_race_that_names_nothing_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

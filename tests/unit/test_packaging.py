@@ -1,7 +1,10 @@
 """What a wheel carries, and what building it needs: said once in code, and the same in every text."""
 
+import runpy
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -36,3 +39,23 @@ def test_every_text_names_the_same_rust(text: str) -> None:
     needed = tomllib.loads((ROOT / "engine/Cargo.toml").read_text())["package"]["rust-version"]
     said = (ROOT / text).read_text()
     assert f"Rust {needed} or later" in said or f'rust-version = "{needed}"' in said
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("echo cargo 1.75.0", "; here is cargo 1.75.0"), ("exit 1", "; the cargo here does not run (rustup: ")],
+)
+def test_an_engine_that_is_not_built_says_which_rust_there_is(
+    version: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is rustup's cargo without a toolchain."""
+    hatch = ModuleType("hatchling.builders.hooks.plugin.interface")
+    hatch.BuildHookInterface = dict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, hatch.__name__, hatch)
+    cargo = tmp_path / "cargo"
+    cargo.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ {version}; exit; }}\nexit 1\n')
+    cargo.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "hatch_build.py"))["_build"](tmp_path)
+    assert said in str(ended.value)

@@ -385,7 +385,8 @@ pub struct HostSample {
     pub accept_queue_limit: u32,
 }
 
-/// Threads by pool, once a second (pool: the thread name without its trailing number).
+/// Threads by pool, once a second, and more often in short trials (`threads_interval_ns`; pool: the thread name without
+/// its trailing number).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Threads {

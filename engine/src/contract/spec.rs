@@ -353,6 +353,9 @@ pub struct ProbeSpec {
     /// Period of the `sample` events.
     #[serde(default = "default_interval_ns")]
     pub interval_ns: u64,
+    /// Period of the `threads` events, as samples and the cost of reading many threads allow.
+    #[serde(default = "a_second_ns")]
+    pub threads_interval_ns: u64,
     /// Listening TCP ports whose accept queues are watched.
     #[serde(default)]
     pub ports: Vec<u16>,
@@ -377,10 +380,10 @@ pub struct ProbeSpec {
 #[serde(deny_unknown_fields)]
 pub struct Scrape {
     pub url: String,
-    #[serde(default = "default_scrape_interval_ns")]
+    #[serde(default = "a_second_ns")]
     pub interval_ns: u64,
     /// Of one reading, from connecting to the last byte.
-    #[serde(default = "default_scrape_interval_ns")]
+    #[serde(default = "a_second_ns")]
     pub timeout_ns: u64,
     /// Metrics whose series are told of.
     pub names: Vec<String>,
@@ -395,7 +398,7 @@ pub struct Statsd {
     /// Path of a Unix datagram socket to make; it is removed at the end.
     pub unix: Option<String>,
     /// Period of the `statsd` events.
-    #[serde(default = "default_scrape_interval_ns")]
+    #[serde(default = "a_second_ns")]
     pub interval_ns: u64,
 }
 
@@ -416,6 +419,9 @@ pub struct Launch {
     /// CPUs of the tree; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,
+    /// Folders of the cgroups that the tree is in from its first instruction on; empty: those of the probe.
+    #[serde(default)]
+    pub cgroups: Vec<String>,
     /// Signal that asks it to stop (15: SIGTERM).
     #[serde(default = "sigterm")]
     pub stop_signal: i32,
@@ -475,7 +481,7 @@ fn default_interval_ns() -> u64 {
 fn default_histogram_every() -> u32 {
     10
 }
-fn default_scrape_interval_ns() -> u64 {
+fn a_second_ns() -> u64 {
     1_000_000_000
 }
 fn default_grace_ns() -> u64 {

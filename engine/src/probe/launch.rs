@@ -1,6 +1,7 @@
-//! Starts the subject: in its own session, on its CPUs, with default signal handling and the descriptor limit that the
-//! probe itself was started with. The subject dies with the probe. The child waits before its `exec` until the parent
-//! has opened the perf counters on it, so that they miss nothing. If exec fails, the reason is returned as a sentence.
+//! Starts the subject: in its own session, in its cgroups, on its CPUs, with default signal handling and the descriptor
+//! limit that the probe itself was started with. The subject dies with the probe. The child waits before its `exec`
+//! until the parent has opened the perf counters on it, so that they miss nothing. If exec fails, the reason is returned
+//! as a sentence.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -67,6 +68,7 @@ pub fn launch(launch: &Launch, inherited: &Inherited, exact_counts: bool) -> Res
 const STAGE_AFFINITY: u8 = 1;
 const STAGE_CWD: u8 = 2;
 const STAGE_EXEC: u8 = 3;
+const STAGE_CGROUP: u8 = 4;
 
 /// Everything that the child needs, made before the fork: after it, only system calls are safe.
 struct Prepared {
@@ -77,6 +79,7 @@ struct Prepared {
     output: PipeWriter,
     null: File,
     cpus: Option<libc::cpu_set_t>,
+    cgroups: Vec<File>,
     descriptor_limit: u64,
 }
 
@@ -97,6 +100,7 @@ impl Prepared {
             output,
             null,
             cpus: cpu_set(if launch.cpus.is_empty() { &inherited.cpus } else { &launch.cpus })?,
+            cgroups: launch.cgroups.iter().map(|folder| entry_of(folder)).collect::<Result<_, _>>()?,
             descriptor_limit: inherited.descriptor_limit,
         })
     }
@@ -120,6 +124,12 @@ impl Prepared {
             // Ends when the parent closes its end, as a signal to go, or because it died (then the death signal
             // arrives).
             while libc::read(go_read, (&raw mut byte).cast(), 1) < 0 && errno() == libc::EINTR {}
+            // `0` is the process that writes.
+            for entry in &self.cgroups {
+                if libc::write(entry.as_raw_fd(), c"0".as_ptr().cast(), 1) != 1 {
+                    fail(error_write, STAGE_CGROUP);
+                }
+            }
             if let Some(cpus) = &self.cpus
                 && run_on(cpus).is_err()
             {
@@ -147,6 +157,9 @@ impl Prepared {
             (STAGE_AFFINITY, _) => {
                 format!("cannot run on CPUs {:?} (launch.cpus): {error}; are they online and allowed?", launch.cpus)
             }
+            (STAGE_CGROUP, _) => {
+                format!("cannot enter the cgroups {:?} (launch.cgroups): {error}", launch.cgroups)
+            }
             (STAGE_CWD, _) => {
                 format!("cannot enter the folder `{}` (launch.cwd): {error}", launch.cwd.as_deref().unwrap_or(""))
             }
@@ -164,6 +177,15 @@ impl Prepared {
             _ => format!("cannot start `{program}`: {error}"),
         }
     }
+}
+
+/// The file by which a process enters a cgroup.
+fn entry_of(folder: &str) -> Result<File, String> {
+    let path = Path::new(folder).join("cgroup.procs");
+    File::options()
+        .write(true)
+        .open(&path)
+        .map_err(|e| format!("cannot open `{}` (launch.cgroups): {e}", path.display()))
 }
 
 /// Looks up a name without a slash on the PATH of the subject.

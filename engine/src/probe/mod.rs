@@ -54,6 +54,7 @@ pub fn main(args: Args) -> ExitCode {
                 launch: None,
                 watch,
                 interval_ns: args.interval,
+                threads_interval_ns: tree::SECOND_NS,
                 ports: Vec::new(),
                 scrape: None,
                 statsd: None,

@@ -156,6 +156,7 @@ struct Session<'s> {
     signals: &'s Signals,
     output: &'s mut Output,
     interval_ns: u64,
+    threads_interval_ns: u64,
     exact_counts: bool,
     subject: Option<Subject>,
     trees: Vec<Tree>,
@@ -195,6 +196,7 @@ impl<'s> Session<'s> {
             signals,
             output,
             interval_ns: spec.interval_ns,
+            threads_interval_ns: spec.threads_interval_ns,
             exact_counts: spec.exact_counts,
             subject: None,
             trees: Vec::new(),
@@ -280,7 +282,8 @@ impl<'s> Session<'s> {
         let host = self.host.sample();
         self.census.refresh(host.forks, &mut self.trees);
         let at_ns = now_ns();
-        let (trees, threads): (Vec<_>, Vec<_>) = self.trees.iter_mut().map(|tree| tree.sample(at_ns)).unzip();
+        let told = self.trees.iter_mut().map(|tree| tree.sample(at_ns, self.threads_interval_ns));
+        let (trees, threads): (Vec<_>, Vec<_>) = told.unzip();
         self.samples += 1;
         self.output.emit(&ProbeEvent::Sample(Box::new(Sample { at_ns, trees, host })), self.signals)?;
         for event in threads.into_iter().flatten() {

@@ -146,15 +146,15 @@ impl Tree {
         self.members.iter().any(|member| !member.zombie)
     }
 
-    /// The tree now, and its threads by pool if a second has passed since they were last reported.
-    pub fn sample(&mut self, now_ns: u64) -> (TreeSample, Option<Threads>) {
+    /// The tree now, and its threads by pool if they are due, `threads_every_ns` after they were last reported.
+    pub fn sample(&mut self, now_ns: u64, threads_every_ns: u64) -> (TreeSample, Option<Threads>) {
         self.update_members(self.threads_due.is_due(now_ns));
         let sum = self.members.iter().fold(self.gone, |sum, member| sum + member.own + member.children);
         self.last = self.last.advance_to(sum.saturating_sub(self.base));
         let threads_now = self.members.iter().map(|member| member.threads).sum();
         let created = self.perf.threads_created(u64::from(threads_now).saturating_sub(self.first_threads));
         self.update_switches(now_ns);
-        let event = self.update_threads(now_ns, threads_now, created);
+        let event = self.update_threads(now_ns, threads_every_ns, threads_now, created);
         self.update_dear(now_ns);
         let totals = self.threads.totals();
         let live: Vec<&Process> = self.members.iter().filter(|member| !member.zombie).collect();
@@ -249,8 +249,14 @@ impl Tree {
         self.gone += missing;
     }
 
-    fn update_threads(&mut self, now_ns: u64, threads_now: u32, created: Option<u64>) -> Option<Threads> {
-        let told = self.event_due.take(now_ns, SECOND_NS);
+    fn update_threads(
+        &mut self,
+        now_ns: u64,
+        every_ns: u64,
+        threads_now: u32,
+        created: Option<u64>,
+    ) -> Option<Threads> {
+        let told = self.event_due.take(now_ns, every_ns);
         let many = threads_now > FEW_THREADS;
         // With many threads, the cost of the reading limits its rate, and the event waits for it.
         if many && !self.threads_due.is_due(now_ns) {
@@ -270,7 +276,7 @@ impl Tree {
         let opening_ns = self.threads.opening_ns();
         let reading_ns = (thread_cpu_ns() - started).saturating_sub(opening_ns);
         let pause_ns = THREADS_FACTOR * reading_ns + OPENING_FACTOR * opening_ns;
-        self.threads_due.again(now_ns, SECOND_NS, pause_ns);
+        self.threads_due.again(now_ns, every_ns, pause_ns);
         (told || many).then(|| {
             let threads = self.threads.tell_threads();
             Threads { at_ns: now_ns, tree: self.name.clone(), pools: self.threads.tell_pools(), threads }

@@ -22,10 +22,10 @@ from powerband.files.experiment_file import experiment_of, load_experiment, pars
 from powerband.files.resolved import resolved_yaml
 from powerband.files.tune_options import tuning
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Level
+from powerband.model.plan import Level, format_level
 from powerband.model.results import Analysis
 from powerband.model.secrets import command_without_secrets
-from powerband.processes import engine_fleet, host
+from powerband.processes import deployed_subject, engine_fleet, host
 from powerband.processes.stop_request import StopRequest
 from powerband.report.html.report import write_report
 from powerband.report.terminal.progress import LiveView
@@ -33,6 +33,7 @@ from powerband.search import session
 from powerband.search.earlier import earlier_runs
 from powerband.search.observer import Observer
 from powerband.store import RunDir, read_host
+from powerband.trials.bench import Opener
 
 Levels = str | Level | Iterable[Level]
 
@@ -72,6 +73,8 @@ class TuneOptions(TypedDict, total=False):
     regret: float | str
     soak: str
     margin: float | str
+    cluster: str
+    generators: int
     confidence: float | str
     allow_unserved: float | str
     allow_failed_starts: float | str
@@ -82,10 +85,16 @@ class TuneOptions(TypedDict, total=False):
     stop_grace: str
     env: Mapping[str, str | None]
     cpus: int | str
+    cpu_quota: float | str
+    memory_limit: str
     cwd: str
     seed: int
     counts: str
     metrics_url: str
+    apply: str | Sequence[str]
+    apply_command: str
+    restore: Mapping[str, Level]
+    pid: int
 
 
 def read(directory: str | Path) -> Run:
@@ -119,7 +128,7 @@ def run(
 
 
 def tune(
-    command: str | Sequence[str],
+    command: str | Sequence[str] | None,
     parameters: Mapping[str, Levels],
     *,
     runs: str | Path = "runs",
@@ -128,16 +137,40 @@ def tune(
 ) -> Run:
     """Finds the best setting of a server, like `powerband tune`.
 
-    `command` starts it: `{port}` is a free port, `{NAME}` the value of the parameter of this name; no shell is used.
+    `command` starts it, None: the server of `url` runs already, and `apply` or `apply_command` change its setting.
+    `{port}` is a free port, `{NAME}` the value of the parameter of this name; no shell is used.
     `parameters`: the values of each, `{"threads": "1..64", "mode": ["sync", "async"]}`; a text is read like the
     argument of `-P`. `options`: those of the command line, as named in `TuneOptions`."""
     return _measured(_tuned(command, parameters, options), runs, progress=progress)
 
 
-def resume(directory: str | Path, *, progress: bool = True) -> Run:
-    """Continues a run that was interrupted or killed; finished trials are kept."""
+def resume(directory: str | Path, *, cluster: str | None = None, progress: bool = True) -> Run:
+    """Continues a run that was interrupted or killed; finished trials are kept. `cluster`: the address of another
+    cluster than the run began on."""
     run_directory = RunDir.open(Path(directory))
-    return _go_on(load_experiment(run_directory.experiment), run_directory, progress=progress)
+    experiment = on_cluster(load_experiment(run_directory.experiment), run_directory, cluster)
+    return _go_on(experiment, run_directory, progress=progress)
+
+
+def on_cluster(experiment: Experiment, run: RunDir, address: str | None) -> Experiment:
+    """The experiment of a run that is gone on with on the nodes of another cluster, all of them; None: as it says. The
+    file in the run directory stays as it is. Raises UsageError for a run that was begun on one machine, and for no
+    address of a cluster."""
+    if address is None:
+        return experiment
+    if (cluster := experiment.cluster) is None:
+        raise UsageError(
+            f"--cluster {address}: {run.path} was begun on one machine, and goes on there; a new run may use a cluster"
+        )
+    if address == "none":
+        raise UsageError(
+            f"--cluster none: {run.path} was begun on a cluster, and goes on on one. `ray start --head` makes one of "
+            "this machine alone, on which --cluster auto goes on (docs/cluster.md)"
+        )
+    if not address or any(map(str.isspace, address)):
+        raise UsageError(f"--cluster {address!r}: write auto, or the host and port of a cluster's head (host:6379)")
+    nodes = cluster.nodes if address == cluster.address else ()
+    return experiment.model_copy(update={"cluster": cluster.model_copy(update={"address": address, "nodes": nodes})})
 
 
 def compare(
@@ -153,7 +186,7 @@ def compare(
     """Compares two runs, or with a `command` two revisions of a server. The revisions are OLD and NEW, inserted for
     `{revision}`; they are measured now, in the same blocks, with the options of `tune`. Raises UsageError for runs that
     cannot be compared."""
-    if command is None:
+    if command is None and not {"apply", "apply_command"} & options.keys():
         if parameters or options:
             given = ", ".join([*(["parameters"] if parameters else []), *options])
             raise UsageError(f"{given} is for two revisions of a server, whose command is missing")
@@ -183,7 +216,7 @@ def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Ru
 def new_run(experiment: Experiment, runs: Path, command: Sequence[str] = ()) -> tuple[Experiment, RunDir]:
     """Makes a run directory under `runs`. Returns it with the experiment as it is kept there; `command`: what was
     typed."""
-    seeded = session.with_seed(experiment).started_in(str(Path.cwd()))
+    seeded = deployed_subject.knowing_its_process(session.with_seed(experiment).started_in(str(Path.cwd())))
     facts = host.host_facts(engine_fleet.find_engine(), command=command_without_secrets(command, seeded))
     return seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts)
 
@@ -211,8 +244,19 @@ def carry_out(
     with StopRequest.on_signals(advice) as stop:
         with LiveView() if progress else nullcontext(Observer()) as observer:
             announce(observer)
-            analysis = session.run_session(experiment, run_directory, observer, stop)
+            bench = _bench_of(experiment)
+            analysis = session.run_session(experiment, run_directory, observer, stop, bench=bench)
         return analysis, stop.requested
+
+
+def _bench_of(experiment: Experiment) -> Opener | None:
+    """The bench that the experiment asks for; None: this machine."""
+    if (cluster := experiment.cluster) is None:
+        return None
+    from powerband.cluster.joining import joined  # noqa: PLC0415
+    from powerband.cluster.nodes_bench import cluster_bench  # noqa: PLC0415 - Ray takes a second to import
+
+    return cluster_bench(lambda: joined(cluster.address, cluster.nodes))
 
 
 def _experiment(
@@ -231,7 +275,7 @@ def _experiment(
 
 
 def _tuned(
-    command: str | Sequence[str],
+    command: str | Sequence[str] | None,
     parameters: Mapping[str, Levels],
     options: TuneOptions,
     revisions: tuple[str, str] | None = None,
@@ -242,7 +286,7 @@ def _tuned(
     if "maximise" in given and "minimise" in given:
         raise UsageError("maximise and minimise exclude each other")
     texts = {name: _FORMS.get(name, _text)(value) for name, value in given.items()}
-    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command or ()]
     levels = [(name, _levels(each)) for name, each in parameters.items()]
     return tuning(words, levels, texts, revisions).experiment()
 
@@ -270,6 +314,8 @@ _FORMS: dict[str, Callable[[Any], list[str]]] = {
     "slo": _listed,
     "expect": _listed,
     "allow_hosts": _listed,
+    "apply": _listed,
+    "restore": lambda given: [f"{name}={format_level(value)}" for name, value in given.items()],
     "env": lambda given: [name if value is None else f"{name}={value}" for name, value in given.items()],
     "headers": lambda given: [f"{name}: {value}" for name, value in given.items()],
 }

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+LOCAL = "127.0.0.1"
 HTTP = ("http", "https")
 WEBSOCKET = ("ws", "wss")
 LOADABLE = HTTP + WEBSOCKET

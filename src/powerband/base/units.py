@@ -136,6 +136,14 @@ def format_duration(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def rough_time(seconds: float) -> str:
+    """`50 s`, `4 min`, `2 h 5 min`: of what is only likely."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def time_text(ns: float) -> str:
     """`50 s`, `4 min 10 s`, `10 min`, `2 h 5 min`, `12 days`."""
     seconds = round(ns / 1e9)

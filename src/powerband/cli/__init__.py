@@ -19,8 +19,9 @@ import click
 
 from powerband.base.errors import EXIT_DEFECT, EXIT_OK, MeasurementError, PowerbandError, UserInterruptError
 from powerband.base.logs import printable
-from powerband.base.version import __version__
+from powerband.base.version import __version__, commit
 from powerband.cli.calibration import calibrate
+from powerband.cli.completion import completion
 from powerband.cli.experiment_commands import check, list_command, plan
 from powerband.cli.export_command import export
 from powerband.cli.import_plan import import_plan
@@ -32,7 +33,7 @@ from powerband.cli.tools import doctor, load
 
 _EPILOG = """\b
 Exit codes: 0 ok; 1 a claim or threshold failed; 2 usage; 3 invalid experiment;
-4 the subject failed; 5 measurements invalid; 70 a defect of powerband; 130 interrupted."""
+4 the server failed; 5 measurements invalid; 70 a defect of powerband; 130 interrupted."""
 _SHOWN = 200  # characters of an error that no one expected: arbitrary, the file has all
 _LONG_WORD = re.compile(r"(\S{100})\S{200,}(\S{50})")
 
@@ -44,10 +45,28 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
+def _tell_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if not asked or context.resilient_parsing:
+        return
+    # Who asks for anything else should not wait for what an engine needs.
+    from powerband.processes.engine_fleet import find_engine
+    from powerband.processes.host import engine_version
+
+    try:
+        engine = engine_version(find_engine())
+    except MeasurementError:
+        engine = None
+    click.echo(f"powerband {__version__} (commit {commit() or 'unknown'}, {engine or 'no engine found'})")
+    context.exit()
+
+
 @click.group(
     cls=_InOrder, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_tell_version,
+    help="Show the version, its commit and its engine, and exit.",
+)  # fmt: skip
 def powerband() -> None:
     """Finds a server's best concurrency setting: starts it with each, loads it, watches it, and says which serves
     best, how sure that is, and why.
@@ -74,6 +93,7 @@ COMMANDS = (
     list_command,
     doctor,
     calibrate,
+    completion,
 )
 for command in COMMANDS:
     powerband.add_command(command)

@@ -9,6 +9,7 @@ import click
 
 from powerband.base.errors import EXIT_OK, ExperimentError, FileProblem
 from powerband.cli.options import (
+    experiment_argument,
     experiment_options,
     format_option,
     key_options,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file_or_name")
+@experiment_argument
 @profile_option
 @set_option
 @format_option
@@ -49,14 +50,14 @@ def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], ou
         print_json({"format": 1, "valid": True, "profiles": sizes})
         return EXIT_OK
     from powerband.base.units import plural
-    from powerband.search.forecast import joining_text
+    from powerband.loads import kind_of
 
     for name, experiment in checked.items():
         size = _size(experiment)
         label = f"{experiment.name} (profile {name})" if name else experiment.name
         raced = experiment.design.finalists if experiment.explores else size["settings"]
         explored = f"{size['settings']:,} settings to explore, " if experiment.explores else ""
-        joining = f"; {joined}" if (joined := joining_text(experiment)) else ""
+        joining = f"; {joined}" if (joined := kind_of(experiment).joining_text(experiment)) else ""
         click.echo(f"{label}: valid; {explored}{plural(raced, 'setting')} x {plural(size['blocks'], 'block')}{joining}")
     return EXIT_OK
 
@@ -95,7 +96,7 @@ def _size(experiment: Experiment) -> dict[str, int]:
 
 @click.command()
 @experiment_options
-@key_options("--regret", "--soak")
+@key_options("--budget", "--regret", "--soak")
 @format_option
 def plan(*, output: str, **asked: Any) -> None:
     """Show the trials in their order, how long they take, and how small a difference they find.
@@ -118,14 +119,11 @@ def plan(*, output: str, **asked: Any) -> None:
 
 
 def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> str:
-    from powerband.base.units import time_text
-    from powerband.search.forecast import size_text, words
+    from powerband.search.forecast import duration_text, size_text, words
 
-    leave = experiment.is_race or experiment.objective.is_capacity
-    unless = " if no setting leaves early" if leave and len(experiment.settings()) > 1 else ""
     lines = [
         f"{experiment.name}: {size_text(experiment, expected)}, seed {experiment.design.seed}",
-        f"takes about {time_text(expected.expected_ns)}{unless}, at most about {time_text(expected.longest_ns)}",
+        duration_text(expected),
         *words(experiment, expected),
         "",
         "trial  block  setting",
@@ -148,6 +146,7 @@ def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Fo
         "seed": experiment.design.seed,
         "trials_max": expected.trials,
         "expected_s": expected.expected_ns / 1e9,
+        "between_s": expected.between_ns and [each / 1e9 for each in expected.between_ns],
         "longest_s": expected.longest_ns / 1e9,
         "joining_s": max(load.joining_ns for load in map(experiment.load_for, experiment.settings())) / 1e9,
         "forecast": forecast,
@@ -159,30 +158,27 @@ def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Fo
 @format_option
 def list_command(output: str) -> None:
     """List the experiments and subjects that come with it."""
-    from powerband.files.experiment_file import load_experiment, load_subject, profile_names
-    from powerband.files.library import experiment_names, subject_names
+    from powerband.files.shipped import shipped_experiments, shipped_subjects
 
-    experiments = {name: (load_experiment(name).question, profile_names(name)) for name in experiment_names()}
-    subjects = {name: load_subject(name) for name in subject_names()}
+    experiments, subjects = shipped_experiments(), shipped_subjects()
     if output == "json":
         print_json(
             {
                 "format": 1,
                 "experiments": [
-                    {"name": name, "question": question, "profiles": profiles}
-                    for name, (question, profiles) in experiments.items()
+                    {"name": each.name, "question": each.question, "profiles": each.profiles} for each in experiments
                 ],
                 "subjects": [
-                    {"name": name, "about": subject.about, "parameters": sorted(subject.parameters)}
-                    for name, subject in subjects.items()
+                    {"name": each.name, "about": each.about, "parameters": each.parameters} for each in subjects
                 ],
             }
         )
         return
-    width = max((len(name) for name in (*experiments, *subjects)), default=0)
+    names = [*(each.name for each in experiments), *(each.name for each in subjects)]
+    width = max(map(len, names), default=0)
     click.echo("Experiments (powerband run NAME)")
-    for name, (question, _) in experiments.items():
-        click.echo(f"  {name:{width}}  {question}")
+    for experiment in experiments:
+        click.echo(f"  {experiment.name:{width}}  {experiment.question}")
     click.echo("\nSubjects (subject: {use: NAME} in an experiment file)")
-    for name, subject in subjects.items():
-        click.echo(f"  {name:{width}}  {subject.about}")
+    for subject in subjects:
+        click.echo(f"  {subject.name:{width}}  {subject.about}")

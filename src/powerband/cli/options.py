@@ -11,6 +11,7 @@ import click
 
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.base.logs import printable
+from powerband.cli.completion import complete_experiment
 from powerband.files.key_options import KEY_OPTIONS
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ answer_format_option = click.option(
     metavar="FORMAT",
     default="text",
     show_default=True,
-    help="What stdout gets: text for people, json, junit (XML for CI), md (Markdown for a pull request), or the table "
-    "of trials, of compare that of settings, as csv or parquet.",
+    help="What stdout gets: text, json, junit (for CI), md (for a pull request), or the table of trials (of compare: "
+    "of settings) as csv or parquet.",
 )
 profile_option = click.option("--profile", metavar="NAME", help="Apply a profile of the file (most have `smoke`).")
 seed_option = click.option("--seed", type=click.IntRange(min=0), help=KEY_OPTIONS["--seed"].help)
@@ -95,14 +96,17 @@ request_options = in_order(
         "headers",
         multiple=True,
         metavar="'NAME: VALUE'",
-        help="Added to each request; {env:NAME} in VALUE is a variable of your own.",
+        help="Added to each request; {env:NAME} in VALUE is a variable of your environment.",
     ),
     click.option("--body", metavar="TEXT", help="Body of each request."),
-    click.option("--message", metavar="TEXT", help="Of a ws:// url: what each user sends, again and again."),
-    click.option("--expect", multiple=True, metavar="TEXT", help="What each answer must hold. May be repeated."),
+    click.option("--message", metavar="TEXT", help="With a ws:// url: what each user sends, again and again."),
+    click.option(
+        "--expect", multiple=True, metavar="TEXT", help="Text that each answer must contain. May be repeated."
+    ),
 )
 view_options = in_order(progress_option, live_option)
-experiment_options = in_order(click.argument("file_or_name"), profile_option, set_option, seed_option)
+experiment_argument = click.argument("file_or_name", shell_complete=complete_experiment)
+experiment_options = in_order(experiment_argument, profile_option, set_option, seed_option)
 
 
 def key_options(*names: str) -> Callable[[Command], Command]:
@@ -122,7 +126,7 @@ def allow_host_option(text: str) -> Callable[[Command], Command]:
 def load(
     file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None, **more: str | None
 ) -> Experiment:
-    """The experiment that the options of `experiment_options` ask for; `more`: `--regret` and `--soak`."""
+    """The experiment that the options of `experiment_options` ask for; `more`: other options of `run`."""
     from powerband.files.experiment_file import load_experiment
 
     asked = {"design.seed": None if seed is None else str(seed)}

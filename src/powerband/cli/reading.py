@@ -51,7 +51,8 @@ def compare(
     """Compare two revisions of a server, or two runs.
 
     With a command after --, OLD and NEW are what {revision} stands for in it: a binary, a jar, a folder, an image
-    tag. Both are started in turn, in the same blocks, until it is decided. All options are those of `tune`, -P among
+    tag. Both are started in turn, in the same blocks, until it is decided; of a server that runs already,
+    --apply-command with {revision} puts each there. All options are those of `tune`, -P among
     them: then each setting gets a verdict. Without a command, OLD and NEW are run directories; OLD alone is the
     directory of such a comparison, told again.
 
@@ -61,13 +62,13 @@ def compare(
     powerband compare ./server-1.4 ./server-1.5 -- {revision} --port {port}
     powerband compare runs/20260101-120000-tune runs/20260102-120000-tune
     """
-    if command:
+    if command or options["apply"] or options["apply_command"]:
         return _compare_revisions(first, second, command, output, options)
     if given := [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
         names = [option.opts[-1] for option in tune.params if option.name in given]
         raise click.UsageError(
             f"{', '.join(names)} is for two revisions of a server, whose command is missing: write it after --, with "
-            "{revision} where OLD and NEW go"
+            "{revision} where OLD and NEW go; or, of a server that runs already, --apply-command"
         )
     return show_comparison(_told_again(Path(first)) if second is None else _two_runs(Path(first), Path(second)), output)
 
@@ -76,7 +77,7 @@ def _compare_revisions(
     first: str, second: str | None, command: tuple[str, ...], output: str, options: dict[str, Any]
 ) -> int:
     if second is None:
-        raise click.UsageError("name two revisions, OLD and NEW, before the --")
+        raise click.UsageError("name two revisions, OLD and NEW" + (", before the --" if command else ""))
     runs, view = options.pop("runs"), View(options.pop("progress"), options.pop("live"))
     return measure(tuned(command, **options, revisions=(first, second)), runs, view, revision_answers(output))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from powerband.base.errors import UserInterruptError
 from powerband.cli.answering import answers, revision_answers
@@ -43,13 +44,21 @@ _SERVER = "SERVER AND ARGUMENTS"
     "parameters",
     multiple=True,
     metavar="NAME=LEVELS",
-    help="A setting to vary, which {NAME} stands for in the command: 1,2,4 or 1..64 (doubling) or '1..9 step 2' or "
-    "1ms..100ms or a,b. Several -P make a grid. `load.users=...` varies the load itself.",
+    help="A setting to vary, {NAME} in the command: 1,2,4, 1..64 (doubling), '1..9 step 2' or a,b. "
+    "Several make a grid. Also `load.users=...`, `host.cpu_quota=...`.",
 )
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="What is requested.")
+@click.option("--apply", metavar="'METHOD PATH BODY'", multiple=True,
+              help="A request that changes the setting of a running server: 'POST /knob {n}'. Without a command after "
+              "-- the server is never started or ended. May be repeated.")  # fmt: skip
+@key_options("--apply-command")
+@click.option("--restore", metavar="NAME=VALUE", multiple=True,
+              help="The value that a server that runs already gets back at the end.  [default: it keeps the "
+              "last]")  # fmt: skip
+@key_options("--pid")
 @click.option("--counts", metavar="SERIES",
-              help="Of a program that drives itself, in place of a load: the counter that says how much it does, sent "
-              "to {statsd_port} or {statsd_socket}, or on its metrics page.")  # fmt: skip
+              help="For a program without requests: the counter of its work, sent to {statsd_port} or "
+              "{statsd_socket}, or on its metrics page.")  # fmt: skip
 @click.option("--metrics-url", metavar="URL",
               help="Prometheus page of the program.  [default with --counts: http://127.0.0.1:{metrics_port}/metrics "
               "where {metrics_port} is used]")  # fmt: skip
@@ -61,14 +70,15 @@ _SERVER = "SERVER AND ARGUMENTS"
               help="What must hold, for example 'p99<50ms,errors<0.1%'. May be repeated.  "
               "[default: error_rate < 1%]")  # fmt: skip
 @click.option("--maximise", "--objective", metavar="METRIC",
-              help="What is best; `capacity`: the highest rate at which --slo holds, searched for.  "
+              help="What is best; `capacity` searches for the highest rate at which --slo holds.  "
               "[default: goodput]")  # fmt: skip
-@click.option("--minimise", metavar="METRIC", help="What is best, the other way round: p99, memory, ...")
-@click.option("--profile", type=click.Choice(list(PROFILES)), default="normal", show_default=True,
-              help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.")  # fmt: skip
+@click.option("--minimise", metavar="METRIC", help="What is best, if less is better: p99, memory, ...")
+@click.option("--profile", type=click.Choice(list(PROFILES)),
+              help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.  "
+              "[default: by --budget: quick to 150 s, normal to 15 min or if none]")  # fmt: skip
 @key_options(
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--regret", "--soak"),
-    *("--margin", "--confidence"),
+    *("--margin", "--confidence", "--cluster", "--generators"),
     *(
         "--allow-unserved",
         "--allow-failed-starts",
@@ -83,9 +93,9 @@ _SERVER = "SERVER AND ARGUMENTS"
     "--env",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Added to the server's environment; filled in too. Without a value: from your own.",
+    help="A variable of the server's environment; {NAME} works in it. Without a value: yours.",
 )
-@key_options("--cpus", "--cwd", "--name")
+@key_options("--cpus", "--cpu-quota", "--memory-limit", "--cwd", "--name")
 @seed_option
 @runs_option
 @view_options
@@ -94,19 +104,32 @@ _SERVER = "SERVER AND ARGUMENTS"
 def tune(*, command: tuple[str, ...], runs: Path, progress: bool, live: bool, output: str, **options: Any) -> int:
     """Find the best setting of a server of your own.
 
-    Settings race: after each block of trials, those shown worse leave; it ends when all that remain are equally good,
-    or at the last block. Large spaces are explored first.
+    Settings race: after each block of trials, those shown worse leave. It ends when all that remain are equivalent, or
+    at the last block. Large spaces are explored first.
+
+    Without arguments, on a terminal, it asks for the command and proposes the line.
 
     The command after -- starts the server; {port} is a free port that powerband picks, and each {NAME} a level of
-    -P NAME. It is started without a shell, once for each trial.
+    -P NAME. It is started without a shell, once for each trial. A server that runs already needs no command: --apply
+    or --apply-command changes its setting.
 
     \b
     powerband tune -P threads=1..64 --slo 'p99<50ms' -- ./my-server --port {port} --threads {threads}
     powerband tune -P workers=1,2,4 -P threads=8,16 --ready-http /health -- gunicorn -b :{port} -w {workers} ...
     powerband tune -P workers=1,2 --url ws://127.0.0.1:{port}/ --message ping --expect pong -- node app.js {port} ...
+    powerband tune -P n=1..64 --url http://127.0.0.1:8080/ --apply 'POST /knob {n}' --restore n=8
     powerband tune -P threads=1..8 --counts jobs_total -- ./worker --threads {threads} --statsd 127.0.0.1:{statsd_port}
     """
+    if not command and not any(map(_was_given, click.get_current_context().params)):
+        from powerband.cli.asking import ask, can_ask
+
+        if can_ask():
+            return ask()
     return measure(tuned(command, **options), runs, View(progress, live), answers(output))
+
+
+def _was_given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None, **options: Any) -> Experiment:
@@ -120,7 +143,7 @@ def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None,
 
 @click.command()
 @experiment_options
-@key_options("--regret", "--soak")
+@key_options("--budget", "--regret", "--soak", "--cluster", "--generators")
 @runs_option
 @view_options
 @answer_format_option
@@ -135,16 +158,22 @@ def run(*, runs: Path, progress: bool, live: bool, output: str, **asked: Any) ->
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Go on with all nodes of this Ray cluster, in place of the one that the run was begun on.",
+)
 @view_options
 @answer_format_option
-def resume(directory: Path, progress: bool, live: bool, output: str) -> int:
+def resume(directory: Path, cluster: str | None, progress: bool, live: bool, output: str) -> int:
     """Go on with a run that was interrupted or killed; finished trials are kept."""
     from powerband.analyze.runs.revisions import holds_revisions
+    from powerband.api.measuring import on_cluster
     from powerband.files.experiment_file import load_experiment
     from powerband.store import RunDir
 
     run_directory = RunDir.open(directory)
-    experiment = load_experiment(run_directory.experiment)
+    experiment = on_cluster(load_experiment(run_directory.experiment), run_directory, cluster)
     answer = revision_answers(output) if holds_revisions(experiment) else answers(output)
     return _go_on(experiment, run_directory, View(progress, live), answer)
 
@@ -186,11 +215,10 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
 def _announce(experiment: Experiment, observer: Observer) -> None:
     """Announces, before the run starts, what it can find out."""
     from powerband.base.machine import known_noise
-    from powerband.base.units import time_text
-    from powerband.search.forecast import forecast, size_text, words
+    from powerband.search.forecast import duration_text, forecast, size_text, words
 
     expected = forecast(experiment, known_noise())
-    observer.note(f"{size_text(experiment, expected)}; at most about {time_text(expected.longest_ns)}")
+    observer.note(f"{size_text(experiment, expected)}; {duration_text(expected)}")
     for text in words(experiment, expected):
         observer.note(text)
 

@@ -45,7 +45,7 @@ def prometheus(url: str | None, every: str, folder: Path | None) -> None:
     every_ns = duration_of("--every", every)
     if every_ns < EVERY_NS_MIN:
         raise UsageError(
-            f"--every {every}: nothing is told anew more often than 10 times a second; write 100ms or more"
+            f"--every {every}: figures are not renewed more often than 10 times a second; write 100ms or more"
         )
     text = prometheus_yml(page, every_ns)
     if folder is None:

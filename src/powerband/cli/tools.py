@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from powerband.base.errors import EXIT_OK, MeasurementError, SubjectError, UserInterruptError
+from powerband.base.errors import EXIT_OK, MeasurementError, SubjectError, UsageError, UserInterruptError
 from powerband.cli.options import (
     allow_host_option,
     duration_of,
@@ -26,7 +26,9 @@ from powerband.cli.options import (
 from powerband.files.key_options import KEY_OPTIONS
 
 if TYPE_CHECKING:
+    from powerband.model.load import Load
     from powerband.processes.engine_fleet import FleetInterval
+    from powerband.processes.engines import Engines
     from powerband.search.pilot import Pilot
 
 
@@ -44,6 +46,11 @@ if TYPE_CHECKING:
 @click.option("--ca-file", metavar="FILE", help="PEM file of trusted roots.  [default: Mozilla's]")
 @key_options("--insecure")
 @allow_host_option("A host that may be loaded besides this machine.")
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Load it from all nodes of a Ray cluster: `auto`, or its head's host:6379.  [default: from here]",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @format_option
 def load(
@@ -51,6 +58,7 @@ def load(
     url: str,
     warmup: str,
     allow_hosts: tuple[str, ...],
+    cluster: str | None,
     seed: int,
     output: str,
     **options: Any,
@@ -73,7 +81,7 @@ def load(
 
     expect, headers = options.pop("expect"), options.pop("headers")
     wanted = load_of(url, *parted(options), expect, headers)
-    with StopRequest.on_signals() as stop, _live_line() as show:
+    with StopRequest.on_signals() as stop, _engines(cluster, url, allow_hosts, wanted) as engines, _live_line() as show:
         result = run_load(
             url,
             wanted,
@@ -82,17 +90,33 @@ def load(
             warmup_ns=duration_of("--warmup", warmup),
             seed=seed,
             on_interval=show,
+            engines=engines,
         )
     fleet = merge_fleet(result.summaries)
     if fleet is None and not result.interrupted:
         raise MeasurementError("the load ended before anything was measured")
     if fleet is not None:
         crowd = crowd_of(result.summaries, (), fleet)
-        print_json(load_document(fleet, crowd)) if output == "json" else say(f"{load_text(fleet, crowd)}\n")
+        of = fleet, crowd, result.generators
+        print_json(load_document(*of)) if output == "json" else say(f"{load_text(*of)}\n")
     if result.interrupted:
         return UserInterruptError.exit_code
     # A server that answered nothing rightly has failed, as it would have in a trial.
     return EXIT_OK if fleet is not None and fleet.cohort.ok else SubjectError.exit_code
+
+
+def _engines(
+    cluster: str | None, url: str, allow_hosts: tuple[str, ...], load: Load
+) -> AbstractContextManager[Engines | None]:
+    """Those of a cluster's nodes, or None for those of this machine."""
+    if cluster is None:
+        return nullcontext()
+    from powerband.cluster.joining import joined
+    from powerband.cluster.loading import far_engines
+
+    if load.tls_ca_file is not None:
+        raise UsageError("--ca-file: this file is not on the nodes of the cluster: use --insecure")
+    return far_engines(lambda: joined(cluster), url, allow_hosts)
 
 
 @contextmanager
@@ -118,7 +142,7 @@ def _live_line() -> Iterator[Callable[[FleetInterval], None]]:
 
 @click.command()
 @click.option(
-    "--pilot", is_flag=True, help="Also run six equal trials and tell how small a difference can be found; 40 s."
+    "--pilot", is_flag=True, help="Also run six equal trials and say how small a difference can be found; 40 s."
 )
 @format_option
 def doctor(pilot: bool, output: str) -> int:
@@ -167,7 +191,7 @@ def _pilot_text(pilot: Pilot) -> str:
     if pilot.interrupted:
         return f"interrupted: {pilot.trials} of {PILOT_TRIALS} trials"
     if pilot.sd is None or pilot.smallest_difference is None:
-        return f"The pilot could not tell: only {pilot.trials} trials were valid, {pilot.invalid} were not."
+        return f"The pilot is inconclusive: only {pilot.trials} trials were valid, {pilot.invalid} were not."
     if pilot.race_blocks is None:
         race = f"No race of reasonable length finds {RACE_FINDS:.0%}: make the machine quieter, or measure for longer."
     else:

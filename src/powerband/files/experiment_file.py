@@ -18,6 +18,7 @@ from powerband.base.errors import ExperimentError, FileProblem, UsageError, did_
 from powerband.base.yaml_document import Node, from_plain, join, merge, parse_yaml, read_file, unusable_numbers
 from powerband.files.checks.capacity_checks import check_capacity, with_users
 from powerband.files.checks.claim_checks import check_claims, check_published
+from powerband.files.checks.cluster_checks import check_generators
 from powerband.files.checks.factor_checks import check_factors
 from powerband.files.checks.load_checks import (
     check_budget,
@@ -130,7 +131,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
 
     # Checks on the models: each group needs that all before it found nothing.
     groups: tuple[tuple[_Check, ...], ...] = (
-        (check_url, check_used, kind.check_experiment, check_every_load),
+        (check_url, check_generators, check_used, kind.check_experiment, check_every_load),
         (kind.check_to_run,) if to_run else (),
         (check_soak, check_regret),
         (check_budget, check_measure, check_metric_names, check_published),
@@ -225,6 +226,7 @@ def _in_full(root: Node, problems: list[FileProblem], folder: Path) -> Node:
         "load": lambda node: _load(node, problems, folder),
         "measure": lambda node: _measure(node, problems),
         "objective": lambda node: _objective(node, problems),
+        "cluster": lambda node: _cluster(node, folder),
     }
     full = {key: in_its_form(root.children[key]) for key, in_its_form in parts.items() if key in root.children}
     return root.with_children({"profiles": None, **full})
@@ -291,6 +293,17 @@ def _load(node: Node, problems: list[FileProblem], folder: Path) -> Node:
         if file is not None and file.value and isinstance(file.value, str):
             changes[key] = Node(str((folder / file.value).resolve()), file.key, file.position, file.key_position)
     return node.with_children(changes) if changes else node
+
+
+def _cluster(node: Node, folder: Path) -> Node:
+    """In full, its relative folders relative to the file."""
+    if isinstance(node.value, str):
+        node = Node({"address": node}, node.key, node.position)
+    files = node.children.get("files")
+    if files is None or not all(isinstance(each.value, str) for each in files.items):
+        return node
+    roots = [str((folder / str(each.value)).resolve()) for each in files.items]
+    return node.with_children({"files": from_plain(roots, files.key, files.position)})
 
 
 def _measure(node: Node, problems: list[FileProblem]) -> Node:

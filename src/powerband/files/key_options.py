@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from powerband.base.units import parse_duration_ns
+
 DEFAULT_URL = "http://127.0.0.1:{port}/"
 
 # How much is measured, at most: a first look, the default, and for small differences or a noisy machine.
@@ -15,6 +17,20 @@ PROFILES: dict[str, dict[str, str]] = {
     "normal": {"load.duration": "10s", "measure.repeats": "12"},
     "thorough": {"load.duration": "20s", "measure.repeats": "25"},
 }
+# The most time that `--budget` allows for a profile to be the one that fits it: 1m is quick, 5m normal, 30m thorough.
+# Seven settings in two blocks of trials, with what it takes to confirm the best, take a minute and three minutes.
+BUDGETS_S = {"quick": 150, "normal": 900}
+
+
+def profile_for(budget: str | None) -> str:
+    """The profile that fits a budget as it was typed; normal without one, or with one that is no time."""
+    try:
+        budget_s = None if budget is None else parse_duration_ns(budget) / 1e9
+    except ValueError:
+        return "normal"
+    if budget_s is None:
+        return "normal"
+    return next((name for name, most_s in BUDGETS_S.items() if budget_s <= most_s), "thorough")
 
 
 class Option(NamedTuple):
@@ -28,40 +44,44 @@ class Option(NamedTuple):
 KEY_OPTIONS = {
     "--users": Option("load.users", "N", "Closed load: N users, each waiting for its answer.  [default: 64]"),
     "--rate": Option("load.rate", "R", "Open load instead: R requests per second, whatever the server does."),
-    "--arrivals": Option("load.arrivals", "KIND", "Of an open load: poisson or constant.  [default: poisson]"),
+    "--arrivals": Option("load.arrivals", "KIND", "Arrivals of an open load: poisson or constant.  [default: poisson]"),
     "--max-in-flight": Option(
         "load.max_in_flight", "N",
-        "Open load: what finds so many in flight is dropped.  [default: 10000, or what the descriptors allow]",
+        "Open load: requests beyond so many in flight are dropped.  [default: 10000, or what the descriptors allow]",
     ),
     "--think": Option("load.think", "TIME", "Pause between a user's requests: 3s, '{exponential: 3s}'.  [default: 0s]"),
-    "--ramp": Option("load.ramp", "TIME", "Users, or the rate, grow over this time.  [default: 0s]"),
-    "--join": Option("load.join", "R", "The same as a rate: users that begin per second, 160/s."),
+    "--ramp": Option("load.ramp", "TIME", "Users, or the rate, ramp up over this time.  [default: 0s]"),
+    "--join": Option("load.join", "R", "Ramp as a rate: users that start per second, 160/s."),
     "--pace": Option(
         "load.pace", "TIME",
-        "Of a ws:// url: time between a user's messages, answered or not: 100/s, 6s, '{exponential: 6s}'.",
+        "With a ws:// url: time between a user's messages, answered or not: 100/s, 6s, '{exponential: 6s}'.",
     ),
-    "--threads": Option("load.engine_threads", "N", "Threads of the engine.  [default: 1]"),
+    "--threads": Option("load.engine_threads", "N", "Threads of the load generator.  [default: 1]"),
     "--pipeline": Option("load.pipeline", "N", "Requests in flight on one connection.  [default: 1]"),
     "--keep-alive": Option("load.keep_alive", "BOOL", "false: a connection for each request.  [default: true]"),
-    "--timeout": Option("load.timeout", "TIME", "Of one request.  [default: 30s]"),
-    "--connect-timeout": Option("load.connect_timeout", "TIME", "Of one connection.  [default: 5s]"),
+    "--timeout": Option("load.timeout", "TIME", "Timeout of one request.  [default: 30s]"),
+    "--connect-timeout": Option("load.connect_timeout", "TIME", "Timeout of one connection.  [default: 5s]"),
     "--precision": Option(
         "load.precision", "TIME", "How late a send may be to share a wake-up; 0s spins.  [default: 100us]",
     ),
     "--ca-file": Option(
-        "load.tls_ca_file", "FILE", "Of an https url: PEM file of trusted roots.  [default: Mozilla's]",
+        "load.tls_ca_file", "FILE", "With an https url: PEM file of trusted roots.  [default: Mozilla's]",
     ),
     "--insecure": Option("load.tls_insecure", None, "Accept any certificate."),
     "--duration": Option("load.duration", "TIME", "Measured time of one trial.  [default: by profile]"),
-    "--warmup": Option("measure.warmup", "TIME", "Before that; `auto` ends when steady.  [default: auto]"),
+    "--warmup": Option(
+        "measure.warmup", "TIME",
+        "Load before the measured time; `auto` ends when steady.  [default: auto]",
+    ),
     "--repeats": Option("measure.repeats", "N", "Most fresh starts of a setting (blocks).  [default: by profile]"),
-    "--budget": Option("design.budget", "TIME", "Time for the whole run: 10m, 1h.  [default: none]"),
+    "--budget": Option("design.budget", "TIME", "Time for the whole run: 1m, 5m, 30m.  [default: none]"),
     "--order": Option(
         "design.order", "KIND",
-        "race: what is shown worse leaves early; blocks: all run to the end.  [default: race]",
+        "race: settings shown worse leave early; blocks: all run to the end.  [default: race]",
     ),
     "--confirm": Option(
-        "design.confirm", "N", "Fresh starts of the winner after a race.  [default: 3; with --regret 0]"
+        "design.confirm", "N",
+        "Most fresh starts of the winner after a race; fewer where they agree.  [default: 3; with --regret 0]",
     ),
     "--regret": Option(
         "design.regret", "SHARE",
@@ -72,15 +92,27 @@ KEY_OPTIONS = {
         "design.soak", "TIME",
         "Run the answer's setting once more for so long, and compare its last minute with the rest.  [default: none]",
     ),
-    "--allow-unserved": Option("objective.allow_unserved", "SHARE", "Of users, without any answer.  [default: 1%]"),
+    "--allow-unserved": Option(
+        "objective.allow_unserved", "SHARE",
+        "Share of the users that may get no answer at all.  [default: 1%]",
+    ),
     "--allow-failed-starts": Option(
-        "objective.allow_failed_starts", "SHARE", "Of starts, that may fail or break a condition.  [default: none seen]"
+        "objective.allow_failed_starts", "SHARE",
+        "Share of the starts that may fail or break a condition.  [default: none]",
     ),
     "--margin": Option("objective.margin", "SHARE", "Differences below this count as none.  [default: 3%]"),
-    "--confidence": Option("objective.confidence", "SHARE", "Of all intervals and verdicts.  [default: 95%]"),
+    "--confidence": Option(
+        "objective.confidence", "SHARE",
+        "Confidence of all intervals and verdicts.  [default: 95%]",
+    ),
     "--ready-http": Option("subject.ready.http", "PATH", "Ready when this answers.  [default: when {port} accepts]"),
     "--ready-log": Option("subject.ready.log", "REGEX", "Ready when the server's output matches."),
     "--ready-timeout": Option("subject.ready.timeout", "TIME", "How long getting ready may take.  [default: 30s]"),
+    "--apply-command": Option(
+        "subject.deployed.command", "COMMAND",
+        "A command that changes the setting of a server that runs already, once for each trial; no shell.",
+    ),
+    "--pid": Option("subject.deployed.pid", "PID", "Process of a server that runs here already, to be watched."),
     "--stop-signal": Option("subject.stop.signal", "NAME", "What asks the server to stop.  [default: TERM]"),
     "--stop-grace": Option("subject.stop.grace", "TIME", "How long it may take to stop.  [default: 5s]"),
     "--cpus": Option(
@@ -88,7 +120,22 @@ KEY_OPTIONS = {
         "CPUs of the server: a number, all, or a list (0-1).  [default: all where its requests cost ten times the "
         "load's, else what the load leaves]",
     ),
+    "--cpu-quota": Option(
+        "host.cpu_quota", "N", "CPUs that the server may use on average, set by a cgroup: 0.5, 2.  [default: no limit]",
+    ),
+    "--memory-limit": Option(
+        "host.memory_limit", "SIZE", "Memory that the server may use, set by a cgroup: 512MiB.  [default: no limit]",
+    ),
+    "--cluster": Option(
+        "cluster.address", "ADDRESS",
+        "Run blocks side by side on the nodes of a Ray cluster: `auto`, the one that this machine is part of, or its "
+        "head's host:6379.  [default: all here]",
+    ),
+    "--generators": Option(
+        "cluster.generators", "N",
+        "So many other nodes load each server, which listens on {address}.  [default: 0]",
+    ),
     "--cwd": Option("subject.cwd", "DIR", "Where the server is started."),
-    "--name": Option("name", "NAME", "Names the run.  [default: tune]"),
+    "--name": Option("name", "NAME", "Names the run.  [default: tune, or compare]"),
     "--seed": Option("design.seed", "INTEGER", "Seed of every random choice.  [default: drawn, and recorded]"),
 }  # fmt: skip

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError
+from powerband.base.hosts import LOADABLE, split_url
 from powerband.base.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
 from powerband.files.checks.capacity_checks import metric_of
 from powerband.files.experiment_file import at_path, build_experiment
-from powerband.files.key_options import DEFAULT_URL, KEY_OPTIONS, PROFILES
+from powerband.files.key_options import DEFAULT_URL, KEY_OPTIONS, PROFILES, profile_for
 from powerband.files.levels import parse_levels
+from powerband.files.step_forms import METHODS
 from powerband.loads import kind_of_options, kind_of_url
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
@@ -25,6 +27,7 @@ from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
 
 DEFAULT_USERS = 64  # enough to fill most pools, few enough for any descriptor limit
+DEFAULT_SCREEN = "500ms"  # of 100 answers a second 50: counted to 2 %, where settings a quarter apart are told apart
 DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
 
@@ -47,7 +50,8 @@ class Tuning:
     expect: Sequence[str] = ()
     headers: Sequence[str] = ()
     """`Name: value`."""
-    profile: str = "normal"
+    profile: str | None = None
+    """None: the one that fits `--budget`."""
     allow_hosts: Sequence[str] = ()
     revisions: tuple[str, str] | None = None
     """OLD and NEW of `powerband compare`: the levels of a factor beside the others."""
@@ -55,12 +59,20 @@ class Tuning:
     """The counter of a program that drives itself; then nothing about requests may be given."""
     metrics_url: str | None = None
     """The page of that counter, if the program does not send it."""
+    apply: Sequence[str] = ()
+    """Requests that change the setting of a running server: `POST /knob {n}`."""
+    restore: Sequence[str] = ()
+    """`NAME=value` of a server that runs already."""
 
     def experiment(self) -> Experiment:
         """Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
-        if not self.command:
+        deployed = self._is_deployed()
+        if deployed and self.url == DEFAULT_URL:
+            raise UsageError("--url is missing: say where the server listens, for example --url http://127.0.0.1:8080/")
+        if not self.command and not deployed:
             raise UsageError(
-                "no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ..."
+                "no command: write it after --, for example: powerband tune -P threads=1..64 -- ./server ...; or, of "
+                "a server that runs already, what changes its setting: --apply 'POST /knob {n}', --apply-command"
             )
         if not self.parameters and self.revisions is None:
             raise ExperimentError(
@@ -69,13 +81,18 @@ class Tuning:
         problems: list[FileProblem] = []
         # A bound is made for looking often and picking: it needs no fresh starts.
         confirm = {"confirm": 0} if "--regret" in self.options else {}
-        race = {"name": "tune", "design": {"order": "race", **confirm}}
+        race = {"name": "tune", "design": {"order": "race", "screen": DEFAULT_SCREEN, "confirm_early": True, **confirm}}
         root = _node("", race) if self.revisions is None else _of_revisions(alone=not self.parameters)
-        for key, text in PROFILES[self.profile].items():
-            root = merge(root, _at(key, f"--profile {self.profile}", parse_scalar(text)))
+        profile = self.profile or profile_for(self.options.get("--budget"))
+        for key, text in PROFILES[profile].items():
+            root = merge(root, _at(key, f"--profile {profile}", parse_scalar(text)))
         kind = kind_of_options(self.url, self.counts)
         root = _with_options(root, self.options, closed=kind.sends_requests)
         root = merge(root, _subject(self.command, self.url, self.env))
+        if self.apply:
+            root = merge(root, Node({"subject": Node({"apply": _requests(self.apply)})}))
+        if deployed:
+            root = merge(root, _deployed(self.url, self.restore))
         if self.metrics_url is not None:
             root = merge(root, _at("subject.metrics_url", f"--metrics-url {self.metrics_url}", self.metrics_url))
         if self.counts is None:
@@ -90,6 +107,23 @@ class Tuning:
             factors = _with_revisions(factors, self.revisions, problems)
         root = root.with_children({"factors": factors})
         return build_experiment(root, problems, Path())
+
+    def _is_deployed(self) -> bool:
+        """Whether the server runs already: there is no command, and what changes its setting, or its load. Raises
+        UsageError where that is said of a server that a command starts."""
+        of_deployed = ["--apply-command"] if "--apply-command" in self.options else []
+        if not self.command:
+            names = [each.partition("=")[0] if isinstance(each, str) else each[0] for each in self.parameters]
+            of_load = bool(names) and all(name.startswith("load.") for name in names) and self.url != DEFAULT_URL
+            return bool(self.apply or of_deployed or of_load)
+        of_deployed += ["--restore"] if self.restore else []
+        of_deployed += ["--pid"] if "--pid" in self.options else []
+        if of_deployed:
+            raise UsageError(
+                f"{', '.join(of_deployed)}: that is of a server that runs already, and the command after -- starts "
+                "one: leave out one of the two"
+            )
+        return False
 
 
 def tuning(
@@ -144,6 +178,8 @@ def _with_options(root: Node, given: Mapping[str, str], *, closed: bool) -> Node
 
 
 def _value(option: str, text: str) -> object:
+    if option == "--apply-command":
+        return text
     if option not in ("--think", "--pace"):
         return parse_scalar(text)
     try:
@@ -159,8 +195,40 @@ def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
         if not name:
             raise UsageError("--env: write NAME=value, or NAME for a variable of your own environment")
         variables[name] = Node(value if equals else None, f"--env {name}")
-    words, address = _node("command", list(command)), Node(url, f"--url {url}")
-    return Node({"subject": Node({"command": words, "url": address, "env": Node(variables, "--env")}, "command")})
+    parts: dict[str, Node] = {"url": Node(url, f"--url {url}"), "env": Node(variables, "--env")}
+    if command:
+        parts = {"command": _node("command", list(command)), **parts}
+    return Node({"subject": Node(parts, "command")})
+
+
+def _requests(texts: Sequence[str]) -> Node:
+    """`POST /knob {n}` as the steps of `subject.apply`."""
+    steps = []
+    for text in texts:
+        method, _, rest = text.strip().partition(" ")
+        path, _, body = rest.strip().partition(" ")
+        if method.lower() not in METHODS or not path:
+            raise UsageError(f"--apply {text!r}: write method, path and, where there is one, body: 'POST /knob {{n}}'")
+        label = f"--apply {text!r}"
+        step = {"method": Node(method.upper(), label), "path": Node(path, label)}
+        steps.append(Node(step | ({"body": Node(body.strip(), label)} if body.strip() else {}), label))
+    return Node(tuple(steps), "--apply")
+
+
+def _deployed(url: str, restore: Sequence[str]) -> Node:
+    """The subject, named after its host."""
+    levels = {}
+    for text in restore:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--restore {text}: write NAME=value, for example n=8")
+        levels[name] = Node(parse_scalar(value), f"--restore {text}")
+    back = {"restore": Node(levels, "--restore")} if levels else {}
+    try:
+        name = split_url(url, LOADABLE).hostname or "server"
+    except ValueError:
+        name = "server"
+    return Node({"subject": Node({"name": Node(name), "deployed": Node(back, "--apply")}, "--url")})
 
 
 def _counter(counts: str, metrics_url: str | None, templates: Sequence[str]) -> Node:

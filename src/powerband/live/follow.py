@@ -37,6 +37,7 @@ from powerband.live.growing_files import (
     unless_short,
     within,
 )
+from powerband.live.live_nodes import nodes_now
 from powerband.live.live_standing import (
     may_end_early,
     outcome_of,
@@ -45,7 +46,7 @@ from powerband.live.live_standing import (
     status_at_rest,
     trial_line,
 )
-from powerband.live.state import Outcome, RunState, RunStatus, TrialLine
+from powerband.live.state import NodeState, Outcome, RunState, RunStatus, TrialLine
 from powerband.live.trial_seconds import TrialFollower
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
@@ -81,12 +82,15 @@ class _Known:
     refused: str = ""  # why the experiment cannot be read
     trials: dict[int, _FollowedTrial] = field(default_factory=dict)
     planned_total: int | None = None
+    left_s: float | None = None  # with the trial that began last
     analysis: Analysis | None = None
     analysis_version: Version = None
     analysis_problem: str = ""
     own_analysis: bool = False  # made here, not read
     damaged: int = 0  # lines of the plan
     running: bool = False
+    nodes: bytes | None = None  # what they do, of a run on several that goes on
+    nodes_version: Version = None
 
 
 class RunFollower:
@@ -123,6 +127,7 @@ class RunFollower:
         if self._known.experiment is None:
             return self._unreadable(self._known.refused)
         self._ask_lock()
+        self._read_nodes()  # before the plan, where each of their trials is by then
         self._read_plan()
         self._read_records()
         self._read_analysis()
@@ -191,14 +196,35 @@ class RunFollower:
             try:
                 data = json.loads(line)
                 spec = TrialSpec.from_json(data)
-                total = data.get("planned_total")
+                total, left_s = data.get("planned_total"), data.get("left_s")
             except NOT_AS_WRITTEN:
                 known.damaged += 1
                 continue
             known.trials.setdefault(spec.number, _FollowedTrial(spec)).spec = spec
             known.planned_total = total if isinstance(total, int) else known.planned_total
+            known.left_s = float(left_s) if isinstance(left_s, int | float) else None
         self._stale = self._stale or bool(lines)
         self.more = self.more or more
+
+    def _read_nodes(self) -> None:
+        """What the nodes of a run do, which rewrites this file when that changes."""
+        known = self._known
+        version = changed_at(self.run.nodes_now) if known.running and self._on_nodes else None
+        if version != known.nodes_version:
+            known.nodes = None if version is None else read_plain(self.run.nodes_now)
+            known.nodes_version, self._stale = version, True
+
+    def _nodes(self) -> tuple[NodeState, ...]:
+        trials = self._known.trials
+        nodes = nodes_now(self._known.nodes, {number: trial.spec for number, trial in trials.items()})
+        for node in nodes:
+            if node.trial is not None:
+                trials[node.trial.number].began_s = node.trial.began_s
+        return nodes
+
+    @property
+    def _on_nodes(self) -> bool:
+        return self._known.experiment is not None and self._known.experiment.cluster is not None
 
     def _read_records(self) -> None:
         """Updates `recorded`: a trial without a record may have one now; in a resumed run, one may have lost its
@@ -268,9 +294,10 @@ class RunFollower:
         known.own_analysis = self._stale = True
 
     def _follow_current(self) -> None:
-        """Follows the last trial of the plan while it has no record."""
+        """Follows the last trial of the plan while it has no record; one on a node has its files there."""
         known = self._known
-        open_now = [trial.spec for trial in known.trials.values() if not trial.recorded] if known.running else []
+        here = known.running and not self._on_nodes
+        open_now = [trial.spec for trial in known.trials.values() if not trial.recorded] if here else []
         spec = max(open_now, key=lambda spec: spec.number, default=None)
         if self._current is not None and (spec is None or self._current.spec != spec):
             self._current.close()
@@ -296,6 +323,7 @@ class RunFollower:
 
     def _build(self, experiment: Experiment) -> RunState:
         known = self._known
+        nodes = self._nodes()
         trials = list(known.trials.values())
         metric = experiment.objective.metric
         outcomes = [outcome_of(trial.result) for trial in trials if trial.result is not None]
@@ -323,26 +351,31 @@ class RunFollower:
             started_s=min(began, default=None),
             ended_s=self._ended_s(trials) if status is not RunStatus.RUNNING else None,
             settings=settings_unjudged(experiment, results) if analysis is None else settings_of(analysis),
-            trials=self._lines(trials, metric),
+            trials=self._lines(trials, metric, nodes),
             answer=() if analysis is None else analysis.answer.sentences,
             race="" if analysis is None else race_line(analysis, experiment),
             warnings=self._warnings(trials, status),
             blocks=None if experiment.objective.is_capacity else experiment.measure.repeats,
             judged=0 if analysis is None else len(analysis.trials),
             has_report=changed_at(self.run.report) is not None,
+            nodes=nodes,
             version=self._version,
         )
 
-    def _lines(self, trials: list[_FollowedTrial], metric: str) -> tuple[TrialLine, ...]:
-        """The lines of all trials. If the run is running, its last trial without a record is in flight; other trials
-        without one are lost."""
-        in_flight = max(self._known.trials, default=0) if self._known.running else 0
+    def _lines(self, trials: list[_FollowedTrial], metric: str, nodes: tuple[NodeState, ...]) -> tuple[TrialLine, ...]:
+        """The lines of all trials. If the run is running, its last trial without a record is in flight (on nodes each:
+        of one that is lost there is a record); other trials without one are lost."""
+        in_flight = {max(self._known.trials, default=0)} if self._known.running else set()
+        if self._known.running and self._on_nodes:
+            in_flight = set(self._known.trials)
+        node_of = {node.trial.number: node.name for node in nodes if node.trial is not None}
 
         def line(trial: _FollowedTrial) -> TrialLine:
             if trial.recorded:
                 return trial_line(trial.spec, trial.result, metric, Outcome.RECORDED, trial.because)
-            outcome = Outcome.RUNNING if trial.spec.number == in_flight else Outcome.LOST
-            return trial_line(trial.spec, None, metric, outcome, trial.because)
+            outcome = Outcome.RUNNING if trial.spec.number in in_flight else Outcome.LOST
+            told = trial_line(trial.spec, None, metric, outcome, trial.because)
+            return replace(told, node=node_of.get(trial.spec.number, ""))
 
         return tuple(line(trial) for trial in trials)
 
@@ -381,10 +414,13 @@ class RunFollower:
         return tuple(said)
 
     def _eta_s(self, experiment: Experiment, state: RunState) -> float | None:
-        """Time for the remaining trials at the pace of those that began one after the other, or at a first guess."""
+        """What the run itself said last, if it did; else time for the remaining trials at the pace of those that began
+        one after the other, or at a first guess."""
         if state.planned_total is None:
             return None
         began = [trial.began_s for trial in self._known.trials.values() if trial.began_s is not None]
+        if began and self._known.left_s is not None:
+            return max(0.0, self._known.left_s - max(0.0, self._clock() - began[-1]))
         gaps = [later - earlier for earlier, later in pairwise(began[-_PACE_TRIALS:]) if later > earlier]
         pace_s = statistics.median(gaps) if gaps else self._first_guess(experiment)[1]
         running_s = self._clock() - began[-1] if began and state.done < len(self._known.trials) else 0.0

@@ -61,6 +61,7 @@ def trial_line(
         because=because,
         took_s=None if result is None else result.took_s,
         rate_per_s=spec.rate_per_s,
+        node="" if result is None else result.node,
     )
 
 

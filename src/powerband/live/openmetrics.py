@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
@@ -19,7 +20,13 @@ from powerband.live.growing_files import plain_text
 from powerband.live.state import Figures, RunState, RunStatus, SettingState, TrialPhase, TrialState
 from powerband.readings.fleet import SECOND_NS
 
-Row = tuple[tuple[str, ...], float]
+
+class Row(NamedTuple):
+    """Values of the family's labels, and of the label `node` where several nodes run trials."""
+
+    labels: tuple[str, ...]
+    value: float
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,10 @@ class _Runs(Collector):
         for family in FAMILIES:
             found = GaugeMetricFamily(family.name, family.help, labels=["run", *family.labels], unit=family.unit)
             for run in self._runs:
-                for labels, value in family.rows(run):
-                    found.add_metric([_run(run), *map(plain_text, labels)], value)
+                for labels, value, node in family.rows(run):
+                    named = dict(zip(family.labels, map(plain_text, labels), strict=True))
+                    named |= {"node": plain_text(node)} if node else {}
+                    found.add_sample(found.name, {"run": _run(run), **named}, value)
             yield found
 
 
@@ -68,26 +77,39 @@ def _run(run: RunState) -> str:
 
 def _statuses(run: RunState) -> Iterator[Row]:
     for status in RunStatus:
-        yield (status.value,), float(run.status is status)
+        yield Row((status.value,), float(run.status is status))
+
+
+def _nodes(run: RunState) -> Iterator[Row]:
+    for node in run.nodes:
+        for does in ("runs", "idle", "lost"):
+            yield Row((does,), float(node.does == does), node.name)
 
 
 def _trials(run: RunState) -> Iterator[Row]:
     counts = {"done": run.done, "valid": run.valid, "invalid": run.invalid, "failed": run.failed}
     for state, count in counts.items():
-        yield (state,), float(count)
+        yield Row((state,), float(count))
     if run.planned_total is not None:
-        yield ("planned",), float(run.planned_total)
+        yield Row(("planned",), float(run.planned_total))
 
 
 def _eta(run: RunState) -> Iterator[Row]:
     if run.eta_s is not None:
-        yield (), run.eta_s
+        yield Row((), run.eta_s)
 
 
 def _phases(run: RunState) -> Iterator[Row]:
-    if (trial := run.current) is not None:
+    for node, trial in _in_flight(run):
         for phase in TrialPhase:
-            yield (*_trial(trial), phase.value), float(trial.phase is phase)
+            yield Row((*_trial(trial), phase.value), float(trial.phase is phase), node)
+
+
+def _in_flight(run: RunState) -> Iterator[tuple[str, TrialState]]:
+    """Trials in flight, each with its node; one without on one machine."""
+    if run.current is not None:
+        yield "", run.current
+    yield from ((node.name, node.trial) for node in run.nodes if node.trial is not None)
 
 
 def _trial(trial: TrialState) -> tuple[str, str]:
@@ -105,7 +127,7 @@ def _of_trial(
             named = {(label,): value for label, value in found.items()} if isinstance(found, Mapping) else {(): found}
             for labels, value in named.items():
                 if value is not None:
-                    yield (*_trial(trial), *labels), float(value)
+                    yield Row((*_trial(trial), *labels), float(value))
 
     return rows
 
@@ -125,13 +147,13 @@ def _estimates(run: RunState) -> Iterator[Row]:
     for setting in run.settings:
         for bound, value in (("value", setting.estimate), ("low", setting.low), ("high", setting.high)):
             if value is not None:
-                yield (setting.id, metric, bound), value * scale
+                yield Row((setting.id, metric, bound), value * scale)
 
 
 def _of_settings(figure: Callable[[SettingState], float]) -> Callable[[RunState], Iterator[Row]]:
     def rows(run: RunState) -> Iterator[Row]:
         for setting in run.settings:
-            yield (setting.id,), float(figure(setting))
+            yield Row((setting.id,), float(figure(setting)))
 
     return rows
 
@@ -142,6 +164,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("powerband_run_status", "1 for what the run is now", ("status",), _statuses),
     Family("powerband_run_trials", "Trials of the run; planned: the most, as far as known", ("state",), _trials),
     Family("powerband_run_eta_seconds", "Time that the run will still take", (), _eta, "seconds"),
+    Family("powerband_node_status", "1 for what a node of the cluster does now", ("status",), _nodes),
     Family("powerband_trial_phase", "1 for the phase that the trial in flight is in", (*_TRIAL, "phase"), _phases),
     Family(
         "powerband_rate_per_second",
@@ -186,19 +209,19 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "powerband_threads",
-        "Threads of the subject by state: thread seconds per second spent in it",
+        "Threads of the server by state: thread seconds per second spent in it",
         (*_TRIAL, "state"),
         _of_trial(lambda figures: figures.threads),
     ),
     Family(
         "powerband_context_switches_per_second",
-        "Context switches of the subject",
+        "Context switches of the server",
         _TRIAL,
         _of_trial(lambda figures: figures.context_switches_per_s),
     ),
     Family(
         "powerband_gauge",
-        "What the subject tells of itself and the experiment asks for, in the unit that its name says",
+        "What the server tells of itself and the experiment asks for, in the unit that its name says",
         (*_TRIAL, "name"),
         _of_trial(lambda figures: figures.gauges),
     ),

@@ -98,6 +98,10 @@ or with its command. <code>powerband watch</code> and the run's folder open it a
 <ul id="warnings" class="notes" hidden></ul>
 </header>
 <main id="content">
+<section id="nodes-part" aria-labelledby="nodes-title" hidden><h2 id="nodes-title">Nodes</h2>
+<p id="nodes-about" class="lead"></p>
+<div class="scroll"><table id="nodes"><thead><tr><th scope="col">node</th><th scope="col">runs</th>
+<th scope="col">trial</th><th scope="col" class="words">now</th></tr></thead><tbody></tbody></table></div></section>
 <section id="series-part" aria-labelledby="series-title"><h2 id="series-title">Now</h2>
 <p class="lead"><span id="series-about">Nothing runs at the moment.</span>
 <button type="button" id="follow" hidden>Back to the trial in flight</button></p>

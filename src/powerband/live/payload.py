@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from powerband.live.state import Figures, RunState, SettingState, TrialLine, TrialState
+from powerband.live.state import Figures, NodeState, RunState, SettingState, TrialLine, TrialState
 from powerband.model.results import Estimate
 from powerband.report.wording.findings import range_phrase
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number
@@ -42,12 +42,18 @@ def _finite(told: Any) -> Any:
 def run_row(state: RunState, folder: str) -> Row:
     """Everything but the trials and the one in flight."""
     return {
-        **_fields(state, but=("path", "eta_s", "current", "trials", "version")),
+        **_fields(state, but=("path", "eta_s", "current", "trials", "nodes", "version")),
         "folder": folder,
         "objective": metric_name(state.objective) if state.objective else "",
         "settings": [_setting(setting, state) for setting in state.settings],
         "columns": [name for metric, name in _COLUMNS if _present(metric, state)],
+        "nodes": [_node(node) for node in state.nodes],
     }
+
+
+def _node(node: NodeState) -> Row:
+    trial = None if node.trial is None else current_row(node.trial)
+    return {"name": node.name, "does": node.does, "lost": node.lost, "trial": trial}
 
 
 def trial_row(line: TrialLine, unit: str) -> Row:

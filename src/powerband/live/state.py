@@ -100,6 +100,20 @@ POINTS_MAX = 3600
 
 
 @dataclass(frozen=True)
+class NodeState:
+    """A node of a cluster. `trial`: the one that it runs; its seconds arrive once it has ended. `lost`: why no trial
+    runs there any more. Neither: it is idle."""
+
+    name: str
+    trial: TrialState | None = None
+    lost: str = ""
+
+    @property
+    def does(self) -> str:
+        return "lost" if self.lost else "idle" if self.trial is None else "runs"
+
+
+@dataclass(frozen=True)
 class LookState:
     """A setting after one block of a race: its ratio to the leader then, with the anytime-valid interval."""
 
@@ -154,6 +168,7 @@ class TrialLine:
     because: str = ""
     took_s: float | None = None
     rate_per_s: float | None = None
+    node: str = ""  # of several, the one that ran it, once that is known
 
 
 @dataclass(frozen=True)
@@ -164,7 +179,8 @@ class RunState:
     `planned_total`: trials of the whole run, the most as far as known (`at_most`: it may end earlier); None: not known.
     `done`: trials on disk; of these `valid`, `invalid` (spoilt by the load generator or the machine), `failed` (by the
     server); the others were interrupted or are not judged yet. `eta_s`: seconds left, None: not known. `settings`: the
-    best first. `answer`: sentences, so far or final. `judged`: trials in the last analysis."""
+    best first. `answer`: sentences, so far or final. `judged`: trials in the last analysis. `nodes`: of a run on a
+    cluster that goes on, which has no `current` trial but one on each of these."""
 
     path: str
     name: str
@@ -192,5 +208,6 @@ class RunState:
     blocks: int | None = None  # the maximum number of blocks
     judged: int = 0
     has_report: bool = False
+    nodes: tuple[NodeState, ...] = ()
     version: int = 0
     """Grows by one with each change of anything but the trial in flight."""

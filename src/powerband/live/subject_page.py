@@ -148,13 +148,13 @@ def labelled(page: str, labels: Mapping[str, str]) -> str:
     added = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
     written = page.split("\n", LINES_MAX)
     if len(written) > LINES_MAX:
-        raise NoPageError(f"the subject's metrics_url has more than {LINES_MAX:,} lines")
+        raise NoPageError(f"the server's metrics_url has more than {LINES_MAX:,} lines")
     lines = []
     for number, line in enumerate(written, 1):
         text = line.strip()
         if text and not text.startswith("#"):
             if (sample := _labelled(text, added, labels)) is None:
-                raise NoPageError(f"the subject's metrics_url is no metrics page: its line {number} is no sample")
+                raise NoPageError(f"the server's metrics_url is no metrics page: its line {number} is no sample")
             lines.append(sample)
         elif _is_kept(text):
             lines.append(text)

@@ -15,14 +15,22 @@ from typing import Any, Protocol
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.plan import Stage, TrialSpec
+from powerband.model.warmup import COMPILING_MORE
 from powerband.processes.cpus import CpuSplit
-from powerband.processes.engine_fleet import FleetInterval
+from powerband.processes.engine_fleet import FleetInterval, go_lead_ns
 from powerband.processes.engine_process import Pump
+from powerband.processes.engines import Engines
 from powerband.processes.failures import TrialFailed
+from powerband.processes.host import usable_cores
 from powerband.processes.line_file import LineFile
 from powerband.store import TrialDir
 from powerband.wire.load_events import Interval, Summary
 from powerband.wire.message import Wire, encode
+
+SCREEN_WARMUP_NS = 1_200_000_000
+"""The longest warm-up of a short trial, which is asked twice whether the server is steady: a queue of users may take
+many seconds to fill, but what is far behind is seen before. One that had not settled by then eliminates only what
+cannot catch up (`search/screening.py`)."""
 
 
 class Driver(Protocol):
@@ -42,6 +50,10 @@ class Driver(Protocol):
     @property
     def pids(self) -> list[int]:
         """The processes that the trial's probe watches as engines."""
+
+    @property
+    def lead_ns(self) -> int:
+        """The time that a command needs: it names no earlier instant."""
 
     @property
     def finished(self) -> bool: ...
@@ -71,6 +83,8 @@ class Driver(Protocol):
 class StandIn:
     """The part of a driver that reports what the only engine of a fleet would: lines in events.jsonl, one summary."""
 
+    lead_ns = go_lead_ns(1)
+
     def __init__(self, events: LineFile) -> None:
         self.intervals: list[FleetInterval] = []
         self.phases: dict[str, int] = {}
@@ -95,12 +109,14 @@ class WarmUp:
     """The time from go to the measured window.
 
     `joining_ns`: users join first. `fixed_ns`: the whole of a fixed warm-up; None: it lasts until steady, at least
-    `least_ns` and at most `most_ns`. `pause_ns`: the longest time that instruments keep the window from beginning."""
+    `least_ns` and at most `most_ns`, or `compiling_ns` while the server's runtime still compiles. `pause_ns`: the
+    longest time that instruments keep the window from beginning."""
 
     joining_ns: int
     fixed_ns: int | None
     least_ns: int
     most_ns: int
+    compiling_ns: int
     pause_ns: int
 
     @classmethod
@@ -112,11 +128,14 @@ class WarmUp:
             fixed_ns = None if load.requests_per_user is None else 0
         # Before each user has sent and paused once, a closed load is still building up, which no series shows.
         built_up_ns = load.joining_ns + load.longest_pause_ns
+        least_ns = max(joining_ns + measure.warmup_min_ns, built_up_ns)
+        most_ns = max(joining_ns + measure.warmup_max_ns, load.joining_ns, fixed_ns or 0)
         return cls(
             joining_ns=joining_ns,
             fixed_ns=fixed_ns,
-            least_ns=max(joining_ns + measure.warmup_min_ns, built_up_ns),
-            most_ns=max(joining_ns + measure.warmup_max_ns, load.joining_ns, fixed_ns or 0),
+            least_ns=least_ns,
+            most_ns=min(most_ns, max(least_ns, SCREEN_WARMUP_NS)) if stage is Stage.SCREEN else most_ns,
+            compiling_ns=COMPILING_MORE * most_ns,
             pause_ns=pause_ns,
         )
 
@@ -133,17 +152,27 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class TrialSetup:
-    """The facts that are settled before a trial's subject is launched. `engine`: the engine's binary."""
+    """The facts that are settled before a trial's subject is launched. `engine`: the engine's binary; `engines`: where
+    those of the load run."""
 
     experiment: Experiment
     spec: TrialSpec
     directory: TrialDir
     engine: Path
     cpus: CpuSplit
+    engines: Engines
 
     @cached_property
     def load(self) -> Load:
         return self.experiment.load_for(self.spec.setting, self.spec.rate_per_s)
+
+    @property
+    def awake_cpus(self) -> tuple[int, ...]:
+        """CPUs that must not sleep: those of the trial, all where nothing is pinned; empty: they may."""
+        if not self.experiment.host.awake:
+            return ()
+        pinned = {*self.cpus.subject, *self.cpus.engine, *self.cpus.probe}
+        return tuple(sorted(pinned or {cpu for core in usable_cores() for cpu in core}))
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from powerband.base.hosts import LOADABLE, split_url
 from powerband.loads.engine_specs import DESCRIPTORS_RESERVED, fleet_shape
 from powerband.model.experiment import Experiment
-from powerband.processes.engine_fleet import descriptor_limit
+from powerband.processes.engine_process import descriptor_limit
 from powerband.processes.failures import TrialFailed
 from powerband.processes.ports import local_ports
 
 
 def foreseen(experiment: Experiment) -> list[str]:
     """Sentences about the setting with the most users; none where one engine process holds them all."""
+    if experiment.generators:
+        return []  # the limits are those of other machines
     users = max((experiment.load_for(setting).users or 0 for setting in experiment.settings()), default=0)
     host = split_url(experiment.subject.url, LOADABLE).hostname or ""
     return list(_sentences(users, host, descriptor_limit(), local_ports()))

@@ -44,6 +44,7 @@ def fleet_specs(
     seed: int,
     descriptor_limit: int,
     local_ports: int = LOCAL_PORTS,
+    machines: int = 1,
     cpus: tuple[int, ...] = (),
     allow_remote: bool = False,
     warmup_ns: int | None = None,
@@ -53,11 +54,14 @@ def fleet_specs(
     """One spec for each engine process; users, rate and in-flight bound add up to the load's.
 
     `environment`: for headers that take a value from it. `descriptor_limit` of one process, `local_ports` of one
-    address. `warmup_ns` None: until the command, at most `warmup_max_ns`. Raises TrialFailed(descriptor_limit,
-    port_limit) where even the largest fleet cannot hold the connections."""
+    address. `machines` take turns: each has as many processes as the others, where there are users for that.
+    `warmup_ns` None: until the command, at most `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) where
+    even the largest fleet cannot hold the connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
-    fleet = fleet_shape(connections_of(load, bound), descriptor_limit, parts.hostname or "", local_ports)
+    most = connections_of(load, bound)
+    busy = min(machines, most if load.users is not None else bound // load.engine_threads)
+    fleet = fleet_shape(most, descriptor_limit, parts.hostname or "", local_ports, max(1, busy))
     longest_warmup_ns = warmup_max_ns if warmup_ns is None else warmup_ns
     whole_ns = longest_warmup_ns + load.joining_ns + load.duration_ns + load.drain_ns
     specs = []
@@ -119,13 +123,13 @@ def most_connections(descriptor_limit: int) -> int:
 
 
 def fleet_shape(
-    connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS
+    connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS, machines: int = 1
 ) -> list[tuple[str, ...]]:
     """The source addresses of each engine process (empty: the kernel's choice) in the smallest fleet whose processes
     stay within their descriptors: 127.0.0.x where one pair of addresses would carry too many connections (loopback
-    targets only). Raises TrialFailed(descriptor_limit, port_limit)."""
+    targets only). On `machines` that take turns, as many on each. Raises TrialFailed(descriptor_limit, port_limit)."""
     room = descriptor_limit - DESCRIPTORS_RESERVED
-    engines = math.ceil(connections / room) if room > 0 else MAX_ENGINES + 1
+    engines = math.ceil(connections / room / machines) * machines if room > 0 else MAX_ENGINES + 1
     if engines > MAX_ENGINES:
         needed = math.ceil(connections / MAX_ENGINES) + DESCRIPTORS_RESERVED
         raise TrialFailed(
@@ -136,13 +140,15 @@ def fleet_shape(
         )
     one_address = int(local_ports * PORTS_IN_USE)
     per_source = max(1, min(CONNECTIONS_PER_TUPLE, one_address))
+    engines = min(engines, connections)
     if connections <= per_source:
         return [()] * engines
     if not _is_loopback_v4(host):
-        if connections > one_address:
+        if math.ceil(connections / machines) > one_address:
+            where = "this machine has" if machines == 1 else f"each of {machines} machines has"
             raise TrialFailed(
                 Code.PORT_LIMIT,
-                f"the load may need {connections} connections to {host}, and this machine has {local_ports} ports for "
+                f"the load may need {connections} connections to {host}, and {where} {local_ports} ports for "
                 "them: widen net.ipv4.ip_local_port_range, lower load.users or load.max_in_flight, or load a server on "
                 "127.0.0.1, where more source addresses follow by themselves",
             )

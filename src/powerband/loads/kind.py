@@ -10,19 +10,18 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
 from powerband.base.errors import FileProblem
-from powerband.base.units import duration_text, format_value, plural
+from powerband.base.units import duration_text, format_value, plural, time_text
 from powerband.base.yaml_document import Node
-from powerband.loads.failed_requests import error_kinds
-from powerband.loads.measured import LOAD, USERS, stretch_metrics
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load, mean_ns
 from powerband.model.results import ErrorKind
-from powerband.readings.evidence import Evidence, Source
+from powerband.model.subjects import uses
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
     from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject, SubjectCounter
+    from powerband.readings.evidence import Evidence, Source
 
 
 class LoadKind:
@@ -40,6 +39,8 @@ class LoadKind:
     """How long the load takes to start, once the server is ready."""
     default_slo: ClassVar[str | None] = "error_rate < 1%"
     """The condition of `powerband tune` where none is given."""
+    not_apart: ClassVar[str | None] = None
+    """Why other nodes of a cluster cannot make the load; None: they can."""
     no_capacity: ClassVar[str | None] = None
     """Why the objective cannot be capacity; None: it can."""
 
@@ -80,11 +81,17 @@ class LoadKind:
         """The threads for which CPUs are set aside; 0: the subject has all CPUs to itself."""
         return load.engine_threads
 
+    def threads_here(self, experiment: Experiment, load: Load) -> int:
+        """Of these, those that are on the server's machine."""
+        return 0 if experiment.generators else self.engine_threads(load)
+
     def may_share_cpus(self, experiment: Experiment) -> bool:
         """Whether the server may get all CPUs, the load's among them, where its requests cost much more than ours. Not
         where something else of the bench needs CPUs in each trial: a link's thread, a browser, a database that was
         given its own CPUs before the first trial."""
-        return not experiment.subject.services and not experiment.measure.visitor
+        subject = experiment.subject
+        served = any(uses(subject, service, each) for service in subject.services for each in experiment.settings())
+        return not served and not experiment.measure.visitor and not experiment.generators
 
     def load_words(self, load: Load) -> str:
         """The load as the end of a sentence: `with 64 users that never pause`, `at 500/s`; empty: it cannot be said."""
@@ -105,6 +112,13 @@ class LoadKind:
         """The time before the warm-up in which users join."""
         return load.joining_ns if self.users_join else 0
 
+    def joining_text(self, experiment: Experiment) -> str:
+        """`42,000 users join over 4 min 22 s`, for the setting with the longest joining; empty if all begin at once."""
+        longest = max(map(experiment.load_for, experiment.settings()), key=self.joining_ns)
+        if longest.users is None or not self.joining_ns(longest):
+            return ""
+        return f"{plural(longest.users, 'user')} join over {time_text(longest.joining_ns)}"
+
     def counter(self, setup: DriverSetup) -> SubjectCounter | None:
         """The subject's own counter, by which it shows that it is ready; None: it shows that by itself."""
         return None
@@ -121,10 +135,22 @@ class LoadKind:
         """Whether a trial whose load failed with this code shows that all others fail like it."""
         return False
 
-    load: ClassVar[Source] = LOAD
-    """Makes the rates, errors and times of a trial, and says whether its generator may be believed."""
-    users: ClassVar[Source] = USERS
-    """Makes the metrics of the users that were present, and says what is amiss with them."""
+    # --- measuring a trial; what measures is imported when the first one is measured ---------------------------------
+
+    @property
+    def load(self) -> Source:
+        """Makes the rates, errors and times of a trial, and says whether its generator may be believed."""
+        from powerband.loads.measured import LOAD
+
+        return LOAD
+
+    @property
+    def users(self) -> Source:
+        """Makes the metrics of the users that were present, and says what is amiss with them."""
+        from powerband.loads.measured import USERS
+
+        return USERS
+
     sends_requests: ClassVar[bool] = True
     """False: nothing is asked of the subject from outside, so that no request holds a thread or waits."""
     steady_figures: ClassVar[str] = "the rate or the response time"
@@ -136,8 +162,12 @@ class LoadKind:
 
     def stretch_metrics(self, evidence: Evidence) -> dict[str, float]:
         """Metrics of the load over a stretch of a trial: those that need no summary of the whole."""
+        from powerband.loads.measured import stretch_metrics
+
         return stretch_metrics(evidence)
 
     def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
         """Everything that did not end ok, by kind, since the start of the load."""
+        from powerband.loads.failed_requests import error_kinds
+
         return error_kinds(evidence.fleet, evidence.overflows(), evidence.log)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from powerband.base.units import format_duration
+from powerband.loads.far_clocks import clock_problems
 from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
 from powerband.model.metrics import metric_words
@@ -211,14 +212,14 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
     if fleet.ended == 0:
         yield Problem(
             "no_request_ended",
-            f"no request ended within the measured {fleet.window_s:.1f} s: the subject does not answer at this "
-            "setting, or the window is shorter than one response; lengthen load.duration or look at the subject's log",
+            f"no request ended within the measured {fleet.window_s:.1f} s: the server does not answer at this "
+            "setting, or the window is shorter than one response; lengthen load.duration or look at the server's log",
         )
     elif fleet.window_outcomes.get("ok", 0) == 0:
         worst = max(fleet.window_outcomes, key=lambda outcome: fleet.window_outcomes[outcome])
         yield Problem(
             "no_request_ok",
-            f"none of {fleet.ended} requests ended ok (most: {worst}): look at the subject's log and the step's checks",
+            f"none of {fleet.ended} requests ended ok (most: {worst}): look at the server's log and the step's checks",
         )
     else:
         yield from _percentiles(evidence)
@@ -281,7 +282,7 @@ def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator
     if fleet.window_outcomes.get("ok", 0):
         yield Problem(
             "starved_users",
-            f"{whose} not answered once within the measured window{shown}: the subject serves fewer connections than "
+            f"{whose} not answered once within the measured window{shown}: the server serves fewer connections than "
             "it was given (keep-alive may bind each to a thread), refuses some, or the window is shorter than one "
             "response",
             fatal=False,
@@ -308,7 +309,7 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
         yield Problem(
             "generator_cpu",
             f"the busiest engine thread used {fleet.cpu_share_max:.0%} of a CPU (limit {THREAD_SHARE_MAX:.0%}): "
-            "the generator was the limit, not the subject; raise load.engine_threads or lower the load",
+            "the generator was the limit, not the server; raise load.engine_threads or lower the load",
         )
     lag_ns, limit_ns = evidence.send_lag.quantile(0.99), _lag_limit_ns(load, evidence.response)
     if evidence.send_lag.count and lag_ns > limit_ns:
@@ -349,6 +350,10 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
         )
 
 
+def _clocks(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    return clock_problems(evidence.generators, evidence.fleet.summaries, round(evidence.fleet.window_s * SECOND_NS))
+
+
 def _lag_limit_ns(load: Load, response: MergedTimes) -> float:
     """The largest believable p99 of the send lag: 1 ms, a tenth of the p99 response time, or twice the precision
     asked for, whichever is largest."""
@@ -371,5 +376,5 @@ def _schedule(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 
 
 _OUR_ENGINE = partial(starved, whose="engine", remedy="use no more load.engine_threads than the engine has CPUs")
-LOAD = Source("load", load_metrics, checks(_engine, _OUR_ENGINE))
+LOAD = Source("load", load_metrics, checks(_engine, _OUR_ENGINE, _clocks))
 USERS = Source("users", lambda evidence: [*users_metrics(evidence), *in_flight_metrics(evidence)])

@@ -35,8 +35,8 @@ class BottleneckName(StrEnum):
     )  # fmt: skip
     CPU_QUOTA = (
         "cpu_quota", "the CPU quota of its cgroup is the limit", "CPU quota", (236, 40, 58),
-        "raise the quota (docker's --cpus, Kubernetes' limits.cpu, systemd's CPUQuota=), or make {a_noun} cheaper; "
-        "more threads do not help",
+        "raise the quota (host.cpu_quota, docker's --cpus, Kubernetes' limits.cpu, systemd's CPUQuota=), or "
+        "make {a_noun} cheaper; more threads do not help",
     )  # fmt: skip
     TOO_MANY_RUNNABLE_THREADS = (
         "too_many_runnable_threads", "too many threads compete for the CPU", "too many threads", (222, 52, 46),

@@ -19,7 +19,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from powerband.base.hosts import LOADABLE, split_url
 from powerband.base.units import parse_quantity
 from powerband.model.claim_expression import parse_claim
+from powerband.model.deployed import WrittenDeployed
 from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed
+from powerband.model.host_use import HostUse
 from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
 from powerband.model.own_expression import OwnExpression, Series, parse_own, parse_series
@@ -67,7 +69,7 @@ class Ready(Frozen):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.http is not None and self.log is not None:
-            raise ValueError("http and log are both set; choose the one that tells best when the server can serve")
+            raise ValueError("http and log are both set; keep the one that shows best when the server can serve")
         if not (self.http or self.log or self.tcp):
             raise ValueError("nothing says when the server can serve; set http or log, or leave tcp on")
         return self
@@ -129,11 +131,13 @@ class Subject(Frozen):
 
     `parameters` is empty for a server written inline: then every factor must occur in a template. `set`: values fixed
     by the experiment. With `counts` the server generates its own work: it gets no requests, `url` is not used, and,
-    unless `ready` says more, it is ready once its counter is seen."""
+    unless `ready` says more, it is ready once its counter is seen. A `deployed` server runs already and has no
+    command."""
 
     name: str
     about: str = ""
-    command: Argv
+    command: Argv | None = None  # None: deployed
+    deployed: WrittenDeployed = None
     url: Annotated[str, _checked(lambda value: split_url(value, LOADABLE))] = "http://127.0.0.1:{port}/"
     ready: Ready = Ready()
     stop: SubjectStop = SubjectStop()
@@ -155,7 +159,7 @@ class Subject(Frozen):
     @property
     def is_jvm(self) -> bool:
         """Whether its command names a JVM; one that a script starts is not seen."""
-        return self.jdk is not None or PurePath(self.command[0]).name in ("java", "{java}")
+        return self.jdk is not None or PurePath((self.command or ("",))[0]).name in ("java", "{java}")
 
     def levels_at(self, setting: Setting) -> dict[str, Level]:
         """The values of parameters and factors: the setting's level, else the experiment's `set` value, else the
@@ -197,6 +201,9 @@ CAPACITY_USERS = 64  # in the first round, if no users are given: as of `tune`
 CAPACITY_WARMUP_NS = 2_000_000_000  # arbitrary: a server that was just saturated needs less; a search has many trials
 CAPACITY_PATIENCE_NS = 2_000_000_000  # arbitrary: what comes later misses any usual condition
 CAPACITY_IN_FLIGHT_MIN = 256  # arbitrary: at low rates a burst of arrivals is not to be dropped
+SCREEN_BLOCKS = 3  # of short trials, at most: one shows no noise, two may be one short of showing enough
+SCREEN_DRAIN_NS = 500_000_000  # arbitrary: a short trial does not wait for the end of a long queue
+SCREENED_MIN = 3  # settings; of two, two short trials each tell too little about the noise
 SOAK_WINDOW_NS = 60_000_000_000  # a minute: long beside the collections of a JVM, short beside a soak
 CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: the limit of the descriptors of one engine process
 
@@ -238,13 +245,14 @@ class Measure(Section):
     `warmup_max_ns`."""
 
     warmup_ns: Annotated[Ns | None, BeforeValidator(_warmup)] = Field(default=None, alias="warmup")
-    warmup_min_ns: Ns = Field(default=1_000_000_000, alias="warmup_min")
+    warmup_min_ns: Ns = Field(default=500_000_000, alias="warmup_min")
     warmup_max_ns: Ns = Field(default=30_000_000_000, alias="warmup_max")
     repeats: int = Field(default=5, ge=1)  # blocks
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
-    foreign_cpu_max: Share = FOREIGN_CPU_MAX  # CPU of other programs, as a share of the trial's CPUs; above it: invalid
-    steal_max: Share = STEAL_MAX  # CPU time that the hypervisor gives to other machines, likewise
+    # CPU of other programs, as a share of the trial's CPUs; above it: invalid. None: by what it can have cost.
+    foreign_cpu_max: Share | None = None
+    steal_max: Share | None = None  # CPU time that the hypervisor gives to other machines, likewise
     metrics: dict[str, str] = {}  # the server's own, by name: expressions over its metrics page
     series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
     burst_ns: Ns = Field(default=0, alias="burst")  # first moments of the load, measured separately; 0: off
@@ -261,7 +269,7 @@ class Measure(Section):
     def _parse(cls, metrics: dict[str, str]) -> dict[str, str]:
         for name, text in metrics.items():
             if not re.fullmatch(OWN + r"\w+", name):
-                raise ValueError(f"{name}: a metric of the subject's own has a name that begins with {OWN}")
+                raise ValueError(f"{name}: a metric of the server's own has a name that begins with {OWN}")
             try:
                 parse_own(text)
             except ValueError as error:
@@ -296,6 +304,8 @@ class Design(Section):
     seed: int | None = Field(default=None, ge=0)  # None: drawn at the start of a run and recorded
     budget_ns: Ns | None = Field(default=None, alias="budget")  # no block begins that would not end within it
     confirm: int = Field(default=3, ge=0)  # race: fresh starts of the winner, and of its nearest rival, afterwards
+    confirm_early: bool = False  # these end once they agree; False, as before there was a choice: all of them
+    screen_ns: Ns | None = Field(default=None, alias="screen", gt=0)  # race: short trials first, of so long; None: not
     explore_above: int = Field(default=50, ge=2)  # race: a space of more settings is explored first, by TPE
     explore_trials: int = Field(default=60, ge=10)
     finalists: int = Field(default=12, ge=2)  # settings that go from there into the race
@@ -327,39 +337,22 @@ class Objective(Section):
         return self.metric == "capacity_per_s"
 
 
-class Pinning(Frozen):
-    """CPU lists in the kernel's format (`0-3,6`); `probe` None: those of the engine."""
+class ClusterUse(Frozen):
+    """The nodes of a Ray cluster on which whole blocks run, each block on one. Written `cluster: auto`, or with more.
 
-    subject: str
-    engine: str
-    probe: str | None = None
+    `address`: `auto`, the cluster that this machine is part of, or the head's `host:6379`. `nodes`: of its nodes only
+    these, by name or address. `files`: folders that each node gets a copy of, beside that of the subject. `generators`:
+    so many nodes load the server of one other; 0: the load comes from the server's own node."""
 
+    address: str = Field(default="auto", min_length=1, pattern=r"^\S+$")
+    nodes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    generators: int = Field(default=0, ge=0, le=64)
 
-def _server_cpus(value: Any) -> Any:
-    if isinstance(value, str):
-        known = value in ("auto", "all")
-        known |= re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", value) is not None and not value.isdigit()
-    else:
-        known = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if not known:
-        raise ValueError("write auto, all, a number of CPUs (2), or a list of them (0-1, 0,2)")
-    return value
-
-
-class HostUse(Frozen):
-    """The allocation of this machine's CPUs. `pinning` `off`: nothing is pinned; lists: exactly so; `auto`: by `cpus`.
-
-    `cpus`: those of the server. `auto`: all of them where its requests cost much more than ours, else disjoint sets
-    (`search/cpu_choice.py`). `all`; a number of them; or a list in the kernel's format (`0-2`, `0,2`)."""
-
-    pinning: Literal["auto", "off"] | Pinning = "auto"
-    cpus: Annotated[int | str, BeforeValidator(_server_cpus)] = "auto"
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.cpus != "auto" and self.pinning != "auto":
-            raise ValueError("cpus and pinning both say which CPUs the server gets: keep one of them")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"address": value} if isinstance(value, str) else value
 
 
 class Claim(Frozen):
@@ -407,6 +400,7 @@ class Experiment(Frozen):
     claims: tuple[Claim, ...] = ()
     published: tuple[Published, ...] = ()
     host: HostUse = HostUse()
+    cluster: ClusterUse | None = None  # None: every trial runs on this machine
     profile: str | None = None  # the profile that was applied
     allow_hosts: tuple[str, ...] = ()
 
@@ -415,6 +409,25 @@ class Experiment(Frozen):
         """True if settings are eliminated during the run, judged after each block. A capacity search has its own
         procedure."""
         return self.design.order == "race" and not self.objective.is_capacity
+
+    @property
+    def screened_ns(self) -> int | None:
+        """The measured time of the short trials that the race begins with; None where it begins with full ones. Short
+        trials say something of a rate of answers under a steady load, and spare something where there are several
+        settings."""
+        screen_ns, load = self.design.screen_ns, self.load
+        plain = load.users is not None and load.requests_per_user is None and load.websocket is None
+        steady = load.joining_ns == 0 and load.longest_pause_ns == 0 and not self.load_varies
+        worth = count_settings(self.factors, self.design.vary) >= SCREENED_MIN
+        if screen_ns is None or not (self.is_race and plain and steady and worth) or self.explores:
+            return None
+        rate = self.objective.metric in ("goodput_per_s", "achieved_rate_per_s") and self.subject.counts is None
+        return screen_ns if rate and 2 * screen_ns <= load.duration_ns else None
+
+    @property
+    def screen_blocks(self) -> int:
+        """The most blocks of short trials, which come first; the first block of full ones has this number."""
+        return SCREEN_BLOCKS if self.screened_ns is not None else 0
 
     def settings(self) -> list[Setting]:
         """Every setting, in grid order; if factors vary one at a time, the baseline first."""
@@ -459,8 +472,15 @@ class Experiment(Frozen):
             measure = measure.model_copy(update={"warmup_ns": self.design.soak_ns - window_ns})
         if window_ns is None:
             return self
-        load = self.load.model_copy(update={"duration_ns": window_ns})
+        drain_ns = self.load.drain_ns if spec.stage is not Stage.SCREEN else min(self.load.drain_ns, SCREEN_DRAIN_NS)
+        load = self.load.model_copy(update={"duration_ns": window_ns, "drain_ns": drain_ns})
         return self.model_copy(update={"load": load, "measure": measure})
+
+    def measured_for(self, window_ns: int | None) -> Experiment:
+        """The experiment with this measured time; None: its own."""
+        if window_ns is None:
+            return self
+        return self.model_copy(update={"load": self.load.model_copy(update={"duration_ns": window_ns})})
 
     def without_soak(self) -> Experiment:
         """The experiment up to its soak, whose time is taken off the budget."""
@@ -490,6 +510,26 @@ class Experiment(Frozen):
             values = {name: format_level(level) for name, level in self.subject.levels_at(setting).items()}
             changes["websocket"] = self.load.websocket.with_values(values)
         return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
+
+    def host_for(self, setting: Setting) -> HostUse:
+        """The host of one setting: factors named `host.cpu_quota` and `host.memory_limit` replace these fields."""
+        return self.host.with_levels(setting.as_dict())
+
+    @property
+    def generators(self) -> int:
+        """The nodes that load each server from outside; 0: the load comes from where the server is."""
+        return 0 if self.cluster is None else self.cluster.generators
+
+    @property
+    def host_dealt(self) -> HostUse:
+        """The host by which CPUs are dealt: with the largest quota of all settings, so that all get the same CPUs."""
+        quotas = [host.cpu_quota for host in self.limited_hosts() if host.cpu_quota is not None]
+        return self.host.model_copy(update={"cpu_quota": max(quotas, default=None)})
+
+    def limited_hosts(self) -> list[HostUse]:
+        """The host with each combination of limits of CPU and memory that its settings have."""
+        limits = {name: levels for name, levels in self.factors.items() if name.startswith("host.")}
+        return [self.host_for(setting) for setting in grid(limits)]
 
     def warmup_ns_of(self, stage: Stage) -> int | None:
         """The warm-up of a stage; None: until steady. Capacity trials have a fixed warm-up: an overloaded server never

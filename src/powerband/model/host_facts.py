@@ -24,6 +24,8 @@ _PATHS = {
     "host name": ("hostname",),
     "engine": ("versions", "engine"),
     "powerband": ("versions", "powerband"),
+    "commit": ("commit",),
+    "began": ("wall_s",),
 }
 
 

@@ -198,7 +198,7 @@ class Load(Section):
 
     def _of_a_plan(self) -> Self:
         if self.users is not None or self.rate_per_s is not None or self.websocket is not None:
-            raise ValueError("the plan says who asks for what, and when: leave users, rate and websocket out")
+            raise ValueError("the plan defines users and requests: leave users, rate and websocket out")
         if self.duration_ns == 0:
             raise ValueError("a duration of 0 measures nothing")
         return self

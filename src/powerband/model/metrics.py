@@ -36,8 +36,8 @@ _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", 
 
 # A metric a line: name | unit | source | help. Names in braces are several, each with its own word for `*`.
 _TABLE = """\
-goodput_per_s | per_s | load | requests answered rightly per second of the measured window; of a self-driven subject
-  what its counter grew by
+goodput_per_s | per_s | load | requests answered rightly per second of the measured window; of a program without
+  requests the growth of its counter
 capacity_per_s | per_s | search | highest Poisson rate at which the constraints hold: searched for each setting, an
   objective only
 achieved_rate_per_s | per_s | load | requests that ended per second, whatever their outcome
@@ -53,17 +53,17 @@ response_time_ns_p99_{low,high} | ns | load | within a trial, the * end of the 9
 service_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | load | from sent to done, *
 connect_time_ns_p99 | ns | load | time to connect, p99
 send_lag_ns_p99 | ns | load | from intended to sent, p99: the generator's own delay
-subject_cpu_cores | cores | probe | CPU seconds per second of the subject's process tree
-subject_cpu_share | ratio | probe | subject_cpu_cores as a share of the CPUs that the subject may use (those it is
+subject_cpu_cores | cores | probe | CPU seconds per second of the server's process tree
+subject_cpu_share | ratio | probe | subject_cpu_cores as a share of the CPUs that the server may use (those it is
   pinned to, and no more than a cgroup quota allows)
-cpu_quota_cores | cores | probe | CPUs that the narrowest CPU quota of the subject's cgroups allows on average; absent
+cpu_quota_cores | cores | probe | CPUs that the narrowest CPU quota of the server's cgroups allows on average; absent
   where there is none
-cpu_throttled_share | ratio | probe | share of that quota's periods in which the subject had used it up and was stopped
-subject_cpu_ns_per_request | ns | probe | CPU of the subject per ended request
-subject_cpu_system_share | ratio | probe | kernel share of the subject's CPU
-gc_cpu_share | ratio | pools | share of the subject's CPUs that its garbage collector's threads used; absent where no
-  thread is known to collect
-thread_cpu_share_max | ratio | pools | CPU share of the subject's busiest thread, of all its pools
+cpu_throttled_share | ratio | probe | share of that quota's periods in which the server had used it up and was stopped
+subject_cpu_ns_per_request | ns | probe | CPU of the server per ended request
+subject_cpu_system_share | ratio | probe | kernel share of the server's CPU
+gc_cpu_share | ratio | pools | share of the server's CPUs that its garbage collectors used: their threads, and what Go
+  counts itself; absent where nothing is known to collect
+thread_cpu_share_max | ratio | pools | CPU share of the server's busiest thread, of all its pools
 rss_bytes_max | bytes | probe | largest resident set of the tree in the window
 pss_bytes_max | bytes | probe | largest proportional set size in the window
 threads_max | count | probe | most threads alive at once in the window
@@ -86,7 +86,7 @@ threads_lasts_s | s | growing | seconds until no more threads are allowed at tha
 descriptors_lasts_s | s | growing | the same of descriptors of the process that has fewest left
 page_faults_per_s | per_s | probe | minor and major faults per second
 accept_overflows | count | probe | connections refused by a full accept queue in the window (host counter)
-services_cpu_cores | cores | probe | CPU seconds per second of what was started beside the subject (a database, a link
+services_cpu_cores | cores | probe | CPU seconds per second of what was started beside the server (a database, a link
   in user space)
 link_dropped | count | link | packets that the link dropped, since its start: its queue was full
 link_missed | count | link | packets that a link in user space was too slow for, since its start
@@ -98,6 +98,10 @@ engine_run_wait_ns_mean | ns | probe | mean wait of an engine thread for a CPU, 
 engine_cpu_ns_per_request | ns | load | CPU of the engine per ended request
 host_steal_share | ratio | probe | share of the CPUs' time stolen by the hypervisor
 host_foreign_cores | cores | probe | CPU used on the trial's CPUs by programs that are not part of it
+held_up_share_max | ratio | machine | share of the window in which other programs and the hypervisor can have held the
+  trial up, at most
+host_awake_cores | cores | probe | CPU of the loops of idle priority that kept the trial's CPUs awake (`host.awake`);
+  counted as idle in all other figures
 host_busy_share | ratio | probe | share of the time of the trial's CPUs in use
 psi_cpu_share | ratio | probe | share of the time in which some task of the host waited for a CPU (PSI)
 psi_memory_share | ratio | probe | share of the time in which some task of the host waited for memory (PSI)
@@ -158,10 +162,22 @@ jvm_compile_share | ratio | jvm | time that compilers of the JVM spent, per seco
 jvm_safepoint_share | ratio | jvm | share of the window in which all Java threads were stopped
 jvm_threads_live_max | count | jvm | most live Java threads at once
 jvm_threads_started_per_s | per_s | jvm | Java threads started per second
+dotnet_gc_share | ratio | dotnet | share of the window in which collections stopped all threads of a .NET program
+dotnet_gc_per_s | per_s | dotnet | collections per second, of all generations
+dotnet_gc_gen2_per_s | per_s | dotnet | those of generation 2 among them
+dotnet_heap_bytes_max | bytes | dotnet | most heap in use, with what is not collected yet
+dotnet_allocated_bytes_per_s | bytes | dotnet | bytes allocated per second
+dotnet_pool_threads_max | count | dotnet | most threads of .NET's pool
+dotnet_pool_growth_per_s | per_s | dotnet | threads by which the pool grew per second of the window; below 0 it shrank
+dotnet_pool_busy_mean | count | dotnet | mean threads of the pool that have a work item in hand
+dotnet_pool_blocked_mean | count | dotnet | those of them that neither run nor wait for a CPU
+dotnet_pool_queue_mean | count | dotnet | mean work items that wait for a thread of the pool
+dotnet_work_items_per_s | per_s | dotnet | work items that the pool did per second
+dotnet_lock_contentions_per_s | per_s | dotnet | times a second that a thread had to wait for a lock (`lock`, `Monitor`)
 jvm_live_bytes | bytes | heap | what lives on the heap right after the window (measure.snapshots)
 jvm_live_growth_bytes | bytes | heap | the same, less what lived right before the window
 slots | count | slots | requests that the server serves at once: the rate of all users times the time of one user alone
-  (closed HTTP load without pauses, first trial of a setting, server's CPUs less than 80 % used)
+  (measure.slots)
 slots_{low,high} | count | slots | * end of its 95 % interval
 alone_time_ns_mean | ns | slots | how long a request of one user alone takes, mean
 prompt_time_ns_mean | ns | slots | the same where the user acknowledges each part of an answer at once, mean
@@ -193,7 +209,7 @@ class _Registry(dict[str, Metric]):
         if not name.startswith(OWN):
             raise KeyError(name)
         unit = next((unit for end, unit in _OWN_UNITS.items() if name.endswith(end)), "count")
-        return Metric(name, unit, "own", "the subject's own, as the experiment defines it")
+        return Metric(name, unit, "own", "the server's own, as the experiment defines it")
 
 
 METRICS: dict[str, Metric] = _Registry({metric.name: metric for metric in _metrics()})

@@ -20,9 +20,10 @@ REVISION = "revision"
 
 
 class Stage(StrEnum):
-    """The purpose of a trial. Only `COMPARE` trials are compared with each other."""
+    """The purpose of a trial. `COMPARE` trials are compared with each other, as are `SCREEN` trials; never both."""
 
     EXPLORE = "explore"  # exploration of a large space, outside of any block
+    SCREEN = "screen"  # a short trial of each setting before a race; compared only with others of this stage
     COMPARE = "compare"  # a block of the plan or of the race
     CONFIRM = "confirm"  # the winner and its nearest rival once more, after the race
     SATURATE = "saturate"  # before a capacity search: the setting's maximum throughput

@@ -1,21 +1,22 @@
-"""Results of the analysis, as values: trial results, estimates with intervals, verdicts, the answer.
-
-`to_json` is the documented form of `analysis.json` and of `--format json`. No computing and no I/O here."""
+"""Results of the analysis, as values: trial results, estimates with intervals, verdicts, the answer. `to_json` is the
+documented form of `analysis.json` and of `--format json`. No computing and no I/O here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.clocks import GeneratorNode
 from powerband.model.cpu_use import CpuUse
-from powerband.model.plan import Level, Setting, Stage
+from powerband.model.plan import Level, Setting, Stage, format_level
 from powerband.model.runtime import RuntimeView
 
 FORMAT = 1
 DAMAGED = "damaged"  # the problem of a trial whose files were damaged after it was measured
+NODE_LOST = "node_lost"  # the problem of a trial whose node was not heard of any more
 
 
 class Verdict(StrEnum):
@@ -84,10 +85,9 @@ class Bottleneck(Candidate):
 class PoolUse:
     """One pool's threads over the measured window, in threads (thread-seconds per second): `on_cpu`, `run_wait`
     (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked threads by the
-    cause of the wait (`lock`, `sleep`, `socket`, `poll`, `disk`, `memory`, `other`), as far as the kernel shows it; an
-    idle thread of a pool waits on a condition, which is `lock` too. `held_ns`: the time that a request holds a thread,
-    by Little's law for the pool, counting only threads that certainly work (not blocked like an idle one); None if no
-    request ended."""
+    cause of the wait (`lock`, also of an idle thread; `sleep`, `socket`, `poll`, `disk`, `memory`, `other`), as far as
+    the kernel shows it. `held_ns`: the time that a request holds a thread, by Little's law for the pool, of threads
+    that certainly work (not blocked like an idle one); None if no request ended."""
 
     pool: str
     threads: float
@@ -166,10 +166,19 @@ class TrialResult:
     runtimes: tuple[RuntimeView, ...] = ()  # of the server's processes; none known here, or an older record
     window_s: float | None = None  # its measured time, where that was not `load.duration`
     rising: bool = False  # it still got faster while it was measured
+    neighbours: Mapping[str, float] = field(default_factory=dict)  # CPUs that other programs used, by name
+    held_up: float = 0.0  # share of its window that others may have cost it; 0: they cannot have mattered
+    node: str = ""  # of several, the one that ran it; empty: this machine
+    generators: tuple[GeneratorNode, ...] = ()  # the other nodes that loaded its server; none: the load came from there
 
     @property
     def valid(self) -> bool:
         return self.status == "measured" and not any(problem.fatal for problem in self.problems)
+
+    @property
+    def lost(self) -> bool:
+        """True if the node that ran the trial, and with it the rest of its block, is gone."""
+        return any(problem.code == NODE_LOST for problem in self.problems)
 
     @property
     def damaged(self) -> bool:
@@ -251,8 +260,8 @@ class Race:
     """The course of a race. `blocks`: finished blocks; `trials`: all trials, including the confirmation and repeats;
     `grid_trials`: the trials of the full grid, with every setting in as many blocks as the race could have had.
     `ended_by`: `decided`, `regret` (the bound asked for was met), `blocks`, `budget`, `stopped`,
-    or `running`. `unconfirmed`: why no fresh start of the winner
-    is valid, None if one is or none was made."""
+    or `running`. `unconfirmed`: why no fresh start of the winner is valid, None if one is or none was made. `half`:
+    blocks that do not count: in flight, or cut short when others had decided."""
 
     looks: tuple[Look, ...]
     departures: tuple[Departure, ...]
@@ -262,6 +271,7 @@ class Race:
     blocks: int
     confirmation: Confirmation | None = None
     unconfirmed: str | None = None
+    half: tuple[int, ...] = ()
 
     @property
     def under_way(self) -> bool:
@@ -459,6 +469,45 @@ class ChangeCost:
     verdict: Verdict
     because: str = ""
 
+    @property
+    def name(self) -> str:
+        """`threads=4`: the setting, by the one level that it changes."""
+        return f"{self.factor}={format_level(self.level)}"
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """What one node gave. `ratio`: its figure to that of all nodes on average, with the same settings; None without
+    another node to compare with. `best`: the setting that came out best there; `shown`: it beats the one that is best
+    of all there by more than chance, `lead` its ratio to that one. `cpu`, `cpus`: the model of its CPU, and how many it
+    may use. `ray_cores`: used by Ray's daemon and powerband's actor during its trials; `between_s`: the longest time
+    from the end of a trial to the next. Empty or None: not known."""
+
+    node: str
+    trials: int  # valid ones
+    blocks: int
+    ratio: Estimate | None
+    best: Setting | None
+    lead: Estimate | None = None
+    shown: bool = False
+    cpu: str = ""
+    cpus: int | None = None
+    ray_cores: float | None = None
+    between_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a run as a factor. `setting`: the one that is named, or leads. `differ`: the probability of settings
+    that differ so much from node to node by chance alone, None where each node had one block. `confirmed_on`: nodes
+    with a valid fresh start of the winner."""
+
+    setting: Setting | None
+    rows: tuple[NodeRow, ...]
+    differ: float | None
+    confirmed_on: tuple[str, ...]
+    sentences: tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Analysis:
@@ -481,7 +530,9 @@ class Analysis:
     found: tuple[str, ...] = ()  # findings, in sentences; empty if nothing is claimed and no figures are cited
     noun: str = "request"  # the noun for one unit of the rate: for a no-load server the unit that it counts
     soak: Soak | None = None  # None: none was asked for, or it has not run
+    deployed: bool = False  # the server ran already, and was not restarted between settings
     changes: tuple[ChangeCost, ...] = ()  # the most expensive first; empty unless factors vary one at a time
+    nodes: Nodes | None = None  # None: all ran on one machine
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only; settings appear as {factor: level} with their id."""

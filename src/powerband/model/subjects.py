@@ -7,17 +7,19 @@ text is passed to a shell.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from powerband.base.errors import did_you_mean
-from powerband.base.hosts import loadable_host
+from powerband.base.hosts import LOCAL, loadable_host
 from powerband.base.units import parse_bit_rate, parse_duration_ns
 from powerband.model.experiment import Experiment, Parameter, Subject
 from powerband.model.load import Step
 from powerband.model.plan import Level, Setting, format_level
 from powerband.model.templates import fill, placeholders
 
-# Names that powerband fills in: free ports, the trial's StatsD sink, the engine, the JDK or .NET SDK that was found,
-# the server's own folder, the folder of its build, and the addresses of the run's services.
+# Names that powerband fills in: the address that the load comes to, free ports, the trial's StatsD sink, the engine,
+# the JDK or .NET SDK that was found, the server's own folder, the folder of its build, and the addresses of the run's
+# services.
 PASSWORD = "postgresql_password"
 POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database", PASSWORD, f"{PASSWORD}_file")
 LINK = ("link_a", "link_b", "link_a_address", "link_b_address")
@@ -26,9 +28,13 @@ LINK_DELAY, LINK_RATE = "link_delay", "link_rate"
 """The parameters or factors that describe a link."""
 STATSD = ("statsd_port", "statsd_socket")  # a UDP port, and a path
 DOTNET = ("dotnet", "dotnet_version")  # a program, and the SDK's major version
-BUILT_IN = ("port", "metrics_port", *STATSD, "engine", "java", "java_home", *DOTNET, "folder", "build", *SERVICES)
+ADDRESS = "address"
+BUILT_IN = (
+    *(ADDRESS, "port", "metrics_port", *STATSD, "engine", "java", "java_home", *DOTNET, "folder", "build"),
+    *SERVICES,
+)
 PORTS = ("port", "metrics_port")
-STAND_INS = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0]), "80")}
+STAND_INS = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0]), "80"), ADDRESS: LOCAL}
 """A value for each of `BUILT_IN`, so that a template can be filled in before anything is started."""
 
 
@@ -36,7 +42,15 @@ def render_command(subject: Subject, setting: Setting, given: Mapping[str, str])
     """The program and its arguments. `given`: the values of the names in `BUILT_IN`, as far as they are used. Raises
     ExperimentError for an unknown placeholder."""
     values = values_of(subject, setting, given)
-    return [fill(part, values, "subject.command") for part in subject.command]
+    return [fill(part, values, "subject.command") for part in subject.command or ()]
+
+
+def render_deployed_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
+    """The program that changes the setting of a deployed server, and its arguments; empty: there is none. Raises
+    ExperimentError."""
+    command = None if subject.deployed is None else subject.deployed.command
+    values = values_of(subject, setting, given)
+    return [fill(part, values, "subject.deployed.command") for part in command or ()]
 
 
 def render_env(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
@@ -59,12 +73,18 @@ def templates_of(subject: Subject) -> list[str]:
     """Every text of a server in which placeholders are filled in."""
     optional = (subject.ready.http, subject.ready.log, subject.cwd, subject.metrics_url, subject.visitor_url)
     given = [text for text in optional if text is not None]
-    return [*command_and_env(subject), subject.url, *given, *map(_texts_of, subject.apply)]
+    return [*command_and_env(subject), subject.url, *given, *knob_templates(subject)]
+
+
+def knob_templates(subject: Subject) -> list[str]:
+    """The templates that change the setting of a server while it runs."""
+    command = () if subject.deployed is None else subject.deployed.command or ()
+    return [*map(_texts_of, subject.apply), *command]
 
 
 def command_and_env(subject: Subject) -> list[str]:
     """The templates that the server itself is told."""
-    return [*subject.command, *(text for text in subject.env.values() if text is not None)]
+    return [*(subject.command or ()), *(text for text in subject.env.values() if text is not None)]
 
 
 def is_told_statsd(subject: Subject) -> bool:
@@ -91,6 +111,13 @@ def asked_by_services(subject: Subject) -> set[str]:
     """Parameters and factors that choose or configure a service; they need not occur in a template."""
     asked = {name for service in subject.services.values() for name in service.when}
     return asked | ({LINK_DELAY, LINK_RATE} if "link" in subject.services else set())
+
+
+def uses(subject: Subject, name: Literal["postgresql", "link"], setting: Setting) -> bool:
+    """Whether a setting needs a service: there is one of this name, and every value that its `when` names is as it
+    says."""
+    service, values = subject.services.get(name), values_of(subject, setting, {})
+    return service is not None and all(values.get(name) == format_level(level) for name, level in service.when.items())
 
 
 def link_of(subject: Subject, setting: Setting) -> tuple[int, int | None]:

@@ -23,7 +23,7 @@ def check_answered(outcomes: Counter[str]) -> None:
     if set(outcomes) <= SILENT:
         raise TrialFailed(
             Code.NO_RESPONSE,
-            f"the subject never answered a request ({ended}): check load.scenario and subject.url, or raise "
+            f"the server never answered a request ({ended}): check load.scenario and subject.url, or raise "
             "load.timeout and measure.warmup_max if it is that slow",
         )
     raise TrialFailed(

@@ -21,10 +21,10 @@ class TreeConnections:
     held: dict[str, int]
 
 
-def connections_of(root_pid: int) -> TreeConnections:
-    """Of the descendants of `root_pid`."""
+def connections_of(root_pid: int, *, and_its_own: bool = False) -> TreeConnections:
+    """Of the descendants of `root_pid`; `and_its_own`: and of that process."""
     processes = all_processes()
-    descendants = tree_of(root_pid, processes) - {root_pid}
+    descendants = tree_of(root_pid, processes) - (set() if and_its_own else {root_pid})
     inodes: dict[str, set[str]] = {}
     for process in processes:
         if process.pid in descendants:

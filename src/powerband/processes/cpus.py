@@ -5,12 +5,13 @@ In: the topology in host facts and what the experiment asks for. Out: three CPU 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from powerband.base.errors import ExperimentError
-from powerband.model.experiment import HostUse, Pinning
+from powerband.model.host_use import HostUse, Pinning
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int 
 
     `auto`: one core: no pinning. Two or three: the last core drives and watches, the rest serve. Four or more: a
     quarter of the cores drive (as many as the engine has threads, at most half), and from eight cores on the probe has
-    one of its own. A core is never shared between subject and engine, SMT siblings included; where two CPUs are all
-    there is and both are siblings of one core, each side gets one of them. Whether a server gets all CPUs instead is
-    decided once a run, in `search/cpu_choice.py`.
+    one of its own. Where a CPU quota is more than the CPUs of such a set, all share all. A core is never shared between
+    subject and engine, SMT siblings included; where two CPUs are all there is and both are siblings of one core, each
+    side gets one of them. Whether a server gets all CPUs instead is decided once a run, in `search/cpu_choice.py`.
     Raises ExperimentError for CPUs that this machine does not have."""
     available = sorted(cpu for core in cores for cpu in core)
     if isinstance(use.pinning, Pinning):
@@ -44,6 +45,8 @@ def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int 
     driving = 1 if count < 4 else min(max(count // 4, engine_threads), count // 2)
     watching = 1 if count >= 8 else 0
     subject = groups[: count - driving - watching]
+    if use.cpu_quota is not None and len(_flat(subject)) < min(math.ceil(use.cpu_quota), len(available)):
+        return CpuSplit()
     engine = groups[count - driving - watching : count - watching]
     probe = groups[count - watching :] if watching else engine
     return CpuSplit(_flat(subject), _flat(engine), _flat(probe))

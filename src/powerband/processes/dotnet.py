@@ -33,7 +33,7 @@ class Dotnet:
 
     @property
     def major(self) -> int:
-        return _numbers(self.version)[0]
+        return numbers(self.version)[0]
 
     @property
     def program(self) -> Path:
@@ -51,12 +51,12 @@ def find_dotnet(
     for found, home in _places(os.environ if environment is None else environment, installed):
         places.setdefault(home.resolve(), found)
     for home, found in places.items():
-        version = max(_versions(home), key=_numbers, default="")
+        version = max(_versions(home), key=numbers, default="")
         if not os.access(home / "dotnet", os.X_OK):
             looked.append(f"{found} ({home}) has no program dotnet that can be run")
         elif not version:
             looked.append(f"{found} ({home}) has no SDK: it is a runtime, not a development kit")
-        elif _numbers(version)[0] < least:
+        elif numbers(version)[0] < least:
             looked.append(f"{found} ({home}) has the SDK {version}")
         else:
             return Dotnet(home, version)
@@ -87,6 +87,6 @@ def _versions(home: Path) -> Iterator[str]:
         return
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
     """`10.0.100-rc.1` as (10, 0, 100)."""
     return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())

@@ -97,6 +97,11 @@ class Elf:
         found = self._sections.get(name)
         return None if found is None else self._bytes(found)
 
+    def place(self, name: str) -> tuple[int, int] | None:
+        """Address, as in the file, and bytes of a section once it is loaded; None where there is none of that name."""
+        found = self._sections.get(name)
+        return None if found is None else (found.address, found.size)
+
     def symbol(self, name: str) -> int | None:
         """Its address, as in the file; None in a stripped one."""
         table = self._sections.get(".symtab")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import sysconfig
 from collections import Counter
@@ -20,7 +19,8 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError
 from powerband.processes.answered import check_answered, check_joined, check_measured
-from powerband.processes.engine_process import EngineProcess, Pump, describe_status
+from powerband.processes.engine_process import Pump, describe_status
+from powerband.processes.engines import Engine, Engines
 from powerband.processes.failures import Code, TrialFailed, understood
 from powerband.processes.line_file import LineFile
 from powerband.wire.load_events import LOAD_EVENT, Interval, PhaseBegan, Summary
@@ -29,6 +29,14 @@ from powerband.wire.specs import LoadSpec
 
 BINARY = "powerband-engine"
 ARMED_TIMEOUT_S = 20.0  # arbitrary: it takes ms; longer on a busy machine
+GO_LEAD_NS = 2_000_000  # see `go_lead_ns`
+GO_LEAD_PER_ENGINE_NS = 500_000  # likewise
+
+
+def go_lead_ns(engines: int) -> int:
+    """The time from a command to the instant that it names. Engines get a command one after the other, and the last
+    must have read it before that instant: 2 ms reach one engine on a busy machine, each further one takes 0.5 ms."""
+    return GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * engines
 
 
 def find_engine() -> Path:
@@ -52,11 +60,6 @@ def _installed_candidates() -> list[Path]:
     for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
         folders.append(Path(sysconfig.get_path("scripts", scheme)))
     return [folder / BINARY for folder in dict.fromkeys(folders)]
-
-
-def descriptor_limit() -> int:
-    """Descriptors that one engine process may open: engines raise their soft limit to the hard one."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 @dataclass(frozen=True)
@@ -120,18 +123,20 @@ class EngineFleet:
     begun_ns: int | None = None
     """A fleet waits for go."""
 
-    def __init__(self, size: int, events: LineFile) -> None:
+    def __init__(self, size: int, events: LineFile, engines: Engines) -> None:
+        self.engines = engines
         self.intervals: list[FleetInterval] = []
         self.phases: dict[str, int] = {}
         self.seen: Counter[str] = Counter()
         self._events = events
         self._merger = IntervalMerger(size)
-        self._processes: list[EngineProcess] = []
+        self._processes: list[Engine] = []
+        self._added: dict[str, Any] = {}
         self._armed = [False] * size
         self._ended = [False] * size
         self._summaries: list[Summary | None] = [None] * size
 
-    def attach(self, process: EngineProcess, spec: LoadSpec, pump: Pump) -> None:
+    def attach(self, process: Engine, spec: LoadSpec, pump: Pump) -> None:
         index = len(self._processes)
         self._processes.append(process)
         process.send(spec)
@@ -139,7 +144,11 @@ class EngineFleet:
 
     @property
     def pids(self) -> list[int]:
-        return [process.pid for process in self._processes]
+        return [process.pid for process in self._processes if process.pid is not None]
+
+    @property
+    def lead_ns(self) -> int:
+        return go_lead_ns(len(self._processes)) + self.engines.lead_ns
 
     @property
     def armed(self) -> bool:
@@ -172,8 +181,12 @@ class EngineFleet:
         """Its lines come by themselves."""
 
     def record(self) -> dict[str, Any]:
-        """It adds no more than its summaries."""
-        return {}
+        """What its engines add; the summaries have the rest."""
+        return self._added
+
+    def ended(self) -> None:
+        """Called once all engines have ended by themselves."""
+        self._added = self.engines.after()
 
     def send(self, command: Wire) -> None:
         for process in self._processes:
@@ -211,25 +224,28 @@ class EngineFleet:
             status = self._processes[index].wait(1.0)
             raise TrialFailed(
                 Code.ENGINE_FAILED,
-                f"engine process {index} ended without a summary ({describe_status(status)}); its last words are in "
-                "engine.log of the trial",
+                f"engine process {index} ended without a summary ({describe_status(status)}); its last log lines are "
+                "in engine.log of the trial",
             )
 
 
 @contextmanager
 def fleet_up(
-    binary: Path, specs: Iterable[LoadSpec], events: LineFile, stderr_file: Path, pump: Pump
+    engines: Engines, specs: Iterable[LoadSpec], events: LineFile, stderr_file: Path, pump: Pump
 ) -> Iterator[EngineFleet]:
     """Starts one process for each spec and waits until all are armed; on leaving, all have ended.
 
-    Raises TrialFailed(engine_failed, descriptor_limit), MeasurementError where the binary cannot be run."""
+    Raises TrialFailed(engine_failed, descriptor_limit), MeasurementError where no engine can be started."""
     specs = list(specs)
-    fleet = EngineFleet(len(specs), events)
+    fleet = EngineFleet(len(specs), events, engines)
+    engines.before()
     with ExitStack() as processes:
-        for spec in specs:
-            process = processes.enter_context(EngineProcess([str(binary), "load"], stderr_file))
+        for index, spec in enumerate(specs):
+            process = processes.enter_context(engines.start(index, stderr_file))
             fleet.attach(process, spec, pump)
             processes.callback(pump.remove, process)
         if not pump.wait(lambda: fleet.armed, ARMED_TIMEOUT_S):
             raise TrialFailed(Code.ENGINE_FAILED, f"the engine was not armed within {ARMED_TIMEOUT_S:.0f} s")
         yield fleet
+    if fleet.finished:
+        fleet.ended()

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import selectors
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from powerband.base.errors import MeasurementError
 from powerband.processes.failures import TrialInterrupted
@@ -23,6 +25,20 @@ from powerband.store import open_private, writing
 from powerband.wire.message import Wire, encode
 
 _READ_BYTES = 1 << 18  # arbitrary: four times a full pipe, so that one read empties it
+
+
+def descriptor_limit() -> int:
+    """Descriptors that one engine process may open: engines raise their soft limit to the hard one."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+class LineSource(Protocol):
+    """What a pump can wait for."""
+
+    def fileno(self) -> int: ...
+
+    def read_lines(self) -> list[bytes] | None:
+        """The whole lines that have arrived, newlines included; None once there are no more."""
 
 
 class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
@@ -106,11 +122,11 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
     def __exit__(self, *_: object) -> None:
         self._selector.close()
 
-    def add(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+    def add(self, process: LineSource, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """`on_line` gets every whole line, `on_end` is called once after the last; both may raise to end the wait."""
         self._selector.register(process, selectors.EVENT_READ, lambda: self._read(process, on_line, on_end))
 
-    def remove(self, process: EngineProcess) -> None:
+    def remove(self, process: LineSource) -> None:
         """Forgets a process that is about to be closed."""
         with contextlib.suppress(KeyError):
             self._selector.unregister(process)
@@ -155,7 +171,7 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
         finally:
             self._selector.unregister(connection)
 
-    def _read(self, process: EngineProcess, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+    def _read(self, process: LineSource, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         lines = process.read_lines()
         if lines is None:
             self._selector.unregister(process)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
+from powerband.model import results
 from powerband.store import NOT_AS_WRITTEN, Failure
 
 
@@ -19,6 +20,7 @@ class Code(StrEnum):
     PORT_IN_USE = "port_in_use"
     DIED_BEFORE_READY = "died_before_ready"
     NOT_READY = "not_ready"
+    NOT_REACHABLE = "not_reachable"
     APPLY_FAILED = "apply_failed"
     DIED = "died"
     NO_RESPONSE = "no_response"
@@ -37,6 +39,7 @@ class Code(StrEnum):
     NO_SAMPLES = "no_samples"
     PLAN_ENDED = "plan_ended"
     INTERRUPTED = "interrupted"
+    NODE_LOST = results.NODE_LOST
 
 
 class TrialFailed(Exception):  # noqa: N818 - a trial that failed is data, not an error of the program

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from powerband.base.version import __version__
+from powerband.processes.cgroups import quota_of
 from powerband.processes.cpus import parse_cpu_list
 
+_GIT_WITHIN_S = 5.0  # arbitrary: of the largest checkouts a second
 PERF_CAPABILITIES = (38, 21)  # CAP_PERFMON, CAP_SYS_ADMIN
 
 
@@ -49,23 +51,35 @@ def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequ
         "perf_permitted": any(capabilities >> bit & 1 for bit in PERF_CAPABILITIES),
         "load_average": [float(field) for field in load[:3]] or None,
         "uptime_s": float(uptime[0]) if uptime else None,
-        "versions": {
-            "powerband": __version__,
-            "engine": None if engine is None else engine_version(engine),
-            "python": platform.python_version(),
-        },
+        "versions": versions(engine),
         "command": list(command),
+        "commit": commit_here(),
     }
+
+
+def versions(engine: Path | None) -> dict[str, str | None]:
+    """Of powerband, its engine and Python."""
+    return {
+        "powerband": __version__,
+        "engine": None if engine is None else engine_version(engine),
+        "python": platform.python_version(),
+    }
+
+
+def commit_here() -> str | None:
+    """The commit of the current folder's git checkout, in 12 digits, with `-dirty` where a file of it was changed; None
+    where there is none, or git does not answer."""
+    asked = ("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def usable_cores(root: Path = Path("/")) -> list[list[int]]:
     """The CPUs that this process may use, grouped by physical core."""
     return _cores(_HostReader(root), sorted(os.sched_getaffinity(0)))
-
-
-def cpu_quota() -> float | None:
-    """CPUs that a cgroup quota allows this process and its children; None without a quota."""
-    return _cgroup_cpus(_HostReader(Path("/")))
 
 
 def engine_version(engine: Path) -> str | None:
@@ -114,7 +128,7 @@ def _cpu(read: _HostReader) -> dict[str, Any]:
         "mhz_max": None if khz_max is None else khz_max // 1000,
         "governor": ", ".join(sorted(filter(None, governors))) or None,
         "turbo": None if turbo_off is None else turbo_off == 0,
-        "cgroup_cpus_max": _cgroup_cpus(read),
+        "cgroup_cpus_max": quota_of(root=read.root),
     }
 
 
@@ -130,16 +144,6 @@ def _cores(read: _HostReader, allowed: list[int]) -> list[list[int]]:
         seen.update(siblings)
         cores.append(siblings)
     return cores
-
-
-def _cgroup_cpus(read: _HostReader) -> float | None:
-    """CPUs that a cgroup quota allows (v2, then v1); None without a quota."""
-    v2 = (read.text("sys/fs/cgroup/cpu.max") or "").split()
-    if len(v2) == 2 and v2[0].isdigit():
-        return int(v2[0]) / int(v2[1])
-    quota = read.number("sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-    period = read.number("sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    return quota / period if quota and period and quota > 0 else None
 
 
 def _memory(read: _HostReader) -> dict[str, Any]:

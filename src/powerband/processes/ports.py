@@ -86,6 +86,15 @@ def older_listener(port: int, root: int) -> str | None:
     return None
 
 
+def listener(port: int) -> tuple[str, int] | None:
+    """Name and pid of the program that listens on a local port, the oldest of several; None where /proc does not
+    tell."""
+    inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
+    found = [each for each in all_processes() if inodes and _holds(each.pid, inodes)]
+    oldest = min(found, key=lambda each: each.started, default=None)
+    return None if oldest is None else (oldest.name, oldest.pid)
+
+
 def _holds(pid: int, inodes: set[str]) -> bool:
     """Whether a process has one of these sockets open; False where we may not see that."""
     return any(inode in inodes for inode in socket_inodes(pid))

@@ -84,7 +84,7 @@ class RunningProbe:
             return
         self._process.send(Stop())
         if not pump.wait(lambda: self._ended, self._grace_s + KILL_SLACK_S, stoppable=False):
-            raise TrialFailed(Code.PROBE_FAILED, "the probe did not report the end of the subject in time")
+            raise TrialFailed(Code.PROBE_FAILED, "the probe did not report the end of the server in time")
 
     def facts(self) -> dict[str, Any]:
         """The subject's life as far as it is known: the launched, exited and end events merged."""
@@ -125,16 +125,16 @@ class RunningProbe:
             status = self._process.wait(1.0)
             raise TrialFailed(
                 Code.PROBE_FAILED,
-                f"the probe ended without a report ({describe_status(status)}); its last words are in engine.log of "
-                "the trial",
+                f"the probe ended without a report ({describe_status(status)}); its last log lines are in engine.log "
+                "of the trial",
             )
 
 
 @contextmanager
 def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, pump: Pump) -> Iterator[RunningProbe]:
-    """Starts the probe and through it the subject; yields once the subject is launched. On leaving, the subject was
-    asked to stop and the probe has ended; on an error of our own it ends the subject at once, by the end of its stdin.
-    Nothing of the subject is left, even if the probe does not end or is killed.
+    """Starts the probe and through it the subject, if `spec` launches one; yields once it is launched. On leaving, the
+    subject was asked to stop and the probe has ended; on an error of our own it ends the subject at once, by the end of
+    its stdin. Nothing that was launched is left, even if the probe does not end or is killed.
 
     Raises TrialFailed(launch_failed, probe_failed), MeasurementError where the binary cannot be run."""
     grace_s = spec.launch.grace_ns / 1e9 if spec.launch else 0.0
@@ -144,7 +144,8 @@ def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, 
         process.send(spec)
         pump.add(process, probe.on_line, probe.on_end)
         try:
-            _wait_launched(probe, pump)
+            if spec.launch is not None:
+                _wait_launched(probe, pump)
             yield probe
         except TrialFailed:
             with suppress(TrialFailed):
@@ -171,4 +172,4 @@ def _wait_launched(probe: RunningProbe, pump: Pump) -> None:
         code = Code.LAUNCH_FAILED if probe.error.kind == "launch" else Code.PROBE_FAILED
         raise TrialFailed(code, probe.error.message)
     if not launched:
-        raise TrialFailed(Code.PROBE_FAILED, f"the probe did not launch the subject within {LAUNCH_TIMEOUT_S:.0f} s")
+        raise TrialFailed(Code.PROBE_FAILED, f"the probe did not launch the server within {LAUNCH_TIMEOUT_S:.0f} s")

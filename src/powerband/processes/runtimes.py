@@ -20,21 +20,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from powerband.model.runtime import RuntimeView
+from powerband.processes.cgroups import quota_of
 from powerband.processes.elf import Elf, ElfError
+from powerband.processes.go_memory import GO_SECTION, GO_VERSION, PROCESSES_MAX, loaded_at
 from powerband.processes.jvm_attach import NotAnsweredError, answer_of
 
-PROCESSES_MAX = 64  # arbitrary: workers are alike, and each look takes ms
 _DOTNET_COUNTS = ("DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT")  # the first one that is there counts
 _VARIABLES = ("GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE", *_DOTNET_COUNTS)
 _ANSWERS_S = 5.0  # of all JVMs together: as for thread names
-_GO_SECTION, _GO_SYMBOL = ".go.buildinfo", "runtime.gomaxprocs"
+_GO_SYMBOL = "runtime.gomaxprocs"
 _NODE_SYMBOL = b"\0_ZN4node5StartEiPPc\0"  # node::Start(int, char**)
 _PYTHON_SYMBOL = b"\0Py_BytesMain\0"
 _COLLECTOR = re.compile(r"-XX:\+Use(\w+)GC\b")
 _PROCESSORS = re.compile(r"^CPU:.*\(initial active (\d+)\)", re.MULTILINE)
 _GO_QUOTA_LEAST = 2  # Go rounds a smaller quota up to two
 _GO_QUOTA_FROM = (1, 25)  # the first version of Go that heeds a quota
-_GO_VERSION = re.compile(rb"go(\d+)\.(\d+)")
 _GO_MOST = 1 << 16  # arbitrary: a number beyond any machine's CPUs was read from the wrong place
 _PYTHON_VERSION = re.compile(r"python3\.(\d+)")
 _PYTHON_ASKED_FROM = 13  # the first 3.x with PYTHON_CPU_COUNT
@@ -55,14 +55,14 @@ class Process:
     quota: float | None
 
     @classmethod
-    def of(cls, pid: int, quota: float | None) -> Process:
+    def of(cls, pid: int) -> Process:
         """Raises OSError where it may not be looked at, or has ended."""
         folder = Path("/proc", str(pid))
         pairs = (entry.partition(b"=") for entry in (folder / "environ").read_bytes().split(b"\0"))
         found = {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}
         environment = {name: found[name] for name in _VARIABLES if name in found}
         allowed = len(os.sched_getaffinity(pid))
-        return cls(pid, folder, environment, os.cpu_count() or allowed, allowed, quota)
+        return cls(pid, folder, environment, os.cpu_count() or allowed, allowed, quota_of(pid))
 
     @property
     def usable(self) -> float:
@@ -81,14 +81,14 @@ class Process:
         return RuntimeView(runtime, 1, call, cpus, source, self.usable, chosen)
 
 
-def runtime_views(pids: Iterable[int], quota: float | None) -> tuple[RuntimeView, ...]:
-    """The views of the first 64 processes, the same ones as one. `quota`: CPUs that the cgroup allows. Asks JVMs, which
-    costs each some milliseconds: not while anything is measured."""
+def runtime_views(pids: Iterable[int]) -> tuple[RuntimeView, ...]:
+    """The views of the first 64 processes, the same ones as one. Asks JVMs, which costs each some milliseconds: not
+    while anything is measured."""
     found: list[RuntimeView] = []
     deadline_s = time.monotonic() + _ANSWERS_S
     for pid in sorted(pids)[:PROCESSES_MAX]:
         with suppress(OSError, ElfError, struct.error):
-            view = view_of(Process.of(pid, quota), deadline_s)
+            view = view_of(Process.of(pid), deadline_s)
             if view is None:
                 continue
             same = next((at for at, other in enumerate(found) if replace(other, processes=1) == view), None)
@@ -108,9 +108,9 @@ def view_of(process: Process, deadline_s: float) -> RuntimeView | None:
     if "/libcoreclr.so" in mapped:
         return _dotnet(process)
     with Elf(process.exe) as exe:
-        information = exe.section(_GO_SECTION)
+        information = exe.section(GO_SECTION)
         if information is not None:
-            return _go(process, exe, information, mapped)
+            return _go(process, exe, information)
         exported = exe.section(".dynstr") or b""
     if _NODE_SYMBOL in exported or "/libnode.so" in mapped:
         return _node(process)
@@ -137,9 +137,9 @@ def _answer(pid: int, command: str, deadline_s: float) -> str:
     return ""
 
 
-def _go(process: Process, exe: Elf, information: bytes, mapped: str) -> RuntimeView:
+def _go(process: Process, exe: Elf, information: bytes) -> RuntimeView:
     call = "GOMAXPROCS"
-    now = _in_memory(process, exe, mapped)
+    now = _in_memory(process, exe)
     if now is not None:
         return process.view("Go", call, now, "read")
     if (asked_for := process.number("GOMAXPROCS")) is not None:
@@ -151,7 +151,7 @@ def gomaxprocs(process: Process, information: bytes) -> int:
     """The default of a Go program (`runtime/debug.go`, `runtime/cgroup_linux.go` of Go 1.26): its affinity, from Go
     1.25 on no more than the quota rounded up, but two at least. `information`: the section `.go.buildinfo`, which holds
     Go's version and, of a module written for an older one, `containermaxprocs=0`."""
-    version = _GO_VERSION.search(information)
+    version = GO_VERSION.search(information)
     new = version is not None and (int(version[1]), int(version[2])) >= _GO_QUOTA_FROM
     debug = process.environment.get("GODEBUG", "").encode() + information
     if process.quota is None or not new or b"containermaxprocs=0" in debug:
@@ -159,29 +159,19 @@ def gomaxprocs(process: Process, information: bytes) -> int:
     return min(process.allowed, max(_GO_QUOTA_LEAST, math.ceil(process.quota)))
 
 
-def _in_memory(process: Process, exe: Elf, mapped: str) -> int | None:
+def _in_memory(process: Process, exe: Elf) -> int | None:
     """What `runtime.gomaxprocs` holds now; None where there are no symbols, or its memory may not be read."""
     address = exe.symbol(_GO_SYMBOL)
     if address is None:
         return None
     with suppress(OSError, ValueError, struct.error):
         if exe.movable:
-            address += _loaded_at(process, mapped) - exe.first_address
+            address += loaded_at(process.folder) - exe.first_address
         with (process.folder / "mem").open("rb", buffering=0) as memory:
             memory.seek(address)
             (value,) = struct.unpack("<i", memory.read(4))
         return value if 0 < value <= _GO_MOST else None
     return None
-
-
-def _loaded_at(process: Process, mapped: str) -> int:
-    """The address at which the executable begins (proc_pid_maps(5)). Raises ValueError where it is not mapped."""
-    own = f" {process.exe.readlink()}"
-    for line in mapped.splitlines():
-        if line.endswith(own):
-            addresses, _, offset = line.split()[:3]
-            return int(addresses.partition("-")[0], 16) - int(offset, 16)
-    raise ValueError(f"{own} is not mapped")
 
 
 def _dotnet(process: Process) -> RuntimeView:

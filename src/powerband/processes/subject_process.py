@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -37,6 +37,7 @@ from powerband.model.subjects import (
     templates_of,
 )
 from powerband.model.templates import placeholders
+from powerband.processes.cgroups import NO_LIMITS, Limits
 from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
@@ -48,11 +49,13 @@ from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
 from powerband.store import SubjectAddress
 from powerband.wire.probe_events import Exited
-from powerband.wire.specs import SAMPLE_EVERY_NS, Launch, ProbeSpec, ScrapePage, StatsdSink
+from powerband.wire.specs import SAMPLE_EVERY_NS, THREADS_EVERY_NS, Launch, ProbeSpec, ScrapePage, StatsdSink
 
 COUNTER_EVERY_NS = 500_000_000
 """Between two readings of the counter: what a subject takes to tell is missing from its rate, and a window of four
 seconds still has readings enough to see whether it was steady. A whole number of them makes a second, as bars have."""
+LOOKS = 4  # in a window: those at its edges are partly of what was before and after it
+THREADS_EVERY_LEAST_NS = 250_000_000  # of some samples each, so that the busiest thread of each is no chance
 PORT_ATTEMPTS = 4  # arbitrary: who loses four ports in a row to others has another fault
 APPLY_TIMEOUT_S = 10.0  # arbitrary: a knob that takes longer is no live knob
 ANSWER_WITHIN_S = 1.0  # of a subject that is asked whether it is ready; it is asked again
@@ -97,6 +100,12 @@ class RunningSubject:
     probe: RunningProbe
     log_file: Path
     counter: SubjectCounter | None = None
+    limits: Limits = NO_LIMITS
+
+    @property
+    def root_pid(self) -> int | None:
+        """The process that all of the subject descends from; None: its processes are not seen."""
+        return self.probe.pid
 
     def thread_names(self) -> dict[int, str]:
         """The full names of JVM threads, by thread id. Stops the JVMs for a moment: not while anything is measured."""
@@ -108,8 +117,8 @@ class RunningSubject:
         if exited is not None and not exited.asked:
             raise TrialFailed(
                 Code.DIED,
-                f"the subject ended by itself under load ({describe_exit(exited)}){out_of_memory(self)}"
-                f"{last_words(self.log_file)}",
+                f"the server ended by itself under load ({describe_exit(exited)}){out_of_memory(self)}"
+                f"{self.limits.told()}{last_words(self.log_file)}",
             )
 
 
@@ -120,6 +129,7 @@ class SubjectFiles:
     log: Path
     engine_log: Path
     probe_lines: LineFile
+    apply_log: Path
     tell_address: Callable[[SubjectAddress], None]
 
 
@@ -196,19 +206,24 @@ def subject_up(
     scraped: Sequence[str] = (),
     given: Mapping[str, str] | None = None,
     counter: SubjectCounter | None = None,
+    added: Callable[[Rendered], Mapping[str, str]] = lambda _: {},
+    window_ns: int | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> Iterator[RunningSubject]:
     """Yields the subject once it is ready and its knobs are set; on leaving, it and all that it forked have ended.
 
     `scraped`: metrics that the probe reads off the subject's metrics page. `given`: as in `render`. `counter`: of a
-    self-driven subject, which needs to listen nowhere. A subject that ends because another program took
-    its port meanwhile is started again on another port.
-    Raises TrialFailed with any of the codes of a subject that does not start."""
+    self-driven subject, which needs to listen nowhere. `added`: variables for its environment. `window_ns`: what will
+    be measured of it. `limits`: of it and all that it starts. A subject that ends because another program took its port
+    meanwhile is started again on another port. Raises TrialFailed with any of the codes of a subject that does not
+    start."""
     with _statsd_folder(subject) as socket:
         found = {**(given_values(subject, engine) if given is None else given), **socket}
         for attempt in range(1, PORT_ATTEMPTS + 1):
             rendered = render(subject, setting, engine, given=found)
             own_port = rendered.own_port or counter is not None
             check_command(rendered)
+            rendered = replace(rendered, env=(*rendered.env, *added(rendered).items()))
             if not own_port and someone_listens(rendered.host, rendered.port):
                 raise TrialFailed(
                     Code.PORT_IN_USE,
@@ -216,14 +231,17 @@ def subject_up(
                     "pick a free port by writing {port} in the command and in subject.url",
                 )
             files.tell_address(SubjectAddress(rendered.url, rendered.metrics_url))
-            spec = probe_spec(subject, rendered, cpus, files.log, scraped, counted=counter is not None)
+            counted = counter is not None
+            spec = probe_spec(
+                subject, rendered, cpus, files.log, scraped, counted=counted, window_ns=window_ns, limits=limits
+            )
             with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
                 on_launched(probe)
                 if counter is not None:
                     counter.forget()
                     counter.page, probe.on_series = rendered.metrics_url, counter.on_series
                 try:
-                    _wait_ready(rendered, probe, files.log, pump, counter)
+                    _wait_ready(rendered, probe, files.log, pump, counter, limits=limits)
                 except PortTaken:
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
@@ -231,7 +249,7 @@ def subject_up(
                 if counter is None:
                     check_listener(rendered, probe)
                 apply_knobs(rendered, pump)
-                yield RunningSubject(rendered, probe, files.log, counter)
+                yield RunningSubject(rendered, probe, files.log, counter, limits)
                 return
 
 
@@ -289,8 +307,8 @@ def check_listener(rendered: Rendered, probe: RunningProbe) -> None:
     if stranger is not None:
         raise TrialFailed(
             Code.PORT_IN_USE,
-            f"not the subject but another program, {stranger}, listens on {rendered.host}:{rendered.port}: stop it, or "
-            "let the subject listen on a port of its own ({port} in the command and in subject.url)",
+            f"not the server but another program, {stranger}, listens on {rendered.host}:{rendered.port}: stop it, or "
+            "let the server listen on a port of its own ({port} in the command and in subject.url)",
         )
 
 
@@ -303,7 +321,7 @@ def apply_knobs(rendered: Rendered, pump: Pump) -> None:
             except RequestFailedError as error:
                 raise TrialFailed(
                     Code.APPLY_FAILED,
-                    f"the subject does not take the setting that subject.apply sends it ({error}): check the request, "
+                    f"the server does not take the setting that subject.apply sends it ({error}): check the request, "
                     "and that its answer has the status that is expected",
                 ) from error
 
@@ -313,7 +331,7 @@ def last_words(log_file: Path) -> str:
     text = end_of(log_file, TAIL_BYTES).strip()
     if not text:
         return "; it printed nothing"
-    return "; its last words:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_WORDS_LINES:])
+    return "; its last log lines:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_WORDS_LINES:])
 
 
 def why_it_ended(log_file: Path) -> str:
@@ -334,7 +352,7 @@ def out_of_memory(subject: RunningSubject) -> str:
         jvm = jvms[-1]
         used, taken = jvm.get("heap_used_bytes_now"), jvm.get("heap_committed_bytes_now")
         if used and taken:
-            text += f"; of {format_bytes(taken)} of heap {format_bytes(used)} were in use when it last told"
+            text += f"; of {format_bytes(taken)} of heap {format_bytes(used)} were in use when it last reported"
     return text
 
 
@@ -350,10 +368,19 @@ def describe_exit(exited: Exited) -> str:
 
 
 def probe_spec(
-    subject: Subject, rendered: Rendered, cpus: CpuSplit, log: Path, scraped: Sequence[str], *, counted: bool = False
+    subject: Subject,
+    rendered: Rendered,
+    cpus: CpuSplit,
+    log: Path,
+    scraped: Sequence[str],
+    *,
+    counted: bool = False,
+    window_ns: int | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> ProbeSpec:
     """Tells the probe of a trial which command to launch, and what to read of it. `log` gets the output; `counted`: the
-    subject drives itself."""
+    subject drives itself. Threads are told of `LOOKS` times in a window of `window_ns`, but at least once a second and
+    not more often than `THREADS_EVERY_LEAST_NS`."""
     page = rendered.metrics_url if scraped else None
     every_ns = COUNTER_EVERY_NS if counted else SERIES_EVERY_NS
     return ProbeSpec(
@@ -364,12 +391,14 @@ def probe_spec(
             cwd=rendered.cwd,
             log_file=str(log.absolute()),
             cpus=cpus.subject,
+            cgroups=tuple(map(str, limits.folders)) or None,
             stop_signal=getattr(signal, f"SIG{subject.stop.signal}"),
             grace_ns=subject.stop.grace_ns,
         ),
         # A self-driven subject never waits: whatever watching takes is missing from its rate. It is looked at as often
         # as its counter is read, and without the events that make each switch dearer; its threads stay.
         interval_ns=COUNTER_EVERY_NS if counted else SAMPLE_EVERY_NS,
+        threads_interval_ns=_threads_every_ns(window_ns),
         exact_counts=not counted,
         ports=() if counted else (rendered.port,),
         scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
@@ -377,6 +406,11 @@ def probe_spec(
         cpus=cpus.probe,
         host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
     )
+
+
+def _threads_every_ns(window_ns: int | None) -> int:
+    asked = THREADS_EVERY_NS if window_ns is None else window_ns // LOOKS
+    return min(THREADS_EVERY_NS, max(THREADS_EVERY_LEAST_NS, asked))
 
 
 def _sink(rendered: Rendered, interval_ns: int) -> StatsdSink | None:
@@ -387,7 +421,13 @@ def _sink(rendered: Rendered, interval_ns: int) -> StatsdSink | None:
 
 
 def _wait_ready(
-    rendered: Rendered, probe: RunningProbe, log_file: Path, pump: Pump, counted: SubjectCounter | None = None
+    rendered: Rendered,
+    probe: RunningProbe,
+    log_file: Path,
+    pump: Pump,
+    counted: SubjectCounter | None = None,
+    *,
+    limits: Limits = NO_LIMITS,
 ) -> None:
     counter = counted if rendered.ready.http is None and rendered.ready.log is None else None
     timeout_s = rendered.ready.timeout_ns / 1e9
@@ -402,7 +442,7 @@ def _wait_ready(
                     raise counter.missing()
                 raise TrialFailed(
                     Code.NOT_READY,
-                    f"the subject was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
+                    f"the server was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
                     f"raise subject.ready.timeout, or check how it says that it is ready{last_words(log_file)}",
                 )
             pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
@@ -411,10 +451,11 @@ def _wait_ready(
         words = last_words(log_file)
         if _PORT_TAKEN.search(end_of(log_file, TAIL_BYTES)):
             which = "on its port" if counted is not None else f"on port {rendered.port}"
-            raise PortTaken(f"the subject could not listen {which}, which is in use{words}")
+            raise PortTaken(f"the server could not listen {which}, which is in use{words}")
         raise TrialFailed(
             Code.DIED_BEFORE_READY,
-            f"the subject ended before it was ready ({describe_exit(probe.exited)}){why_it_ended(log_file)}",
+            f"the server ended before it was ready ({describe_exit(probe.exited)}){limits.told()}"
+            f"{why_it_ended(log_file)}",
         )
 
 

@@ -11,17 +11,22 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from powerband.base.hosts import LOCAL
 from powerband.base.machine import alone_in_cache, cache_folder
 from powerband.model.experiment import Subject
-from powerband.model.subjects import SERVICES, templates_of
+from powerband.model.subjects import ADDRESS, SERVICES, templates_of
 from powerband.model.templates import placeholders
 from powerband.processes.dotnet import Dotnet, find_dotnet
 from powerband.processes.jdk import Jdk, find_jdk
 from powerband.store import slug
 
+KEPT_S = 30 * 24 * 3600  # arbitrary: whoever goes back to older sources later builds them again
+_DIGITS = 16  # of a build's hash, in its name
 _LAYOUT = 2  # of what is kept: a folder for each attempt, and a link to the one that was done
 _NO_SOURCES = {"target", "node_modules", "obj", ".git", "__pycache__"}
 
@@ -32,6 +37,7 @@ def given_values(subject: Subject, engine: Path) -> dict[str, str]:
     Raises SubjectError where no JDK or .NET SDK does."""
     wanted = placeholders([*templates_of(subject), *(subject.build or ())])
     given = {"engine": str(engine), **{name: "" for name in SERVICES if name in wanted}}
+    given |= {ADDRESS: LOCAL} if ADDRESS in wanted else {}
     jdk = None if subject.jdk is None else find_jdk(subject.jdk, compiles=subject.build is not None)
     if jdk is not None:
         given |= {"java": str(jdk.java), "java_home": str(jdk.home)}
@@ -69,8 +75,22 @@ def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bo
             os.sync()  # after a power cut, there is a whole build or none
             folder.unlink(missing_ok=True)
             folder.symlink_to(attempt.name)
+            _remove_old(folder)
         else:
             shutil.rmtree(attempt, ignore_errors=True)
+
+
+def _remove_old(folder: Path) -> None:
+    """Builds of the same subject from other sources that nobody asked for in `KEPT_S`: each use touches its lock."""
+    name = folder.name.rpartition("-")[0]
+    for lock in folder.parent.glob(f"{name}-{'[0-9a-f]' * _DIGITS}.lock"):
+        with suppress(OSError):
+            if time.time() - lock.stat().st_mtime > KEPT_S:
+                old = lock.with_suffix("")
+                old.unlink(missing_ok=True)
+                for attempt in lock.parent.glob(f"{old.name}.*/"):
+                    shutil.rmtree(attempt, ignore_errors=True)
+                lock.unlink()
 
 
 def _build_folder(subject: Subject, jdk: Jdk | None, sdk: Dotnet | None) -> Path:
@@ -81,7 +101,7 @@ def _build_folder(subject: Subject, jdk: Jdk | None, sdk: Dotnet | None) -> Path
     for path in _sources(Path(subject.folder)) if subject.folder else ():
         digest.update(f"{path}\0".encode())
         digest.update(path.read_bytes())
-    return cache_folder() / "subjects" / f"{slug(subject.name)}-{digest.hexdigest()[:16]}"
+    return cache_folder() / "subjects" / f"{slug(subject.name)}-{digest.hexdigest()[:_DIGITS]}"
 
 
 def _sources(folder: Path) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from powerband.model.clocks import GeneratorNode
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.results import HeapGrowth, Problem
@@ -62,12 +63,37 @@ class Evidence:
         return cls(experiment, record, load, fleet, response, probe, intervals, looks=RecordedLooks(record.slots))
 
     @property
+    def sees_inside(self) -> bool:
+        """False: the subject runs already, and none of its processes was watched."""
+        watched = self.probe is not None and "subject" in self.probe.trees
+        return watched or self.experiment.subject.deployed is None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the subject ran on this machine."""
+        return bool(self.record.subject.get("here", True))
+
+    @property
+    def foreign_is_known(self) -> bool:
+        """Whether other programs can be told from the subject. Of one that ran before, and runs here, one process is
+        watched at most, and its database may be among the others; but where `foreign_cpu_max` is set, they count."""
+        limited = self.experiment.measure.foreign_cpu_max is not None and self.sees_inside
+        return self.experiment.subject.deployed is None or not self.is_here or limited
+
+    @cached_property
+    def generators(self) -> tuple[GeneratorNode, ...]:
+        """The other nodes that loaded the server; none: the load came from its own."""
+        return tuple(GeneratorNode.from_json(each) for each in self.record.generators)
+
+    @property
     def window(self) -> tuple[int, int]:
         return self.fleet.start_ns, self.fleet.end_ns
 
     @property
     def pinned(self) -> bool:
         """True if subject and engine have CPUs of their own."""
+        if self.record.generators:
+            return True
         subject, engine = (set(self.record.cpus.get(role, ())) for role in ("subject", "engine"))
         return bool(subject and engine) and not subject & engine
 
@@ -98,6 +124,22 @@ class Evidence:
         return None if levels is None else float(levels.min())
 
     @cached_property
+    def go_collecting_cores(self) -> float | None:
+        """CPUs that the collectors of the subject's Go programs used: of each program's CPU the part that its
+        processors, while they were not idle, spent on collections. That is known of the whole load, and is taken in
+        proportion to the subject's CPU in the window. None: no Go program collected, or that of one is not known."""
+        found, phases = list(self.record.go_collected.values()), self.record.phases
+        tree = None if self.probe is None else self.probe.trees.get("subject")
+        if not found or tree is None or "go" not in phases or "end" not in phases:
+            return None
+        known = [each for each in found if each is not None]
+        loaded, window = tree.cores(phases["go"], phases["end"]), tree.cores(*self.window)
+        if len(known) < len(found) or not loaded or window is None:
+            return None
+        used_ns = sum(each["collecting_ns"] / each["busy_ns"] * each["cpu_ns"] for each in known)
+        return used_ns / (phases["end"] - phases["go"]) * window / loaded
+
+    @cached_property
     def send_lag(self) -> MergedTimes:
         return self.fleet.times("send_lag_ns")
 
@@ -114,7 +156,7 @@ class Evidence:
         """Connections that found an accept queue full since the start of the load, by default until the engines' last
         word; None where nothing counted them."""
         go_ns, until_ns = self.record.phases.get("go"), until_ns or self.record.phases.get("end")
-        if self.probe is None or go_ns is None or until_ns is None:
+        if self.probe is None or go_ns is None or until_ns is None or not self.is_here:
             return None
         return self.probe.host.growth("listen_overflows", go_ns, until_ns, covered_least=0.0)
 

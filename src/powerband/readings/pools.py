@@ -1,6 +1,6 @@
 """The subject's threads over a stretch of time, by pool: `PoolUse` for reports, and what rules need beside it.
 
-In: the probe's `threads` events, about one a second, whose counters are interpolated at the stretch's edges. Not here:
+In: the probe's `threads` events, some in each window, whose counters are interpolated at the stretch's edges. Not here:
 conclusions (`analyze/trial/bottleneck/rules.py`), series over time (`analyze/trial/series.py`).
 """
 
@@ -22,7 +22,7 @@ from powerband.readings.thread_groups import ThreadGroup, groups_of
 from powerband.wire.probe_events import PoolSample, Threads
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
-# Events come once a second: in the worst case they cover half of a window of 2 s, and less of a shorter one.
+# Of trees with many threads events come once a second at most: they cover half of a window of 2 s in the worst case.
 COVERED_LEAST = 0.25
 NEAR_NS = 1_000_000_000  # between two events
 # A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
@@ -37,11 +37,12 @@ COLLECTORS = re.compile(
 )
 # Collectors that work while the program's own threads go on.
 BESIDE = re.compile(r"^(G1 |CMS |Z(Driver|Director|Worker|Stat)|XWorker|Shenan|\.NET BGC)", re.IGNORECASE)
-# Threads of a runtime that serve no request: compilers and other services of HotSpot, and whoever only accepts. Newer
-# JDKs cut long names in the middle (`C2 Com..hread4`).
+# Threads of a runtime that serve no request: compilers and other services of HotSpot and .NET, its startup hook's, and
+# whoever only accepts. Newer JDKs cut long names in the middle (`C2 Com..hread4`).
 HOUSEKEEPERS = re.compile(
     r"^(C[12] Com|VM Per|Signal ?(Disp|\.\.)|Common-Cleaner|Finalizer|Referen?(ce Handl|\.\.)|Sweeper|"
-    r"Monitor? ?(Deflati|\.\.)|Service Thread|Notifi(cation|c?\.\.)|Attach Listener|JFR )|accept",
+    r"Monitor? ?(Deflati|\.\.)|Service Thread|Notifi(cation|c?\.\.)|Attach Listener|JFR |"
+    r"\.NET (TP Gate|TP Timer|Sig|Tiered|Event|Finalizer|Timer)|powerband$)|accept",
     re.IGNORECASE,
 )
 # Names of event loops: a loop that is always busy is never seen to wait.
@@ -95,6 +96,13 @@ def watched_pools(events: Sequence[Threads], start_ns: int, end_ns: int) -> tupl
     pools = [_pool(name, group, instants, start_ns, end_ns) for name, group in groups.items()]
     found = [pool for pool in pools if pool is not None and pool.use.threads > 0]
     return tuple(sorted(found, key=lambda pool: (-pool.use.on_cpu - pool.use.run_wait, -pool.use.threads)))
+
+
+def watched_share(events: Sequence[Threads], start_ns: int, end_ns: int) -> float:
+    """The share of a stretch of time that lies between the first and the last look in it at the subject's threads, 0
+    to 1: for this part their counters are known, at its edges they are interpolated with what was beside it."""
+    inside = [event["at_ns"] for event in events if event["tree"] == "subject" and start_ns <= event["at_ns"] <= end_ns]
+    return (inside[-1] - inside[0]) / (end_ns - start_ns) if len(inside) > 1 else 0.0
 
 
 def _pool(name: str, group: ThreadGroup, instants: Sequence[int], start_ns: int, end_ns: int) -> WatchedPool | None:

@@ -95,12 +95,16 @@ class ProbeSamples:
     """Each JVM of the server; `gc_count` and `gc_ns` are sums over all its collectors."""
     jvm_pids: tuple[int, ...] = ()
     """Their pids, in the same order."""
+    dotnets: tuple[Counters, ...] = ()
+    """Each .NET process of the server that its startup hook told of, the one that allocated most first."""
     scrapes: Counters | None = None
     """The server's own series, from its metrics page and from the StatsD sink: a field for each, with its name on the
     page."""
     scrapes_failed: tuple[ScrapeFailed, ...] = ()
     on_page: frozenset[str] = frozenset()
     """The own series that are on the server's page; the others arrive by StatsD."""
+    awake: tuple[Counters, ...] = ()
+    """The loops that keep CPUs awake (`trials/instruments/awake.py`); in `host` what they ran is idle time."""
 
     def matching(self, prefix: str) -> list[Counters]:
         """The trees named `prefix` or `prefix-...`, e.g. every engine of a trial."""
@@ -113,6 +117,7 @@ def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
     host = _Readings()
     threads: list[Threads] = []
     jvms: dict[int, list[Jvm]] = {}
+    dotnets: dict[int, _Readings] = {}
     readings: list[Scrape | Statsd] = []
     failed: list[ScrapeFailed] = []
     hello_ns: int | None = None
@@ -130,6 +135,8 @@ def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
                 threads.append(event)
             case "jvm":
                 jvms.setdefault(event["pid"], []).append(event)
+            case "dotnet":
+                dotnets.setdefault(event["pid"], _Readings()).add(event["at_ns"], event)
             case "scrape" | "statsd":
                 readings.append(event)
             case "scrape_failed":
@@ -139,17 +146,36 @@ def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
                 own_cores = event["cpu_ns"] / max(1, event["at_ns"] - begun)
     if not host.at_ns:
         return None
+    counted = {name: readings.counters() for name, readings in trees.items()}
+    awake = tuple(counted.pop(name) for name in trees if name.startswith("awake-"))
     return ProbeSamples(
-        trees={name: readings.counters() for name, readings in trees.items()},
-        host=host.counters(),
+        trees=counted,
+        host=_asleep(host.counters(), awake),
+        awake=awake,
         threads=tuple(threads),
         own_cores=own_cores,
         jvms=tuple(_jvm(rows) for rows in jvms.values()),
         jvm_pids=tuple(jvms),
+        dotnets=tuple(sorted((rows.counters() for rows in dotnets.values()), key=_allocated, reverse=True)),
         scrapes=own_readings(readings),
         scrapes_failed=tuple(failed),
         on_page=frozenset(name for each in readings if each["type"] == "scrape" for name in each["values"]),
     )
+
+
+def _asleep(host: Counters, awake: Sequence[Counters]) -> Counters:
+    """The host's counters as if its CPUs had slept while loops of idle priority ran. How long tasks waited for a CPU is
+    not known then: the loops always wait for one."""
+    if not awake:
+        return host
+    fields = {name: values for name, values in host.fields.items() if name != "psi_cpu_some_ns"}
+    for loop in awake:
+        ran = loop.fields["cpu_user_ns"] + loop.fields["cpu_system_ns"]
+        known = ~np.isnan(ran)
+        ran_ns = np.interp(host.at_ns, loop.at_ns[known], ran[known], left=0.0)
+        fields["cpu_busy_ns"] = fields["cpu_busy_ns"] - ran_ns
+        fields["cpu_idle_ns"] = fields["cpu_idle_ns"] + ran_ns
+    return Counters(at_ns=host.at_ns, fields=fields)
 
 
 class _Readings:
@@ -175,6 +201,10 @@ class _Readings:
             if name in fields:
                 fields[name][repeated] = np.nan
         return Counters(at_ns=np.array(self.at_ns, dtype=float), fields=fields)
+
+
+def _allocated(dotnet: Counters) -> float:
+    return float(dotnet.fields["allocated_bytes"][-1]) if "allocated_bytes" in dotnet.fields else 0.0
 
 
 def _jvm(rows: Sequence[Jvm]) -> Counters:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from powerband.analyze.settings.compare import Progress
+from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import TrialResult
@@ -19,6 +20,8 @@ from powerband.search.trials import BlockTrials
 class BlockPlanner:
     """Plans `measure.repeats` blocks, or as many as end within the budget. Usage: `ask` for a trial, run it, pass its
     result to `tell`. `BlockTrials` describes how invalid trials and settings that always fail are treated."""
+
+    confirming = None
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self._settings = experiment.settings()
@@ -34,23 +37,32 @@ class BlockPlanner:
     def planned_total(self) -> int:
         return self._trials.told + self._trials.waiting + len(self._live) * (self._blocks - self._blocks_begun)
 
+    def left_s(self, noise: Noise) -> float | None:
+        if not self._trials.spent_s:
+            return None
+        return self._trials.lasts_s(None) * (self.planned_total - self._trials.told)
+
     @property
     def progress(self) -> Progress:
         return Progress(self.planned_total - self._trials.told, self.left)
 
     @property
     def block_ended(self) -> bool:
-        return self._trials.idle and self._trials.told > 0
+        return bool(self._trials.ended)
 
-    def ask(self) -> TrialSpec | None:
-        if self._trials.idle and self._blocks_begun < self._blocks:
-            self._trials.begin(self._blocks_begun, self._live)
-            self._blocks_begun += 1
+    def ask(self, block: int | None = None) -> TrialSpec | None:
+        if (spec := self._trials.ask(block)) is not None or block is not None:
+            return spec
+        if self._blocks_begun >= self._blocks:
+            return None
+        self._trials.begin(self._blocks_begun, self._live)
+        self._blocks_begun += 1
         return self._trials.ask()
 
     def tell(self, result: TrialResult) -> None:
         self._trials.tell(result)
-        if self._trials.idle and not self._trials.fits(len(self._live)):
+        self._blocks += sum(block.lost for block in self._trials.ended)  # each is run again elsewhere
+        if self._trials.ended and not self._trials.fits({None: len(self._live)}):
             self._blocks = self._blocks_begun
 
     @property

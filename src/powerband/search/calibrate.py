@@ -255,7 +255,7 @@ def _too_coarse(deviation: float, half: float) -> str | None:
     if half <= SAMPLING_MAX or abs(deviation) - half > TOLERANCE:
         return None
     return (
-        f"could not tell: trials differ so much that the mean is only known within {half:.1%} "
+        f"inconclusive: trials differ so much that the mean is only known within {half:.1%} "
         f"({SAMPLING_MAX:.0%} allowed); make the machine quieter, or measure for longer (without --quick)"
     )
 
@@ -269,7 +269,7 @@ def _disturbed(result: TrialResult, *, alone: bool) -> bool:
     """True if other programs disturbed the trial. Trials that run at the same time see each other as foreign programs,
     so `host_foreign` is ignored unless the trial ran `alone`."""
     codes = fatal_codes(result)
-    return bool(codes if alone else codes - {"host_foreign"})
+    return bool(codes or result.held_up) if alone else bool(codes - {"host_foreign"})
 
 
 def _reason(results: Sequence[TrialResult]) -> str:
@@ -319,5 +319,5 @@ def _experiment(case: _Case, seed: int) -> Experiment:
         name="calibrate",
         subject=Subject(name="reference", command=command),
         load=case.load,
-        measure=Measure(warmup=1_000_000_000),
+        measure=Measure(warmup=1_000_000_000, slots=False),
     )

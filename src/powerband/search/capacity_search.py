@@ -18,6 +18,7 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, holds
 from powerband.analyze.settings.compare import Progress
 from powerband.analyze.trial.faults import fatal_codes
 from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult, Verdict
@@ -31,13 +32,16 @@ class _Turn:
 
 
 class CapacityPlanner:
-    """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell` before the next `ask`.
+    """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell`; then `ask` again. A capacity
+    is that of a machine: no two nodes may share a search, so that one round at a time is in flight.
 
     Sampling of a setting pauses once its capacity is known closely enough: to half the equivalence margin, so that two
     equal settings can be shown equivalent, or to the margin if there is only one setting. A setting is eliminated if
     the SLO holds at none of the rates or at every rate that the load generator can offer, if it is certainly worse than
     the leader by more than the margin, or if it cannot be measured. Invalid trials are repeated at the end of their
     round, as those of a block are."""
+
+    confirming = None
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self._experiment = experiment
@@ -69,6 +73,10 @@ class CapacityPlanner:
             ahead += len(self._live)
         return self._told + len(self._queue) + len(self._retry) + (self._pending is not None) + ahead
 
+    def left_s(self, noise: Noise) -> float | None:
+        """None: how soon rates are found is not known."""
+        return None
+
     @property
     def progress(self) -> Progress:
         return Progress(self.planned_total - self._told, self.left)
@@ -78,11 +86,13 @@ class CapacityPlanner:
         """True if the last result received completed its round."""
         return self._pending is None and not self._queue and not self._retry and self._told > 0
 
-    def ask(self) -> TrialSpec | None:
-        assert self._pending is None, "the trial asked for last was not told"
+    def ask(self, block: int | None = None) -> TrialSpec | None:
+        if self._pending is not None:
+            assert block is None, "the trial asked for last was not told"
+            return None
         if not self._queue:
             self._queue, self._retry = self._retry, []
-        if not self._queue and not self._next_round():
+        if not self._queue and (block is not None or not self._next_round()):
             return None
         turn = self._queue.pop(0)
         stage = Stage.SATURATE if self._round == 0 else Stage.CAPACITY
@@ -100,7 +110,7 @@ class CapacityPlanner:
         spec, self._pending = self._pending, None
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
         self._told += 1
-        if result.status == "interrupted":
+        if result.status == "interrupted":  # one whose node was lost as well: a round's trials are of no block
             self._queue.insert(0, _Turn(spec.setting, spec.attempt, spec.rate_per_s))
             return
         self._results[spec.setting].append(result)

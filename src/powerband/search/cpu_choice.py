@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from powerband.analyze.trial.faults import fatal_codes
-from powerband.analyze.trial.honesty import MACHINE_CODES
+from powerband.analyze.trial.faults import fatal_codes, machine_disturbed
 from powerband.loads import kind_of
 from powerband.model.cpu_use import shares_well
-from powerband.model.experiment import Experiment, HostUse
+from powerband.model.experiment import Experiment
 from powerband.model.results import TrialResult
 
 TOO_LATE = "generator_"
@@ -32,7 +31,12 @@ class CpuChoice:
         self._asked = experiment
         measured = [result for result in results if result.status == "measured" and result.cpus is not None]
         counting = [result for result in measured if result.valid]
-        is_open = experiment.host == HostUse() and kind_of(experiment).may_share_cpus(experiment)
+        # Where a quota limits the server, CPUs of its own take nothing from it.
+        is_open = (
+            experiment.host_dealt.deals_freely
+            and experiment.host_dealt.cpu_quota is None
+            and kind_of(experiment).may_share_cpus(experiment)
+        )
         self._decided = not is_open or any(result.valid for result in results)
         last = (counting or measured)[-1:]
         self.shared = is_open and any(result.cpus is not None and result.cpus.shared for result in last)
@@ -41,7 +45,7 @@ class CpuChoice:
     def experiment(self) -> Experiment:
         if not self.shared:
             return self._asked
-        return self._asked.model_copy(update={"host": HostUse(cpus="all")})
+        return self._asked.model_copy(update={"host": self._asked.host.model_copy(update={"cpus": "all"})})
 
     def again(self, result: TrialResult) -> bool:
         """Takes in a finished trial; True: it does not count, and must be measured again with `experiment`."""
@@ -56,7 +60,7 @@ class CpuChoice:
                 return False
             self.shared, self._decided = True, False
             return True
-        if any(code.startswith(TOO_LATE) for code in codes) and not codes & MACHINE_CODES:
+        if any(code.startswith(TOO_LATE) for code in codes) and not machine_disturbed(result):
             self.shared, self._decided = False, True
             return True
         self._decided = result.valid

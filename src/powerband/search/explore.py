@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from powerband.analyze.settings.constraints import shortfall
 from powerband.analyze.trial.faults import fatal_codes, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
+from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
@@ -69,11 +70,18 @@ class Explorer:
         begun = self._pending is not None or self._next is not None
         return begun + (0 if self._out_of_time() else self._wanted - self.tried - begun)
 
-    def ask(self) -> TrialSpec | None:
-        """The next trial; None when enough of the space has been explored."""
-        assert self._pending is None, "the trial asked for last was not told"
+    @property
+    def in_flight(self) -> bool:
+        return self._pending is not None
+
+    def ask(self, block: int | None = None) -> TrialSpec | None:
+        """The next trial; None when enough of the space has been explored, or while one is in flight: single trials of
+        two nodes would compare the nodes."""
+        if self._pending is not None:
+            assert block is None, "the trial asked for last was not told"
+            return None
         if self._next is None:
-            if self.tried >= self._wanted or self._out_of_time():
+            if block is not None or self.tried >= self._wanted or self._out_of_time():
                 return None
             self._next = (self._space.propose(), 1)
         (setting, attempt), self._next = self._next, None
@@ -141,12 +149,18 @@ def violation(experiment: Experiment, result: TrialResult) -> float:
 
 class _Space:
     """The settings as TPE sees them: each parameter is the position of its value. Numbers keep their order, so that TPE
-    expects good values between good values; other values are categories."""
+    expects good values between good values; other values are categories. Raises UsageError where Optuna is missing."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
-        # Importing Optuna takes 0.4 s; no other command should wait for it.
-        import optuna  # noqa: PLC0415
-        from optuna.distributions import CategoricalDistribution, IntDistribution  # noqa: PLC0415
+        # Importing Optuna takes 0.4 s; no other command should wait for it, nor need it.
+        try:
+            import optuna  # noqa: PLC0415
+            from optuna.distributions import CategoricalDistribution, IntDistribution  # noqa: PLC0415
+        except ModuleNotFoundError:
+            raise UsageError(
+                f"more than {experiment.design.explore_above} settings are explored by Optuna, which is not installed: "
+                "pip install 'powerband[explore]', or name fewer settings"
+            ) from None
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._experiment = experiment

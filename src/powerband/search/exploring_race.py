@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from powerband.analyze.settings.compare import Progress
+from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Exploration, TrialResult
 from powerband.search.explore import Explorer
+from powerband.search.outlook import before
+from powerband.search.planner import Confirming
 from powerband.search.race import RacePlanner
 
 
 class ExploringRace:
     """Usage: `ask` for a trial, run it, pass its result to `tell` before the next `ask`."""
 
-    def __init__(self, experiment: Experiment, seed: int) -> None:
+    def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
         self._experiment = experiment
+        self._nodes = nodes
         self._seed = seed
         self._explorer = Explorer(experiment, seed)
         self._finalists: list[Setting] = []
@@ -38,10 +44,27 @@ class ExploringRace:
         raced = design.finalists * self._experiment.measure.repeats + 2 * design.confirm
         return told + self._explorer.to_come + raced
 
+    def left_s(self, noise: Noise) -> float | None:
+        if self._race is not None and (left_s := self._race.left_s(noise)) is not None:
+            return left_s
+        explorer = self._explorer
+        if not explorer.spent_s:
+            return None
+        each_s = explorer.spent_s / len(explorer.told)
+        to_come = 0 if self._explored else explorer.to_come
+        most = min(self._experiment.design.finalists, explorer.tried + to_come)
+        settings = len(self._finalists) if self._explored else most
+        race_s = np.median(before(self._experiment, settings, noise).times_s(each_s, each_s, each_s))
+        return each_s * to_come + float(race_s) * (settings > 1)
+
     @property
     def block_ended(self) -> bool:
         """True if the last result received completed a block of the race."""
         return self._race is not None and self._race.block_ended
+
+    @property
+    def confirming(self) -> Confirming | None:
+        return None if self._race is None else self._race.confirming
 
     @property
     def progress(self) -> Progress:
@@ -51,14 +74,14 @@ class ExploringRace:
         to_come = self.planned_total - len(self._explorer.told) if self._race is None else race.to_come
         return replace(race, to_come=to_come, exploration=exploration, raced=tuple(self._finalists))
 
-    def ask(self) -> TrialSpec | None:
+    def ask(self, block: int | None = None) -> TrialSpec | None:
         """The next trial; None when the race is over and its winner confirmed, or if no setting is fit to race."""
         if not self._explored:
-            spec = self._explorer.ask()
-            if spec is not None:
+            spec = self._explorer.ask(block)
+            if spec is not None or block is not None or self._explorer.in_flight:
                 return spec
             self._begin_race()
-        return None if self._race is None else self._race.ask()
+        return None if self._race is None else self._race.ask(block)
 
     def tell(self, result: TrialResult) -> None:
         (self._explorer if self._race is None else self._race).tell(result)
@@ -74,4 +97,4 @@ class ExploringRace:
             left_ns = max(1, design.budget_ns - round(explorer.spent_s * 1e9))
             design = design.model_copy(update={"budget_ns": left_ns})
         rest = self._experiment.model_copy(update={"design": design})
-        self._race = RacePlanner(rest, self._seed, settings=self._finalists, told=len(explorer.told))
+        self._race = RacePlanner(rest, self._seed, settings=self._finalists, told=len(explorer.told), nodes=self._nodes)

@@ -7,23 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, longest_window_ns
 from powerband.base.machine import Noise
-from powerband.base.units import plural, significant, time_text
+from powerband.base.units import plural, rough_time, significant, time_text
 from powerband.loads import kind_of
+from powerband.loads.driver import SCREEN_WARMUP_NS
 from powerband.loads.engine_limits import foreseen
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
 from powerband.model.warmup import COMPILING_MORE
 from powerband.search.explore import BUDGET_SHARE
+from powerband.search.outlook import SEED, before
 from powerband.search.pilot import blocks_to_find, smallest_difference
 
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing the record
 _SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the probe
 _SLOTS_LOOK_NS = 1_000_000_000  # with one user, and with twice the users; no longer than the measured window
-_STEADY_AFTER_NS = 2_000_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
+_STEADY_AFTER_NS = 500_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
+PACE_FACTOR = 0.15  # standard deviation of the log of what a trial takes, as a multiple of what is foreseen
 CAPACITY_WINDOWS = 1.5
 """Trials of simulated searches for a capacity measure for 1 to 4.6 times `load.duration` on average, those of real
 pools for 1 to 1.3 times (docs/methods/capacity.md)."""
@@ -47,10 +52,11 @@ class Reach:
 @dataclass(frozen=True)
 class Forecast:
     """Size and time of a run. `trials`: the most, without repeats of invalid ones. `expected_ns`: for a server that
-    starts within a second and settles soon; in a race, if no setting is eliminated early. `longest_ns`: with the
-    longest warm-up everywhere and the whole retry budget spent (a server may be even slower to start); both with the
-    soak, `soak_ns` long (0: none), which is no trial of `trials`. `reach`: None if there is nothing to compare, or the
-    noise of the metric is of another kind (shares, capacities)."""
+    starts within a second and settles soon; of a race what is likely (`search/outlook.py`), and `between_ns` what nine
+    of ten such races take; None where there is no race. `longest_ns`: with no setting eliminated, the longest warm-up
+    everywhere and the whole retry budget spent (a server may be even slower to start). All with the soak, `soak_ns`
+    long (0: none), which is no trial of `trials`. `reach`: None if there is nothing to compare, or the noise of the
+    metric is of another kind (shares, capacities)."""
 
     trials: int
     explored: int
@@ -61,6 +67,7 @@ class Forecast:
     longest_ns: int
     reach: Reach | None
     soak_ns: int = 0
+    between_ns: tuple[int, int] | None = None
 
 
 def forecast(experiment: Experiment, noise: Noise) -> Forecast:
@@ -68,31 +75,56 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
         before = forecast(experiment.without_soak(), noise)
         joining_ns = max(experiment.load_for(setting).joining_ns for setting in experiment.settings())
         took_ns = _START_NS + kind_of(experiment).start_ns + joining_ns + soak_ns + _END_NS
-        expected_ns, longest_ns = before.expected_ns + took_ns, before.longest_ns + took_ns
-        return replace(before, expected_ns=expected_ns, longest_ns=longest_ns, soak_ns=soak_ns)
+        between_ns = before.between_ns and (before.between_ns[0] + took_ns, before.between_ns[1] + took_ns)
+        return replace(
+            before,
+            expected_ns=before.expected_ns + took_ns,
+            longest_ns=before.longest_ns + took_ns,
+            soak_ns=soak_ns,
+            between_ns=between_ns,
+        )
     parts = _Parts.of(experiment)
     trials = parts.trials(parts.blocks)
-    expected = round(parts.trial_ns * trials) + parts.slots_ns
-    longest = round(round(parts.longest_trial_ns * trials + parts.slots_ns) * (1 + experiment.measure.retry_budget))
+    likely_ns = _likely_ns(experiment, noise, parts)
+    most = round(parts.longest_trial_ns * trials + parts.slots_ns) + parts.longest_short_ns
+    longest = round(most * (1 + experiment.measure.retry_budget))
     budget_ns = experiment.design.budget_ns
     if budget_ns is not None:
-        expected, longest = min(expected, budget_ns), min(longest, budget_ns)
+        likely_ns, longest = tuple(min(each, budget_ns) for each in likely_ns), min(longest, budget_ns)
     return Forecast(
-        trials,
+        trials + parts.short,
         parts.explored,
         parts.raced,
         parts.blocks,
         parts.confirming,
-        expected,
+        likely_ns[1],
         longest,
         _reach(experiment, noise, parts),
+        between_ns=(likely_ns[0], likely_ns[2]) if _races(experiment, parts) else None,
     )
+
+
+def _races(experiment: Experiment, parts: _Parts) -> bool:
+    return experiment.is_race and parts.raced > 1
+
+
+def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int, ...]:
+    """What the run takes: in one of ten races less, in half of them, in one of twenty more."""
+    if not _races(experiment, parts):
+        return (round(parts.trial_ns * parts.trials(parts.blocks)) + parts.slots_ns,) * 3
+    trial_s, short_s = parts.trial_ns / 1e9, parts.short_ns / max(1, parts.short) / 1e9
+    played = before(experiment, parts.raced, noise)
+    slots_s = parts.slots_ns / 1e9 * played.raced / parts.raced
+    times_s = parts.explored * trial_s + slots_s + played.times_s(short_s, trial_s, trial_s)
+    times_s = times_s * np.exp(PACE_FACTOR * np.random.default_rng(SEED).standard_normal(times_s.size))
+    return tuple(round(1e9 * float(each)) for each in np.quantile(times_s, (0.1, 0.5, 0.95)))
 
 
 @dataclass(frozen=True)
 class _Parts:
     """Number of trials of each kind, and the duration of one, averaged over the settings; `slots_ns`: of all looks at
-    slots, which follow the first trial of each setting."""
+    slots, which follow the first trial of each setting. `short`: the trials that come before a race, and the time that
+    all of them take."""
 
     explored: int
     raced: int
@@ -101,6 +133,9 @@ class _Parts:
     trial_ns: float
     longest_trial_ns: float
     slots_ns: int
+    short: int = 0
+    short_ns: int = 0
+    longest_short_ns: int = 0
 
     @classmethod
     def of(cls, experiment: Experiment) -> _Parts:
@@ -112,6 +147,8 @@ class _Parts:
         looks_ns = sum(2 * min(_SLOTS_LOOK_NS, load.duration_ns) for load in looked)
         # The winner and its rival. A single setting has nothing to be confirmed against, and no winner was chosen.
         confirming = design.confirm * 2 if experiment.is_race and raced > 1 else 0
+        short = experiment.screen_blocks * raced
+        short_ns = [short * _short_ns(experiment, loads[0], longest=longest) for longest in (False, True)]
         return cls(
             explored,
             raced,
@@ -120,6 +157,8 @@ class _Parts:
             sum(_trial_ns(experiment, load, longest=False) for load in loads) / len(loads),
             sum(_trial_ns(experiment, load, longest=True) for load in loads) / len(loads),
             0 if experiment.objective.is_capacity else raced * looks_ns // len(loads),
+            short,
+            *short_ns,
         )
 
     def trials(self, blocks: int) -> int:
@@ -129,7 +168,7 @@ class _Parts:
         if budget_ns is None:
             return self.blocks
         explored_ns = min(self.explored * self.trial_ns, BUDGET_SHARE * budget_ns)
-        left_ns = budget_ns - explored_ns - self.confirming * self.trial_ns
+        left_ns = budget_ns - explored_ns - self.short_ns - self.confirming * self.trial_ns
         return max(0, min(self.blocks, int(left_ns // (self.raced * self.trial_ns))))
 
 
@@ -167,6 +206,13 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
     return start_ns + load.joining_ns + warmup + window_ns + snapshots + _END_NS
 
 
+def _short_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
+    """A short trial before a race. One whose warm-up is long is the only one (`search/screening.py`)."""
+    warmup_ns = SCREEN_WARMUP_NS if longest else experiment.measure.warmup_min_ns
+    start_ns = _START_NS + kind_of(experiment).start_ns
+    return start_ns + warmup_ns + (experiment.screened_ns or 0) + _END_NS
+
+
 def size_text(experiment: Experiment, expected: Forecast) -> str:
     """`5 settings x 3 blocks = 15 trials`, or the most that a race may need; ` and a soak of 10 min`."""
     soak = f", and a soak of {time_text(expected.soak_ns)}" if expected.soak_ns else ""
@@ -183,10 +229,22 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
     first = f"{plural(count, 'setting')}"
     if expected.explored:
         first += f", {expected.explored} of them tried once, then {expected.raced} of these"
+    if experiment.screen_blocks:
+        first += f", up to {plural(experiment.screen_blocks, 'short trial')} of each, then those left"
     confirmed = f" and {expected.confirming} to confirm the winner" if expected.confirming else ""
     return (
         f"{first} in a race of at most {plural(blocks, 'block')}{confirmed}: at most {plural(expected.trials, 'trial')}"
     )
+
+
+def duration_text(expected: Forecast) -> str:
+    """`takes about 5 min (3 min to 9 min, nine times of ten), at most about 20 min`, what differs of it."""
+    between = ""
+    if expected.between_ns is not None:
+        low, high = (rough_time(each / 1e9) for each in expected.between_ns)
+        between = f" ({low} to {high}, nine times of ten)" if low != high else ""
+    likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
+    return f"takes about {likely}{between}" + (f", at most about {most}" if most != likely else "")
 
 
 ONE_SETTING = (
@@ -198,7 +256,7 @@ ONE_SETTING = (
 def words(experiment: Experiment, expected: Forecast) -> list[str]:
     """Notes printed before the run starts, besides its size and time: the difference it can detect, or that there is
     nothing to compare; how long users join; how many of them this machine can hold."""
-    joining = joining_text(experiment)
+    joining = kind_of(experiment).joining_text(experiment)
     first = [f"In each trial {joining} first."] if joining else []
     if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
         found = [ONE_SETTING]
@@ -213,34 +271,25 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
     return [*found, *first, *foreseen(experiment)]
 
 
-def joining_text(experiment: Experiment) -> str:
-    """`42,000 users join over 4 min 22 s`, for the setting with the longest joining; empty if all begin at once."""
-    if not kind_of(experiment).users_join:
-        return ""
-    longest = max(map(experiment.load_for, experiment.settings()), key=lambda load: load.joining_ns)
-    if longest.users is None or not longest.joining_ns:
-        return ""
-    return f"{plural(longest.users, 'user')} join over {time_text(longest.joining_ns)}"
-
-
 def reach_text(reach: Reach) -> str:
     """One sentence: the difference that the plan detects, and the blocks that the margin needs if no setting is
     eliminated early."""
     noise = f"With a noise of {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"
     if reach.margin_blocks is None or reach.margin_ns is None:
-        wanted = f"{matters} cannot be found by more blocks: measure longer, or quieten the machine"
+        wanted = f"more blocks cannot detect {matters}: measure longer, or on a quieter machine"
     else:
         wanted = f"{matters} would take {plural(reach.margin_blocks, 'block')}, about {time_text(reach.margin_ns)}"
     if reach.finds is None:
         there = f"there is time for {plural(reach.blocks, 'block')}, and it takes two"
-        return f"{noise}, nothing can be told apart: {there}; {wanted}."
+        return f"{noise}, no difference can be detected: {there}; {wanted}."
     blocks = plural(reach.blocks, "block")
     found = (
-        f"{noise}, {blocks} show a difference of {_difference(reach.finds)} half of the time, twice that nearly always"
+        f"{noise}, {blocks} have a 50 % chance of detecting a difference of {_difference(reach.finds)}, and detect "
+        "twice that nearly always"
     )
     if reach.margin_blocks is not None and reach.margin_blocks <= reach.blocks:
-        return f"{found}; for {matters} {reach.margin_blocks} would do."
+        return f"{found}; {matters} takes {reach.margin_blocks}."
     return f"{found}; {wanted}."
 
 

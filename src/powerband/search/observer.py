@@ -13,8 +13,8 @@ from powerband.store import RunDir, TrialRecord
 
 
 class Observer:
-    """Call order: run_started, then for each trial trial_started, (phase | interval)*, trial_ended; analysed from time
-    to time; note at any time."""
+    """Call order: run_started, then for each trial likely_left, trial_started, (phase | interval)*, trial_ended;
+    analysed from time to time; note at any time."""
 
     def note(self, text: str) -> None:
         """A remark for the viewer: one or two sentences."""
@@ -25,8 +25,11 @@ class Observer:
     def trial_started(self, spec: TrialSpec, planned_total: int) -> None:
         """A trial begins; `planned_total` may have changed since the last (retries, racing)."""
 
+    def likely_left(self, seconds: float | None) -> None:
+        """What the run will likely take from now on, with the trial that begins; None: not known."""
+
     def phase(self, name: str) -> None:
-        """`launch`, `ready`, `warmup`, `measure`, `drain` or `stop` begins."""
+        """`launch` (of a server that runs already `apply`), `ready`, `warmup`, `measure`, `drain` or `stop` begins."""
 
     def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
         """A few times a second under load, merged over all load generators: successful requests per second, their mean

@@ -14,13 +14,14 @@ from powerband.search.race import RacePlanner
 from powerband.search.soaking import SoakingPlan
 
 
-def planner_for(experiment: Experiment, seed: int) -> Planner:
+def planner_for(experiment: Experiment, seed: int, *, nodes: int = 1) -> Planner:
+    """`nodes`: how many run trials."""
     if experiment.design.soak_ns is not None:
-        return SoakingPlan(experiment, seed, planner_for(experiment.without_soak(), seed))
+        return SoakingPlan(experiment, seed, planner_for(experiment.without_soak(), seed, nodes=nodes))
     if experiment.explores:
-        return ExploringRace(experiment, seed)
+        return ExploringRace(experiment, seed, nodes=nodes)
     if experiment.is_race and len(experiment.settings()) > 1:  # a single setting has no rival: it is only measured
-        return RacePlanner(experiment, seed)
+        return RacePlanner(experiment, seed, nodes=nodes)
     if experiment.objective.is_capacity:
         return CapacityPlanner(experiment, seed)
     return BlockPlanner(experiment, seed)

@@ -1,12 +1,12 @@
 """Plans a race: blocks of live settings in random order; a setting shown worse than the leader by more than the
-equivalence margin is eliminated.
+equivalence margin is eliminated. Two blocks of short trials may come first (`screening.py`).
 
 In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end, and the history of the
 race. After each block from the second on there is a look: a contest with intervals corrected for repeated looks. The
 race ends when nothing is open any more, when the bound that was asked for is met (`design.regret`), after the maximum
-number of blocks, or when no further block fits into the budget. Then the named setting is restarted a few times,
-alternating with its nearest rival, to confirm it. The trials depend only on the seed and the results. No I/O here; the
-statistics are in `analyze/`. Method and figures: docs/methods/racing.md, regret.md.
+number of blocks, or when no further block fits into the budget. Then the named setting is restarted, alternating with
+its nearest rival, a few times, or until fresh starts agree with the race. The trials depend only on the seed and
+the results. No I/O here; the statistics are in `analyze/`. Method and figures: docs/methods/racing.md, regret.md.
 """
 
 from __future__ import annotations
@@ -15,14 +15,29 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from powerband.analyze.settings.compare import Progress, decision_of
+import numpy as np
+
+from powerband.analyze.settings.compare import Progress, confirmation_of, decision_of
 from powerband.analyze.settings.constraints import Compliance, judge
-from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.settings.contest import (
+    SCREENED_UNTIL,
+    Contest,
+    ResponseTable,
+    compliance_of,
+    hold_contest,
+    scale_of,
+)
+from powerband.analyze.settings.headline import FRESH_MIN
+from powerband.analyze.settings.nodes import CONFIRMED_ON, confirmed_on
 from powerband.analyze.settings.starts import is_allowed, starts_of
+from powerband.base.machine import Noise
 from powerband.base.units import significant
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race, TrialResult, Verdict
+from powerband.search.outlook import CONFIRM_EARLY, Played, before, from_here, known_of
+from powerband.search.planner import Confirming
+from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear
 from powerband.search.trials import BlockTrials
 
 
@@ -31,17 +46,27 @@ class RacePlanner:
     `BlockTrials`.
 
     `settings`: those that race, by default all of the experiment; `told`: number of trials in the run before the
-    race."""
+    race; `nodes`: how many run trials."""
 
     def __init__(
-        self, experiment: Experiment, seed: int, *, settings: Sequence[Setting] | None = None, told: int = 0
+        self,
+        experiment: Experiment,
+        seed: int,
+        *,
+        settings: Sequence[Setting] | None = None,
+        told: int = 0,
+        nodes: int = 1,
     ) -> None:
         self._experiment = experiment
         self._settings = tuple(settings or experiment.settings())
         self._trials = BlockTrials(experiment, seed, self._settings, told=told)
         self._told_before = told
         self._results: list[TrialResult] = []
+        self._screens = 0 if settings is not None else experiment.screen_blocks  # of these: short trials
+        self._window_ns: int | None = None  # the measured time of the race's trials; None: that of the experiment
         self._begun = 0  # blocks begun, including those of the confirmation
+        self._extra = 0  # blocks in place of those that were lost with their node
+        self._compared = 0  # finished blocks of full trials
         self._blocks = 0  # finished blocks of the race
         self._looks: list[Look] = []
         self._departures: dict[Setting, Departure] = {}
@@ -51,17 +76,70 @@ class RacePlanner:
         self._met = False  # the bound that was asked for
         self._confirming: tuple[Setting, ...] = ()
         self._confirm_blocks = experiment.design.confirm  # still to begin
+        self._confirm_on = min(nodes, CONFIRMED_ON) if nodes > 1 else 0  # so many nodes; alone a machine has no name
+        self._confirm_from = 0  # the first block of it
+        self._agreed = False  # a fresh start agreed
+        self._block_ended = False
+        self._cut: set[int] = set()  # blocks cut short when the race ended
+        self._played: tuple[int, Played, int] | None = None  # when so many were judged, from so many of them
 
     @property
     def planned_total(self) -> int:
         known = self._trials.told + self._trials.waiting
         if self._ended_by != "running":
             return known + self._confirm_blocks * len(self._confirming)
-        blocks = self._experiment.measure.repeats - self._begun
-        return known + blocks * len(self._live) + self._confirm_trials
+        return known + (self._most_blocks - self._begun) * len(self._live) + self._confirm_trials
+
+    def left_s(self, noise: Noise) -> float | None:
+        """As `Planner.left_s`: of races that are played out from here the middle one's time."""
+        if not self._trials.spent_s:
+            return None
+        confirm_s, waiting = self._trials.lasts_s(None), self._trials.waiting
+        if self._ended_by != "running":
+            most = waiting + self._confirm_blocks * len(self._confirming)
+            confirms = [each for each in self._results if each.stage is Stage.CONFIRM]
+            told = len(confirms) + len(self._trials.partial(Stage.CONFIRM))
+            early = max(waiting, CONFIRM_EARLY - told) if self._experiment.design.confirm_early else most
+            return confirm_s * min(most, early)
+        played, seen = self._play(noise)
+        since = [*self._results[seen:], *self._trials.partial(Stage.SCREEN), *self._trials.partial(Stage.COMPARE)]
+        short_told = sum(1 for result in since if result.stage is Stage.SCREEN)
+        short_waiting = waiting if self._begun <= self._screens else 0
+        short = np.full(played.full.shape, float(short_waiting))
+        if self._begun < self._screens or short_waiting:
+            to_come = len(self._next) * (self._begun < self._screens) if seen else played.short - short_told
+            short = np.maximum(short, to_come)
+        full_s = self._trials.lasts_s(self._window_ns)
+        times_s = replace(played, short=short).times_s(
+            self._trials.lasts_s(self._experiment.screened_ns) if short.any() else 0.0,
+            full_s,
+            confirm_s,
+            told=len(since) - short_told,
+            waiting=waiting - short_waiting,
+        )
+        budget_ns = self._experiment.design.budget_ns
+        most_s = math.inf if budget_ns is None else max(0.0, budget_ns / 1e9 - self._trials.spent_s)
+        return min(most_s, float(np.median(times_s)))
+
+    def _play(self, noise: Noise) -> tuple[Played, int]:
+        """Races played out from the last block, and how many results they rest on; from the beginning where blocks show
+        nothing yet."""
+        judged = len(self._results)  # of finished blocks
+        if self._played is None or self._played[0] != judged:
+            table = ResponseTable(self._experiment, self._settings, self._results)
+            known = known_of(self._experiment, table, self._live, self._window_ns, noise) if judged else None
+            if known is None:
+                self._played = judged, before(self._experiment, len(self._settings), noise), 0
+            else:
+                # Short trials stand until two blocks of full ones are there: what came after them is still to be told.
+                short = sum(1 for result in self._results if result.stage is Stage.SCREEN)
+                played = from_here(self._experiment, known, screens=self._begun < self._screens)
+                self._played = judged, played, short if table.screened else judged
+        return self._played[1:]
 
     @property
     def progress(self) -> Progress:
+        in_flight = self._trials.in_flight
         race = Race(
             looks=tuple(self._looks),
             departures=tuple(self._departures.values()),
@@ -69,28 +147,52 @@ class RacePlanner:
             grid_trials=len(self._settings) * self._experiment.measure.repeats,
             ended_by=self._ended_by,
             blocks=self._blocks,
+            half=tuple(sorted({*self._cut, *in_flight(Stage.COMPARE), *in_flight(Stage.SCREEN)})),
         )
         return Progress(self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings)
 
     @property
     def block_ended(self) -> bool:
-        return self._trials.idle and bool(self._results)
+        return self._block_ended
 
-    def ask(self) -> TrialSpec | None:
-        """The next trial; None when the race is over and its winner confirmed."""
-        if self._trials.idle:
+    @property
+    def confirming(self) -> Confirming | None:
+        if self._ended_by == "running" or not self._confirm_blocks or not self._confirming:
+            return None
+        return Confirming(self._confirming[0], self._confirm_from)
+
+    def ask(self, block: int | None = None) -> TrialSpec | None:
+        """The next trial; None when the race is over and its winner confirmed, or while short trials are in flight
+        beside which no block may begin."""
+        if (spec := self._trials.ask(block)) is not None or block is not None:
+            return spec
+        if self._may_begin():
             self._begin_block()
         return self._trials.ask()
 
     def tell(self, result: TrialResult) -> None:
         self._trials.tell(result)
-        self._results.append(result)
-        if not self._trials.idle:
-            return
-        if self._ended_by == "running":
-            self._block_over()
-        elif self._confirming:
-            self._reconsider(self._confirming[0])
+        if self._begun <= self._screens and not self._compared:
+            short = self._results + self._trials.partial(Stage.SCREEN)
+            short += [each for block in self._trials.ended for each in block.results]
+            if self._begun < self._screens and too_dear(self._experiment, short):
+                self._trials.cut()
+                self._begun = self._screens  # full trials begin with the block that they would have begun with
+        self._block_ended = bool(self._trials.ended)
+        while self._trials.ended:  # more may end with a look
+            block = self._trials.ended.pop(0)
+            if block.number in self._cut:
+                continue
+            self._results = sorted([*self._results, *block.results], key=lambda each: each.number)
+            self._extra += block.lost and block.stage is Stage.COMPARE
+            self._compared += block.stage is Stage.COMPARE
+            if block.stage is Stage.CONFIRM:
+                self._confirm_blocks += block.lost
+                if self._confirming:
+                    self._reconsider(self._confirming[0])
+                    self._enough_confirmed()
+            elif self._ended_by == "running":
+                self._block_over(block.number)
 
     @property
     def _live(self) -> list[Setting]:
@@ -106,32 +208,74 @@ class RacePlanner:
         """The most confirmation trials: those of the winner and its rival."""
         return self._experiment.design.confirm * min(2, len(self._settings))
 
+    @property
+    def _wanted(self) -> dict[int | None, int]:
+        """The fewest trials that are worth beginning: a block (after short trials two, since one alone shows nothing),
+        and what confirms the winner."""
+        wanted: dict[int | None, int] = {None: self._confirm_trials}
+        blocks = SCREENED_UNTIL if self._begun == self._screens else 1
+        wanted[self._window_ns] = wanted.get(self._window_ns, 0) + blocks * len(self._next)
+        return wanted
+
+    @property
+    def _most_blocks(self) -> int:
+        return self._screens + self._experiment.measure.repeats + self._extra
+
+    def _may_begin(self) -> bool:
+        """True on one machine. Beside blocks in flight: all of the short ones, for which nodes that wait have time, a
+        full one once they are over, or one that confirms."""
+        if self._trials.idle or self._ended_by != "running":
+            return True
+        if self._begun < self._screens:
+            return not self._compared
+        screens_over = bool(self._compared) or not self._trials.in_flight(Stage.SCREEN)
+        return screens_over and self._begun < self._most_blocks and self._trials.fits(self._wanted)
+
     def _begin_block(self) -> None:
-        if self._ended_by == "running":
-            self._trials.begin(self._begun, self._next)
+        if self._begun < self._screens:
+            self._trials.begin(self._begun, self._next, Stage.SCREEN, self._experiment.screened_ns)
+        elif self._ended_by == "running":
+            self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
-            self._trials.begin(self._begun, self._confirming, Stage.CONFIRM)
+            # Once the standing is confirmed, the winner alone is measured again.
+            self._trials.begin(self._begun, self._confirming[: 1 if self._agreed else 2], Stage.CONFIRM)
             self._confirm_blocks -= 1
         else:
             return
         self._begun += 1
 
-    def _block_over(self) -> None:
+    def _block_over(self, block: int) -> None:
         """Takes a look at the results, and decides if there is another block."""
-        block = self._begun - 1
-        self._blocks = self._begun
+        self._blocks = max(self._blocks, self._screens + self._compared if self._compared else block + 1)
         for setting, reason in self._trials.left.items():
             self._departures.setdefault(setting, Departure(setting, block, reason.removeprefix("left after ")))
-        decided = self._look(block) if block > 0 else False
+        decided = False
+        if not self._compared and not self._trials.idle:
+            return  # the other block of short trials decides
+        if not self._compared and self._begun == 1 < self._screens:
+            self._settled = hopeless(self._experiment, self._live, self._results)
+        elif not self._compared:
+            decided = self._screen(self._begun - 1)
+        elif self._compared >= 2:
+            decided = self._look(block)
         if decided or not self._live:
             self._ended_by = "regret" if self._met else "decided"
-        elif self._begun >= self._experiment.measure.repeats:
+        elif not self._trials.idle:
+            self._trials.cut(self._next)
+            return  # blocks in flight decide
+        elif self._begun < self._screens and self._trials.fits({self._experiment.screened_ns: len(self._next)}):
+            return
+        elif self._begun >= self._most_blocks:
             self._ended_by = "blocks"
-        elif not self._trials.fits(len(self._next) + self._confirm_trials):
+        elif not self._trials.fits(self._wanted):
             self._ended_by = "budget"
         else:
             return
+        self._cut |= set(self._trials.in_flight(Stage.COMPARE))
+        self._trials.cut()
+        self._begun = max(self._begun, self._screens)  # no short trials any more
         self._confirming = self._finalists() if self._confirm_blocks else ()
+        self._confirm_from = self._begun
 
     def _reconsider(self, named: Setting) -> None:
         """Goes on without the setting that is being confirmed, if one of its starts failed that may not: those that
@@ -144,7 +288,53 @@ class RacePlanner:
         self._departures = {of: departure for of, departure in self._departures.items() if not departure.worse}
         self._departures[named] = Departure(named, self._begun - 1, f"misses {'; '.join(barred)}")
         self._settled, self._confirming, self._ended_by, self._met = frozenset(), (), "running", False
-        self._block_over()
+        self._agreed = False
+        self._trials.cut()
+        self._block_over(self._begun - 1)
+
+    def _enough_confirmed(self) -> None:
+        """Ends the confirmation with the first fresh starts that agree, once the winner has so many that its figure can
+        be theirs."""
+        if not (self._confirming and self._experiment.design.confirm_early):
+            return
+        found = confirmation_of(self._experiment, self._settings, self._results, self.progress)
+        self._agreed = found is not None and found.agrees
+        nodes = confirmed_on(self._results, self._confirming[0])
+        if found is not None and self._agreed and found.trials >= FRESH_MIN and len(nodes) >= self._confirm_on:
+            self._confirm_blocks = 0
+
+    def _screen(self, block: int) -> bool:
+        """Eliminates the settings that short trials show far behind; returns True if only the leader is left. Another
+        block of short trials follows, if that may eliminate more."""
+        last = self._begun == self._screens
+        self._settled, self._begun = frozenset(), self._screens
+        table = ResponseTable(self._experiment, self._settings, self._results)
+        if not table.screened or len(table.blocks) < SCREENED_UNTIL:
+            return False
+        compliance = compliance_of(self._experiment, table)
+        contest = hold_contest(self._experiment, table, scale_of(table), compliance, self._departures)
+        self._contest = contest
+        if contest.leader is None or not compliance[contest.leader].certain:
+            return False
+        raced = self._live
+        effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
+        gone = tuple(far_behind(contest, raced, self._results))
+        for setting in gone:
+            effect = contest.effect(setting)
+            reason = _worse_by(effect, contest, contest.leader)
+            self._departures[setting] = Departure(setting, block, reason, effect, worse=True)
+        self._looks.append(Look(block, contest.leader, effects, gone))
+        self._window_ns = long_enough(self._experiment, table, self._live)
+        if self._live != [contest.leader]:
+            near = looks_far(contest, self._live)
+            if near and not last:
+                self._settled = frozenset(self._live) - {*near, contest.leader}
+                self._begun = block + 1
+            return False
+        asked = self._experiment.design.regret
+        regret = decision_of(self._experiment, self._settings, self._results, self.progress).regret
+        self._met = asked is not None and regret is not None and regret <= asked
+        return True
 
     def _look(self, block: int) -> bool:
         """Eliminates the settings that the block has shown to be beaten; returns True if nothing is open any more."""

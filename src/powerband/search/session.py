@@ -10,30 +10,38 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from powerband.analyze.settings.compare import Progress, analyse
+from powerband.analyze.settings.node_costs import with_node_costs
+from powerband.analyze.settings.nodes import CONFIRMED_ON, confirmed_on
 from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.steady import is_steady
-from powerband.base.errors import UsageError
-from powerband.loads import kind_of
+from powerband.base.errors import MeasurementError, UsageError
+from powerband.base.machine import known_noise
 from powerband.model.cpu_use import SHARES_FROM
 from powerband.model.experiment import Experiment
-from powerband.model.plan import REVISION, TrialSpec
+from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
 from powerband.search.cpu_choice import CpuChoice
-from powerband.search.finished import Finished, finished_trials, keep_seen
+from powerband.search.finished import finished_trials, keep_seen
+from powerband.search.forecast import forecast
 from powerband.search.observer import Observer
 from powerband.search.planner import Planner
-from powerband.search.planners import planner_for
+from powerband.search.turns import TurnLog, Turns, replay
 from powerband.store import RunDir, TrialRecord, write_atomically, writing
-from powerband.trials.opening import build_subject, check_environment, check_first_starts, check_first_trial
-from powerband.trials.services import check_services, services_up
+from powerband.trials.bench import HERE, Job, Opener, RunTrial, local_bench, record_lost
+from powerband.trials.leaving import with_left
+from powerband.trials.opening import check_first_starts, check_first_trial
 from powerband.trials.trial import run_trial
 
-RunTrial = Callable[..., TrialRecord]
+ANALYSE_SHARE = 20.0
+"""Of what an analysis took, so much is waited until the next, on a cluster."""
+LOST_MOST = 3
+"""A setting whose trials were running on so many nodes when these were lost may be what ends them."""
 
 
 def with_seed(experiment: Experiment) -> Experiment:
@@ -45,77 +53,260 @@ def with_seed(experiment: Experiment) -> Experiment:
 
 
 def run_session(
-    experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, *, trial: RunTrial = run_trial
+    experiment: Experiment,
+    run: RunDir,
+    observer: Observer,
+    stop: StopRequest,
+    *,
+    trial: RunTrial = run_trial,
+    bench: Opener | None = None,
 ) -> Analysis:
     """Runs the trials that the plan still lacks and returns the final analysis, which is also in `analysis.json`.
 
-    `stop`: a first request ends the trial in flight and returns the analysis of the trials so far. `trial`: the
-    function that runs a trial (tests pass a simulation). Raises MeasurementError for a full disk or a missing engine,
-    SubjectError for a server that cannot be built or started at all, UsageError if the directory was written by another
-    experiment or version, or if another process is running it."""
+    `stop`: a first request ends the trials in flight and returns the analysis of the trials so far. `bench`: where
+    trials run; None: on this machine, by `trial` (tests pass a simulation). Raises MeasurementError for a full disk or
+    a missing engine, SubjectError for a server that cannot be built or started at all, UsageError if the directory was
+    written by another experiment or version, or if another process is running it."""
     assert experiment.design.seed is not None, "with_seed comes first"
     with run.locked():
-        return _go_on(experiment, run, observer, stop, trial)
+        return _Session(experiment, run, observer, stop).go_on(bench or local_bench(trial))
 
 
-def _go_on(experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, trial: RunTrial) -> Analysis:
-    planner = planner_for(experiment, experiment.design.seed or 0)
-    finished = finished_trials(experiment, run)
-    replayed = _replay(run, planner, finished)
-    results = {number: result for number, result in finished.results.items() if number in replayed}
-    ahead = {spec: finished.results[n] for n, spec in finished.specs.items() if n not in {*replayed, *finished.lost}}
-    again = [replayed[number] for number in replayed if number in finished.lost]
-    observer.run_started(experiment, run, planner.planned_total, len(results) + len(ahead) - len(again))
-    for warning in finished.warnings():
-        observer.note(warning)
-    keep_seen(run, finished)
-    _mend_plan(run)
-    planned = run.planned()
-    check_services(experiment)
-    check_environment(experiment)
-    kind_of(experiment).prepare(experiment, stop)
-    given = build_subject(experiment.subject, run, stop, again=bool(results))
-    choice = CpuChoice(experiment, finished.results.values())
-    with services_up(experiment, run, given) as services:
+class _Session:
+    """`planned`: the specs in `plan.jsonl`; `busy`: the trial that runs in each place; `ahead`: finished trials after a
+    lost one, which are not run again when their turn comes."""
 
-        def run_one(spec: TrialSpec) -> TrialResult | None:
-            """None: a trial before others was interrupted; their plan has no place for its repetition."""
-            if planned.get(spec.number) != spec:
-                run.append_plan(spec, planner.planned_total)
-                planned[spec.number] = spec
-            observer.trial_started(spec, planner.planned_total)
-            directory = run.trial(spec.number)
-            made = choice.experiment
-            record = trial(made, spec, directory, steady=is_steady, observer=observer, stop=stop, services=services)
-            if _is_first(spec, results.values()):
-                check_first_trial(experiment, record, run)
-            check_first_starts(experiment, record, run)
-            if record.status == "interrupted" and spec.number < finished.last:
-                directory.record.unlink()
+    def __init__(self, experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest) -> None:
+        self.experiment, self.run, self.observer, self.stop = experiment, run, observer, stop
+        turns = Turns.read(run)
+        self.planner = turns.planner(experiment)
+        self.finished = finished = finished_trials(experiment, run)
+        shown = {n: result for n in finished.results if (result := finished.shown(n)) is not None}
+        if turns.turns is not None:
+            shown = {**finished.results, **shown}
+        replayed = replay(run, self.planner, turns.of(range(1, finished.last + 1)), finished.specs, shown)
+        self.log = TurnLog(run) if turns.turns is not None else None
+        self.in_flight, self.node_of = replayed.in_flight, replayed.node_of
+        self.asked = replayed.asked
+        self.results = {number: result for number, result in finished.results.items() if number in self.asked}
+        self.ahead = {
+            spec: finished.results[n] for n, spec in finished.specs.items() if n not in {*self.asked, *finished.lost}
+        }
+        self.again = [self.asked[number] for number in self.asked if number in finished.lost]
+        self.choices: dict[str, CpuChoice] = {}
+        self.busy: dict[str, TrialSpec] = {}
+        self.analyse_from_s = 0.0
+        self.lost_at: dict[Setting, set[str]] = {}
+
+    def go_on(self, bench: Opener) -> Analysis:
+        run, observer, finished = self.run, self.observer, self.finished
+        done = len(self.results) + len(self.ahead) - len(self.again)
+        observer.run_started(self.experiment, run, self.planner.planned_total, done)
+        for warning in finished.warnings():
+            observer.note(warning)
+        keep_seen(run, finished)
+        _mend_plan(run)
+        self.planned = run.planned()
+        again = bool(self.results)
+        with bench(Job(self.experiment, run, observer, self.stop, is_steady, again)) as self.bench:
+            self._open_log()
+            self._measure_again()
+            self._go_on_in_flight()
+            while self._begin_trials():
+                self._end_trial()
+        analysis = _write_analysis(self.experiment, run, self.results, at_rest(self.planner.progress))
+        observer.analysed(analysis)
+        return analysis
+
+    def _open_log(self) -> None:
+        """Of a run on nodes: who calls the planner when is written down, unless the run began on one machine alone."""
+        if self.log is None and HERE not in self.bench.places:
+            if self.asked:
+                raise UsageError(
+                    f"{self.run.path} was begun on one machine: take `cluster:` out of its experiment.yaml again, or "
+                    "start a new run"
+                )
+            self.log = TurnLog(self.run)
+            self.log.begin(len(self.bench.places))
+            self.planner = Turns.read(self.run).planner(self.experiment)
+        elif self.log is not None and HERE in self.bench.places:
+            raise UsageError(f"{self.run.path} was begun on a cluster: put `cluster:` back into its experiment.yaml")
+
+    def _measure_again(self) -> None:
+        """Trials whose files were lost, one by one: the planner has long been told of them."""
+        for spec in self.again:
+            if self.stop.requested or not self.bench.places:
+                return
+            nodes = [result.node for n, result in self.finished.seen.items() if n == spec.number]
+            place = next((node for node in nodes if node in self.bench.places), self.bench.places[0])
+            self._begin(place, spec)
+            while self.busy:
+                self._end(*self.bench.ended())
+
+    def _go_on_in_flight(self) -> None:
+        """Trials that were asked for and not told when the run was left: those that have ended since are told, the
+        others run again where they ran. Then each block goes on where it was; where that node is gone, it is lost."""
+        for number, node in list(self.in_flight.items()):
+            spec = self.asked[number]
+            if number in self.results:
+                self._tell(self.results[number])
+            elif node in self.bench.places and not self.stop.requested:
+                self._begin(node, spec)
+            elif not self.stop.requested:
+                self._lose(spec, node)
+        for block, node in self.node_of.items() if self.log is not None and not self.stop.requested else ():
+            busy = any(spec.block == block for spec in self.busy.values())
+            if busy or (following := self.planner.ask(block)) is None:
+                continue
+            self._ask(following, block, node)
+            if node in self.bench.places and node not in self.busy:
+                self._begin(node, following)
+            else:
+                self._lose(following, node)
+
+    def _begin_trials(self) -> bool:
+        """Begins a trial wherever none runs, as far as there are trials; False if none runs after that."""
+        if not self.bench.places and not self.busy and not self.stop.requested and self.planner.progress.to_come:
+            raise MeasurementError(
+                "no node of the cluster is left: see the notes above for what became of each; finished trials are "
+                f"kept, `powerband resume {self.run.path}` goes on with the nodes that are there then"
+            )
+        for place in self.bench.places:
+            if self.stop.requested:
+                break
+            if place not in self.busy and (spec := self._next(place)) is not None:
+                self._begin(place, spec)
+        return bool(self.busy)
+
+    def _next(self, place: str, block: int | None = None) -> TrialSpec | None:
+        """The next trial to run: of the block, else of another that waits for a node, else of a new one."""
+        while True:
+            spec = None if block is None else self.planner.ask(block)
+            within = block if spec is not None else None
+            if spec is None and self._is_for_others(place):
                 return None
-            result = measure(directory, record, experiment)
-            if choice.again(result):
-                observer.note(_dealt_anew(choice))
-                directory.record.unlink()
-                return None if stop.requested else run_one(spec)
-            results[spec.number] = result
-            observer.trial_ended(record, result)
-            return result
+            spec = spec or self.planner.ask()
+            if spec is None:
+                return None
+            if spec not in self.ahead:
+                self._ask(spec, within, place)
+                return spec
+            self.asked[spec.number] = spec
+            self._tell(self.ahead.pop(spec))
 
-        for lost in again:
-            if stop.requested or run_one(lost) is None:
-                break
-        while not stop.requested and (spec := planner.ask()) is not None:
-            result = ahead.pop(spec) if spec in ahead else run_one(spec)
-            if result is None:
-                break
-            results[spec.number] = result
-            planner.tell(result)
-            if planner.block_ended:
-                observer.analysed(_write_analysis(experiment, run, results, planner.progress))
-    analysis = _write_analysis(experiment, run, results, at_rest(planner.progress))
-    observer.analysed(analysis)
-    return analysis
+    def _is_for_others(self, place: str) -> bool:
+        """True for the next fresh start of the winner, where this node has had one and too few others have: they may be
+        busy still."""
+        if self.log is None or (following := self.planner.confirming) is None:
+            return False
+        begun = {
+            node
+            for node, spec in self.busy.items()
+            if spec.stage is Stage.CONFIRM and spec.block >= following.from_block
+        }
+        nodes = {*begun, *confirmed_on(self.results.values(), following.setting)}
+        return place in nodes and len(nodes) < CONFIRMED_ON and bool(set(self.bench.places) - nodes)
+
+    def _ask(self, spec: TrialSpec, block: int | None, place: str) -> None:
+        self.asked[spec.number] = spec
+        self._plan(spec)
+        if self.log is not None:
+            self.log.asked(spec.number, block, place)
+
+    def _plan(self, spec: TrialSpec) -> None:
+        if self.planned.get(spec.number) != spec:
+            self.run.append_plan(spec, self.planner.planned_total, self._left_s())
+            self.planned[spec.number] = spec
+
+    def _left_s(self) -> float | None:
+        """Nodes share what is left."""
+        left = left_s(self.planner, self.experiment)
+        return None if left is None else left / max(1, len(self.bench.places))
+
+    def _begin(self, place: str, spec: TrialSpec) -> None:
+        self._plan(spec)
+        if place not in self.choices:
+            self.choices[place] = CpuChoice(
+                self.experiment, [each for each in self.finished.results.values() if each.node == place]
+            )
+        self.observer.likely_left(self._left_s())
+        self.observer.trial_started(spec, self.planner.planned_total)
+        self.busy[place] = spec
+        self.bench.begin(place, self.choices[place].experiment, spec, self.run.trial(spec.number))
+
+    def _end_trial(self) -> None:
+        """Waits for a trial and tells the planner; the place goes on with its block."""
+        place, record = self.bench.ended()
+        spec = self.busy[place]
+        if (result := self._end(place, record)) is None:
+            return
+        self._tell(result)
+        if result.lost:
+            self._check_lost(spec, place, result)
+        if place in self.bench.places and not self.stop.requested and (following := self._next(place, spec.block)):
+            self._begin(place, following)
+
+    def _end(self, place: str, record: TrialRecord) -> TrialResult | None:
+        """None: the trial runs again; or it was interrupted, and stands before others: their plan has no place for its
+        repetition."""
+        spec, choice = self.busy.pop(place), self.choices[place]
+        directory = self.run.trial(spec.number)
+        if _is_first(spec, self.results.values()):
+            check_first_trial(self.experiment, record, self.run)
+        check_first_starts(self.experiment, record, self.run)
+        if record.status == "interrupted" and self.log is None and spec.number < self.finished.last:
+            directory.record.unlink()
+            return None
+        result = measure(directory, record, self.experiment)
+        if choice.again(result):
+            self.observer.note(_dealt_anew(choice))
+            directory.record.unlink()
+            if not self.stop.requested:
+                self._begin(place, spec)
+            return None
+        self.results[spec.number] = result
+        self.observer.trial_ended(record, result)
+        return result
+
+    def _lose(self, spec: TrialSpec, node: str) -> None:
+        """A trial of a node that was there when the run was left."""
+        why = f"the run was gone on with, and {node} was not there any more"
+        record = record_lost(self.run.trial(spec.number), spec, node, why)
+        result = measure(self.run.trial(spec.number), record, self.experiment)
+        self.observer.trial_ended(record, result)
+        self._tell(result)
+
+    def _tell(self, result: TrialResult) -> None:
+        self.results[result.number] = result
+        if self.log is not None:
+            self.log.told(result.number)
+        self.planner.tell(result)
+        # Many nodes end blocks faster than all trials so far can be analysed: then not after each.
+        if self.planner.block_ended and (self.log is None or time.monotonic() >= self.analyse_from_s):
+            began_s = time.monotonic()
+            analysis = _write_analysis(self.experiment, self.run, self.results, self.planner.progress)
+            self.observer.analysed(analysis)
+            self.analyse_from_s = time.monotonic() + ANALYSE_SHARE * (time.monotonic() - began_s)
+
+    def _check_lost(self, spec: TrialSpec, place: str, result: TrialResult) -> None:
+        """Raises MeasurementError where a setting seems to be what ends nodes."""
+        lost_at = self.lost_at.setdefault(spec.setting, set())
+        lost_at.add(place)
+        if len(lost_at) >= LOST_MOST:
+            raise MeasurementError(
+                f"{spec.setting.id} was running on {', '.join(sorted(lost_at))} when each was lost, so it may be "
+                f"what ends them; the last: {result.problems[0].message}. Leave it out, or look at one of these nodes; "
+                f"finished trials are kept, `powerband resume {self.run.path}` goes on"
+            )
+
+
+def left_s(planner: Planner, experiment: Experiment) -> float | None:
+    """As `Planner.left_s`, and of a run in which no trial has ended what was forecast."""
+    noise = known_noise()
+    left = planner.left_s(noise)
+    if left is None and planner.progress.to_come and not experiment.objective.is_capacity:
+        return forecast(experiment, noise).expected_ns / 1e9
+    return left
 
 
 def _dealt_anew(choice: CpuChoice) -> str:
@@ -139,7 +330,7 @@ def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
     finished = finished_trials(experiment, run)
     specs = [finished.specs[number] for number in finished.results]
     analysis = analyse_results(experiment, run, specs, list(finished.results.values()), finished.seen)
-    return replace(analysis, warnings=(*analysis.warnings, *finished.warnings()))
+    return _of_run(replace(analysis, warnings=(*analysis.warnings, *finished.warnings())), run)
 
 
 def analyse_results(
@@ -153,10 +344,14 @@ def analyse_results(
     order of their numbers. `seen`: what the planner is told instead of a result, by number."""
     if experiment.design.seed is None:
         return analyse(experiment, results)
-    planner = planner_for(experiment, experiment.design.seed)
+    turns = Turns.read(run)
+    planner = turns.planner(experiment)
+    ran = {result.number: spec for spec, result in zip(specs, results, strict=True)}
+    shown = {result.number: (seen or {}).get(result.number, result) for result in results}
     try:
-        for spec, result in zip(specs, results, strict=True):
-            _tell(run, planner, spec, (seen or {}).get(result.number, result))
+        replayed = replay(run, planner, turns.of(shown), ran, shown)
+        if any(number not in replayed.asked for number in shown):
+            raise UsageError("there are trials that nobody asked for")
     except UsageError:
         analysis = analyse(experiment, results)
         # Only the plan knows the racing settings, the eliminations with their reasons, and the confirmation.
@@ -168,6 +363,11 @@ def analyse_results(
     return analyse(experiment, results, at_rest(planner.progress))
 
 
+def _of_run(analysis: Analysis, run: RunDir) -> Analysis:
+    """With what only the directory tells."""
+    return with_left(with_node_costs(analysis, run), run)
+
+
 def at_rest(progress: Progress) -> Progress:
     """The progress when no trial is running: a race that has not ended was stopped."""
     if progress.race is None or progress.race.ended_by != "running":
@@ -175,35 +375,10 @@ def at_rest(progress: Progress) -> Progress:
     return replace(progress, race=replace(progress.race, ended_by="stopped"))
 
 
-def _replay(run: RunDir, planner: Planner, finished: Finished) -> dict[int, TrialSpec]:
-    """Passes the finished trials to the planner, in order, up to a lost one whose result nobody knows any more. Returns
-    their specs by number. Raises UsageError if they are not of its plan."""
-    replayed = {}
-    for number in range(1, finished.last + 1):
-        result = finished.shown(number)
-        if result is None:
-            break
-        replayed[number] = _tell(run, planner, finished.specs.get(number), result)
-    return replayed
-
-
-def _tell(run: RunDir, planner: Planner, ran: TrialSpec | None, result: TrialResult) -> TrialSpec:
-    spec = planner.ask()
-    if spec is None or (ran is not None and spec != ran):
-        wanted = "nothing more" if spec is None else f"{spec.setting.id} in block {spec.block}"
-        raise UsageError(
-            f"{run.path}: trial {result.number} is {result.setting.id} in block {result.block}, "
-            f"but the plan wants {wanted}: the directory's experiment.yaml was changed, or another version of "
-            "powerband wrote it; start a new run, or `powerband report` what there is"
-        )
-    planner.tell(result)
-    return spec
-
-
 def _write_analysis(
     experiment: Experiment, run: RunDir, results: Mapping[int, TrialResult], progress: Progress
 ) -> Analysis:
-    analysis = analyse(experiment, [results[number] for number in sorted(results)], progress)
+    analysis = _of_run(analyse(experiment, [results[number] for number in sorted(results)], progress), run)
     with writing(run.path):
         write_atomically(run.analysis, json.dumps(analysis.to_json(), indent=1, allow_nan=False))
     return analysis

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.trial.faults import subjects_own
+from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import TrialResult
-from powerband.search.planner import Planner
+from powerband.search.planner import Confirming, Planner
 
 
 class SoakingPlan:
@@ -27,6 +28,7 @@ class SoakingPlan:
         self._plan = plan
         self._results: list[TrialResult] = []  # of the plan
         self._told = 0  # soaks
+        self._in_flight = 0
         self._begun = False
         self._next: TrialSpec | None = None
 
@@ -34,26 +36,42 @@ class SoakingPlan:
     def planned_total(self) -> int:
         return self._plan.planned_total + self._told + self._to_come
 
+    def left_s(self, noise: Noise) -> float | None:
+        plan_s = 0.0 if self._begun else self._plan.left_s(noise)
+        return None if plan_s is None else plan_s + self._to_come * (self._experiment.design.soak_ns or 0) / 1e9
+
     @property
     def block_ended(self) -> bool:
         return not self._begun and self._plan.block_ended
 
     @property
+    def confirming(self) -> Confirming | None:
+        return None if self._begun else self._plan.confirming
+
+    @property
     def progress(self) -> Progress:
         return replace(self._plan.progress, soak_to_come=self._to_come)
 
-    def ask(self) -> TrialSpec | None:
-        """The next trial; None when the plan is over and the soak done, or if no setting is fit for one."""
+    def ask(self, block: int | None = None) -> TrialSpec | None:
+        """The next trial; None when the plan is over and the soak done, or if no setting is fit for one, or while the
+        plan's last trials or the soak are in flight."""
         if not self._begun:
-            if (spec := self._plan.ask()) is not None:
+            if (spec := self._plan.ask(block)) is not None:
+                self._in_flight += 1
                 return spec
+            if block is not None or self._in_flight:
+                return None
             self._begun, self._next = True, self._soak()
+        if self._next is None or self._in_flight or block not in (None, self._next.block):
+            return None
+        self._in_flight = 1
         return self._next
 
     def tell(self, result: TrialResult) -> None:
+        self._in_flight -= 1
         if not self._begun:
             self._plan.tell(result)
-            self._results.append(result)
+            self._results = sorted([*self._results, result], key=lambda each: each.number)
             return
         spec = self._next
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"

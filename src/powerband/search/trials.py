@@ -1,5 +1,6 @@
-"""Runs the trials of one block: random order, retries of invalid trials, settings that always fail, time spent.
-Planners that work in blocks hold one of these and choose the settings of each block.
+"""Runs the trials of blocks: random order, retries of invalid trials, settings that always fail, time spent. Planners
+that work in blocks hold one of these and choose the settings of each block. On one machine there is one block at a
+time; on several nodes there are some in flight.
 
 In: an experiment, a seed, blocks to begin, results. Out: `TrialSpec`s. No I/O, no comparison of settings.
 """
@@ -10,6 +11,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from powerband.analyze.trial.faults import LIMITED_TRIALS, fatal_codes, limited_by_generator, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
@@ -18,17 +20,39 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 
 
+@dataclass
+class OpenBlock:
+    """A block in flight. `queue`, `retry`: trials to come, each with its attempt. `faults`: failures by the server;
+    `limited`: by the load engine; repeating picks the slow ones. `lost`: the node that ran it is gone."""
+
+    number: int
+    stage: Stage
+    window_ns: int | None
+    queue: list[tuple[Setting, int]]
+    retry: list[tuple[Setting, int]] = field(default_factory=list)
+    faults: Counter[Setting] = field(default_factory=Counter)
+    limited: Counter[Setting] = field(default_factory=Counter)
+    pending: TrialSpec | None = None
+    results: list[TrialResult] = field(default_factory=list)
+    lost: bool = False
+
+    @property
+    def waiting(self) -> int:
+        """Number of trials in flight or still to come, without further retries."""
+        return len(self.queue) + len(self.retry) + (self.pending is not None)
+
+
 class BlockTrials:
-    """`begin` a block, then `ask` and `tell` until it is `idle`; each `ask` must be answered by a `tell` before the
-    next.
+    """`begin` a block, then `ask` and `tell` until it is over; each block has one trial in flight at most. `ended`
+    holds the blocks that ended with the last `tell`.
 
     An invalid trial is repeated at the end of its block, `retries` times at most and within the run's `retry_budget`. A
     trial in which the server under test answered nothing is not repeated, since the result would be the same. A setting
     that has only ever failed by the server's own fault (never ready, died, answered nothing) is eliminated once a block
     has spent all its attempts on it, or a second block has failed: see `left`. An interrupted trial is repeated at once
-    and costs no retry. The first block is cut short once its trials show that it would not end within the budget; a
-    later block begins only if it would end within the budget (see `fits`). `told`: number of trials in the run before
-    these."""
+    and costs no retry; one whose node was lost ends its block, since a comparison stays within a node. The first block
+    is cut short once its trials show that it would not end within the budget; a later block begins only if it would end
+    within the budget (see `fits`). `told`: number of trials in the run before these."""
 
     def __init__(self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0) -> None:
         self._experiment = experiment
@@ -38,17 +62,13 @@ class BlockTrials:
         self._retries_left = math.ceil(experiment.measure.retry_budget * planned)
         self._left: dict[Setting, str] = {}
         self._measured: set[Setting] = set()
-        self.told = told
-        self._took_s: list[float] = []
-        self._block = -1
-        self._stage = Stage.COMPARE
-        self._queue: list[tuple[Setting, int]] = []
-        self._retry: list[tuple[Setting, int]] = []
-        self._faults: Counter[Setting] = Counter()  # failures by the server in this block
-        self._limited: Counter[Setting] = Counter()  # by the load engine; repeating picks the slow ones
+        self.told = self._asked = told
+        self._took_s: dict[int | None, list[float]] = {}  # by the measured time of their own that trials had
+        self._open: dict[int, OpenBlock] = {}
+        self._ended_before = 0  # blocks
+        self.ended: list[OpenBlock] = []
         self._failures: Counter[Setting] = Counter()  # in all blocks
         self._failed_blocks: Counter[Setting] = Counter()
-        self._pending: TrialSpec | None = None
 
     @property
     def left(self) -> Mapping[Setting, str]:
@@ -57,71 +77,129 @@ class BlockTrials:
 
     @property
     def waiting(self) -> int:
-        """Number of trials of this block in flight or still to come, without further retries."""
-        return len(self._queue) + len(self._retry) + (self._pending is not None)
+        """Number of trials of the blocks in flight that run or are still to come, without further retries."""
+        return sum(block.waiting for block in self._open.values())
 
     @property
     def idle(self) -> bool:
-        """True if nothing is in flight and the block begun last is over."""
-        return self.waiting == 0
+        """True if no block is in flight."""
+        return not self._open
 
-    def begin(self, block: int, live: Collection[Setting], stage: Stage = Stage.COMPARE) -> None:
-        """Begins the next block, with the settings in `live` that were not eliminated."""
-        assert self.idle, "the last block is not over"
-        self._block, self._stage = block, stage
-        self._faults.clear()
+    def in_flight(self, stage: Stage) -> list[int]:
+        """The blocks in flight of a stage."""
+        return [block.number for block in self._open.values() if block.stage is stage]
+
+    def partial(self, stage: Stage) -> list[TrialResult]:
+        """The results so far of the blocks in flight of a stage."""
+        return [result for block in self._open.values() if block.stage is stage for result in block.results]
+
+    def begin(
+        self, block: int, live: Collection[Setting], stage: Stage = Stage.COMPARE, window_ns: int | None = None
+    ) -> None:
+        """Begins the next block, with the settings in `live` that were not eliminated. `window_ns`: the measured time
+        of its trials; None: that of the experiment."""
         order = list(self._settings)  # all settings, so that eliminated ones do not change the order of the others
         random.Random(f"{self._seed}/order/{block}").shuffle(order)
-        self._queue = [(setting, 1) for setting in order if setting in live and setting not in self._left]
+        queue = [(setting, 1) for setting in order if setting in live and setting not in self._left]
+        if queue:
+            self._open[block] = OpenBlock(block, stage, window_ns, queue)
 
-    def ask(self) -> TrialSpec | None:
-        """The next trial of this block; None when it is over."""
-        assert self._pending is None, "the trial asked for last was not told"
-        if not self._queue:
-            self._queue, self._retry = self._retry, []
-        if not self._queue:
+    def ask(self, block: int | None = None) -> TrialSpec | None:
+        """The next trial of a block, None when it is over; without `block`: of the first in flight whose last trial was
+        told."""
+        if block is None:
+            free = (each for each in self._open.values() if each.pending is None)
+            asked = next(free, None)
+        else:
+            asked = self._open.get(block)
+        if asked is None:
             return None
-        setting, attempt = self._queue.pop(0)
+        assert asked.pending is None, "the trial asked for last was not told"
+        if not asked.queue:
+            asked.queue, asked.retry = asked.retry, []
+        setting, attempt = asked.queue.pop(0)
+        self._asked += 1
         # All settings of a block share the load's seed: they get the same arrivals.
-        load_seed = random.Random(f"{self._seed}/load/{self._block}").getrandbits(48)
-        self._pending = TrialSpec(self.told + 1, self._block, attempt, setting, load_seed, self._stage)
-        return self._pending
+        load_seed = random.Random(f"{self._seed}/load/{asked.number}").getrandbits(48)
+        asked.pending = TrialSpec(
+            self._asked, asked.number, attempt, setting, load_seed, asked.stage, window_ns=asked.window_ns
+        )
+        return asked.pending
 
     def tell(self, result: TrialResult) -> None:
-        """Accepts the result of the trial returned by the last `ask`."""
-        spec, self._pending = self._pending, None
-        assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
+        """Accepts the result of a trial in flight."""
+        block = self._open.get(result.block)
+        assert block is not None and block.pending is not None, "a result was told that was not asked for"
+        spec, block.pending = block.pending, None
+        assert spec.number == result.number, "a result was told that was not asked for"
+        self.ended = []
         self.told += 1
+        block.results.append(result)
         if result.took_s is not None:
-            self._took_s.append(result.took_s)
-        if result.status == "interrupted":
-            self._queue.insert(0, (spec.setting, spec.attempt))
+            self._took_s.setdefault(block.window_ns, []).append(result.took_s)
+        if result.lost:
+            block.lost = True
+            block.queue, block.retry = [], []
+        elif result.status == "interrupted":
+            block.queue.insert(0, (spec.setting, spec.attempt))
             return
-        self._count(spec, result)
-        if self._block == 0 and not self.fits(self.waiting):
-            self._queue, self._retry = [], []
+        else:
+            self._count(block, spec, result)
+        if not self._ended_before and not self.fits({}):
+            self.cut()
+        self._close()
 
-    def _count(self, spec: TrialSpec, result: TrialResult) -> None:
+    def cut(self, keep: Collection[Setting] = ()) -> None:
+        """Goes on without the trials that are still to come, but for those of the settings in `keep`."""
+        for block in self._open.values():
+            block.queue = [each for each in block.queue if each[0] in keep]
+            block.retry = [each for each in block.retry if each[0] in keep]
+        self._close()
+
+    def _close(self) -> None:
+        over = [block for block in self._open.values() if not block.waiting]
+        for block in over:
+            del self._open[block.number]
+        self.ended += over
+        self._ended_before += len(over)
+
+    def _count(self, block: OpenBlock, spec: TrialSpec, result: TrialResult) -> None:
         """Counts a valid trial, schedules a retry, or records that the setting only fails."""
         if result.valid:
             self._measured.add(spec.setting)
             return
-        self._faults[spec.setting] += subjects_own(result)
-        self._limited[spec.setting] += limited_by_generator(result)
-        repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES) or self._limited[spec.setting] >= LIMITED_TRIALS
+        block.faults[spec.setting] += subjects_own(result)
+        block.limited[spec.setting] += limited_by_generator(result)
+        repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES) or block.limited[spec.setting] >= LIMITED_TRIALS
         if spec.attempt <= self._experiment.measure.retries and self._retries_left > 0 and not repeats_itself:
             self._retries_left -= 1
-            self._retry.append((spec.setting, spec.attempt + 1))
-        elif spec.setting not in self._measured and self._faults[spec.setting] == spec.attempt:
+            block.retry.append((spec.setting, spec.attempt + 1))
+        elif spec.setting not in self._measured and block.faults[spec.setting] == spec.attempt:
             self._block_failed(spec, result)
 
-    def fits(self, trials: int) -> bool:
-        """True if this many more trials, at the average duration so far, end within the experiment's budget."""
+    def fits(self, trials: Mapping[int | None, int]) -> bool:
+        """True if so many more trials than those of the blocks in flight, by their measured time as of `begin`, end
+        within the experiment's budget: each takes as long as those like it took on average."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None or not self._took_s:
             return True
-        mean_s = sum(self._took_s) / len(self._took_s)
-        return sum(self._took_s) + trials * mean_s <= budget_ns / 1e9
+        to_come = [*trials.items(), *((block.window_ns, block.waiting) for block in self._open.values())]
+        to_come_s = sum(count * self.lasts_s(window_ns) for window_ns, count in to_come)
+        return self.spent_s + to_come_s <= budget_ns / 1e9
+
+    @property
+    def spent_s(self) -> float:
+        """Time of the finished trials; 0 before the first."""
+        return sum(map(sum, self._took_s.values()))
+
+    def lasts_s(self, window_ns: int | None) -> float:
+        """What a trial with this measured time takes: the mean of those there were, at least one; else of others, with
+        the difference of the measured times."""
+        if took_s := self._took_s.get(window_ns):
+            return sum(took_s) / len(took_s)
+        full_ns = self._experiment.load.duration_ns
+        rest_s = [each - (other or full_ns) / 1e9 for other, took_s in self._took_s.items() for each in took_s]
+        return sum(rest_s) / len(rest_s) + (window_ns or full_ns) / 1e9
 
     def _block_failed(self, spec: TrialSpec, result: TrialResult) -> None:
         """Records that every attempt of a setting in this block failed by the server's fault."""
@@ -131,3 +209,5 @@ class BlockTrials:
         if out_of_attempts or self._failed_blocks[spec.setting] >= 2:
             reason = next((problem.message for problem in result.problems if problem.fatal), "it failed")
             self._left[spec.setting] = f"left after {self._failures[spec.setting]} failed attempts: {reason}"
+            for block in self._open.values():
+                block.queue = [each for each in block.queue if each[0] != spec.setting]

@@ -16,16 +16,8 @@ from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.engine_process import Pump
 from powerband.wire.specs import Go, StartMeasure
 
-GO_LEAD_NS = 2_000_000  # see `go_lead_ns`
-GO_LEAD_PER_ENGINE_NS = 500_000  # likewise
 REPORT_SLACK_S = 10.0  # for an event that is due: a busy machine reports late
 GATHER_S = 0.02  # lines are read so often: the control plane shares CPUs with the engines
-
-
-def go_lead_ns(engines: int) -> int:
-    """The time from a command to the instant that it names. Engines get a command one after the other, and the last
-    must have read it before that instant: 2 ms reach one engine on a busy machine, each further one takes 0.5 ms."""
-    return GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * engines
 
 
 class DriveLoop:
@@ -86,7 +78,7 @@ class DriveLoop:
         return self.wait(lambda: False, timeout_s, stoppable=stoppable)
 
     def _soon_ns(self) -> int:
-        return time.monotonic_ns() + go_lead_ns(len(self.driver.pids))
+        return time.monotonic_ns() + self.driver.lead_ns
 
     def _hand_on(self) -> None:
         intervals = self.driver.intervals

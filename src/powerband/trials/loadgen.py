@@ -16,12 +16,14 @@ from powerband.base.errors import MeasurementError, UsageError
 from powerband.base.hosts import loadable_host, request_target
 from powerband.loads import kind_of_load
 from powerband.loads.engine_specs import fleet_specs
+from powerband.loads.far_clocks import clock_problems
+from powerband.model.clocks import GeneratorNode
 from powerband.model.load import Load, Step
-from powerband.processes.engine_fleet import EngineFleet, FleetInterval, descriptor_limit, find_engine, fleet_up
+from powerband.processes.engine_fleet import EngineFleet, FleetInterval, find_engine, fleet_up
 from powerband.processes.engine_process import Pump
+from powerband.processes.engines import Engines, EnginesHere
 from powerband.processes.failures import TrialFailed, TrialInterrupted
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import local_ports
 from powerband.processes.stop_request import StopRequest
 from powerband.trials.driving import REPORT_SLACK_S, DriveLoop
 from powerband.wire.load_events import Summary
@@ -32,11 +34,13 @@ _DEFAULT_SCENARIO = Load(users=1).scenario
 
 @dataclass(frozen=True)
 class LoadResult:
-    """One `summary` event per engine process (protocol/load-event.schema.json), and whether Ctrl-C cut it short."""
+    """One `summary` event per engine process (protocol/load-event.schema.json), and whether Ctrl-C cut it short.
+    `generators`: the other machines that made the load."""
 
     summaries: tuple[Summary, ...]
     intervals: tuple[FleetInterval, ...]
     interrupted: bool
+    generators: tuple[GeneratorNode, ...] = ()
 
 
 def run_load(
@@ -48,16 +52,17 @@ def run_load(
     warmup_ns: int = 0,
     seed: int = 0,
     on_interval: Callable[[FleetInterval], None] = lambda interval: None,
+    engines: Engines | None = None,
 ) -> LoadResult:
     """Drives `load` for `warmup_ns` and its duration, once the users of a WebSocket load have joined. The URL's path is
-    requested where the load has no scenario.
+    requested where the load has no scenario. `engines`: where they run, on this machine by default.
 
     A request to stop ends the measured window early and drains. Raises UsageError for a URL that is none or a host that
     is not allowed, MeasurementError where the engine is missing or gives up."""
     host = check_url(url, allow_hosts)
     load = _with_path(load, url)
     warmup_ns += kind_of_load(load).joining_ns(load)
-    engine = find_engine()
+    engines = engines or EnginesHere(find_engine())
     with tempfile.TemporaryDirectory(prefix="powerband-load-") as folder:
         stderr_file = Path(folder) / "engine.log"
         try:
@@ -66,23 +71,27 @@ def run_load(
                 url=url,
                 environment=os.environ,
                 seed=seed,
-                descriptor_limit=descriptor_limit(),
-                local_ports=local_ports(),
+                descriptor_limit=engines.descriptor_limit,
+                local_ports=engines.local_ports,
+                machines=engines.machines,
                 allow_remote=host in allow_hosts,
                 warmup_ns=warmup_ns,
             )
             with (
                 Pump(stop) as pump,
                 LineFile(Path(os.devnull)) as events,
-                fleet_up(engine, specs, events, stderr_file, pump) as fleet,
+                fleet_up(engines, specs, events, stderr_file, pump) as fleet,
             ):
                 interrupted = _drive(pump, fleet, load, warmup_ns, on_interval)
-                return LoadResult(fleet.summaries, tuple(fleet.intervals), interrupted)
         except TrialInterrupted:
             return LoadResult((), (), interrupted=True)
         except TrialFailed as failed:
             words = stderr_file.read_text(errors="replace").strip() if stderr_file.is_file() else ""
             raise MeasurementError(f"{failed}\n{words}" if words else str(failed)) from failed
+    clocks = tuple(GeneratorNode.from_json(each) for each in fleet.record().get("generators", ()))
+    if problem := next(clock_problems(clocks, fleet.summaries, load.duration_ns), None):
+        raise MeasurementError(problem.message)
+    return LoadResult(fleet.summaries, tuple(fleet.intervals), interrupted, clocks)
 
 
 def check_url(url: str, allow_hosts: Collection[str]) -> str:

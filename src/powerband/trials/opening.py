@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from powerband.base.errors import MeasurementError, PowerbandError, SubjectError
+from powerband.base.errors import MeasurementError, PowerbandError, SubjectError, UsageError
 from powerband.base.logs import printable
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Subject
@@ -22,6 +22,7 @@ from powerband.model.secrets import pairs_of
 from powerband.model.subjects import render_text
 from powerband.model.templates import headers_sent, placeholders
 from powerband.processes import dotnet
+from powerband.processes.cgroups import check_limits, quota_of
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
@@ -38,19 +39,26 @@ _GRACE_NS = 1_000_000_000  # what is half built is thrown away
 _LOG_LINES_MAX = 100_000  # arbitrary: some MB; the first error of a longer log is before that
 STARTS = 3
 """Starts that must fail in one way before a server is held to be one that cannot start."""
-_NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY)
+_NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED)
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
 
 
 def check_environment(experiment: Experiment) -> None:
-    """Raises SubjectError or UsageError where a value is to come from powerband's own environment, and is not there."""
+    """Raises SubjectError where a value is to come from powerband's own environment and is not there; UsageError where
+    a limit may not be asked for here; MeasurementError where it cannot be set."""
     headers_sent(((name, text or "") for name, text in pairs_of(experiment, "headers")), os.environ)
     if unset := [name for name, text in experiment.subject.env.items() if text is None and name not in os.environ]:
         raise SubjectError(
             f"{unset[0]} is not set: the server takes it from the environment that powerband is started in "
             f"(subject.env.{unset[0]} has no value): export it first"
         )
+    if experiment.host.awake and quota_of() is not None:
+        raise UsageError(
+            "host.awake: a CPU quota holds for powerband and all that it starts, and loops that keep CPUs awake would "
+            "use it up: leave it out, or give whole CPUs instead (cpuset.cpus of a cgroup)"
+        )
+    check_limits(experiment)
 
 
 def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> dict[str, str]:
@@ -99,12 +107,12 @@ def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopReques
         return False
     except TrialFailed as failed:
         raise SubjectError(
-            f"the subject's build cannot be run: {failed}: install what builds it, or correct subject.build"
+            f"the server's build cannot be run: {failed}: install what builds it, or correct subject.build"
         ) from failed
     assert build.exited is not None
     if build.exited.exit_code != 0:
         raise SubjectError(
-            f"the subject's build failed ({describe_exit(build.exited)}), so nothing was measured: "
+            f"the server's build failed ({describe_exit(build.exited)}), so nothing was measured: "
             f"{_mend(run.build_log)}, then `powerband resume {run.path}`{_first_error(run.build_log)}"
         )
     _check_jars(subject, given)
@@ -159,14 +167,26 @@ def _command_fails_always(experiment: Experiment, code: str) -> bool:
     """True where the command cannot be started and no factor changes the program that it names."""
     if code not in (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE):
         return False
-    return not placeholders(experiment.subject.command[:1]) & (set(experiment.factors) - {REVISION})
+    return not placeholders((experiment.subject.command or ())[:1]) & (set(experiment.factors) - {REVISION})
+
+
+def check_reached(record: TrialRecord, run: RunDir) -> None:
+    """Raises SubjectError where a deployed server was not reached: trials go on once it is. The trial's record is
+    removed."""
+    if record.failure is None or record.failure.code != Code.NOT_REACHABLE:
+        return
+    run.trial(record.spec.number).record.unlink()
+    raise SubjectError(
+        f"{record.failure.message}\nFinished trials are kept: `powerband report {run.path}` shows what they say, and "
+        f"`powerband resume {run.path}` goes on once the server is there"
+    )
 
 
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
     """Raises SubjectError where the subject never started: each trial so far, of the run or of the revision that
-    `record` is of, died before it was ready or never was, for the same cause (numbers apart), at STARTS different
-    settings or at all where there are fewer. To be killed is no cause of its own. The records of these trials are
-    removed, so that `powerband resume` starts anew."""
+    `record` is of, died before it was ready, never was, or did not take its setting, for the same cause (numbers
+    apart), at STARTS different settings or at all where there are fewer. To be killed is no cause of its own. The
+    records of these trials are removed, so that `powerband resume` starts anew."""
     if record.failure is None or record.failure.code not in _NEVER_READY or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)
@@ -180,9 +200,10 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
     for each in reversed(so_far):
         run.trial(each.spec.number).record.unlink()
     where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
+    starts = "starts" if experiment.subject.deployed is None else "trials"
     raise SubjectError(
-        f"{record.failure.message}\nSo ended each of the first {len(so_far)} starts, {where}, and nothing was "
-        f"measured. Once that is mended, `powerband resume {run.path}`"
+        f"{record.failure.message}\nSo ended each of the first {len(so_far)} {starts}, {where}, and "
+        f"nothing was measured. Once that is mended, `powerband resume {run.path}`"
     )
 
 
@@ -195,4 +216,6 @@ def _cause(record: TrialRecord) -> tuple[str, str]:
     """Code and message of a failure, each number of the message replaced by 0: ports, times, levels and the trial's
     folder differ between failures of one cause."""
     assert record.failure is not None
+    if record.failure.code == Code.APPLY_FAILED:  # its message holds the level, which may be a text
+        return record.failure.code, ""
     return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)

@@ -149,7 +149,7 @@ def find_binaries(environment: Mapping[str, str] | None = None, installed: Seque
     raise SubjectError(
         f"this setting needs PostgreSQL, and its programs ({', '.join(_NEEDED)}) were not found (looked at {looked}): "
         "install it (Debian, Ubuntu: postgresql), or set POSTGRESQL_BIN to the folder that holds them; with "
-        "--set subject.set.database=h2 the subject may do without, if it offers that"
+        "--set subject.set.database=h2 the server may do without, if it offers that"
     )
 
 
@@ -223,7 +223,7 @@ def _wait_until_it_serves(
         if ended is not None or time.monotonic() > deadline:
             what = f"ended (exit code {ended})" if ended is not None else f"did not serve within {_SERVES_WITHIN_S:g} s"
             said = log.read_text(errors="replace").strip().splitlines()[-4:]
-            raise SubjectError(f"the private PostgreSQL {what}; its last words: {' | '.join(said) or 'none'}")
+            raise SubjectError(f"the private PostgreSQL {what}; its last log lines: {' | '.join(said) or 'none'}")
         time.sleep(0.05)
 
 

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from powerband.base.errors import SubjectError
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Subject
-from powerband.model.plan import Setting, format_level
-from powerband.model.subjects import link_of, values_of
+from powerband.model.plan import Setting
+from powerband.model.subjects import link_of, uses
 from powerband.processes.cpus import cpu_split
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
@@ -79,13 +78,6 @@ class Services:
         return self.postgresql if uses(self.subject, "postgresql", setting) else None
 
 
-def uses(subject: Subject, name: Literal["postgresql", "link"], setting: Setting) -> bool:
-    """Whether a setting needs a service: there is one of this name, and every value that its `when` names is as it
-    says."""
-    service, values = subject.services.get(name), values_of(subject, setting, {})
-    return service is not None and all(values.get(name) == format_level(level) for name, level in service.when.items())
-
-
 def check_services(experiment: Experiment) -> None:
     """Before anything is built or started: raises SubjectError where a setting uses a link and this machine cannot make
     one, or where it would be cut off from its database by it."""
@@ -110,7 +102,7 @@ def services_up(experiment: Experiment, run: RunDir, given: Mapping[str, str]) -
     if not users:
         yield Services(subject, given)
         return
-    threads = kind_of(experiment).engine_threads(experiment.load_for(users[0]))
-    cpus = cpu_split(usable_cores(), experiment.host, threads).subject
+    threads = kind_of(experiment).threads_here(experiment, experiment.load_for(users[0]))
+    cpus = cpu_split(usable_cores(), experiment.host_dealt, threads).subject
     with cluster_up(run.path / "postgresql", run.path / "postgresql.log", cpus) as cluster:
         yield Services(subject, given, cluster)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,16 +20,20 @@ from powerband.loads import kind_of
 from powerband.loads.driver import Driver, DriverSetup, TrialSetup, WarmUp
 from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
-from powerband.model.warmup import COMPILE_WINDOW_NS, COMPILES, COMPILING_MORE, WarmupSeries
-from powerband.processes.cpus import cpu_split
+from powerband.model.subjects import ADDRESS
+from powerband.model.warmup import COMPILE_WINDOW_NS, COMPILES, WarmupSeries
+from powerband.processes.cgroups import Limits, limited, quota_of
+from powerband.processes.cpus import CpuSplit, cpu_split
+from powerband.processes.deployed_subject import deployed_up
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
+from powerband.processes.engines import Engines, EnginesHere
 from powerband.processes.failures import TrialFailed, TrialInterrupted
-from powerband.processes.host import cpu_quota, usable_cores
+from powerband.processes.host import usable_cores
 from powerband.processes.line_file import LineFile
 from powerband.processes.probe_process import RunningProbe
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import RunningSubject, SubjectFiles, subject_up
+from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, subject_up
 from powerband.processes.toolchain import given_values
 from powerband.store import Failure, TrialDir, TrialRecord
 from powerband.trials.driving import REPORT_SLACK_S, DriveLoop, over, series_of
@@ -57,25 +62,36 @@ def run_trial(
     observer: TrialObserver,
     stop: StopRequest,
     services: Services | None = None,
+    node: str = "",
+    engines: Engines | None = None,
 ) -> TrialRecord:
     """Writes `directory` and returns its record. `steady` sees the series so far, about twice a second once
     `warmup_min`, and the ramp with one think time, are over and answers have come, and ends the warm-up by saying True.
+    `node`: the name of this machine, where it is one of several. `engines`: where those of the load run; None: here.
 
     A request to stop ends the trial with status `interrupted`. Raises MeasurementError (no engine, disk full) and
     ExperimentError (a template or a CPU list that cannot be filled); then nothing was recorded."""
     experiment = experiment.as_in(spec)
     engine = find_engine()
-    threads = kind_of(experiment).engine_threads(experiment.load_for(spec.setting, spec.rate_per_s))
-    setup = TrialSetup(experiment, spec, directory, engine, cpu_split(usable_cores(), experiment.host, threads))
+    engines = engines or EnginesHere(engine)
+    setup = TrialSetup(experiment, spec, directory, engine, _cpus(experiment, spec), engines)
     services = services or Services(experiment.subject, given_values(experiment.subject, engine))
     trial = _Trial(setup, services, steady, observer)
     directory.begin(spec)
     status, failure = trial.run(stop)
-    record = trial.record(status, failure)
+    record = replace(trial.record(status, failure), node=node)
     if directory.engine_log.is_file() and directory.engine_log.stat().st_size == 0:
         directory.engine_log.unlink()
     directory.write_record(record)
     return record
+
+
+def _cpus(experiment: Experiment, spec: TrialSpec) -> CpuSplit:
+    """A deployed subject keeps the CPUs that it has, here or elsewhere, so none are set aside."""
+    if experiment.subject.deployed is not None:
+        return CpuSplit()
+    threads = kind_of(experiment).threads_here(experiment, experiment.load_for(spec.setting, spec.rate_per_s))
+    return cpu_split(usable_cores(), experiment.host_dealt, threads)
 
 
 class _Trial:
@@ -90,7 +106,9 @@ class _Trial:
         self.services = services
         self.steady = steady
         self.observer = observer
-        self.machine = sorted(cpu for core in usable_cores() for cpu in core)
+        self.deployed = setup.experiment.subject.deployed is not None
+        # The CPUs of a deployed subject are not known, nor what limits them.
+        self.machine = [] if self.deployed else sorted(cpu for core in usable_cores() for cpu in core)
         self.kind = kind_of(setup.experiment)
         linked = partial(services.linked, setup.spec.setting, setup.engine, setup.directory.engine_log)
         self.instruments = instruments_of(setup, linked, observer.phase)
@@ -105,8 +123,10 @@ class _Trial:
         self.phases: dict[str, int] = {}
         self.warmup_ended_by: str | None = None
         self.probe: RunningProbe | None = None
+        self.facts: dict[str, Any] = {}
         self.driver: Driver | None = None
         self.control_cpu_ns: int | None = None
+        self.memory_kills: int | None = None
 
     def run(self, stop: StopRequest) -> tuple[str, Failure | None]:
         """Status and failure. Raises only what `run_trial` raises."""
@@ -143,33 +163,37 @@ class _Trial:
             phases=self.phases,
             warmup_ended_by=self.warmup_ended_by,
             engines=self.driver.summaries if self.driver else (),
-            subject=self.probe.facts() if self.probe else {},
-            cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()} | {"machine": self.machine},
-            cpu_quota=cpu_quota(),
+            subject=(self.probe.facts() if self.probe else {}) | self.facts,
+            cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()}
+            | {"machine": self.machine}
+            | self._kept_awake,
+            cpu_quota=None if self.deployed else quota_of(),
+            memory_kills=self.memory_kills,
             control_cpu_ns=self.control_cpu_ns,
             **added,
         )
 
+    @property
+    def _kept_awake(self) -> dict[str, list[int]]:
+        return {"kept awake": list(self.setup.awake_cpus)} if self.setup.awake_cpus else {}
+
     def _measure(self, pump: Pump, events: LineFile, probe_lines: LineFile) -> None:
+        with limited(self.setup.experiment.host_for(self.setup.spec.setting)) as limits:
+            try:
+                self._serve(pump, events, probe_lines, limits)
+            finally:
+                self.memory_kills = limits.memory_kills()
+
+    def _serve(self, pump: Pump, events: LineFile, probe_lines: LineFile, limits: Limits) -> None:
         setup, setting, directory = self.setup, self.setup.spec.setting, self.setup.directory
         driving = DriverSetup(setup, self.warmup, pump, events)
-        given = self.services.given(setting)
+        given = self.services.given(setting) | {ADDRESS: setup.engines.address}
         for instrument in self.instruments:
             given |= instrument.given()
-        self.observer.phase("launch")
-        self.services.renew(setting)
-        with subject_up(
-            setup.experiment.subject,
-            setting,
-            engine=setup.engine,
-            cpus=setup.cpus,
-            files=SubjectFiles(directory.log, directory.engine_log, probe_lines, directory.write_address),
-            pump=pump,
-            on_launched=self._launched,
-            scraped=setup.experiment.scraped,
-            given=given,
-            counter=self.kind.counter(driving),
-        ) as subject:
+        files = SubjectFiles(
+            directory.log, directory.engine_log, probe_lines, directory.apply_log, directory.write_address
+        )
+        with self._subject_up(driving, files, given, limits) as subject:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
             for name, pid in self.services.watched(setting).items():
@@ -188,6 +212,54 @@ class _Trial:
             for instrument in self.instruments:
                 instrument.after_load(subject, pump)
             self.observer.phase("stop")
+
+    def _subject_up(
+        self, driving: DriverSetup, files: SubjectFiles, given: dict[str, str], limits: Limits
+    ) -> AbstractContextManager[RunningSubject]:
+        setup, setting = self.setup, self.setup.spec.setting
+        subject, scraped = setup.experiment.subject, setup.experiment.scraped
+        if self.deployed:
+            self.observer.phase("apply")
+            return deployed_up(
+                subject,
+                setting,
+                engine=setup.engine,
+                files=files,
+                pump=driving.pump,
+                on_applied=self._applied,
+                on_watched=self._watched,
+                scraped=scraped,
+                given=given,
+            )
+        self.observer.phase("launch")
+        self.services.renew(setting)
+        return subject_up(
+            subject,
+            setting,
+            engine=setup.engine,
+            cpus=setup.cpus,
+            files=files,
+            pump=driving.pump,
+            on_launched=self._launched,
+            scraped=scraped,
+            given=given,
+            counter=self.kind.counter(driving),
+            added=self._environment,
+            window_ns=setup.experiment.load.duration_ns,
+            limits=limits,
+        )
+
+    def _applied(self) -> None:
+        self.phases["applied"] = time.monotonic_ns()
+
+    def _watched(self, probe: RunningProbe, *, here: bool) -> None:
+        self.probe, self.facts = probe, {"here": here}
+
+    def _environment(self, rendered: Rendered) -> dict[str, str]:
+        added: dict[str, str] = {}
+        for instrument in self.instruments:
+            added |= instrument.environment(rendered)
+        return added
 
     def _launched(self, probe: RunningProbe) -> None:
         assert probe.launched is not None
@@ -255,7 +327,7 @@ class _Trial:
         left_s = (go_ns + warmup.most_ns - time.monotonic_ns()) / 1e9
         steady = loop.wait(is_steady, left_s)
         if not steady and compiles():
-            left_s = (go_ns + COMPILING_MORE * warmup.most_ns - time.monotonic_ns()) / 1e9
+            left_s = (go_ns + warmup.compiling_ns - time.monotonic_ns()) / 1e9
             steady = loop.wait(is_steady, left_s)
         if not steady:
             self._check_begun(loop)

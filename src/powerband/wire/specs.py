@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter
 from powerband.wire.message import PROTOCOL, Count, Cpus, Wire
 
 SAMPLE_EVERY_NS = 100_000_000  # of a probe, by default
+THREADS_EVERY_NS = 1_000_000_000  # a probe tells of threads, by default
 
 
 class ConstantTime(Wire):
@@ -206,7 +207,8 @@ class LoadSpec(Wire):
 
 
 class Launch(Wire):
-    """A command that the probe starts, watches and ends together with everything it forked."""
+    """A command that the probe starts, watches and ends together with everything it forked. `cgroups`: folders of those
+    that it is in from its first instruction on; None: the probe's."""
 
     name: str
     argv: tuple[str, ...]
@@ -214,6 +216,7 @@ class Launch(Wire):
     cwd: str | None = None
     log_file: str
     cpus: Cpus = ()
+    cgroups: tuple[str, ...] | None = None
     stop_signal: int = 15
     grace_ns: Count = 5_000_000_000
 
@@ -247,6 +250,7 @@ class ProbeSpec(Wire):
     launch: Launch | None = None
     watch: tuple[Watch, ...] = ()
     interval_ns: Count = SAMPLE_EVERY_NS
+    threads_interval_ns: Count = THREADS_EVERY_NS
     ports: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
     scrape: ScrapePage | None = None
     statsd: StatsdSink | None = None

@@ -12,12 +12,13 @@ internal static class AkkaConfig
     internal static Config Of(Options options) => ConfigurationFactory.ParseString($$"""
         akka {
           loglevel = {{(options.DebugLog ? "DEBUG" : "INFO")}}
-          loggers = ["{{typeof(LogFile).FullName}}, {{typeof(LogFile).Assembly.GetName().Name}}"]
+          loggers = ["{{Name(typeof(LogFile))}}"]
           log-dead-letters = off
           log-dead-letters-during-shutdown = off
           coordinated-shutdown.run-by-clr-shutdown-hook = off
           channel-scheduler { parallelism-min = {{options.Parallelism}}, parallelism-max = {{options.Parallelism}} }
         }
+        {{(options.IsRemote ? Remote(options) : "")}}
         {{Dispatcher}} {
           {{Kind(options)}}
           throughput = {{options.Throughput}}
@@ -26,6 +27,18 @@ internal static class AkkaConfig
           {{Queue(options)}}
         }
         """);
+
+    /// <summary>Akka.NET's own serializer (Newtonsoft's JSON), unless balls have one by hand.</summary>
+    private static string Remote(Options options) => "akka.actor.provider = remote\n"
+        + "akka.remote.dot-netty.tcp { hostname = 127.0.0.1, port = 0 }\n"
+        + (options.Serializer == "json" ? "" : $$"""
+            akka.actor {
+              serializers.ball = "{{Name(typeof(BallSerializer))}}"
+              serialization-bindings { "{{Name(typeof(Ball))}}" = ball }
+            }
+            """);
+
+    private static string Name(Type type) => $"{type.FullName}, {type.Assembly.GetName().Name}";
 
     private static string Kind(Options options) => options.Dispatcher switch
     {

@@ -6,7 +6,7 @@ namespace Powerband.Reflection;
 /// </summary>
 internal sealed class Ball(long count)
 {
-    internal long Count { get; private set; } = count;
+    public long Count { get; private set; } = count;
 
     /// <summary>Another ball with one receipt more.</summary>
     internal Ball Next() => new(Count + 1);

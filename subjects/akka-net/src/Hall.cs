@@ -3,8 +3,11 @@ using Akka.Event;
 
 namespace Powerband.Reflection;
 
-/// <summary>The players: makes both sides of every pair, throws in balls, and sums up what the seats counted.</summary>
-internal sealed class Hall
+/// <summary>
+/// The players of a process: makes both sides of every pair, or one that meets those of the other process; throws in balls,
+/// and sums up what the seats counted.
+/// </summary>
+internal sealed class Hall : IGame
 {
     private const string ThrowInAll = "throw in all balls";
 
@@ -16,12 +19,16 @@ internal sealed class Hall
     private readonly List<IActorRef> first = [];
     private readonly List<IActorRef> second = [];
     private readonly IActorRef parent;
+    private readonly ActorSystem system;
+    private readonly string side;
     private long thrown;
 
-    internal Hall(Options options, Action<Seat>? updates)
+    /// <summary>`side`: a or b; none for both.</summary>
+    internal Hall(Options options, Action<Seat>? updates, string side = "")
     {
         this.options = options;
-        var system = ActorSystem.Create("reflection", AkkaConfig.Of(options));
+        this.side = side;
+        system = ActorSystem.Create("reflection", AkkaConfig.Of(options));
         var listener = system.ActorOf(Props.Create(() => new LostBalls(lost)));
         system.EventStream.Subscribe(listener, typeof(AllDeadLetters));
         var made = new TaskCompletionSource();
@@ -37,12 +44,30 @@ internal sealed class Hall
     /// Lets the players' parent throw in all balls. It is told so by a thread of its own, which is not needed any more: with
     /// the channel executor whoever sends to an actor at rest may be made one of its workers, for as long as there is work.
     /// </summary>
-    internal void ThrowIn() => new Thread(() => parent.Tell(ThrowInAll)) { Name = "throw in", IsBackground = true }.Start();
+    public void ThrowIn() => new Thread(() => parent.Tell(ThrowInAll)) { Name = "throw in", IsBackground = true }.Start();
 
     /// <summary>Balls that are still to be thrown in.</summary>
-    internal long Unthrown => ((long)options.Pairs * options.Balls) - Volatile.Read(ref thrown);
+    public long Unthrown => ((long)options.Pairs * options.Balls) - Volatile.Read(ref thrown);
 
-    internal Totals Totals()
+    /// <summary>Where the other process reaches its players.</summary>
+    internal string Address => ((ExtendedActorSystem)system).Provider.DefaultAddress.ToString();
+
+    /// <summary>Finds the partners, which play in the other process. Raises TimeoutException.</summary>
+    internal void Meet(string address)
+    {
+        var partners = side == "a" ? second : first;
+        for (var pair = 0; pair < options.Pairs; pair++)
+        {
+            var path = $"{address}/user/hall/{(side == "a" ? "b" : "a")}-{pair}";
+            var found = system.ActorSelection(path).ResolveOne(Patience);
+            partners.Add(((Task)found).Wait(Patience) ? found.Result : throw new TimeoutException($"nobody is at {path}"));
+            seats[pair].Partner = partners[pair];
+        }
+    }
+
+    public void Stop() => Player.Stop();
+
+    public Totals Totals()
     {
         var totals = new Totals();
         foreach (var seat in seats)
@@ -72,7 +97,14 @@ internal sealed class Hall
 
     private void Make(IUntypedActorContext context, Action<Seat>? updates)
     {
-        for (var pair = 0; pair < options.Pairs; pair++)
+        for (var pair = 0; side.Length > 0 && pair < options.Pairs; pair++)
+        {
+            Seat seat = new($"{side}-{pair}");
+            seats.Add(seat);
+            (side == "a" ? first : second).Add(Made(context, seat, updates));
+        }
+
+        for (var pair = 0; side.Length == 0 && pair < options.Pairs; pair++)
         {
             Seat a = new($"a-{pair}"), b = new($"b-{pair}");
             seats.AddRange([a, b]);

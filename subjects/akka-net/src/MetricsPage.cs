@@ -10,7 +10,7 @@ namespace Powerband.Reflection;
 /// What is counted of the game as a Prometheus text page. A thread of its own sums it up when asked, so that neither a
 /// player is disturbed nor the page waits for .NET's pool, in which players may be.
 /// </summary>
-internal sealed class MetricsPage(Hall hall, Options options, CollectorRegistry? registry)
+internal sealed class MetricsPage(IGame game, Options options, CollectorRegistry? registry)
 {
     private static readonly TimeSpan Patience = TimeSpan.FromSeconds(5);
 
@@ -50,7 +50,7 @@ internal sealed class MetricsPage(Hall hall, Options options, CollectorRegistry?
 
     private string Text()
     {
-        var totals = hall.Totals();
+        var totals = game.Totals();
         var text = new StringBuilder();
         Add(text, "counter", "reflection_messages_total", "Balls that players received", totals[Count.Received]);
         Add(text, "counter", "reflection_throws_total", "Balls that players sent on, and those thrown in",

@@ -14,13 +14,14 @@ internal sealed class Options
     private static readonly string[] Names =
     [
         "metrics-port", "pairs", "balls", "dispatcher", "parallelism", "pool-threads", "throughput", "mailbox", "message",
-        "metrics", "statsd", "debug-log", "neighbours", "gc",
+        "metrics", "statsd", "debug-log", "neighbours", "gc", "transport", "serializer",
     ];
 
     private readonly Dictionary<string, string> given = [];
 
     private Options(string[] arguments)
     {
+        Arguments = arguments;
         for (var at = 0; at < arguments.Length; at += 2)
         {
             var name = arguments[at].StartsWith("--", StringComparison.Ordinal) ? arguments[at][2..] : "";
@@ -48,6 +49,14 @@ internal sealed class Options
         DebugLog = Choice("debug-log", "false", "true") == "true";
         Neighbours = Number("neighbours", 0, 0, 1_000);
         ServerCollector = Choice("gc", "workstation", "server") == "server";
+        IsRemote = Choice("transport", "local", "remote") == "remote";
+        Serializer = Choice("serializer", "json", "binary");
+        if (IsRemote && Metrics == "prometheus")
+        {
+            throw new RefusedException("--transport remote does not run with --metrics prometheus: the page shows the counters "
+                + "of one process only; write off or datagram");
+        }
+
         if (Metrics == "datagram" && StatsdPort == 0)
         {
             throw new RefusedException("--metrics datagram needs somewhere to send to: --statsd HOST:PORT");
@@ -64,6 +73,15 @@ internal sealed class Options
             throw new RefusedException($"--pairs {Pairs} with --balls {Balls} each are more than {BallsMax} balls");
         }
     }
+
+    /// <summary>As given.</summary>
+    internal string[] Arguments { get; }
+
+    /// <summary>The two sides of each pair are in two processes.</summary>
+    internal bool IsRemote { get; }
+
+    /// <summary>What turns balls into bytes between two processes.</summary>
+    internal string Serializer { get; }
 
     internal int MetricsPort { get; }
 
@@ -96,6 +114,8 @@ internal sealed class Options
     internal int Neighbours { get; }
 
     internal bool ServerCollector { get; }
+
+    internal string Collector => ServerCollector ? "server" : "workstation";
 
     internal static Options Parse(string[] arguments) => new(arguments);
 

@@ -26,6 +26,11 @@ internal static class Program
 
         try
         {
+            if (arguments is [OtherSide.Option, .. var rest])
+            {
+                OtherSide.Play(Options.Parse(rest));
+            }
+
             Run(Options.Parse(arguments));
             return 0;
         }
@@ -47,25 +52,25 @@ internal static class Program
         SizePool(options.PoolThreads);
         Neighbours.Start(options.Neighbours);
         var updates = Updates.Of(options);
-        var hall = new Hall(options, updates.Each);
+        IGame game = options.IsRemote ? new RemoteGame(options, updates.Each) : new Hall(options, updates.Each);
         if (options.MetricsPort != 0)
         {
-            new MetricsPage(hall, options, updates.Registry).Serve(options.MetricsPort);
+            new MetricsPage(game, options, updates.Registry).Serve(options.MetricsPort);
         }
 
         using var asked = new ManualResetEventSlim();
         using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, signal =>
         {
             signal.Cancel = true;
-            Player.Stop();
+            game.Stop();
             asked.Set();
         });
         Console.WriteLine($"ready: {options.Pairs} pairs with {options.Balls} balls each, dispatcher {options.Dispatcher}");
         WatchMemory();
-        hall.ThrowIn();
+        game.ThrowIn();
         asked.Wait();
-        var unthrown = hall.Unthrown;
-        Console.WriteLine($"{Settled(hall).LastWords()} unthrown={unthrown}");
+        var unthrown = game.Unthrown;
+        Console.WriteLine($"{Settled(game).LastWords()} unthrown={unthrown}");
         Environment.Exit(0); // actors' threads, and whatever is not written of the log, are of no more use
     }
 
@@ -94,7 +99,7 @@ internal static class Program
         if (options.ServerCollector != GCSettings.IsServerGC)
         {
             throw new RefusedException(
-                $"--gc {(options.ServerCollector ? "server" : "workstation")} is not what .NET has taken: DOTNET_gcServer is set "
+                $"--gc {options.Collector} is not what .NET has taken: DOTNET_gcServer is set "
                 + "in the environment, or there is one CPU only, for which it has no server collector");
         }
     }
@@ -119,15 +124,15 @@ internal static class Program
     }
 
     /// <summary>Once all balls are caught or known to be lost, or none has moved for so long that the rest must be lost, too.</summary>
-    private static Totals Settled(Hall hall)
+    private static Totals Settled(IGame game)
     {
         var start = Environment.TickCount64;
         var moved = start;
-        var totals = hall.Totals();
+        var totals = game.Totals();
         while (!totals.IsSettled)
         {
             Thread.Sleep(PollMs);
-            var now = hall.Totals();
+            var now = game.Totals();
             var time = Environment.TickCount64;
             moved = now.IsWhere(totals) ? moved : time;
             totals = now;
@@ -137,6 +142,6 @@ internal static class Program
             }
         }
 
-        return hall.Totals(); // not those that ended the wait: they were read while the last ball was being caught
+        return game.Totals(); // not those that ended the wait: they were read while the last ball was being caught
     }
 }

@@ -1,3 +1,5 @@
+using System.Globalization;
+
 namespace Powerband.Reflection;
 
 /// <summary>One number for each <see cref="Count"/>.</summary>
@@ -11,6 +13,31 @@ internal sealed class Totals
 
     /// <summary>Every ball is in a player's hand, or known to be lost.</summary>
     internal bool IsSettled => this[Count.Caught] + this[Count.Lost] >= this[Count.Thrown];
+
+    /// <summary>What <see cref="Line"/> made of one.</summary>
+    internal static Totals Parse(string line)
+    {
+        var totals = new Totals();
+        var words = line.Split(' ');
+        for (var at = 0; at < Counts; at++)
+        {
+            totals.numbers[at] = long.Parse(words[at], CultureInfo.InvariantCulture);
+        }
+
+        return totals;
+    }
+
+    internal string Line() => string.Join(' ', numbers);
+
+    internal Totals Plus(Totals other)
+    {
+        for (var at = 0; at < Counts; at++)
+        {
+            numbers[at] += other.numbers[at];
+        }
+
+        return this;
+    }
 
     internal void Add(Count count, long number) => numbers[(int)count] += number;
 

@@ -1,11 +1,13 @@
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.locks.ReentrantLock;
 
 /** What one request does: the planted limit, of this size. */
 class Work {
     static final Object LOCK = new Object();
     static final List<byte[]> KEPT = new ArrayList<>();
+    static final ReentrantLock EXPLICIT = new ReentrantLock();
     private final String plant;
     private final Semaphore slots;
 
@@ -31,6 +33,15 @@ class Work {
                     Thread.sleep(1);
                 }
             }
+            case "lock" -> {
+                EXPLICIT.lock();
+                try {
+                    Thread.sleep(1);
+                } finally {
+                    EXPLICIT.unlock();
+                }
+            }
+            case "blocked" -> Thread.sleep(5);
             case "semaphore" -> {
                 slots.acquire();
                 Thread.sleep(20);

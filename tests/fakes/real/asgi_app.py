@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 PLANT, LIMIT = os.environ.get("PLANT", "sleep"), int(os.environ.get("LIMIT", "1"))
 SLOTS = asyncio.Semaphore(LIMIT)
+LOCK = asyncio.Lock()
 POOL = ThreadPoolExecutor(LIMIT, thread_name_prefix="blocking")
 
 
@@ -27,6 +28,9 @@ async def work():
         await asyncio.get_running_loop().run_in_executor(POOL, time.sleep, 0.005)
     elif PLANT == "semaphore":
         async with SLOTS:
+            await asyncio.sleep(0.02)
+    elif PLANT == "lock":
+        async with LOCK:
             await asyncio.sleep(0.02)
     elif PLANT == "pool":
         await asyncio.get_running_loop().run_in_executor(POOL, time.sleep, 0.02)

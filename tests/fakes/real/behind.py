@@ -1,9 +1,11 @@
-"""Starts nginx, HAProxy or PHP-FPM behind nginx with a configuration of its own: behind.py KIND PORT LIMIT.
+"""Starts nginx, HAProxy, Caddy, Apache, unicorn, or PHP-FPM behind nginx with a configuration of its own: behind.py
+KIND PORT LIMIT.
 
-The proxies pass requests on to BACKEND, HAProxy `LIMIT` at a time (0: any number). PHP-FPM has `LIMIT` processes, which
-do what PLANT names."""
+The proxies pass requests on to BACKEND, HAProxy `LIMIT` at a time (0: any number), Apache by so many processes
+(prefork) or threads (worker). PHP-FPM and unicorn have `LIMIT` processes, which do what PLANT names."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +52,41 @@ pm = static
 pm.max_children = {limit or 64}
 clear_env = no
 """
+CADDY = f"""\
+{{
+  admin off
+  auto_https off
+}}
+http://127.0.0.1:{port} {{
+  reverse_proxy {backend}
+}}
+"""
+# Debian's folder of modules; below it where Apache was only unpacked.
+MODULES = Path(shutil.which("apache2") or "/usr/sbin/apache2").parent.parent / "lib/apache2/modules"
+APACHE = f"""\
+ServerRoot {folder}
+ServerName localhost
+PidFile {folder}/pid
+DefaultRuntimeDir {folder}
+ErrorLog /dev/stderr
+LogLevel crit
+Listen 127.0.0.1:{port}
+ListenBackLog 511
+LoadModule mpm_%(model)s_module {MODULES}/mod_mpm_%(model)s.so
+LoadModule authz_core_module {MODULES}/mod_authz_core.so
+LoadModule proxy_module {MODULES}/mod_proxy.so
+LoadModule proxy_http_module {MODULES}/mod_proxy_http.so
+%(size)s
+KeepAlive %(keeps)s
+MaxKeepAliveRequests 0
+ProxyPass / http://{backend}/
+"""
+PREFORK = f"StartServers {limit}\nMinSpareServers {limit}\nMaxSpareServers {limit}\nMaxRequestWorkers {limit}"
+WORKER = f"StartServers 1\nServerLimit 1\nThreadsPerChild {limit}\nThreadLimit {limit}\nMaxRequestWorkers {limit}"
+UNICORN = f"""\
+listen "127.0.0.1:{port}", backlog: 511, tcp_nodelay: true
+worker_processes {limit}
+"""
 PHP = """\
 <?php
 if (getenv("PLANT") === "cpu") { $until = hrtime(true) + 2e6; while (hrtime(true) < $until); }
@@ -65,6 +102,17 @@ def wrote(name, text):
 
 if kind == "haproxy":
     command = ["haproxy", "-db", "-f", wrote("haproxy.cfg", HAPROXY)]
+elif kind == "caddy":
+    command = ["caddy", "run", "--adapter", "caddyfile", "--config", wrote("Caddyfile", CADDY)]
+elif kind.startswith("apache"):
+    prefork = kind.endswith("prefork")
+    chosen = {"model": "prefork", "size": PREFORK, "keeps": "Off"}
+    if not prefork:
+        chosen = {"model": "worker", "size": WORKER, "keeps": "On"}
+    command = ["apache2", "-D", "FOREGROUND", "-f", wrote("httpd.conf", APACHE % chosen)]
+elif kind == "unicorn":
+    rack = str(Path(__file__).with_name("config.ru"))
+    command = ["unicorn", "-E", "none", "-c", wrote("unicorn.rb", UNICORN), rack]
 elif kind == "nginx":
     command = ["nginx", "-p", str(folder), "-c", wrote("nginx.conf", NGINX % f"proxy_pass http://{backend};")]
 else:

@@ -223,6 +223,16 @@ def test_tune_makes_the_experiment_of_the_command_line(started: list[Experiment]
     assert made.model_copy(update={"factors": same.factors}) == same
 
 
+def test_tune_of_a_server_that_runs_already(started: list[Experiment]) -> None:
+    powerband.tune(None, {"n": "1..4"}, url="http://127.0.0.1:81/", apply="POST /knob {n}", restore={"n": 8}, pid=7)
+    (made,) = started
+    assert made.subject.command is None and made.subject.deployed is not None
+    assert (made.subject.deployed.restore, made.subject.deployed.pid) == ({"n": 8}, 7)
+    with pytest.raises(AttributeError):  # nothing was measured that it could compare
+        powerband.compare("a", "b", url="http://127.0.0.1:81/", apply_command="put {revision}")
+    assert started[1].subject.deployed is not None and started[1].factors == {"revision": ("a", "b")}
+
+
 def test_mistakes_in_tune() -> None:
     with pytest.raises(powerband.UsageError, match="there is no option usrs; did you mean users"):
         powerband.tune("./s {threads}", {"threads": [1]}, usrs=3)  # type: ignore[call-arg]

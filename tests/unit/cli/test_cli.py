@@ -1,6 +1,8 @@
 """The command line's own business: exit codes, stdout against stderr, no traceback."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,22 @@ from powerband.cli import invoke
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["--version"]) == 0
-    assert capsys.readouterr().out == f"powerband {__version__}\n"
+    told = rf"powerband {re.escape(__version__)} \(commit ([0-9a-f]{{12}}|unknown), powerband-engine [0-9.]+\)\n"
+    assert re.fullmatch(told, capsys.readouterr().out)
+
+
+def test_a_shell_completes_commands_options_and_experiments() -> None:
+    script = """
+        eval "$(powerband completion bash)"
+        for words in "powerband ru" "powerband run quickst" "powerband run --soa"; do
+          COMP_WORDS=($words) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+          _powerband_completion powerband
+          echo "${COMPREPLY[@]}"
+        done
+    """
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.splitlines() == ["run", "quickstart", "--soak"], done.stderr
 
 
 @pytest.mark.parametrize(
@@ -157,11 +174,20 @@ def test_doctor_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(bool(finding["advice"]) == (finding["status"] != "ok") for finding in findings)
 
 
-def test_help_loads_none_of_the_heavy_libraries() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--help"], ("numpy", "scipy", "optuna", "pydantic", "ruamel.yaml", "rich")),
+        (["list"], ("numpy", "scipy", "optuna", "pydantic", "rich")),
+        (["check", "quickstart"], ("numpy", "scipy", "optuna", "rich")),
+    ],
+)
+def test_what_starts_nothing_loads_no_heavy_library_that_it_does_not_need(
+    arguments: list[str], heavy: tuple[str, ...]
+) -> None:
     code = (
-        "import sys; from powerband.cli import invoke; invoke(['--help']);"
-        "heavy = ('numpy', 'scipy', 'optuna', 'pydantic', 'ruamel.yaml', 'rich');"
-        "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
+        f"import sys; from powerband.cli import invoke; invoke({arguments});"
+        f"print([m for m in {heavy} if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"

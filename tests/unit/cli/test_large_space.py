@@ -110,3 +110,13 @@ def test_only_an_exploration_imports_what_it_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+def test_without_optuna_it_is_refused_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)  # as if it were not installed
+    (tmp_path / "large.yaml").write_text(FILE)
+    assert invoke(["run", str(tmp_path / "large.yaml"), "--runs", str(tmp_path / "runs")]) == 2
+    assert "Optuna, which is not installed: pip install 'powerband[explore]'" in capsys.readouterr().err
+    assert not list((tmp_path / "runs").glob("*/trials/*"))

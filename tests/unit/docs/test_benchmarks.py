@@ -20,7 +20,7 @@ VERDICTS = {MET, NOT_MET, UNDECIDED}
 DAY = re.compile(r"20\d\d-\d\d-\d\d\b")
 WITH_ENDS = re.compile(r"(-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\)")
 # What was done, not what came of it: it stands on the page in these words or figures.
-SETTINGS = ("16 pool sizes", "3 %", "64 connections", "20,000", "42,000", "7,000", "1,000 threads", "3,400", "p99")
+SETTINGS = ("16 pool sizes", "3 %", "64 connections", "1,000 threads")
 
 
 def titled(*heads: str) -> list[dict[str, str]]:
@@ -117,11 +117,6 @@ def watched(name: str) -> list[str]:
     return rows
 
 
-def before_ends(text: str) -> list[str]:
-    """The figures of a cell, those behind a parenthesis left out."""
-    return re.findall(r"\d+\.\d+", text.partition("(")[0])
-
-
 def quoted() -> dict[str, list[str]]:
     """Of each paragraph of the README, what the tables make of its figures."""
     http = titled("ours us", "ratio (range)", "connections")
@@ -130,32 +125,18 @@ def quoted() -> dict[str, list[str]]:
         for name in ("wrk", "oha", "k6", "JMeter")
     }
     ours = [number(row["ours us"]) for row in http if row["connections"] == "64" and "pipelined" not in row["against"]]
-    default = next(row for row in titled("precision") if "default" in row["precision"])
-    crowds = titled("fleet's CPU, of a core")
-    shares = [float(figure) for row in crowds for figure in re.findall(r"[\d.]+", row["fleet's CPU, of a core"])]
     probe = [number(text) for text in watched("the probe on a server with 1,000 threads")]
-    (control,) = watched("the control plane while")
-    both = [float(figure) for text in watched("control plane and probes") for figure in before_ends(text)]
     races = [row["ratio"] for row in titled("race", "full grid")]
-    connection = re.search(r"(\d+) bytes a connection; target", PAGE)
-    assert connection
     return {
-        "Fast": [f"in {races[0]} and {races[1]} of the full grid's time", "40 % of its trials"],
+        "Fast": [f"in {races[0]} and {races[1]} of the full grid's time"],
         "Lean": [
             f"{ends(ours, '0.1')} us of CPU a request",
             f"{ends(ratios['wrk'], '0.01')} of wrk's",
-            f"{ends(ratios['oha'], '0.01')} of oha's",
             f"{parts(ratios['k6'])} of k6's",
             f"{parts(ratios['JMeter'])} of JMeter's",
-            f"{connection[1]} bytes of memory a connection",
-            f"within {default['p99 us']} us of their time",
-            f"for {number(default['CPU us a request']):.0f} us of CPU each",
-            f"{ends(shares, '1')} % of one core and {max(number(row['its memory']) for row in crowds):.0f} MB",
         ],
         "Unobtrusive": [
             f"{ends(probe, '0.1')} % of one core",
-            f"the control plane {number(control):g} %",
-            f"{ends(both, '0.1')} %",
         ],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -10,8 +11,16 @@ import pytest
 from fakes.pages import ROOT, commands
 from powerband.cli import powerband
 
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "experiments").glob("*.md")]
-SHOWN = [(path, arguments) for path in sorted(PAGES) for arguments in commands(path.read_text())]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "subjects").glob("*/README.md")]
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.M))
+# Parts of this repository; what a run makes of them is not there.
+OURS = re.compile(r"`((?:src|tests|engine|scripts|docs|examples|experiments|benchmarks|subjects|protocol)/[\w./-]+)`")
+SHOWN = [
+    (path, arguments)
+    for path in sorted(PAGES)
+    if path.name != "options.md"  # made from the code, with forms
+    for arguments in commands(path.read_text())
+]
 
 
 @pytest.mark.parametrize(
@@ -32,3 +41,12 @@ def test_a_shown_command_is_taken(page: Path, arguments: list[str]) -> None:
 def test_the_tutorial_shows_commands() -> None:
     """So that the test above cannot pass by finding none."""
     assert len([page for page, _ in SHOWN if page.name == "tutorial.md"]) >= 6
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_each_target_and_file_that_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    assert {target for target in re.findall(r"`make ([a-z-]+)", text) if target not in TARGETS} == set()
+    named = {file for file in OURS.findall(text) if "NAME" not in file} - {"src/benchmark/PingPong"}  # Akka.NET's
+    assert {file for file in named if not (ROOT / file).exists()} == set()
+    assert set(re.findall(r"`powerband ([a-z]+)", text)) <= {*powerband.commands, "visit"}  # a word of a page's console

@@ -11,7 +11,15 @@ import pytest
 
 from fakes.pages import ROOT, blocks, headings, links, tables, without_blocks
 
-PAIRS = [("README.md", "README.ko.md"), ("docs/tutorial.md", "docs/tutorial.ko.md")]
+PAIRS = [
+    ("README.md", "README.ko.md"),
+    ("docs/tutorial.md", "docs/tutorial.ko.md"),
+    ("docs/reading-the-answer.md", "docs/reading-the-answer.ko.md"),
+    ("docs/node.md", "docs/node.ko.md"),
+    ("docs/install.md", "docs/install.ko.md"),
+    ("docs/ci.md", "docs/ci.ko.md"),
+    ("docs/jvm-servers.md", "docs/jvm-servers.ko.md"),
+]
 GLOSSARY = "docs/glossary.ko.md"
 # The line that leads to the other language, and what it says.
 OTHER = re.compile(r"^\*\w+: \[.*?\.md\]\(.*?\)\*$", re.M)

@@ -1,9 +1,13 @@
 """What `make reference` makes is up to date: the pages say what the code says."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from scripts.reference import ROOT, reference
+
+from fakes.needs import without
 
 PAGES = reference()
 
@@ -11,3 +15,11 @@ PAGES = reference()
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_made_page_is_what_the_code_makes_of_it(path: Path) -> None:
     assert path.read_text() == PAGES[path], "run `make reference`, and read the diff before a commit"
+
+
+def test_the_manual_is_read_without_a_warning() -> None:
+    if shutil.which("groff") is None:
+        without("no groff here: install Debian's package groff-base")
+    command = ["groff", "-man", "-Tutf8", "-Kutf8", "-ww", "-z", "docs/powerband.1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -200,8 +200,8 @@ MISTAKES = {
     ),
     "placeholder without a factor": (
         with_lines("subject: {command: './s {port} {threads} {cores}'}", without="subject"),
-        "subject.command in x.yaml:4:20: {cores} stands for nothing; known: build, dotnet, dotnet_version, engine, "
-        "folder, java, java_home, metrics_port, port, statsd_port, statsd_socket, threads",
+        "subject.command in x.yaml:4:20: {cores} stands for nothing; known: address, build, dotnet, dotnet_version, "
+        "engine, folder, java, java_home, metrics_port, port, statsd_port, statsd_socket, threads",
     ),
     "port in the url only": (
         with_lines("subject: {command: './s {threads}'}", without="subject"),
@@ -210,7 +210,7 @@ MISTAKES = {
     ),
     "a build that varies": (
         with_lines("subject: {command: './s {port} {threads}', build: 'make {threads}'}", without="subject"),
-        "subject.build in x.yaml:4:51: {threads} cannot stand here: the subject is built once, before the first trial, "
+        "subject.build in x.yaml:4:51: {threads} cannot stand here: the server is built once, before the first trial, "
         "so only parameters that do not vary, set values and {engine}, {folder}, {build} and those of a JDK or .NET "
         "SDK have one value",
     ),
@@ -242,7 +242,7 @@ MISTAKES = {
     ),
     "two ways to be ready": (
         with_lines("subject: {command: './s {port} {threads}', ready: {http: /, log: up}}", without="subject"),
-        "subject.ready in x.yaml:4:51: http and log are both set; choose the one that tells best when the server can "
+        "subject.ready in x.yaml:4:51: http and log are both set; keep the one that shows best when the server can "
         "serve",
     ),
     "unreadable pattern": (

@@ -9,6 +9,7 @@ from powerband.base.machine import known_noise
 from powerband.files.experiment_file import load_experiment, load_subject, parse_experiment, profile_names
 from powerband.files.library import experiment_names, find_experiment, subject_names
 from powerband.files.resolved import resolved_yaml
+from powerband.files.shipped import shipped_experiments, shipped_subjects
 from powerband.model.plan import Setting
 from powerband.model.subjects import BUILT_IN, render_command, render_env
 from powerband.search.forecast import forecast
@@ -81,3 +82,16 @@ def test_subject_loads_and_renders_with_its_defaults(name: str) -> None:
 def test_what_does_not_exist_is_named(wanted: str, said: str) -> None:
     with pytest.raises(UsageError, match=said.replace("?", r"\?")):
         find_experiment(wanted)
+
+
+def test_what_is_listed_unchecked_is_what_a_check_reads() -> None:
+    assert [each.name for each in shipped_experiments()] == experiment_names()
+    for shown in shipped_experiments():
+        assert (shown.question, list(shown.profiles)) == (
+            load_experiment(shown.name).question,
+            profile_names(shown.name),
+        )
+    assert [each.name for each in shipped_subjects()] == subject_names()
+    for told in shipped_subjects():
+        subject = load_subject(told.name)
+        assert (told.about, list(told.parameters)) == (subject.about, sorted(subject.parameters))

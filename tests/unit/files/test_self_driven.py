@@ -162,8 +162,8 @@ def test_tune_of_a_program_that_drives_itself() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"options": {"--users": "5"}}, "--users 5: a self-driven subject is not loaded"),
-        ({"options": {"--rate": "5/s", "--think": "1s"}}, "--rate 5/s: a self-driven subject is not loaded"),
+        ({"options": {"--users": "5"}}, "--users 5: a program without requests is not loaded"),
+        ({"options": {"--rate": "5/s", "--think": "1s"}}, "--rate 5/s: a program without requests is not loaded"),
         ({"url": "http://127.0.0.1:{port}/x"}, "--url: with --counts the program drives itself"),
         ({"request": {"body": "x"}, "expect": ["y"], "headers": ["A: b"]}, "--expect, --header, --body: with --counts"),
         ({"slo": ["p99<1ms"]}, "only a load has response_time_ns_p99"),

@@ -75,21 +75,43 @@ def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: 
     assert chosen.load.duration_ns == 10**9
 
 
+@pytest.mark.parametrize(("budget", "repeats"), [("1m", 5), ("150s", 5), ("5m", 12), ("30m", 25), (None, 12)])
+def test_a_budget_chooses_the_profile_unless_one_is_named(budget: str | None, repeats: int) -> None:
+    options = {"--duration": "1s"} if budget is None else {"--duration": "1s", "--budget": budget}
+    assert tune_experiment(COMMAND, ["threads=1,2"], options=options).measure.repeats == repeats
+    named = tune_experiment(COMMAND, ["threads=1,2"], profile="normal", options=options)
+    assert named.measure.repeats == 12
+
+
+def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_something() -> None:
+    def screened_s(levels: str, **options: str) -> float | None:
+        given = {f"--{name}": text for name, text in options.items()}
+        screened_ns = tune_experiment(COMMAND, [f"threads={levels}"], options=given).screened_ns
+        return None if screened_ns is None else screened_ns / 1e9
+
+    assert screened_s("1,2,4") == 0.5
+    assert screened_s("1,2") is None, "two settings"
+    assert screened_s("1,2,4", rate="100") is None, "an open load is answered alike by all"
+    assert screened_s("1,2,4", think="1s") is None, "users who pause"
+    assert screened_s("1,2,4", duration="800ms") is None, "full trials are hardly longer"
+    assert screened_s("1,2,4", order="blocks") is None
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"parameters": []}, "-P: nothing to vary: name a setting of the command, for example -P threads=1..64"),
-        ({"parameters": ["threads=1,2"], "options": {"--budget": "20s"}},
-         "--budget 20s: 20.0 s is too little for one block: 2 settings of at least 11.0 s each take 22.0 s, and it "
+        ({"parameters": ["threads=1,2"], "options": {"--budget": "20s", "--duration": "10s"}},
+         "--budget 20s: 20.0 s is too little for one block: 2 settings of at least 10.5 s each take 21.0 s, and it "
          "takes two blocks to compare anything: allow more time, name fewer levels, or shorten load.duration"),
         ({"parameters": ["threads=1,2"], "options": {"--soak": "1s"}},
          "--soak 1s: 1.00 s is no long run: at least 2.00 s"),
         ({"parameters": ["threads=1,2"], "options": {"--soak": "10m", "--budget": "10m"}},
          "--soak 10m: the soak takes 10 min of a budget of 10 min, which leaves nothing to find an answer in: allow "
          "more time (design.budget), or a shorter soak"),
-        ({"parameters": ["threads=1,2"], "options": {"--soak": "50s", "--budget": "1m"}},
-         "--budget 1m: 10.0 s beside the soak is too little for one block: 2 settings of at least 11.0 s each take "
-         "22.0 s, and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
+        ({"parameters": ["threads=1,2"], "options": {"--soak": "50s", "--budget": "1m", "--duration": "10s"}},
+         "--budget 1m: 10.0 s beside the soak is too little for one block: 2 settings of at least 10.5 s each take "
+         "21.0 s, and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
          "load.duration"),
         ({"parameters": ["threads=1,2"], "options": {"--order": "races"}},
          "--order races: 'races' is not allowed; did you mean race?"),
@@ -101,7 +123,7 @@ def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: 
         ({"parameters": ["threads=1", "thread=2"]},
          "-P thread=2: {thread} occurs nowhere in the command, the url or env; did you mean threads?"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}", "{threads}", "{cores}")},
-         "command[3]: {cores} stands for nothing; known: build, dotnet, dotnet_version, engine, folder, "
+         "command[3]: {cores} stands for nothing; known: address, build, dotnet, dotnet_version, engine, folder, "
         "java, java_home, metrics_port, port, statsd_port, statsd_socket, threads"),
         ({"options": {"--users": "many"}}, "--users many: 'many' is no whole number"),
         ({"options": {"--duration": "10"}},

@@ -170,6 +170,11 @@ def test_time_left_is_that_of_the_trials_to_come(tmp_path: Path) -> None:
     with held(run):
         state = settled(RunFollower(run.path))
     assert state.eta_s == pytest.approx(35 * 12)  # nothing is in flight
+    said = {**json.loads(lines[9]), "left_s": 50.0}
+    run.plan.write_text("".join([*lines[:9], json.dumps(said) + "\n"]))
+    with held(run):
+        state = settled(RunFollower(run.path, lambda: 1000 + 12 * 10 + 8))
+    assert state.eta_s == pytest.approx(42), "what the run said of itself when its last trial began"
 
 
 @pytest.mark.parametrize(

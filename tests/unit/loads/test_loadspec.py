@@ -10,6 +10,7 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.wire import specs as wire
 
 URL = "http://127.0.0.1:8080/ignored"
+FAR = "http://10.0.0.1:80/"
 
 
 @given(st.integers(1, 200_000), st.integers(100, 100_000))
@@ -127,3 +128,32 @@ def test_a_join_is_a_ramp_that_every_process_shares() -> None:
     specs = fleet_specs(load, url=URL, seed=1, descriptor_limit=600)
     models = [spec.model for spec in specs]
     assert [(m.users, m.ramp_ns) for m in models if isinstance(m, wire.Closed)] == [(500, 10**10), (500, 10**10)]
+
+
+@given(st.integers(1, 60_000), st.integers(100, 100_000), st.integers(1, 8))
+def test_machines_that_take_turns_have_as_many_users_each(users: int, limit: int, machines: int) -> None:
+    try:
+        specs = fleet_specs(Load(users=users), url=FAR, seed=1, descriptor_limit=limit, machines=machines)
+    except TrialFailed as failed:
+        assert failed.failure.code in (Code.DESCRIPTOR_LIMIT, Code.PORT_LIMIT)
+        return
+    shares = [spec.model.users for spec in specs if isinstance(spec.model, wire.Closed)]
+    assert sum(shares) == users and min(shares) >= 1 and max(shares) <= limit - 48
+    assert len(specs) >= min(users, machines)
+    on_each = [sum(shares[at::machines]) for at in range(min(users, machines))]
+    assert max(on_each) - min(on_each) <= len(specs) / machines
+
+
+def test_each_machine_has_ports_of_its_own() -> None:
+    asked = {"url": FAR, "seed": 1, "descriptor_limit": 100_000, "local_ports": 28_232}
+    with pytest.raises(TrialFailed, match="this machine has 28232 ports"):
+        fleet_specs(Load(users=40_000), **asked)
+    assert len(fleet_specs(Load(users=40_000), machines=2, **asked)) == 2
+    with pytest.raises(TrialFailed, match="each of 2 machines has 28232 ports"):
+        fleet_specs(Load(users=60_000), machines=2, **asked)
+
+
+def test_an_open_load_is_dealt_to_machines_as_far_as_each_thread_gets_a_request() -> None:
+    load = Load(rate_per_s=90, max_in_flight=4, engine_threads=2)
+    specs = fleet_specs(load, url=FAR, seed=1, descriptor_limit=1024, machines=3)
+    assert [spec.model.rate_per_s for spec in specs if isinstance(spec.model, wire.Open)] == [45, 45]

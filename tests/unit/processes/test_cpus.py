@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powerband.base.errors import ExperimentError
-from powerband.model.experiment import HostUse, Pinning
+from powerband.model.host_use import HostUse, Pinning
 from powerband.processes.cpus import CpuSplit, cpu_split, format_cpu_list, parse_cpu_list
 
 AUTO = HostUse()
@@ -111,3 +111,10 @@ def test_cpus_and_pinning_exclude_each_other() -> None:
 @given(st.sets(st.integers(0, 300)))
 def test_cpu_lists_read_back_as_written(cpus: set[int]) -> None:
     assert set(parse_cpu_list(format_cpu_list(cpus))) == cpus
+
+
+@pytest.mark.parametrize(
+    ("count", "quota", "own"), [(2, 0.5, 1), (2, 1.0, 1), (2, 1.5, 0), (2, 8.0, 0), (4, 3.0, 3), (4, 3.5, 0)]
+)
+def test_a_quota_of_more_than_a_set_of_its_own_lets_the_server_use_all(count: int, quota: float, own: int) -> None:
+    assert len(cpu_split(singles(count), HostUse(cpu_quota=quota)).subject) == own

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fakes.mutated import EDITS, Edit, mutated
 from powerband.processes.engine_fleet import EngineFleet
+from powerband.processes.engines import EnginesHere
 from powerband.processes.failures import TrialFailed
 from powerband.processes.probe_process import RunningProbe
 
@@ -26,7 +27,7 @@ def said(kind: str) -> list[str]:
 
 
 def fleet() -> EngineFleet:
-    return EngineFleet(1, BytesIO())  # type: ignore[arg-type]
+    return EngineFleet(1, BytesIO(), EnginesHere(Path()))  # type: ignore[arg-type]
 
 
 def probe() -> RunningProbe:

@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ from powerband.processes.engine_process import EngineProcess, Pump, describe_sta
 from powerband.processes.failures import TrialInterrupted
 from powerband.processes.stop_request import StopRequest
 from powerband.wire.specs import Stop
-
-
-@pytest.fixture
-def stop() -> Iterator[StopRequest]:
-    request = StopRequest()
-    yield request
-    request.close()
 
 
 def python(code: str, folder: Path, end_timeout_s: float = 2.0) -> EngineProcess:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,13 +18,6 @@ from powerband.processes.stop_request import StopRequest
 STEP = Step(name="ask", path="/")
 WITHIN_S = 0.4
 SLACK_S = 1.0
-
-
-@pytest.fixture
-def stop() -> Iterator[StopRequest]:
-    request = StopRequest()
-    yield request
-    request.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

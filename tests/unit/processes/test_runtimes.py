@@ -102,13 +102,13 @@ def test_the_collector_of_net_is_known_by_its_threads(thread: str, collector: st
 
 
 def test_this_process_is_seen_once_and_what_has_ended_not_at_all() -> None:
-    (view,) = runtime_views([os.getpid(), 2**22 + 1], None)
+    (view,) = runtime_views([os.getpid(), 2**22 + 1])
     assert (view.runtime, view.processes, view.usable) == ("Python", 1, len(os.sched_getaffinity(0)))
     assert (view.cpus, view.source) == (os.cpu_count(), "derived")
 
 
 def test_no_other_variable_is_kept() -> None:
-    found = Process.of(os.getpid(), None)
+    found = Process.of(os.getpid())
     assert set(found.environment) <= {"GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE"}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from powerband.base.errors import MeasurementError
 from powerband.model.experiment import Subject
-from powerband.processes.toolchain import build_once, given_values
+from powerband.processes.toolchain import KEPT_S, build_once, given_values
 
 ENGINE = Path("/bin/true")
 
@@ -76,6 +78,22 @@ def test_an_attempt_that_was_cut_short_and_goes_on_is_never_taken_for_a_build(su
     assert not Path(given["build"]).exists()
     build_once(given, build)
     assert [path.name for path in Path(given["build"]).iterdir()] == ["whole"]
+
+
+def test_a_new_build_removes_those_of_the_same_subject_that_nobody_used_for_a_month(subject: Subject) -> None:
+    def build(inside: Mapping[str, str]) -> bool:
+        (Path(inside["build"]) / "server").touch()
+        return True
+
+    builds = []
+    for flags, unused_s in (("-O1", KEPT_S + 60), ("-O2", KEPT_S - 60), ("-O3", 0)):
+        given = given_values(subject.model_copy(update={"build": ("cc", flags)}), ENGINE)
+        build_once(given, build)
+        builds.append(Path(given["build"]))
+        used = time.time() - unused_s
+        os.utime(builds[-1].with_name(f"{builds[-1].name}.lock"), (used, used))
+    assert [path.is_dir() for path in builds] == [False, True, True]
+    assert not list(builds[0].parent.glob(f"{builds[0].name}*"))
 
 
 def test_only_what_is_used_is_looked_for() -> None:

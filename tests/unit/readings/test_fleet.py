@@ -53,3 +53,13 @@ def test_engines_that_ran_out_of_work_at_different_times_are_added_over_the_whol
     assert fleet is not None
     assert fleet.goodput_per_s == pytest.approx(500)
     assert fleet.window_s == pytest.approx(40)
+
+
+def test_windows_that_end_by_time_have_rates_of_their_own_and_share_the_time_common_to_all() -> None:
+    first, later = summary(Figures()), summary(Figures())
+    later["measure_start_ns"] += 2_000_000
+    later["measure_end_ns"] += 3_000_000
+    fleet = merge_fleet([first, later])
+    assert fleet is not None
+    assert (fleet.start_ns, fleet.end_ns) == (later["measure_start_ns"], first["measure_end_ns"])
+    assert fleet.goodput_per_s == pytest.approx(1000 + 10_000 / 10.001)

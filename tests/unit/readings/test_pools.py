@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from powerband.readings.pools import WatchedPool, watched_pools
+from powerband.readings.pools import WatchedPool, watched_pools, watched_share
 
 SECOND = 1_000_000_000
 
@@ -63,8 +63,12 @@ def test_a_pool_that_began_between_two_events_is_counted_from_the_first_that_sho
 
 
 def test_a_pool_seen_once_had_nothing_at_the_event_before() -> None:
-    rows = [event(0, sample("main", 0, 0, 0)), event(1, sample("main", 0, 0, 1), sample("pool", 0, 0, 4.0))]
-    found = watched_pools(rows, 0, SECOND)
+    rows = [
+        event(0, sample("main", 0, 0, 0)),
+        event(1, sample("main", 0, 0, 1)),
+        event(2, sample("main", 0, 0, 2), sample("pool", 0, 0, 4.0)),
+    ]
+    found = watched_pools(rows, SECOND, 2 * SECOND)
     assert [(pool.name, pool.use.threads) for pool in found] == [("pool", 4.0), ("main", 1.0)]
 
 
@@ -72,6 +76,12 @@ def test_nothing_is_told_where_the_events_cover_too_little() -> None:
     rows = [event(0, sample("pool", 0, 0, 0)), event(1, sample("pool", 0, 0, 4))]
     assert watched_pools(rows, round(0.9 * SECOND), 3 * SECOND) == ()
     assert watched_pools([], 0, SECOND) == ()
+
+
+@pytest.mark.parametrize(("looks", "share"), [((), 0), ((1.5,), 0), ((0.9, 1.2, 1.7, 2.3), 0.5), ((1, 2), 1)])
+def test_what_is_watched_of_a_window_lies_between_its_looks(looks: tuple[float, ...], share: float) -> None:
+    rows = [event(at) for at in looks] + [event(1.9, tree="engine")]
+    assert watched_share(rows, SECOND, 2 * SECOND) == pytest.approx(share)
 
 
 def test_the_busiest_thread_is_the_mean_over_the_window_s_events() -> None:
@@ -82,6 +92,7 @@ def test_the_busiest_thread_is_the_mean_over_the_window_s_events() -> None:
     ]
     assert one(*rows, start_s=1, end_s=2).busiest == pytest.approx(1.0)
     assert one(*rows, start_s=0, end_s=2).busiest == pytest.approx(0.75)
+    assert one(*rows, start_s=0.5, end_s=2).busiest == pytest.approx((0.5 * 0.5 + 1.0) / 1.5)
 
 
 @pytest.mark.parametrize(

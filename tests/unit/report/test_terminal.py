@@ -61,7 +61,7 @@ def test_a_pipe_gets_one_line_for_each_trial() -> None:
         play(view, clock)
     lines = out.getvalue().splitlines()
     assert "\x1b" not in out.getvalue()
-    assert lines[0] == "pool-size: about 10 trials, about 2 min left; into runs/x"
+    assert lines[0] == "pool-size: 10 trials; into runs/x"
     assert [line.split(":")[0] for line in lines[1:4]] == [
         f"[{n}/10] {trial.setting.id}" for n, trial in enumerate(synthetic.analysis().trials[:3], 1)
     ]
@@ -91,7 +91,7 @@ def test_a_terminal_shows_progress_the_trial_and_the_ranking() -> None:
     text = out.getvalue()
     for words in (
         "pool-size",
-        "3 of about 10 trials",
+        "3 of 10 trials",
         "threads=7",
         "4,320/s",
         "mean 2.50 ms",
@@ -138,12 +138,24 @@ def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:
         answer = replace(analysis.answer, regret=0.05)
         view.analysed(replace(analysis, answer=answer, race=replace(analysis.race, looks=analysis.race.looks[:2])))
     lines = out.getvalue().splitlines()
-    assert "at most about" in lines[0]
+    assert ": at most 10 trials; into " in lines[0]
     assert lines[1].startswith("[1/10] threads=") and " (to confirm) at 1,200/s: goodput " in lines[1]
     assert lines[2] == (
         "after 1 trial threads=64 leads: goodput 1,479/s; none is better than threads=32 by more than 5 %; "
         "out: threads=4, threads=8, threads=16"
     )
+
+
+def test_the_time_left_is_the_one_that_was_said_last() -> None:
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 0)
+        spec = TrialSpec(1, 0, 1, synthetic.setting(threads=4), 1)
+        view.likely_left(310)
+        view.trial_started(spec, 10)
+        clock.now += 10
+        view.trial_ended(record(spec), synthetic.analysis().trials[0])
+    assert out.getvalue().splitlines()[1].endswith("; about 5 min left")
 
 
 def test_the_time_of_a_soak_is_counted() -> None:

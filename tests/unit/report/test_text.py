@@ -60,6 +60,22 @@ def test_a_narrow_terminal_gets_two_tables_and_a_wide_one_gets_one() -> None:
     assert headings(120) == 1
 
 
+def test_names_of_several_factors_stay_whole_and_each_figure_is_shown_once() -> None:
+    """Figures that do not fit beside them go to further tables."""
+    found = synthetic.analysis()
+    levels = (("dispatcher", "fork-join-executor"), ("connection_pool", "bounded-elastic"))
+    rows = [replace(row, setting=Setting((*levels, *row.setting.levels))) for row in found.settings]
+    lines = printed(replace(found, settings=tuple(rows), trials=()), 80).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    heads = [line.split() for line in lines if "dispatcher" in line.split()]
+    assert len(heads) > 2
+    assert sum(line.split()[:2] == ["fork-join-executor", "bounded-elastic"] for line in lines) == len(heads) * len(
+        rows
+    )
+    shown = [name for head in heads for name in head[3:]]
+    assert len(shown) == len(set(shown)) and {"interval", "p99", "verdict", "valid"} <= set(shown)
+
+
 def test_no_escape_codes_when_piped_and_some_on_a_terminal() -> None:
     assert "\x1b" not in printed(synthetic.analysis(), 80)
     assert "\x1b[" in printed(synthetic.analysis(), 80, colour=True)

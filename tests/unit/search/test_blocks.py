@@ -135,6 +135,6 @@ def test_asking_twice_or_telling_another_trial_is_our_own_defect() -> None:
     spec = planner.ask()
     assert spec is not None
     with pytest.raises(AssertionError):
-        planner.ask()
+        planner.ask(spec.block)
     with pytest.raises(AssertionError):
         planner.tell(result(TrialSpec(99, 0, 1, spec.setting, 1)))

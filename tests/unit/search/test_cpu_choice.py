@@ -11,7 +11,8 @@ import pytest
 from fakes.trials import Figures, experiment, record_of, write_trial
 from fakes.tuned import tune_experiment
 from powerband.model.cpu_use import CpuUse, shares_well
-from powerband.model.experiment import Experiment, HostUse, Service
+from powerband.model.experiment import Experiment, Service
+from powerband.model.host_use import HostUse
 from powerband.model.load import Load
 from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Problem, TrialResult
@@ -155,9 +156,11 @@ def test_the_option_of_tune_is_the_key_of_a_file() -> None:
         assert made.host == HostUse(cpus=cpus)
 
 
-def test_a_database_or_a_plan_of_jmeter_keeps_cpus_of_its_own() -> None:
+def test_a_database_that_is_used_or_a_plan_of_jmeter_keeps_cpus_of_its_own() -> None:
     made = experiment()
     database = made.subject.model_copy(update={"services": {"postgresql": Service()}})
+    unused = made.subject.model_copy(update={"services": {"postgresql": Service(when={"database": "postgresql"})}})
+    assert CpuChoice(made.model_copy(update={"subject": unused})).again(a_result())
     others = ({"subject": database}, {"load": Load(jmeter="plan.jmx")})
     for other in (made.model_copy(update=changes) for changes in others):
         choice = CpuChoice(other)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fakes.races import Outcome, result_of, threads
 from fakes.trials import experiment
 from powerband.base.machine import Noise
 from powerband.base.units import time_text
 from powerband.loads import engine_limits as limits
+from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
-from powerband.search.forecast import Forecast, forecast, joining_text, reach_text, size_text, words
+from powerband.model.plan import TrialSpec
+from powerband.search.forecast import Forecast, duration_text, forecast, reach_text, size_text, words
 from powerband.search.pilot import blocks_to_find, smallest_difference
+from powerband.search.planners import planner_for
 
 ASSUMED = Noise(0.02)
 
@@ -32,13 +38,21 @@ def expected(settings: int = 4, repeats: int = 12, **design: Any) -> Forecast:
 def test_a_plan_takes_its_trials_and_a_race_its_confirmation_too() -> None:
     blocks, race = expected(), expected(order="race")
     assert (blocks.trials, blocks.confirming, blocks.expected_ns) == (48, 0, 48 * 13 * 10**9)
-    assert (race.trials, race.confirming, race.expected_ns) == (54, 6, 54 * 13 * 10**9)
+    assert (race.trials, race.confirming) == (54, 6)
+    assert blocks.between_ns is None and race.between_ns is not None
+    assert 6 * 13 * 10**9 < race.between_ns[0] < race.expected_ns < race.between_ns[1] < race.longest_ns
     assert expected(order="race", confirm=0).trials == 48
     assert race.longest_ns > race.expected_ns
     with_snapshots = experiment(measure={"repeats": 3, "warmup": "2s", "slots": False, "snapshots": True})
     assert forecast(with_snapshots, ASSUMED).expected_ns == 9 * 15 * 10**9
     with_slots = experiment(measure={"repeats": 3, "warmup": "2s"})
     assert forecast(with_slots, ASSUMED).expected_ns == (9 * 13 + 3 * 2) * 10**9
+
+
+def test_short_trials_come_on_top() -> None:
+    race, screened = expected(order="race"), expected(order="race", screen_ns=10**9)
+    assert screened.trials == race.trials + 3 * 4
+    assert screened.longest_ns > race.longest_ns
 
 
 def test_a_large_space_is_explored_and_its_finalists_race() -> None:
@@ -104,16 +118,16 @@ def test_the_words() -> None:
 
     found = said(4, 5)
     assert found.startswith(
-        "With a noise of 2.0% between equal trials (assumed: `powerband doctor --pilot` measures it), 5 blocks show "
-        "a difference of "
+        "With a noise of 2.0% between equal trials (assumed: `powerband doctor --pilot` measures it), 5 blocks have "
+        "a 50 % chance of detecting a difference of "
     )
-    assert found.endswith("% half of the time, twice that nearly always; 3 % would take 8 blocks, about 6 min 56 s.")
+    assert found.endswith("%, and detect twice that nearly always; 3 % would take 8 blocks, about 6 min 56 s.")
     many = said(4, 40, Noise(0.01, "2026-11-21"))
-    assert "(measured here on 2026-11-21), 40 blocks" in many and many.endswith("; for 3 % 4 would do.")
-    assert "nothing can be told apart: there is time for 1 block, and it takes two; 3 % would take" in said(
+    assert "(measured here on 2026-11-21), 40 blocks" in many and many.endswith("; 3 % takes 4.")
+    assert "no difference can be detected: there is time for 1 block, and it takes two; 3 % would take" in said(
         4, 12, budget="60s"
     )
-    assert "3 % cannot be found by more blocks: measure longer, or quieten the machine" in said(4, 12, Noise(0.9))
+    assert "more blocks cannot detect 3 %: measure longer, or on a quieter machine" in said(4, 12, Noise(0.9))
     of = made(4, 5)
     assert size_text(of, forecast(of, ASSUMED)) == "4 settings x 5 blocks = 20 trials"
     race = made(200, 12, order="race")
@@ -124,6 +138,59 @@ def test_the_words() -> None:
     assert [time_text(s * 1e9) for s in (50.4, 250, 7500, 1e6)] == ["50 s", "4 min 10 s", "2 h 5 min", "12 days"]
 
 
+def test_the_time_is_said_as_likely_as_it_is() -> None:
+    assert duration_text(expected()) == "takes about 10 min, at most about 16 min"
+    race = replace(expected(order="race"), expected_ns=300 * 10**9, between_ns=(100 * 10**9, 620 * 10**9))
+    assert duration_text(race).startswith("takes about 5 min (2 min to 10 min, nine times of ten), at most about ")
+    spent = replace(race, between_ns=(300 * 10**9,) * 2, longest_ns=300 * 10**9)
+    assert duration_text(spent) == "takes about 5 min"
+
+
+def test_a_quieter_machine_or_fewer_settings_are_done_sooner() -> None:
+    def likely(settings: int, sd: float) -> int:
+        return forecast(made(settings, order="race"), Noise(sd, "2026-11-25")).expected_ns
+
+    assert likely(8, 0.005) < likely(8, 0.015) < likely(16, 0.015)
+
+
+def test_what_is_left_follows_from_what_trials_take_and_show() -> None:
+    def left(of: Experiment, outcome: Outcome, took_s: float) -> list[float | None]:
+        """Before each trial, and at the end."""
+        planner, found = planner_for(of, 1), []
+        while (spec := planner.ask()) is not None:
+            found.append(planner.left_s(ASSUMED))
+            planner.tell(result_of(spec, outcome(spec), took_s))
+        return [*found, planner.left_s(ASSUMED)]
+
+    def far_apart(spec: TrialSpec) -> Mapping[str, float]:
+        return {"goodput_per_s": 100.0 * threads(spec) * (1 + 0.001 * (spec.block % 3))}
+
+    def alike(spec: TrialSpec) -> Mapping[str, float]:
+        return {"goodput_per_s": 100.0 + 4 * ((7 * threads(spec) + 5 * spec.block) % 3)}
+
+    assert left(made(), alike, 20.0)[:2] == [None, 47 * 20.0], "of a fixed plan all that is planned"
+    one, other = (left(made(order="race"), outcome, 20.0) for outcome in (far_apart, alike))
+    assert one[0] is None and one[-1] == other[-1] == 0
+    after_two_blocks = 8
+    little, much = one[after_two_blocks], other[after_two_blocks]
+    assert little is not None and 6 * 20.0 <= little <= 10 * 20.0, "hardly more than what confirms the winner"
+    assert much is not None and much > 20 * 20.0, "they cannot be told apart for long"
+    slower = left(made(order="race"), alike, 40.0)
+    assert slower[after_two_blocks] == 2 * much
+    budget = left(made(order="race", budget="420s"), alike, 20.0)
+    assert budget[after_two_blocks] == 420 - 8 * 20, "no more than the budget leaves"
+    assert left(made(order="race", soak="10m"), far_apart, 20.0)[after_two_blocks] == little + 600
+
+
+def test_what_is_left_of_an_exploration_holds_the_race_to_come() -> None:
+    planner = planner_for(made(60, order="race", explore_trials=20), 1)
+    spec = planner.ask()
+    assert spec is not None
+    planner.tell(result_of(spec, {"goodput_per_s": 100.0}, 10.0))
+    left_s = planner.left_s(ASSUMED)
+    assert left_s is not None and 19 * 10.0 < left_s < 10.0 * (19 + 12 * 12 + 6)
+
+
 def test_joining_users_take_their_time_and_are_told() -> None:
     load = {"users": 42_000, "join": "160/s", "websocket": {}, "scenario": [{"name": "x", "message": "x"}]}
     plain, joining = (
@@ -132,9 +199,9 @@ def test_joining_users_take_their_time_and_are_told() -> None:
     )
     assert joining.expected_ns - plain.expected_ns == joining.trials * 262_500_000_000
     crowd = made().model_copy(update={"load": Load.model_validate(load)})
-    assert joining_text(crowd) == "42,000 users join over 4 min 22 s"
+    assert kind_of(crowd).joining_text(crowd) == "42,000 users join over 4 min 22 s"
     assert "In each trial 42,000 users join over 4 min 22 s first." in words(crowd, joining)
-    assert joining_text(made()) == ""
+    assert kind_of(made()).joining_text(made()) == ""
 
 
 def test_what_a_machine_can_hold_is_said_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

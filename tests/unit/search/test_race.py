@@ -8,10 +8,13 @@ import pytest
 
 from fakes.races import race_of, result_of, run_experiment, run_planner, threads
 from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.constraints import Compliance
+from powerband.analyze.settings.contest import Contest, ResponseTable
+from powerband.analyze.stats.intervals import Scale
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import AnswerKind, Race, TrialResult, Verdict
-from powerband.search.race import RacePlanner
+from powerband.search.race import RacePlanner, still_open
 
 # threads 3 and 4 serve alike; the others are clearly worse, 0 most.
 RATES = (100.0, 500.0, 800.0, 1000.0, 1000.0)
@@ -45,6 +48,38 @@ def test_the_beaten_leave_and_the_rest_is_decided_before_the_last_block() -> Non
         assert left.effect.high < 1 / 1.03
 
 
+def test_who_is_worse_for_certain_but_by_less_than_the_margin_stays() -> None:
+    rates, planner = (985.0, 990.0, 1000.0), RacePlanner(race_of(3, confirm=0), 1)
+    run_planner(planner, lambda spec: {"goodput_per_s": rates[threads(spec)] * noisy(spec, 0.0005)})
+    assert not race_in(planner).departures
+    assert all(effect.high < 1 for name, effect in race_in(planner).looks[-1].effects.items() if name != "threads=2")
+
+
+def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks() -> None:
+    made = race_of(3)
+    planner, results = RacePlanner(made, 1), []
+    while len(results) < 3 and (spec := planner.ask()) is not None:
+        results.append(result_of(spec, {"goodput_per_s": 1000.0, "threads_max": 1.0 + threads(spec)}))
+        planner.tell(results[-1])
+    cheap, leader, dear = made.settings()
+    contest = Contest(
+        settings=(cheap, leader, dear),
+        leader=leader,
+        sign=1.0,
+        scale=Scale(log=True, relative=True),
+        leader_mean=1000.0,
+        margin=0.03,
+        confidence=0.95,
+        difference={cheap: -0.02, leader: 0.0, dear: -0.02},
+        half={cheap: 0.05, leader: 0.0, dear: 0.05},
+        half_tost={cheap: 0.04, leader: 0.0, dear: 0.04},
+        shared=dict.fromkeys((cheap, leader, dear), 2),
+    )
+    compliance = dict.fromkeys(contest.settings, Compliance())
+    table = ResponseTable(made, made.settings(), results)
+    assert still_open(contest, compliance, table, contest.settings) == [cheap]
+
+
 def test_looks_come_after_each_block_from_the_second_on() -> None:
     planner = RacePlanner(race_of(5), 1)
     run_planner(planner, serve)
@@ -55,17 +90,28 @@ def test_looks_come_after_each_block_from_the_second_on() -> None:
     assert set(looks[1].effects) == set(looks[0].effects) - gone
 
 
-def test_the_winner_is_confirmed_beside_its_nearest_rival_with_fresh_seeds() -> None:
-    analysis = run_experiment(race_of(5, confirm=4), serve)
+def test_the_winner_is_confirmed_beside_its_nearest_rival_until_fresh_starts_agree() -> None:
+    analysis = run_experiment(race_of(5, confirm=4, confirm_early=True), serve)
     fresh = [trial for trial in analysis.trials if trial.stage is Stage.CONFIRM]
-    assert Counter(trial.setting.id for trial in fresh) == {"threads=3": 4, "threads=4": 4}
+    assert Counter(trial.setting.id for trial in fresh) == {"threads=3": 2, "threads=4": 1}, "the figure wants two"
     race = analysis.race
     assert race is not None and race.confirmation is not None
-    assert race.confirmation.upheld and race.confirmation.trials == 4
+    assert race.confirmation.upheld and race.confirmation.agrees and race.confirmation.trials == 2
     assert min(trial.block for trial in fresh) == race.looks[-1].block + 1
     assert analysis.answer.kind is AnswerKind.EQUIVALENT_SET
     assert analysis.answer.setting is not None and analysis.answer.setting.id == "threads=3", "the cheaper one"
     assert all(row.trials <= race.looks[-1].block + 1 for row in analysis.settings), "the fresh ones do not count"
+
+
+def test_fresh_starts_that_do_not_agree_are_as_many_as_were_asked_for() -> None:
+    def disagree(spec: TrialSpec) -> Mapping[str, float]:
+        served = dict(serve(spec))
+        slower = 0.9 if spec.stage is Stage.CONFIRM and threads(spec) == 3 else 1.0
+        return {**served, "goodput_per_s": served["goodput_per_s"] * slower}
+
+    analysis = run_experiment(race_of(5, confirm=4, confirm_early=True), disagree)
+    fresh = [trial for trial in analysis.trials if trial.stage is Stage.CONFIRM]
+    assert Counter(trial.setting.id for trial in fresh) == {"threads=3": 4, "threads=4": 4}
 
 
 def test_a_race_without_confirmation_ends_with_its_last_block() -> None:
@@ -175,7 +221,7 @@ def test_a_less_is_better_race() -> None:
 
 @pytest.mark.parametrize("code", ["host_steal", "interrupted"])
 def test_what_does_not_count_is_run_again(code: str) -> None:
-    planner = RacePlanner(race_of(3), 1)
+    planner = RacePlanner(race_of(3, confirm=0), 1)
     results = run_planner(planner, lambda spec: code if spec.number == 2 else serve_well(spec))
     again = [result for result in results if result.setting == results[1].setting and result.block == 0]
     assert [result.valid for result in again] == [False, True]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from fakes.races import race_of, result_of, run_experiment, run_planner, threads
 from powerband.analyze.settings.compare import Progress, analyse
-from powerband.model.plan import TrialSpec
+from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Answer, AnswerKind
 from powerband.search.race import RacePlanner
 from powerband.search.session import at_rest
@@ -93,3 +95,22 @@ def test_who_failed_or_was_not_measured_leaves_no_bound_where_it_may_be_better()
         made = race_of(3, repeats=4, confirm=0)
         answer = run_experiment(made, lambda spec, code=code: code if threads(spec) == 2 else equal(spec)).answer
         assert (answer.regret is not None) is bounded, code
+
+
+def test_contests_over_one_table_are_those_over_tables_of_their_own() -> None:
+    """They share the fit of its values, whoever leads; a cell is missing."""
+    made = race_of(4, repeats=6, confirm=0)
+    dice = np.random.default_rng(5)
+    results = [
+        result_of(TrialSpec(number, number // 4, 1, setting, 1), {"goodput_per_s": float(dice.normal(1000, 10))})
+        for number, setting in enumerate(made.settings() * 5, 1)
+        if number != 7
+    ]
+
+    def contest(table: ResponseTable, leader: Setting) -> Contest:
+        return hold_contest(made, table, scale_of(table), compliance_of(made, table), against=leader)
+
+    shared = ResponseTable(made, made.settings(), results)
+    for leader in made.settings():
+        assert contest(shared, leader) == contest(ResponseTable(made, made.settings(), results), leader)
+    assert len(shared.fits) == 1

@@ -48,13 +48,6 @@ def run(tmp_path: Path) -> RunDir:
     return RunDir.create(tmp_path, "fake", "name: fake\n", {})
 
 
-@pytest.fixture
-def stop() -> Any:
-    request = StopRequest()
-    yield request
-    request.close()
-
-
 def test_a_session_runs_the_plan_and_leaves_its_analysis(run: RunDir, stop: StopRequest) -> None:
     watching = Watching()
     analysis = run_session(experiment(), run, watching, stop, trial=by_threads)

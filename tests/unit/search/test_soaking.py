@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
+from fakes.edges import Server, answers_of, capacity_experiment
 from fakes.races import race_of, result_of, run_planner, threads
+from powerband.analyze.settings.compare import analyse
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
@@ -49,6 +52,19 @@ def test_the_winner_runs_once_more_after_all_else() -> None:
 def test_a_disturbed_soak_is_repeated_and_a_server_that_did_not_last_has_said_enough(said: str, soaks: int) -> None:
     results = run(race(), [said] * soaks)
     assert [result.attempt for result in results if result.stage is Stage.SOAK] == list(range(1, soaks + 1))
+
+
+def test_a_capacity_is_soaked_at_the_lower_end_of_its_interval() -> None:
+    made = capacity_experiment(repeats=1)
+    made = made.model_copy(update={"design": made.design.model_copy(update={"soak_ns": 10 * MINUTE_NS})})
+    planner, results = planner_for(made, 7), list[TrialResult]()
+    answer = answers_of({1: Server()}, np.random.default_rng(1))
+    while (spec := planner.ask()) is not None and spec.stage is not Stage.SOAK:
+        results.append(answer(spec))
+        planner.tell(results[-1])
+    (row,) = analyse(made, results, planner.progress).settings
+    assert spec is not None and row.capacity is not None and row.capacity.estimate is not None
+    assert spec.rate_per_s == row.capacity.estimate.low
 
 
 def test_an_interrupted_soak_goes_on_from_what_is_on_disk() -> None:

@@ -4,13 +4,16 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import cast
 
 import pytest
 
 from powerband.model.experiment import Acknowledged
+from powerband.model.load import Step
 from powerband.processes.engine_process import Pump
-from powerband.processes.requests import Client
+from powerband.processes.requests import Client, HttpAnswer
 from powerband.processes.stop_request import StopRequest
+from powerband.trials.instruments import acknowledged_writes
 from powerband.trials.instruments.acknowledged_writes import check_acknowledged, count_in
 
 
@@ -65,6 +68,36 @@ def test_earlier_writes_that_go_on_are_waited_for() -> None:
         thread.join()
         server.server_close()
     assert [one.seen for one in rounds] == [100, 100] and all(one.visible_ns for one in rounds)
+
+
+class SlowServer:
+    """Each request takes 1 us of a clock of its own, by which one reads and pauses; each read shows one more of four
+    rows, which a write takes away."""
+
+    def __init__(self) -> None:
+        self.now_ns, self.rows = 0, 0
+
+    def send(self, request: Step) -> HttpAnswer:
+        sent_ns, self.now_ns = self.now_ns, self.now_ns + 1000
+        self.rows = min(4, self.rows + 1) if request.method == "GET" else 0
+        return HttpAnswer(200, json.dumps(self.rows).encode(), sent_ns, self.now_ns)
+
+    def pause(self, length_s: float) -> None:
+        self.now_ns += round(length_s * 1e9)
+
+    def monotonic(self) -> float:
+        return self.now_ns / 1e9
+
+
+def test_a_write_is_seen_when_the_read_was_sent_that_saw_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SlowServer()
+    monkeypatch.setattr(acknowledged_writes, "time", server)
+    steps = {"write": "POST", "read": "GET"}
+    asked = {name: {"method": method, "path": "/", "name": name} for name, method in steps.items()}
+    of = Acknowledged.model_validate({**asked, "expect": 4, "rounds": 1})
+    (found,) = check_acknowledged(of, cast(Client, server), server.pause)
+    assert (found.acknowledged_ns, found.seen, found.read_ns) == (1000, 1, 1000)
+    assert found.visible_ns == 3 * 1000 + round(1e6 * (1 + 1.3 + 1.3**2))
 
 
 @pytest.mark.parametrize("body", [b"NaN", b"-Infinity", b"1e999", b"[" * 100_000, b"9" * 5000])

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from powerband.loads.driver import TrialSetup, WarmUp
-from powerband.model.experiment import Experiment, Measure, Subject
+from powerband.model.experiment import Design, Experiment, Measure, Subject
 from powerband.model.load import Load
 from powerband.model.plan import Stage, TrialSpec
 from powerband.processes.cpus import CpuSplit
+from powerband.processes.engines import EnginesHere
 from powerband.store import TrialDir, TrialRecord
 from powerband.trials.instruments import instruments_of
 from powerband.trials.instruments.instrument import Instrument
 
 SECOND = 1_000_000_000
+HERE = EnginesHere(Path("engine"))
 WRITES = {"write": {"name": "w", "path": "/w"}, "read": {"name": "r", "path": "/r"}, "count": "json", "expect": 1}
 ALL = {"visitor": True, "snapshots": True, "acknowledged": WRITES}
 
@@ -34,12 +36,15 @@ def experiment(load: dict[str, Any] | None = None, **measure: Any) -> Experiment
 
 def instruments(folder: Path, made: Experiment, stage: Stage = Stage.COMPARE) -> list[Instrument]:
     spec = TrialSpec(1, 0, 1, made.settings()[0], 1, stage)
-    setup = TrialSetup(made, spec, TrialDir(folder), folder / "engine", CpuSplit((), (), ()))
+    setup = TrialSetup(made, spec, TrialDir(folder), folder / "engine", CpuSplit((), (), ()), HERE)
     return instruments_of(setup, lambda pump: nullcontext(), lambda phase: None)
 
 
 def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> None:
-    always = ["LinkInstrument", "ThreadNames", "RuntimeViews", "LiveHeap", "LastWords"]
+    always = [
+        "LinkInstrument", "DotnetFigures", "ThreadNames", "RuntimeViews", "GoCollector", "Neighbours", "LiveHeap",
+        "LastWords",
+    ]  # fmt: skip
     assert [type(each).__name__ for each in instruments(tmp_path, experiment())] == always
     asked = [type(each).__name__ for each in instruments(tmp_path, experiment(**ALL))]
     assert asked == [
@@ -47,14 +52,24 @@ def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> N
         "BrowserVisitor",
         "HeapSnapshots",
         "AcknowledgedWrites",
+        "DotnetFigures",
         "ThreadNames",
         "RuntimeViews",
+        "GoCollector",
+        "Neighbours",
         "LastWords",
     ]
     searching = [type(each).__name__ for each in instruments(tmp_path, experiment(**ALL), Stage.CAPACITY)]
-    assert searching == ["LinkInstrument", "BrowserVisitor", "ThreadNames", "RuntimeViews", "LastWords"], (
-        "a trial that only searches takes no more"
-    )
+    assert searching == [
+        "LinkInstrument",
+        "BrowserVisitor",
+        "DotnetFigures",
+        "ThreadNames",
+        "RuntimeViews",
+        "GoCollector",
+        "Neighbours",
+        "LastWords",
+    ], "a trial that only searches takes no more"
 
 
 def test_an_instrument_adds_fields_that_a_record_has(tmp_path: Path) -> None:
@@ -87,3 +102,22 @@ def test_an_open_warm_up_lasts_until_the_load_is_built_up() -> None:
     ramped = experiment({"ramp_ns": 9 * SECOND, "think": 2 * SECOND}, warmup_min_ns=SECOND, warmup_max_ns=5 * SECOND)
     made = warmup(ramped)
     assert (made.least_ns, made.most_ns) == (11 * SECOND, 9 * SECOND)
+
+
+def test_slots_are_looked_at_once_in_the_first_full_trials(tmp_path: Path) -> None:
+    """After short trials the first full block is the fourth; where these decided, the winner's second fresh start."""
+    design = {"order": "race", "screen": "500ms"}
+    made = experiment({"users": 64}).model_copy(update={"factors": {"threads": (1, 2, 4)}})
+    screened = made.model_copy(update={"design": Design.model_validate(design)})
+
+    def looked(of: Experiment, stage: Stage, block: int) -> bool:
+        spec = TrialSpec(1, block, 1, of.settings()[0], 1, stage)
+        setup = TrialSetup(of, spec, TrialDir(tmp_path), tmp_path / "engine", CpuSplit((), (), ()), HERE)
+        found = instruments_of(setup, lambda pump: nullcontext(), lambda phase: None)
+        return "SlotLooks" in [type(each).__name__ for each in found]
+
+    assert [looked(made, Stage.COMPARE, block) for block in range(4)] == [True, False, False, False]
+    assert not any(looked(made, Stage.CONFIRM, block) for block in range(1, 4))
+    assert not any(looked(screened, Stage.SCREEN, block) for block in range(3))
+    assert [looked(screened, Stage.COMPARE, block) for block in range(3, 6)] == [True, False, False]
+    assert [looked(screened, Stage.CONFIRM, block) for block in range(3, 6)] == [False, True, False]

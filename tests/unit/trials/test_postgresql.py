@@ -9,9 +9,10 @@ import pytest
 from powerband.base.errors import SubjectError
 from powerband.model.experiment import Service, Subject
 from powerband.model.plan import Setting
+from powerband.model.subjects import uses
 from powerband.trials import postgresql
 from powerband.trials.postgresql import find_binaries
-from powerband.trials.services import Services, uses
+from powerband.trials.services import Services
 
 PROGRAMS = ("initdb", "postgres", "pg_isready", "psql", "createdb", "dropdb")
 

@@ -7,7 +7,6 @@ for those who ask (`revisions.py`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from powerband.analyze.runs.capacity_changes import capacity_change
@@ -28,9 +27,9 @@ _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BE
 def compared_trials(experiment: Experiment, trials: Sequence[TrialResult], race: Race | None) -> list[TrialResult]:
     """Those that pairs are judged by: of blocks, of a race under way whole ones, and the starts that confirm, which may
     fail; of a capacity search all."""
-    whole = race.blocks if race is not None and race.under_way else math.inf
+    half = () if race is None else race.half
     capacity = experiment.objective.is_capacity
-    return [trial for trial in trials if capacity or (trial.stage is not Stage.EXPLORE and trial.block < whole)]
+    return [trial for trial in trials if capacity or (trial.stage is not Stage.EXPLORE and trial.block not in half)]
 
 
 def at_confidence_for_all(experiment: Experiment, pairs: int) -> Experiment:

@@ -41,7 +41,7 @@ def compare_runs(
             f"{first.objective} counts all threads in one run and only living ones in the other, where perf was not "
             "permitted: no like to compare; run both with the same rights"
         )
-    values = [_values(analysis, first.objective) for analysis in (first, second)]
+    values = _like_with_like(first, second)
     rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]
     common = [setting for setting in values[0] if setting in values[1]]
     ran = [setting for setting in rows[0] if all(tried(run.trials, setting) for run in (first, second))]
@@ -88,11 +88,25 @@ def experiment_differences(first: Experiment, second: Experiment) -> Iterator[st
             yield f"the runs differ in {', '.join(f'{name}.{key}' for key in fields)}: like is not compared with like"
 
 
-def _values(analysis: Analysis, metric: str) -> dict[Setting, list[float]]:
-    """The metric of every valid trial of a block, by setting, in the order of the analysis' settings."""
+def _like_with_like(first: Analysis, second: Analysis) -> list[dict[Setting, list[float]]]:
+    """The objective of every setting in both runs, from trials of the same purpose: of blocks; where a run has none,
+    from fresh starts that confirmed it in both; else from the short trials of both."""
+    found = [_values(analysis, first.objective, Stage.COMPARE) for analysis in (first, second)]
+    for stage in (Stage.CONFIRM, Stage.SCREEN):
+        others = [_values(analysis, first.objective, stage) for analysis in (first, second)]
+        for setting in others[0].keys() & others[1].keys():
+            if not all(setting in run for run in found):
+                for run, other in zip(found, others, strict=True):
+                    run[setting] = other[setting]
+    order = {row.setting: at for at, row in enumerate(first.settings)}
+    return [dict(sorted(run.items(), key=lambda each: order.get(each[0], len(order)))) for run in found]
+
+
+def _values(analysis: Analysis, metric: str, stage: Stage) -> dict[Setting, list[float]]:
+    """The metric of every valid trial of a stage, by setting, in the order of the analysis' settings."""
     found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
     for trial in analysis.trials:
-        if trial.valid and trial.stage is Stage.COMPARE and metric in trial.metrics:
+        if trial.valid and not trial.held_up and trial.stage is stage and metric in trial.metrics:
             found.setdefault(trial.setting, []).append(trial.metrics[metric])
     return {setting: values for setting, values in found.items() if values}
 

@@ -82,7 +82,8 @@ def _raced(standing: Standing) -> str:
     race = standing.race
     if race is None or not race.looks:
         return ""
-    text = f"The race took {race.blocks} blocks and {race.trials} trials (the full grid: {race.grid_trials})"
+    short = ", those of short trials among them," if standing.experiment.screened_ns is not None else ""
+    text = f"The race took {race.blocks} blocks{short} and {race.trials} trials (the full grid: {race.grid_trials})"
     fresh = race.confirmation
     if fresh is not None and fresh.upheld:
         one = fresh.trials == 1

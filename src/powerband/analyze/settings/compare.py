@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from powerband.analyze.runs.paired import costs_of_changes
@@ -18,15 +18,28 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capac
 from powerband.analyze.settings.capacity_limit import limit_of
 from powerband.analyze.settings.claims import judge_claims
 from powerband.analyze.settings.confirm import confirm, unconfirmed
-from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, cost_of, hold_contest, scale_of
+from powerband.analyze.settings.constraints import Compliance
+from powerband.analyze.settings.contest import (
+    Contest,
+    ResponseTable,
+    compliance_of,
+    cost_of,
+    hold_contest,
+    last_valid,
+    scale_of,
+)
 from powerband.analyze.settings.cpus_kept import cpus_kept, runtime_limits
+from powerband.analyze.settings.disturbers import disturbers
 from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.headline import counted, figures_of
+from powerband.analyze.settings.in_place import deployed_answer, in_words_of_trials
 from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
+from powerband.analyze.settings.nodes import nodes_of
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.regret import regrets_of, with_regret
 from powerband.analyze.settings.rules_of_thumb import judge_rules
+from powerband.analyze.settings.short_words import in_short
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind
 from powerband.analyze.settings.starts import starts_of
@@ -44,6 +57,7 @@ from powerband.model.results import (
     Analysis,
     Answer,
     AnswerKind,
+    Confirmation,
     Estimate,
     Exploration,
     Race,
@@ -52,6 +66,8 @@ from powerband.model.results import (
     Verdict,
 )
 
+TAKES_TIME = frozenset({"error_rate", "users_unserved", "users_unserved_share"})
+"""Metrics of users whose answer may come after the end of a short trial."""
 RESUME = "resume the run to finish it"
 """Ends each warning of a plan that is not over: no advice for one who looks at a run that goes on."""
 
@@ -106,6 +122,10 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     answer = with_caveat(answer, restless)
     if soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
+    answer = deployed_answer(experiment, answer, rows, results)
+    nodes = nodes_of(experiment, results, told, _half(progress), standing.race)
+    if nodes is not None:
+        answer = replace(answer, sentences=(*answer.sentences, *nodes.sentences))
     analysis = Analysis(
         name=experiment.name,
         question=experiment.question,
@@ -119,6 +139,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         trials=tuple(sorted(whole, key=lambda result: result.number)),
         warnings=(
             *_warnings(experiment, rows, results, progress),
+            *disturbers(results),
             *cpus_kept(experiment, standing.cpus, results),
             *runtime_limits(experiment, results),
             *lasting_warnings(standing.growing, soak.setting if soak and soak.lasts is not None else None),
@@ -131,9 +152,11 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         published=published_tables(experiment, results),
         noun=experiment.noun,
         soak=soak,
+        deployed=experiment.subject.deployed is not None,
         changes=costs_of_changes(experiment, results, standing.race),
+        nodes=nodes,
     )
-    return replace(analysis, found=found_sentences(analysis))
+    return in_short(in_words_of_trials(replace(analysis, found=found_sentences(analysis))))
 
 
 def decision_of(
@@ -145,18 +168,32 @@ def decision_of(
     return decision
 
 
+def confirmation_of(
+    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
+) -> Confirmation | None:
+    """How `analyse` would judge the fresh starts so far; None where none counts, or nothing is named."""
+    standing, _ = _by_blocks(experiment, settings, results, progress)
+    return None if standing.race is None else standing.race.confirmation
+
+
 def _by_blocks(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
 ) -> tuple[Standing, Decision]:
     """All settings under one load, paired within blocks; a race's winner is confirmed. Of a race under way whole blocks
     are judged: its error is spent at looks, and half a block is none."""
-    whole = progress.race.blocks if progress.race is not None and progress.race.under_way else math.inf
-    table = ResponseTable(experiment, settings, [result for result in results if result.block < whole])
+    half = _half(progress)
+    whole = [result for result in results if result.stage is Stage.EXPLORE or result.block not in half]
+    table = ResponseTable(experiment, settings, whole)
     scale = scale_of(table)
-    estimates = {setting: _estimates(experiment, table.valid(setting)) for setting in settings}
-    compliance = compliance_of(experiment, table)
+    estimates = {setting: _estimates(table.experiment_of(setting), table.valid(setting)) for setting in settings}
     race = progress.race
     departures = {departure.setting: departure for departure in race.departures} if race else {}
+    compliance = compliance_of(experiment, table)
+    # A short trial cannot tell whether a setting that left as far behind answers all users.
+    behind = [s for s, left in departures.items() if left.worse and table.has_only_short(s)]
+    compliance |= dict.fromkeys(behind, Compliance())
+    for setting in behind:
+        estimates[setting] = {name: mean for name, mean in estimates[setting].items() if name not in TAKES_TIME}
     contest = hold_contest(experiment, table, scale, compliance, departures)
     rows = tuple(
         SettingResult(
@@ -171,7 +208,7 @@ def _by_blocks(
             if estimates[setting]
             else _absent_because(setting, results, table.metric),
             uncertain_because=compliance[setting].open if estimates[setting] else (),
-            bottleneck=commonest(table.valid(setting)),
+            bottleneck=commonest(_looked_at(table, setting, results)),
             starts=starts_of(results, setting, experiment.objective.confidence),
             lapsed=bool(compliance[setting].lapsed) and not compliance[setting].missed,
         )
@@ -200,6 +237,17 @@ def _by_blocks(
     wanted = [row.setting for row in rows if row.verdict is not Verdict.WORSE]
     regrets = regrets_of(experiment, table, scale, compliance, of=wanted, race=race)
     return standing, with_regret(decision, regrets, table, scale, experiment)
+
+
+def _half(progress: Progress) -> Collection[int]:
+    """Blocks that do not count."""
+    return () if progress.race is None else progress.race.half
+
+
+def _looked_at(table: ResponseTable, setting: Setting, results: Sequence[TrialResult]) -> Sequence[TrialResult]:
+    """The trials that say what limits a setting: full ones where there are any, if only those that confirm it."""
+    fresh = [result for (of, _), result in last_valid(results, Stage.CONFIRM).items() if of == setting]
+    return fresh if table.screened and fresh else table.valid(setting)
 
 
 def _bounds_hold(standing: Standing, decision: Decision, progress: Progress) -> bool:

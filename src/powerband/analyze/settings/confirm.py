@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from powerband.analyze.settings.constraints import Compliance, judge
-from powerband.analyze.settings.contest import ResponseTable, last_valid
+from powerband.analyze.settings.contest import ResponseTable, last_valid, slack_of
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import SD_FLOOR, Scale, estimate
 from powerband.analyze.stats.special import Array, student_t
@@ -36,6 +36,7 @@ def confirm(
     not the standing); and where it certainly breaks a constraint."""
     counted = last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
     fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
+    held_up = [result.held_up for (of, _), result in counted.items() if of == setting]
     rival = next((other for other, _ in fresh if other != setting), None)
     own = {block: value for (of, block), value in fresh.items() if of == setting}
     if not own:
@@ -53,7 +54,10 @@ def confirm(
         against = _less(beside, back.paired(raced, rival_raced), objective.confidence)
     fresh_starts = [result for result in results if result.stage is Stage.CONFIRM]
     starts = starts_of(fresh_starts, setting, objective.confidence)
-    said, allowed = _Fresh(table.sign, change, beside, against), scale.allowed(objective.margin, _mean(raced))
+    said = _Fresh(table.sign, change, beside, against, short=table.screened)
+    # What held the fresh starts up contradicts nobody.
+    room = float(slack_of(np.array(held_up), np.array(list(own.values())), scale).mean())
+    allowed = scale.allowed(objective.margin, _mean(raced)) + room
     kept = judge(
         objective, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1, starts=starts
     )
@@ -159,17 +163,19 @@ def _less(first: _Difference | None, second: _Difference | None, confidence: flo
 @dataclass(frozen=True)
 class _Fresh:
     """The fresh starts' differences. `change`: to the race; `beside`: to the rival in the same blocks;
-    `against`: how `beside` differs from the same in the race."""
+    `against`: how `beside` differs from the same in the race. `short`: the race had short trials only, which do not
+    measure what full ones give: then the standing beside the rival counts alone."""
 
     sign: float
     change: _Difference
     beside: _Difference | None = None
     against: _Difference | None = None
+    short: bool = False
 
     def upheld(self, allowed: float) -> bool:
         # Among many the winner was lucky and its rival less so: to have lost a little against it proves nothing.
         lost_alone = self.beside is None or self._surely_below(self.against, -allowed)
-        fell = self._surely_below(self.change, -allowed) and lost_alone
+        fell = self._surely_below(self.change, -allowed) and lost_alone and not self.short
         return not fell and not self._surely_below(self.beside, -allowed)
 
     def agrees(self, allowed: float) -> bool:

@@ -8,15 +8,15 @@ a race every interval spends its share of the error (`spending.py`), and who lef
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from powerband.analyze.settings.constraints import Compliance, judge
+from powerband.analyze.settings.constraints import UNSERVED, Compliance, judge
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.counts import EDGES
-from powerband.analyze.stats.intervals import Scale, compare_with_leader, mean_of
+from powerband.analyze.stats.intervals import Fit, Scale, compare_with_leader, fit_of, mean_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_at
 from powerband.model.experiment import Experiment
@@ -25,6 +25,7 @@ from powerband.model.plan import Setting, Stage
 from powerband.model.results import Departure, Estimate, TrialResult, Verdict
 
 COSTS = ("threads_max", "rss_bytes_max")
+SCREENED_UNTIL = 2  # blocks of short trials, and of full ones: one alone shows no noise
 
 
 def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
@@ -42,23 +43,50 @@ def last_valid(results: Iterable[TrialResult], stage: Stage = Stage.COMPARE) -> 
 
 
 class ResponseTable:
-    """Valid results of the blocks, by setting and block; what was run to explore or to confirm is not among them."""
+    """Valid results of the blocks, by setting and block; what was run to explore or to confirm is not among them.
+
+    Of a race that begins with short trials (`Stage.SCREEN`) it holds these until two whole blocks of full trials are
+    there (`screened`), and then only full ones: the two have noise of their own. A setting that left before its first
+    full trial is still described by its short ones (`valid`), but no longer compared (`values`)."""
 
     def __init__(self, experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> None:
         self.settings = settings
         self.metric = experiment.objective.metric
         self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
-        cells = last_valid(result for result in results if self.metric in result.metrics)
+        measured = [result for result in results if self.metric in result.metrics]
+        cells = last_valid(measured)
+        short = last_valid(measured, Stage.SCREEN) if experiment.screened_ns is not None else {}
+        whole = len({block for _, block in short}) >= SCREENED_UNTIL
+        full_blocks = len({block for _, block in cells})
+        self.screened = bool(short) and full_blocks < (SCREENED_UNTIL if whole else 1)
+        if self.screened:
+            cells = short
+        self.share = share_at(experiment, len({block for _, block in cells}), screened=self.screened)
+        self._experiment = experiment
+        self._cells = cells
         self.blocks = sorted({block for _, block in cells})
         confidence = experiment.objective.confidence
         self.starts = {setting: starts_of(results, setting, confidence) for setting in settings}
+        self.fits: dict[Scale, Fit] = {}
+        """Made once for all contests over the table, whoever leads them."""
         self._valid: dict[Setting, list[TrialResult]] = {}
-        for result in sorted(cells.values(), key=lambda result: result.block):
+        full = {result.setting for result in results if result.stage is Stage.COMPARE}
+        spared = {key: result for key, result in short.items() if key[0] not in full}
+        for result in sorted({**spared, **cells}.values(), key=lambda result: result.block):
             self._valid.setdefault(result.setting, []).append(result)
 
     def valid(self, setting: Setting) -> list[TrialResult]:
         """In the order of the blocks."""
         return self._valid.get(setting, [])
+
+    def experiment_of(self, setting: Setting) -> Experiment:
+        """The experiment as the trials of `valid` ran it: with the measured time that they had."""
+        windows_s = [result.window_s for result in self.valid(setting) if result.window_s is not None]
+        return self._experiment.measured_for(round(min(windows_s) * 1e9) if windows_s else None)
+
+    def has_only_short(self, setting: Setting) -> bool:
+        """True if what is known of it comes from short trials."""
+        return any(result.stage is Stage.SCREEN for result in self.valid(setting))
 
     def cost(self, setting: Setting) -> tuple[float, float, int]:
         """The cost of a setting, as `cost_of` has it; of equal ones the first of the plan is the cheapest."""
@@ -69,13 +97,27 @@ class ResponseTable:
 
     def values(self) -> Array:
         """(blocks, settings) of the objective as measured; NaN for missing cells."""
-        values = np.full((len(self.blocks), len(self.settings)), np.nan)
+        return self._of_cells(lambda result: result.metrics[self.metric])
+
+    def slack(self, scale: Scale) -> Array:
+        """(blocks, settings) How much more each trial may have served undisturbed, on the scale; NaN as in `values`."""
+        return slack_of(self._of_cells(lambda result: result.held_up), self.values(), scale)
+
+    def _of_cells(self, figure: Callable[[TrialResult], float]) -> Array:
+        """(blocks, settings) of a figure; NaN for missing cells."""
+        figures = np.full((len(self.blocks), len(self.settings)), np.nan)
         rows = {block: row for row, block in enumerate(self.blocks)}
         columns = {setting: column for column, setting in enumerate(self.settings)}
-        for setting, results in self._valid.items():
-            for result in results:
-                values[rows[result.block], columns[setting]] = result.metrics[self.metric]
-        return values
+        for (setting, block), result in self._cells.items():
+            figures[rows[block], columns[setting]] = figure(result)
+        return figures
+
+
+def slack_of(held_up: Array, values: Array, scale: Scale) -> Array:
+    """The room above each value, on the scale: a trial that was held up for such a share of its time may serve up to
+    `values / (1 - held_up)` when nobody disturbs it (docs/methods/disturbance.md)."""
+    most = 1 / (1 - held_up)
+    return np.asarray(np.log(most) if scale.log else np.abs(values) * (most - 1))
 
 
 def scale_of(table: ResponseTable) -> Scale:
@@ -182,28 +224,44 @@ def hold_contest(
     if not may_lead.any():
         return empty
     values = raw[:, columns]
-    glance = Glance(share_at(experiment, len(table.blocks)), max(2, int(live.sum()))) if experiment.is_race else None
+    glance = Glance(table.share, max(2, int(live.sum()))) if experiment.is_race else None
     scaled = table.sign * scale.scaled(values)
     if len(settings) == 1:
         zero, blocks = {settings[0]: 0.0}, {settings[0]: len(table.valid(settings[0]))}
         alone = replace(empty, leader=settings[0], leader_mean=float(np.nanmean(values)))
         return replace(alone, difference=zero, half=zero, half_tost=zero, shared=blocks)
-    least = _least(experiment, values, scale)
-    found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance, least)
+    least = _least(table.experiment_of(settings[0]), values, scale)
+    if scale not in table.fits:
+        table.fits[scale] = fit_of(scaled[None], least)
+    found = compare_with_leader(scaled[None], objective.confidence, may_lead, glance, least, fit=table.fits[scale])
     lead = int(found.leader[0])
     assert may_lead[lead], "a setting leads that may not"
     shared = (~np.isnan(scaled) & ~np.isnan(scaled[:, [lead]])).sum(0)
     single = np.nansum(scaled - scaled[:, [lead]], axis=0) / np.maximum(shared, 1)
     difference = np.where(shared == 1, single, found.difference[0])
+    above, below = _room(table.slack(scale)[:, columns], lead)
+    difference = difference + (above - below) / 2
+    room = (above + below) / 2
     return replace(
         empty,
         leader=settings[lead],
         leader_mean=float(np.nanmean(values[:, lead])),
         difference=dict(zip(settings, map(float, difference), strict=True)),
-        half=dict(zip(settings, map(float, found.half[0]), strict=True)),
-        half_tost=dict(zip(settings, map(float, found.half_tost[0]), strict=True)),
+        half=dict(zip(settings, map(float, found.half[0] + room), strict=True)),
+        half_tost=dict(zip(settings, map(float, found.half_tost[0] + room), strict=True)),
         shared=dict(zip(settings, map(int, shared), strict=True)),
     )
+
+
+def _room(slack: Array, lead: int) -> tuple[Array, Array]:
+    """(k,) Undisturbed, each setting's difference to the leader lies up to so much above and below the one measured:
+    by the mean room of its own trials, and of the leader's beside them."""
+    together = ~np.isnan(slack) & ~np.isnan(slack[:, [lead]])
+    n = np.maximum(together.sum(0), 1)
+    above = np.where(together, slack, 0.0).sum(0) / n
+    below = np.where(together, slack[:, [lead]], 0.0).sum(0) / n
+    above[lead] = below[lead] = 0.0
+    return above, below
 
 
 def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
@@ -214,11 +272,17 @@ def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
     return np.asarray(EDGES / np.maximum(counts, 1.0))
 
 
+def _judged(result: TrialResult) -> Mapping[str, float]:
+    """The metrics that constraints are judged by. A user who waits in line gets no answer within a short trial."""
+    if result.stage is not Stage.SCREEN:
+        return result.metrics
+    return {name: value for name, value in result.metrics.items() if name != UNSERVED}
+
+
 def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:
     """Whether each setting meets the constraints; one without valid trials says nothing of them. In a race each spends
     its look's share of the error."""
-    share = share_at(experiment, len(table.blocks))
-    trials = {setting: [result.metrics for result in table.valid(setting)] for setting in table.settings}
+    trials = {setting: [_judged(result) for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1
     return {
@@ -226,7 +290,7 @@ def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting,
             experiment.objective,
             metrics,
             settings=1 if alone else max(2, judged),
-            share=share,
+            share=table.share,
             starts=table.starts[setting],
         )
         if metrics

@@ -103,4 +103,4 @@ def counts_cpus(factor: str) -> bool:
     """Whether a factor's name says that it counts threads, loops, workers or processes: `threads`, `http.workers`,
     `poolSize`, `GOMAXPROCS`. `load.engine_threads` counts those of the generator."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", factor)
-    return not factor.startswith("load.") and any(_COUNTS_CPUS.fullmatch(word.lower()) for word in words)
+    return not factor.startswith(("load.", "host.")) and any(_COUNTS_CPUS.fullmatch(word.lower()) for word in words)

@@ -18,7 +18,6 @@ from powerband.analyze.settings.contest import ResponseTable
 from powerband.analyze.stats.counts import no_narrower_than_counted
 from powerband.analyze.stats.intervals import Scale, exp
 from powerband.analyze.stats.special import Array, student_t
-from powerband.analyze.stats.spending import share_at
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Confirmation, Estimate, Figure
@@ -40,16 +39,21 @@ def figures_of(
     columns = {setting: _known(values[:, column]) for column, setting in enumerate(table.settings)}
     columns = {setting: known for setting, known in columns.items() if len(known)}
     error = 1 - experiment.objective.confidence
-    each = error * share_at(experiment, len(table.blocks)) / max(1, len(columns))
+    each = error * table.share / max(1, len(columns))
     pooled = _Spread.of(columns.values())
     found = {}
+    slack = dict(zip(table.settings, table.slack(scale).T, strict=True))
     for setting, known in columns.items():
         own = _Spread.of([known])
         n = len(known)
         trials = [result.metrics for result in table.valid(setting)]
         half = max(own.half(error, n), pooled.half(each, n) if scale.log else 0.0) if n > 1 else math.nan
         estimate = _back(scale, float(known.mean()), half, 1 - error, n)
-        found[setting] = Figure(counted(experiment, table.metric, estimate, trials), fresh=False)
+        room = float(_known(slack[setting]).mean())
+        if estimate.high is not None and room:  # undisturbed it may be so much more
+            estimate = replace(estimate, high=_back(scale, float(known.mean()), half + room, 1 - error, n).high)
+        short = table.experiment_of(setting)
+        found[setting] = Figure(counted(short, table.metric, estimate, trials), fresh=False)
         if confirmation is not None and confirmation.setting == setting and confirmation.trials >= FRESH_MIN:
             fresh = confirmation.confirmed
             middle = float(scale.scaled([fresh.value])[0])

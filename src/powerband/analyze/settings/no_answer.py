@@ -32,8 +32,8 @@ _LACKED = {
     "send_lag_ns": _NONE_OK,
     "finish_s": "only users with a set number of requests (load.requests_per_user) finish, and some did not",
     "burst_": "no first moments were set apart (measure.burst), or no request ended in them",
-    "jvm_": "the subject is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
-    OWN: "the subject's page did not have it while it measured: see metrics_url and measure.metrics",
+    "jvm_": "the server is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
+    OWN: "the server's page did not have it while it measured: see metrics_url and measure.metrics",
 }
 _SEEN_BY_THE_PROBE = "the probe could not read it here: `powerband doctor` says what this machine hides"
 

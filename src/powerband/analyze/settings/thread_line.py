@@ -78,16 +78,18 @@ def thread_line(experiment: Experiment, trials: Sequence[TrialResult], through: 
     """The factor whose levels the subject's threads follow one for one, the others held; None where there is none.
 
     Judged by the median over neighbouring levels: a pool that grows on demand stops following where demand does."""
-    stage = Stage.SATURATE if experiment.objective.is_capacity else Stage.COMPARE
+    stages = [Stage.SATURATE] if experiment.objective.is_capacity else [Stage.COMPARE, Stage.SCREEN]
     counted: dict[Setting, tuple[TrialResult, ...]] = {}
-    for trial in trials:
-        if trial.valid and trial.stage is stage:
-            counted[trial.setting] = (*counted.get(trial.setting, ()), trial)
+    for stage in stages:  # a setting that left before its first full trial has short ones
+        met = set(counted)
+        for trial in trials:
+            if trial.valid and trial.stage is stage and trial.setting not in met:
+                counted[trial.setting] = (*counted.get(trial.setting, ()), trial)
     lines: list[tuple[float, ThreadLine]] = []
     for factor in experiment.factors:
         settings = _along(factor, counted, through)
         growth = _growth(settings, counted)
-        if not factor.startswith("load.") and TRACKS[0] <= growth <= TRACKS[1]:
+        if not factor.startswith(("load.", "host.")) and TRACKS[0] <= growth <= TRACKS[1]:
             line = ThreadLine(factor, settings, {setting: counted[setting] for setting in settings.values()})
             lines.append((abs(growth - 1), line))
     return min(lines, key=lambda found: found[0])[1] if lines else None

@@ -24,6 +24,8 @@ from powerband.model.results import Answer, SettingResult, TrialResult
 
 BY_CHANCE = 0.1  # trials of a steady server that look unsettled
 ERROR = 0.05  # one run of twenty
+APART = (Stage.CAPACITY, Stage.SCREEN)
+"""Near a capacity a queue grows; a short trial is no time to settle in, and decides only what is far apart."""
 RISES_MOST = 4.0  # times what it gave: a JVM that computes gave 3.4 times as much after a minute as after five seconds
 
 
@@ -42,10 +44,10 @@ def is_unsettled(trial: TrialResult) -> bool:
 
 
 def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
-    """Settings in the order of the trials, without capacity trials: near its limit a server's queue grows."""
+    """Settings in the order of the trials, without those of `APART`."""
     found: defaultdict[Setting, list[bool]] = defaultdict(list)
     for trial in trials:
-        if trial.valid and trial.stage is not Stage.CAPACITY:
+        if trial.valid and trial.stage not in APART:
             found[trial.setting].append(is_unsettled(trial))
     counted = {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
     return {
@@ -63,7 +65,7 @@ def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> froze
         return frozenset()
     found: defaultdict[Setting, list[bool]] = defaultdict(list)
     for trial in trials:
-        if trial.valid and trial.stage is not Stage.CAPACITY:
+        if trial.valid and trial.stage not in APART:
             found[trial.setting].append(trial.rising)
     counted = {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
     return frozenset(
@@ -93,7 +95,7 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
             f"{setting.id} never stabilised in {seen.times} of {seen.trials} trials: its figures are those of a moving "
             "target; lengthen measure.warmup_max or load.duration"
         )
-    compared = [trial for trial in trials if trial.valid and trial.stage is not Stage.CAPACITY]
+    compared = [trial for trial in trials if trial.valid and trial.stage not in APART]
     others = sum(1 for trial in compared if trial.steady is False and trial.setting not in restless)
     if others:
         were = "was" if others == 1 else "were"

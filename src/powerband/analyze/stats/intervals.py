@@ -60,6 +60,14 @@ def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estima
     return Estimate(back(mean), back(mean - half), back(mean + half), confidence, n)
 
 
+def noise_of(values: Sequence[float]) -> float | None:
+    """The standard deviation of the logs of equal trials' results (0.02: about 2 %); None of fewer than two, or where
+    one is not above zero."""
+    if len(values) < 2 or min(values) <= 0:
+        return None
+    return float(np.log(values).std(ddof=1))
+
+
 def estimate_of(values: Sequence[float], metric: str, confidence: float) -> Estimate:
     """The estimate of a metric, on the scale that its unit and values ask for."""
     return estimate(values, confidence, log=on_log_scale(values, METRICS[metric].unit))
@@ -143,6 +151,8 @@ def compare_with_leader(
     candidates: Array | None = None,
     glance: Glance | None = None,
     least: Array | None = None,
+    *,
+    fit: Fit | None = None,
 ) -> LeaderComparison:
     """Simultaneous intervals of every setting's difference to the best one, the leader being chosen from the data.
 
@@ -162,10 +172,11 @@ def compare_with_leader(
     spends nothing.
 
     `least`: (k,) standard deviations below which no setting's trials can lie, as far as counts tell.
+
+    `fit`: `fit_of(y, least)` where the same values are compared with several leaders; else it is made here.
     """
     present = ~np.isnan(y)
-    floor = np.full(y.shape[2], SD_FLOOR) if least is None else np.maximum(least, SD_FLOOR)
-    fit = _fit(y, present, floor)
+    fit = fit or fit_of(y, least)
     blocks = present.sum(1) if candidates is None else np.where(candidates[None, :], present.sum(1), 0)
     # A candidate with few blocks looks best by luck more easily: half as many as any other candidate has, at least.
     eligible = (blocks > 0) & (blocks >= blocks.max(1, keepdims=True) / 2)
@@ -175,7 +186,7 @@ def compare_with_leader(
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """Block-adjusted means, moderated variances (R, k), the degrees of freedom (R,) that those deserve, and the
     smallest standard deviations (k,) that are believed."""
 
@@ -186,7 +197,7 @@ class _Fit:
 
 
 def _against(
-    y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: _Fit, error: float, glance: Glance | None
+    y: Array, leader: np.ndarray[Any, np.dtype[np.int64]], fit: Fit, error: float, glance: Glance | None
 ) -> LeaderComparison:
     sweeps, _, k = y.shape
     paired = y - np.take_along_axis(y, leader[:, None, None], axis=2)
@@ -228,19 +239,23 @@ def _lookup(quantile: Callable[[float], float], df: Array) -> Array:
     return out
 
 
-def _fit(y: Array, present: Array, floor: Array) -> _Fit:
-    """Weighted two-way fit; each setting's variance from its residuals, reweighted a few times.
+def fit_of(y: Array, least: Array | None = None) -> Fit:
+    """Whoever leads; `least`: as in `compare_with_leader`.
+
+    Weighted two-way fit; each setting's variance from its residuals, reweighted a few times.
 
     With weights w (adding to one in a block) a residual of setting i has variance
     s_i (1 - 2 w_i) + sum_j w_j^2 s_j, which is solved for s_i (Grubbs 1948 for equal weights)."""
     sweeps, _, k = y.shape
+    present = ~np.isnan(y)
+    floor = np.full(k, SD_FLOOR) if least is None else np.maximum(least, SD_FLOOR)
     filled = np.where(present, y, 0.0)
     mask = present & (present.sum(2, keepdims=True) >= 2)  # a block with one setting says nothing of variances
     n = mask.sum(1)
     weights = np.full((sweeps, k), 1.0 / k)
     variances = np.zeros((sweeps, k))
     means = np.zeros((sweeps, k))
-    complete = bool(present.all())
+    complete, cells = bool(present.all()), np.maximum(present.sum(1), 1)
     for _ in range(5):
         w = np.where(present, weights[:, None, :], 0.0)
         w /= np.maximum(w.sum(2, keepdims=True), 1e-300)
@@ -249,7 +264,7 @@ def _fit(y: Array, present: Array, floor: Array) -> _Fit:
             effects = np.where(present, filled - means[:, None, :], 0.0)
             block_effects = (w * effects).sum(2, keepdims=True)
             rest = np.where(present, filled - block_effects, 0.0)
-            means = rest.sum(1) / np.maximum(present.sum(1), 1)
+            means = rest.sum(1) / cells
             if np.abs(means - before).max() < SETTLED:
                 break
         if complete:  # one pass leaves means shifted by a constant only; settle the block effects around them
@@ -267,7 +282,7 @@ def _fit(y: Array, present: Array, floor: Array) -> _Fit:
         variances = np.maximum(variances, floor**2)
         weights = _weights(variances, n)
     moderated, df = _moderate(variances, n, k)
-    return _Fit(np.where(present.any(1), means, -np.inf), moderated, df, floor)
+    return Fit(np.where(present.any(1), means, -np.inf), moderated, df, floor)
 
 
 def _weights(variances: Array, n: Array) -> Array:

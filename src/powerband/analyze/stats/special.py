@@ -26,6 +26,13 @@ def student_t(confidence: float, df: float) -> float:
     return float(stdtrit(df, 0.5 + confidence / 2))
 
 
+def f_tail(value: float, numerator: float, denominator: float) -> float:
+    """Probability that Fisher's F with these degrees of freedom is larger."""
+    from scipy.special import fdtrc  # noqa: PLC0415
+
+    return float(fdtrc(numerator, denominator, value))
+
+
 @lru_cache(maxsize=4096)
 def studentised_range(confidence: float, k: int, df: float) -> float:
     """Quantile of Tukey's studentised range of k means, divided by sqrt(2): comparable to a t quantile. Relative error
@@ -91,16 +98,22 @@ def _scale_rule(df: float) -> tuple[Array, Array]:
     from scipy.special import gammaincinv, gammaln  # noqa: PLC0415
 
     low, high = (math.sqrt(2 * gammaincinv(df / 2, p) / df) for p in (_TAIL, 1 - _TAIL))
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES_SCALE)
+    nodes, weights = _legendre_rule(_NODES_SCALE)
     s = (high - low) / 2 * nodes + (high + low) / 2
     log_density = math.log(2) + df / 2 * math.log(df / 2) - gammaln(df / 2) + (df - 1) * np.log(s) - df * s**2 / 2
     return s, weights * (high - low) / 2 * np.exp(log_density)
 
 
+@lru_cache(maxsize=2)
+def _legendre_rule(count: int) -> tuple[Array, Array]:
+    """So many nodes and weights on [-1, 1]: eigenvalues of a matrix, which take some 20 ms."""
+    return np.polynomial.legendre.leggauss(count)
+
+
 @lru_cache(maxsize=1)
 def _normal_rule() -> tuple[Array, Array]:
     """Nodes and weights for integrals over the standard normal density."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES_NORMAL)
+    nodes, weights = _legendre_rule(_NODES_NORMAL)
     z = _NORMAL_REACH * nodes
     return z, weights * _NORMAL_REACH * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
 

@@ -12,6 +12,10 @@ from powerband.model.experiment import Experiment
 
 FIRST_WEIGHT = 0.5  # two blocks have one degree of freedom each
 LAST_WEIGHT = 4.0  # its verdicts are final
+SCREEN_SHARE = 0.2
+"""The share of the whole error that looks at short trials may spend, where a race begins with them. The looks at the
+race have the rest. Arbitrary: settings that are far behind need little."""
+SCREEN_LOOKS = 2  # after two blocks of short trials, and after a third
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,15 @@ def share_of(look_after: int, blocks_most: int) -> float:
     return _weight(max(2, look_after), blocks_most) / sum(weights)
 
 
-def share_at(experiment: Experiment, look_after: int) -> float:
-    """1 where the plan is fixed beforehand: then there is one look, at its end."""
-    return share_of(look_after, experiment.measure.repeats) if experiment.is_race else 1.0
+def share_at(experiment: Experiment, look_after: int, *, screened: bool = False) -> float:
+    """1 where the plan is fixed beforehand: then there is one look, at its end. `screened`: one of the looks at
+    the short trials that a race begins with."""
+    if not experiment.is_race:
+        return 1.0
+    if screened:
+        return SCREEN_SHARE / SCREEN_LOOKS
+    left = 1.0 if experiment.screened_ns is None else 1 - SCREEN_SHARE
+    return left * share_of(look_after, experiment.measure.repeats)
 
 
 def _weight(blocks: int, blocks_most: int) -> float:

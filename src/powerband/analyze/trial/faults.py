@@ -11,6 +11,7 @@ from powerband.model.results import DAMAGED, TrialResult, Verdict
 
 GENERATOR_FULL = "generator_cpu"
 LIMITED_TRIALS = 2  # one may be chance
+EXCUSES = 0.1  # held up for so much of its time by others, a trial shows no fault of server or generator
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
@@ -27,6 +28,11 @@ def fatal_codes(result: TrialResult) -> frozenset[str]:
     return frozenset(problem.code for problem in result.problems if problem.fatal)
 
 
+def machine_disturbed(result: TrialResult) -> bool:
+    """Others disturbed the trial so much that its faults may be theirs."""
+    return bool(fatal_codes(result) & MACHINE_CODES) or result.held_up > EXCUSES
+
+
 def subjects_own(result: TrialResult) -> bool:
     """An invalid trial that the subject itself spoilt: it never got ready, died, answered nothing."""
     codes = fatal_codes(result)
@@ -36,8 +42,7 @@ def subjects_own(result: TrialResult) -> bool:
 def limited_by_generator(result: TrialResult) -> bool:
     """An invalid trial in which the load engine had no CPU left, on a machine that was not disturbed: the server gave
     all that was asked of it."""
-    codes = fatal_codes(result)
-    return GENERATOR_FULL in codes and not codes & MACHINE_CODES
+    return GENERATOR_FULL in fatal_codes(result) and not machine_disturbed(result)
 
 
 def beyond_generator(results: Iterable[TrialResult]) -> bool:
@@ -48,7 +53,7 @@ def beyond_generator(results: Iterable[TrialResult]) -> bool:
 
 def is_failed_start(result: TrialResult) -> bool:
     """True if the subject spoilt the trial by itself, on a machine that was not disturbed meanwhile."""
-    return not result.valid and subjects_own(result) and not fatal_codes(result) & MACHINE_CODES
+    return not result.valid and subjects_own(result) and not machine_disturbed(result)
 
 
 def unmeasured_pair(

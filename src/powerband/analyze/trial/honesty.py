@@ -9,6 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from powerband.analyze.trial.disturbance import (
+    QUIET_SHARE,
+    TELLS_NOTHING,
+    disturbance_metrics,
+    foreign_allowed,
+    judged_by_bound,
+    steal_allowed,
+)
 from powerband.base.logs import out_of_memory
 from powerband.base.units import format_bytes, format_value
 from powerband.loads import kind_of
@@ -18,45 +26,79 @@ from powerband.model.metrics import METRICS
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 
-FOREIGN_SHARE_NOTE = 0.03  # of the trial's CPUs: as much as the default margin
 LOG_BYTES_PER_REQUEST_NOTE = 100  # a line of an access log
 LOG_BYTES_NOTE = 1 << 20  # less, of few requests, is what it prints when it starts
 # Shares of the window: with memory enough it is 0, while a subject with a database on disk waits itself.
 PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
 
 # Problems that the subject under this load caused: repeating such a trial would only repeat them.
-SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok", "invariant"})
+SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok", "invariant", "memory_kills"})
 # Problems that the machine caused.
 MACHINE_CODES = frozenset({"host_steal", "host_foreign"})
 
 
 def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    measure = evidence.experiment.measure
+    if judged_by_bound(evidence.experiment):
+        yield from _held_up(evidence, metrics)
+        return
+    allowed = steal_allowed(evidence.experiment)
     steal = metrics.get("host_steal_share", 0.0)
-    taken = f"the hypervisor took {steal:.1%} of the CPU time"
-    if steal > measure.steal_max:
+    if steal > allowed:
         yield Problem(
             "host_steal",
-            f"{taken} ({measure.steal_max:.0%} allowed): other machines disturbed this trial, so it does not count; "
-            "run when the host is quieter, or raise measure.steal_max, knowing that results then hold what they did",
+            f"{_taken(metrics)} ({allowed:.0%} allowed): other machines disturbed this trial, so it does not count. "
+            "Run when the host is quieter, or raise measure.steal_max and accept the disturbance",
         )
     elif steal > STEAL_MAX:
-        yield Problem(
-            "host_steal_some", f"{taken}: run when the host is quieter, or expect wider intervals", fatal=False
-        )
+        yield _some_steal(metrics)
     foreign, cpus = metrics.get("host_foreign_cores"), evidence.host_cpus
     if foreign is None or not cpus:
         return
-    share, allowed = foreign / cpus, measure.foreign_cpu_max
-    used = f"other programs used {foreign:.2f} of the trial's {cpus:.0f} CPUs ({share:.0%})"
+    share, allowed = foreign / cpus, foreign_allowed(evidence.experiment)
     if share > allowed:
         yield Problem(
             "host_foreign",
-            f"{used}, more than the {allowed:.0%} allowed: this trial does not count; stop them, or raise "
-            "measure.foreign_cpu_max, knowing that results then hold what those programs did",
+            f"{_used(foreign, cpus)}, more than the {allowed:.0%} allowed: so this trial does not count. Close them, "
+            "or raise measure.foreign_cpu_max and accept the disturbance",
         )
-    elif share > FOREIGN_SHARE_NOTE:
-        yield Problem("host_foreign_some", f"{used}: stop them, or expect wider intervals", fatal=False)
+    elif share > QUIET_SHARE:
+        yield _some_foreign(foreign, cpus)
+
+
+def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    """No fixed limit: what others can have cost decides. Where that is half of the window, the trial tells nothing."""
+    share, cpus = metrics.get("held_up_share_max", 0.0), evidence.host_cpus or 1.0
+    foreign, stolen = metrics.get("host_foreign_cores", 0.0), metrics.get("host_steal_share", 0.0)
+    spoilt = share > TELLS_NOTHING
+    by_steal = stolen * cpus > share / 2
+    if spoilt:
+        said = _taken(metrics) if by_steal else _used(foreign, cpus)
+        yield Problem(
+            "host_steal" if by_steal else "host_foreign",
+            f"{said}: they may have held this trial up for {share:.0%} of its time, so it does not count. Close "
+            "them, or run when the machine is quieter",
+        )
+    if stolen > STEAL_MAX and not (spoilt and by_steal):
+        yield _some_steal(metrics)
+    if foreign > QUIET_SHARE * cpus and not (spoilt and not by_steal):
+        yield _some_foreign(foreign, cpus)
+
+
+def _taken(metrics: Mapping[str, float]) -> str:
+    return f"the hypervisor took {metrics.get('host_steal_share', 0.0):.1%} of the CPU time"
+
+
+def _used(foreign: float, cpus: float) -> str:
+    return f"other programs used {foreign:.2f} of the trial's {cpus:.0f} CPUs ({foreign / cpus:.0%})"
+
+
+def _some_steal(metrics: Mapping[str, float]) -> Problem:
+    said = f"{_taken(metrics)}: run when the host is quieter, or expect wider intervals"
+    return Problem("host_steal_some", said, fatal=False)
+
+
+def _some_foreign(foreign: float, cpus: float) -> Problem:
+    return Problem("host_foreign_some", f"{_used(foreign, cpus)}: stop them, or expect wider intervals", fatal=False)
 
 
 def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
@@ -66,14 +108,14 @@ def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
         yield Problem(
             "memory_pressure",
             f"tasks of this machine waited for memory in {share:.0%} of the window: it is short of it, which slows "
-            "down whatever touches a page; end other programs, or give the subject less",
+            "down whatever touches a page; end other programs, or give the server less",
             fatal=False,
         )
     share = metrics.get("psi_io_share", 0.0)
     if share > PRESSURE_NOTES["io"]:
         yield Problem(
             "io_pressure",
-            f"tasks of this machine waited for a disk in {share:.0%} of the window: if the subject uses none, other "
+            f"tasks of this machine waited for a disk in {share:.0%} of the window: if the server uses none, other "
             "programs do; end them",
             fatal=False,
         )
@@ -103,15 +145,27 @@ def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
             unit = METRICS[wanted.metric].unit
             yield Problem(
                 "invariant",
-                f"{wanted.text} does not hold: {wanted.metric} was {format_value(found, unit)}; the subject is not "
+                f"{wanted.text} does not hold: {wanted.metric} was {format_value(found, unit)}; the server is not "
                 "right at this setting, so its figures do not count",
             )
+
+
+def _killed(evidence: Evidence) -> Iterator[Problem]:
+    """A server that loses processes to the kernel serves until it loses the next: its figures are of what is left."""
+    kills = evidence.record.memory_kills
+    limit = evidence.experiment.host_for(evidence.record.spec.setting).memory_limit_bytes
+    if kills and limit:
+        yield Problem(
+            "memory_kills",
+            f"the kernel killed {kills} of the server's processes, which wanted more than its memory limit of "
+            f"{format_bytes(limit)}: raise host.memory_limit, or lower what the server holds",
+        )
 
 
 def memory_problem(log: str) -> Iterator[Problem]:
     """A JVM that ran out of memory and went on: some of its threads are dead, and it serves less than before."""
     if said := out_of_memory(log):
-        message = f"the subject ran out of memory and went on ({said}): raise its heap, or lower what it holds"
+        message = f"the server ran out of memory and went on ({said}): raise its heap, or lower what it holds"
         yield Problem("out_of_memory", message, fatal=False)
 
 
@@ -141,6 +195,6 @@ def _machine_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Itera
         yield from check(evidence, metrics)
 
 
-INVARIANTS = Source("invariants", problems=_invariants)
-MACHINE = Source("machine", problems=_machine_problems)
+INVARIANTS = Source("invariants", problems=lambda e, m: (*_invariants(e, m), *_killed(e)))
+MACHINE = Source("machine", disturbance_metrics, _machine_problems)
 LOG = Source("log", problems=_log_problems)

@@ -81,13 +81,13 @@ def visitor_problems(
         yield Problem("no_visitor", missing, fatal=False)
     elif "visits" not in metrics:
         told = "none at all" if not visits else "none within the measured window"
-        text = f"the visitor's browser told of no visit ({told}); see visitor.log of the trial"
+        text = f"the browser reported no visit ({told}); see visitor.log of the trial"
         yield Problem("no_visit", text, fatal=False)
     elif failed := metrics["visits_failed"]:
         last = next(visit["error"] for visit in reversed(visits) if visit["error"])
         yield Problem(
             "visits_failed",
-            f"{failed:,.0f} of the visitor's {metrics['visits']:,.0f} visits failed: {last}",
+            f"{failed:,.0f} of the browser's {metrics['visits']:,.0f} visits failed: {last}",
             fatal=False,
         )
 

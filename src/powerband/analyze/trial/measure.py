@@ -12,6 +12,8 @@ from dataclasses import replace
 
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
+from powerband.analyze.trial.disturbance import held_up
+from powerband.analyze.trial.dotnet_metrics import DOTNET
 from powerband.analyze.trial.growing import GROWING
 from powerband.analyze.trial.honesty import INVARIANTS, LOG, MACHINE
 from powerband.analyze.trial.instruments import ACKNOWLEDGED, HEAP, LINK, VISITS, heap_growth
@@ -24,6 +26,7 @@ from powerband.analyze.trial.tried_slots import SLOTS
 from powerband.base.logs import end_of
 from powerband.loads import kind_of
 from powerband.loads.kind import LoadKind
+from powerband.model.clocks import GeneratorNode
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
 from powerband.model.results import Problem, TrialResult
@@ -58,7 +61,7 @@ def sources_of(kind: LoadKind) -> tuple[Source, ...]:
     """Everything that makes a trial's metrics or finds a problem in it. Their order is that of analysis.json, in which
     fatal problems come before all others."""
     of_load = (INVARIANTS, kind.load, MACHINE, kind.users)
-    of_subject = (PROBE, GROWING, POOLS, JVMS, HEAP, OWN)
+    of_subject = (PROBE, GROWING, POOLS, JVMS, DOTNET, HEAP, OWN)
     return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, SLOTS, TRIAL, LOG)
 
 
@@ -69,7 +72,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         return _result(record, (_failure(record),), {})
     fleet = merge_fleet(record.engines)
     if fleet is None:
-        message = "nobody reported a measured window; see events.jsonl of the trial"
+        message = "no measured window was reported; see events.jsonl of the trial"
         return _result(record, (Problem("no_report", message),), {})
     kind = kind_of(experiment)
     evidence = kind.corrected(evidence_of(directory, record, experiment, fleet))
@@ -84,9 +87,12 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     return replace(
         _result(record, problems, metrics),
         steady=evidence.steady,
+        held_up=held_up(evidence, metrics),
         rising=evidence.rising or _still_compiles(record, metrics),
         pools=tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in evidence.pools),
-        bottleneck=bottleneck_of(scene_of(evidence, metrics, problems), rules_of(kind)),
+        bottleneck=bottleneck_of(
+            scene_of(evidence, metrics, problems), rules_of(kind, sees_inside=evidence.sees_inside)
+        ),
         errors=kind.errors(evidence),
         heap_growth=evidence.heap_growth,
     )
@@ -135,6 +141,9 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
         warmup_ended_by=record.warmup_ended_by,
         stage=record.spec.stage,
         cpus=_cpu_use(record, metrics.get("cpu_quota_cores")),
+        neighbours=record.neighbours,
+        node=record.node,
+        generators=tuple(GeneratorNode.from_json(each) for each in record.generators),
         runtimes=tuple(RuntimeView.from_json(view) for view in record.runtimes),
         rate_per_s=record.spec.rate_per_s,
         window_s=None if record.spec.window_ns is None else record.spec.window_ns / SECOND_NS,
@@ -147,7 +156,7 @@ def _cpu_use(record: TrialRecord, subject_quota: float | None) -> CpuUse | None:
     if not machine:
         return None
     allowed = [quota for quota in (record.cpu_quota, subject_quota) if quota is not None]
-    shared = bool(set(server or machine) & set(engine or machine))
+    shared = not record.generators and bool(set(server or machine) & set(engine or machine))
     return CpuUse(min([float(len(server or machine)), *allowed]), len(machine), shared)
 
 

@@ -142,7 +142,7 @@ def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
     if reasons:
         times = "1 reading" if reasons.total() == 1 else f"{reasons.total()} readings"
         ((reason, _),) = reasons.most_common(1)
-        message = f"{times} of the subject's metrics page failed within the window: {reason}"
+        message = f"{times} of the server's metrics page failed within the window: {reason}"
         yield Problem("metrics_page", message, fatal=False)
 
 

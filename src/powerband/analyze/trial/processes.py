@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from powerband.model.clocks import GeneratorNode
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS, MergedFleet
@@ -33,8 +34,8 @@ def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     services = [*probe.matching("postgresql"), *probe.matching("link")]
     if used := [cores for tree in services if (cores := tree.cores(*evidence.window)) is not None]:
         yield "services_cpu_cores", sum(used)
-    yield from _engine_wait_metrics(probe, fleet)
-    yield from host_metrics(probe, fleet)
+    yield from _engine_wait_metrics(probe, fleet, evidence.generators)
+    yield from host_metrics(evidence, probe, fleet)
 
 
 def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
@@ -55,12 +56,23 @@ def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 
 
 def pool_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """CPU of the collectors and of the busiest thread; no share of collections where no pool is known to collect."""
+    """CPU of the collectors and of the busiest thread; no share of collections where none is known to collect."""
     collectors = [pool.use.on_cpu for pool in evidence.pools if pool.collects]
+    if evidence.go_collecting_cores is not None:
+        collectors.append(evidence.go_collecting_cores)
     if collectors and (cpus := evidence.subject_cpus):
         yield "gc_cpu_share", sum(collectors) / cpus
     if busiest := max((pool.busiest for pool in evidence.pools), default=0.0):
         yield "thread_cpu_share_max", busiest
+
+
+def _pool_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    if None in evidence.record.go_collected.values():
+        message = (
+            "how much CPU Go's collector used is not known: the program is older than Go 1.20, or its memory may not "
+            "be read"
+        )
+        yield Problem("no_go_collector", message, fatal=False)
 
 
 def _subject_metrics(tree: Counters, fleet: MergedFleet) -> dict[str, float]:
@@ -109,8 +121,17 @@ def _gauges(tree: Counters, start_ns: int, end_ns: int) -> Iterator[tuple[str, f
         yield "threads_mean", float(levels.mean())
 
 
-def _engine_wait_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str, float]]:
-    """How long the engine's threads were runnable without a CPU; empty unless every watched engine's wait is known."""
+def _engine_wait_metrics(
+    probe: ProbeSamples, fleet: MergedFleet, generators: Sequence[GeneratorNode]
+) -> Iterator[tuple[str, float]]:
+    """How long the engine's threads were runnable without a CPU; empty unless every engine's wait is known."""
+    if generators:
+        waits = [(each.run_wait_ns, each.turns) for each in generators if each.run_wait_ns is not None and each.turns]
+        if len(waits) == len(generators):
+            waited_ns = sum(ns for ns, _ in waits)
+            yield "engine_run_wait_cores", waited_ns / SECOND_NS / fleet.window_s
+            yield "engine_run_wait_ns_mean", waited_ns / sum(turns for _, turns in waits)
+        return
 
     def grown(name: str) -> float | None:
         parts = [tree.growth(name, fleet.start_ns, fleet.end_ns) for tree in probe.matching("engine")]
@@ -125,11 +146,11 @@ def _engine_wait_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tu
         yield "engine_run_wait_ns_mean", waited / (slept + preempted)
 
 
-def host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str, float]]:
+def host_metrics(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str, float]]:
     """Foreign CPU is what ran on the trial's CPUs less every watched tree and the probe itself; kernel threads that
     work for the trial count as foreign, since nothing tells them apart."""
-    start, end, window_s = fleet.start_ns, fleet.end_ns, fleet.window_s
-    if (overflows := probe.host.growth("listen_overflows", start, end)) is not None:
+    start, end = fleet.start_ns, fleet.end_ns
+    if evidence.is_here and (overflows := probe.host.growth("listen_overflows", start, end)) is not None:
         yield "accept_overflows", overflows
     for kind in ("cpu", "memory", "io"):
         if (stalled := probe.host.growth(f"psi_{kind}_some_ns", start, end)) is not None:
@@ -139,11 +160,24 @@ def host_metrics(probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str,
         return
     yield "host_steal_share", steal / (busy + idle + steal)
     yield "host_busy_share", busy / (busy + idle + steal)
+    if (foreign := foreign_cores(evidence, probe, fleet)) is not None:
+        yield "host_foreign_cores", foreign
+    if probe.awake:
+        yield "host_awake_cores", sum(loop.cores(start, end) or 0.0 for loop in probe.awake)
+
+
+def foreign_cores(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) -> float | None:
+    """What ran on the trial's CPUs besides its own programs and the probe, in cores; None where the probe did not tell.
+    The engines' own account covers them where the probe did not watch them."""
+    start, end = fleet.start_ns, fleet.end_ns
+    busy = probe.host.growth("cpu_busy_ns", start, end)
+    if busy is None or not evidence.foreign_is_known:
+        return None
     engines = sum(tree.cores(start, end) or 0.0 for tree in probe.matching("engine"))
     others = sum(tree.cores(start, end) or 0.0 for name, tree in probe.trees.items() if name.split("-")[0] != "engine")
-    # The engines' own account covers them where the probe did not watch them.
-    ours = others + max(engines, fleet.cpu_cores) + probe.own_cores
-    yield "host_foreign_cores", max(0.0, busy / SECOND_NS / window_s - ours)
+    told = 0.0 if evidence.record.generators else fleet.cpu_cores  # engines elsewhere take nothing from this machine
+    ours = others + max(engines, told) + probe.own_cores
+    return max(0.0, busy / SECOND_NS / fleet.window_s - ours)
 
 
 def _heap_before(jvm: Counters, go_ns: int) -> float | None:
@@ -187,7 +221,7 @@ def jvm_metrics(
 
 
 PROBE = Source("probe", probe_metrics, _problems)
-POOLS = Source("pools", pool_metrics)
+POOLS = Source("pools", pool_metrics, _pool_problems)
 JVMS = Source(
     "jvm", lambda e: jvm_metrics(() if e.probe is None else e.probe.jvms, *e.window, e.record.phases.get("go"))
 )

@@ -101,6 +101,17 @@ class JvmSeries:
 
 
 @dataclass(frozen=True)
+class DotnetSeries:
+    """The subject's first .NET process with a startup hook; `gc_share` is over the time since the sample before."""
+
+    t_s: tuple[float, ...] = ()
+    heap_bytes: Numbers = ()
+    gc_share: Numbers = ()
+    pool_threads: Numbers = ()
+    pool_queue: Numbers = ()
+
+
+@dataclass(frozen=True)
 class OwnSeries:
     """A metric of the subject's own over time, at each scrape of its page."""
 
@@ -129,6 +140,7 @@ class TrialSeries:
     states: ThreadStates = field(default_factory=ThreadStates)
     pools: tuple[PoolSeries, ...] = ()
     jvm: JvmSeries = JvmSeries()
+    dotnet: DotnetSeries = DotnetSeries()
     own: tuple[OwnSeries, ...] = ()
     labelled: tuple[LabelledSeries, ...] = ()
     counter: CounterSeries = CounterSeries()
@@ -158,6 +170,7 @@ def series_of(
         states=thread_states(probe.threads, origin_ns),
         pools=_pools(probe.threads, origin_ns),
         jvm=_jvm(probe.jvms[0], origin_ns) if probe.jvms else JvmSeries(),
+        dotnet=_dotnet(probe.dotnets[0], origin_ns) if probe.dotnets else DotnetSeries(),
         own=() if page is None else _own(wanted, page, origin_ns),
         labelled=() if page is None else tuple(labelled_series(wanted.series, page, origin_ns)),
     )
@@ -200,6 +213,16 @@ def _jvm(jvm: Counters, origin_ns: int) -> JvmSeries:
         heap_used_bytes=_levels(jvm, "heap_used_bytes_now"),
         heap_committed_bytes=_levels(jvm, "heap_committed_bytes_now"),
         gc_share=jvm.slopes("gc_ns"),
+    )
+
+
+def _dotnet(dotnet: Counters, origin_ns: int) -> DotnetSeries:
+    return DotnetSeries(
+        t_s=_times(dotnet, origin_ns),
+        heap_bytes=_levels(dotnet, "heap_bytes_now"),
+        gc_share=dotnet.slopes("gc_ns"),
+        pool_threads=_levels(dotnet, "pool_threads_now"),
+        pool_queue=_levels(dotnet, "pool_queue_now"),
     )
 
 

@@ -28,7 +28,11 @@ from powerband.wire.load_events import Interval
 
 SHIFT_MIN = 0.02  # of the median: less than the usual margin of 3 %, below which settings count as equal
 TREND_P = STEP_P = 0.05  # every twentieth steady series may be taken for one that is not
-BATCHES_MIN = 8  # of fewer, Mann-Kendall's normal approximation is poor
+BATCHES_MIN = 8  # of fewer, no step can be seen, and a trend only where it is large
+EARLY_BATCHES = 5
+"""A warm-up may end with so many: Mann-Kendall's normal approximation is right to a percent there (exact: Kendall 1975,
+table 1), but little is certain of five values, so that none may seem to shift by more than `EARLY_SHIFT` either."""
+EARLY_SHIFT = 0.03  # a server that starts at half speed and takes ten seconds to get going shifts by 4.6 %
 CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
 DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
 BATCH_INTERVALS = 5  # MSER-5's
@@ -85,7 +89,8 @@ def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
     `truncate`: judge the later half and demand a truncation point before it; otherwise judge all."""
     size = _batch_size(counts)
     batches = counts.size // size if size else 0
-    if batches < BATCHES_MIN:
+    least = EARLY_BATCHES if truncate else BATCHES_MIN
+    if batches < least:
         return None
     cut = counts.size - batches * size  # an odd rest goes from the start, where it matters least
     rate = counts[cut:].reshape(batches, size).mean(axis=1)
@@ -94,7 +99,7 @@ def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
     total = weights.sum(axis=1)
     mean_time = np.divide(sums, total, out=np.full(batches, np.nan), where=total > 0)
     mean_time = mean_time[~np.isnan(mean_time)]
-    return all(_series_settled(series, truncate) for series in (rate, mean_time) if series.size >= BATCHES_MIN)
+    return all(_series_settled(series, truncate) for series in (rate, mean_time) if series.size >= least)
 
 
 def _batch_size(counts: Array) -> int:
@@ -108,7 +113,11 @@ def _batch_size(counts: Array) -> int:
 
 
 def _series_settled(series: Array, truncate: bool) -> bool:
-    if truncate:
+    if truncate and series.size < BATCHES_MIN:
+        middle = abs(float(np.median(series)))
+        if abs(_slope(series)) * (series.size - 1) > EARLY_SHIFT * middle:
+            return False
+    elif truncate:
         if mser(series) > series.size / 2:
             return False
         # Too short to halve: a trend from the very start counts as well.
@@ -130,16 +139,27 @@ def mser(series: Array) -> int:
 def _has_trend(series: Array, *, dependent: bool) -> bool:
     """Mann-Kendall with normal approximation, and Sen's slope over the series beyond `SHIFT_MIN`."""
     n = series.size
-    later, earlier = np.triu_indices(n, 1)[1], np.triu_indices(n, 1)[0]
-    differences = series[later] - series[earlier]
+    differences, _ = _pairs(series)
     score = float(np.sign(differences).sum())
     deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     z = (abs(score) - 1) / deviation if score else 0.0
-    slope = float(np.median(differences / (later - earlier)))
+    slope = _slope(series)
     if dependent:
         z /= math.sqrt(_dependence(_without_curve(series)))
     changes = abs(slope) * (n - 1) > SHIFT_MIN * abs(float(np.median(series)))
     return changes and math.erfc(z / math.sqrt(2)) < TREND_P
+
+
+def _slope(series: Array) -> float:
+    """Sen's: the median slope of all pairs (Sen 1968)."""
+    differences, apart = _pairs(series)
+    return float(np.median(differences / apart))
+
+
+def _pairs(series: Array) -> tuple[Array, Array]:
+    """The differences of all pairs of values, the later less the earlier one, and how far apart the two stand."""
+    earlier, later = np.triu_indices(series.size, 1)
+    return series[later] - series[earlier], np.asarray(later - earlier, dtype=float)
 
 
 def _has_step(series: Array, *, dependent: bool) -> bool:

@@ -101,7 +101,7 @@ def _limit(part: Evidence, result: TrialResult) -> Bottleneck | None:
     if part.response.count:
         metrics["response_time_ns_mean"] = part.response.moment(1)
     metrics |= {**dict(PROBE.metrics(part)), **dict(POOLS.metrics(part))}
-    return bottleneck_of(scene_of(part, metrics, result.problems), rules_of(kind))
+    return bottleneck_of(scene_of(part, metrics, result.problems), rules_of(kind, sees_inside=part.sees_inside))
 
 
 def _joined(stretches: Sequence[LimitSpan]) -> Iterator[LimitSpan]:

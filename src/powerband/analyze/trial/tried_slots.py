@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from powerband.analyze.stats.slots import ANSWERS_LEAST, NotExactError, Slots, UsersServed, estimate_slots
+from powerband.analyze.trial.disturbance import foreign_allowed, steal_allowed
 from powerband.analyze.trial.processes import host_metrics
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
@@ -76,13 +77,12 @@ def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None
     """A second is short: what others take of it is taken from one look and not from the other."""
     if evidence.probe is None or evidence.host_cpus is None:
         return
-    allowed = evidence.experiment.measure
     for look in looks:
-        metrics = dict(host_metrics(evidence.probe, look))
+        metrics = dict(host_metrics(evidence, evidence.probe, look))
         share = min(1.0, metrics.get("host_foreign_cores", 0.0) / evidence.host_cpus)
-        if share > allowed.foreign_cpu_max:
+        if share > foreign_allowed(evidence.experiment):
             raise NotExactError(f"other programs used {share:.0%} of the CPUs meanwhile")
-        if (stolen := metrics.get("host_steal_share", 0.0)) > allowed.steal_max:
+        if (stolen := metrics.get("host_steal_share", 0.0)) > steal_allowed(evidence.experiment):
             raise NotExactError(f"the hypervisor took {stolen:.0%} of the CPU time meanwhile")
 
 

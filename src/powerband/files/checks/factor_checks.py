@@ -12,6 +12,7 @@ from powerband.files.checks.subject_checks import check_value, is_known, unknown
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Subject, count_settings
 from powerband.model.fields import AS_WRITTEN, field_named
+from powerband.model.host_use import LIMITS, HostUse
 from powerband.model.load import Load
 from powerband.model.plan import format_level
 from powerband.model.subjects import BUILT_IN, asked_by_services, templates_of
@@ -46,6 +47,8 @@ def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterat
             seen.add(text)
         if subject is not None and name.startswith("load."):
             yield from _check_load_factor(name.removeprefix("load."), factor, kind, root.at("load"))
+        elif name.startswith("host."):
+            yield from _check_host_factor(name.removeprefix("host."), factor)
         elif subject is not None and name != "aa" and not name.startswith("label."):
             yield from _check_factor(name, factor, subject, root.at("load"))
     vary = root.at("design").children.get("vary", Node("all")).value
@@ -88,3 +91,15 @@ def _check_load_factor(key: str, factor: Node, kind: LoadKind, load: Node) -> It
         except ValidationError as error:
             reason = error.errors(include_url=False)[0]
             yield level.problem(f"{format_level(level.value)} is no value for load.{key}: {reason['msg']}")
+
+
+def _check_host_factor(key: str, factor: Node) -> Iterator[FileProblem]:
+    if key not in LIMITS:
+        yield factor.key_problem(f"host has no key {key} that can vary; {did_you_mean(key, LIMITS)}")
+        return
+    for level in factor.items:
+        try:
+            HostUse.model_validate({key: level.value}, context=AS_WRITTEN)
+        except ValidationError as error:
+            reason = error.errors(include_url=False)[0]
+            yield level.problem(f"{format_level(level.value)} is no value for host.{key}: {reason['msg']}")

@@ -20,7 +20,7 @@ def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     of_page = [name for name, own in experiment.measure.own_metrics().items() if not own.is_final]
     if of_page and not has_series(subject):
         yield measure.children["metrics"].key_problem(
-            "the subject has no metrics page: name it in subject.metrics_url, for example "
+            "the server has no metrics page: name it in subject.metrics_url, for example "
             "http://127.0.0.1:{port}/metrics; or give it {statsd_port} in its command or env, to send StatsD "
             "metrics to"
         )
@@ -31,12 +31,12 @@ def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
             yield measure.children["metrics"].key_problem(str(error))
     if len(of_page) < len(defined) and subject.last_words is None:
         yield measure.children["metrics"].key_problem(
-            "final(...) is of the subject's last words, and nothing says which line of its log they are: set "
+            "final(...) is of the server's last words, and nothing says which line of its log they are: set "
             "subject.last_words, for example '^final: '"
         )
     if experiment.measure.visitor and subject.visitor_url is None:
         yield measure.children["visitor"].key_problem(
-            "the subject has no page for a visitor: name it in subject.visitor_url; the page prints each visit"
+            "the server has no page for a visitor: name it in subject.visitor_url; the page prints each visit"
         )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.hosts import loadable_host
 from powerband.base.units import parse_bit_rate, parse_duration_ns
-from powerband.base.yaml_document import Node
+from powerband.base.yaml_document import Node, join
+from powerband.files.checks.deployed_checks import check_deployed
 from powerband.loads import kind_of
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
@@ -36,6 +37,11 @@ from powerband.model.templates import placeholders
 def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[FileProblem]:
     """Parameters and `set` values have their types, and every placeholder stands for something, and the reverse."""
     node, factors = root.at("subject"), tuple(root.at("factors").children)
+    if subject.deployed is not None:
+        yield from check_deployed(subject, root)
+    elif subject.command is None:
+        yield FileProblem("missing, and needed", join(node.key, "command"), node.position)
+        return
     used = placeholders(templates_of(subject))
     asked = used | asked_by_services(subject)
     parameters = node.at("parameters")
@@ -60,7 +66,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
             yield from check_value(entry.value, entry, subject, name)
         if name in factors:
             yield entry.key_problem(f"{name} is a factor too; a factor's levels decide, so leave it out here")
-    if kind.uses_url:
+    if kind.uses_url and subject.deployed is None:
         yield from _check_port(subject, node)
     yield from _check_build(subject, node, factors, used)
     yield from _check_services(subject, node, factors, used)
@@ -92,7 +98,7 @@ def _check_build(subject: Subject, node: Node, factors: Sequence[str], used: Col
     fixed = ({*subject.parameters, *subject.set, *BUILT_IN} - set(factors)) - {*PORTS, *STATSD}
     for name in sorted(placeholders(subject.build or ()) - fixed):
         yield node.children["build"].problem(
-            f"{{{name}}} cannot stand here: the subject is built once, before the first trial, so only parameters "
+            f"{{{name}}} cannot stand here: the server is built once, before the first trial, so only parameters "
             "that do not vary, set values and {engine}, {folder}, {build} and those of a JDK or .NET SDK have one value"
         )
     if subject.jdk is None and {"java", "java_home"} & {*used, *placeholders(subject.build or ())}:
@@ -186,6 +192,8 @@ def unknown_name(name: str, subject: Subject, used: set[str]) -> str:
     if subject.parameters:
         return f"subject {subject.name} has no parameter {name}; {did_you_mean(name, subject.parameters)}"
     free = sorted(used - set(BUILT_IN))
+    if subject.deployed is not None:
+        return f"{{{name}}} occurs neither in subject.apply nor in subject.deployed.command, so that nothing changes it"
     return f"{{{name}}} occurs nowhere in the command, the url or env; {did_you_mean(name, free)}"
 
 
@@ -205,7 +213,7 @@ def check_value(level: Level, node: Node, subject: Subject, name: str) -> Iterat
 
 def _templates(node: Node) -> Iterable[Node]:
     """Every node of a subject that holds text."""
-    for name in ("command", "url", "env", "ready", "cwd", "metrics_url", "visitor_url", "apply"):
+    for name in ("command", "url", "env", "ready", "cwd", "metrics_url", "visitor_url", "apply", "deployed"):
         yield from _texts(node.at(name))
 
 

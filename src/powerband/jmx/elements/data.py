@@ -74,7 +74,7 @@ def data_of(element: Element, values: Values, findings: Findings, folder: Path) 
         count = len(rows) + sum(1 for _ in found)
     except ValueError as error:
         findings.refuse(
-            element, f"{given['filename']}: {error}", "mend that line; JMeter would not read it as a row either"
+            element, f"{given['filename']}: {error}", "correct that line; JMeter would not read it as a row either"
         )
         return None
     if not rows:
@@ -115,7 +115,7 @@ def _read(element: Element, folder: Path, name: str, encoding: str, findings: Fi
         return decoded(data, encoding or "utf-8-sig").removeprefix("\ufeff")
     except (OSError, LookupError, ValueError) as error:
         findings.refuse(
-            element, f"its file {name!r} cannot be read: {error}", "set its File encoding, or mend the file"
+            element, f"its file {name!r} cannot be read: {error}", "set its File encoding, or correct the file"
         )
         return None
 

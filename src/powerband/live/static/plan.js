@@ -3,7 +3,7 @@
 import { at, brief, duration, make } from "./format.js";
 
 /** What trials are for, in the order of a run. */
-const STAGES = { explore: "first look", saturate: "full load", capacity: "capacity search", compare: "block", confirm: "to confirm", soak: "for long" };
+const STAGES = { explore: "first look", screen: "short", saturate: "full load", capacity: "capacity search", compare: "block", confirm: "to confirm", soak: "for long" };
 const SIGNS = { running: "●", recorded: "…", invalid: "!", failed: "×", interrupted: "–", lost: "?" };
 const WORDS = {
   running: "running",
@@ -85,7 +85,8 @@ export function about(trial) {
   const again = trial.attempt > 1 ? `, attempt ${trial.attempt}` : "";
   const took = trial.took_s ? `, took ${duration(trial.took_s)}` : "";
   const why = trial.because ? `: ${trial.because}` : trial.value_text ? `: ${trial.value_text}` : "";
-  return `Trial ${trial.number}, ${trial.setting}${offered(trial)}, ${column(trial)}${again}, ${WORDS[trial.outcome]}${took}${why}`;
+  const where = trial.node ? ` on ${trial.node}` : "";
+  return `Trial ${trial.number}, ${trial.setting}${offered(trial)}, ${column(trial)}${where}${again}, ${WORDS[trial.outcome]}${took}${why}`;
 }
 
 /** Marks the trial that is shown. */

@@ -1,6 +1,7 @@
 // One run, live: messages of the server in, the page out. Nothing is asked for while nobody looks at it.
 
 import { at, clock, day, duration, make } from "./format.js";
+import { nodes, nodesTick, summary } from "./nodes.js";
 import { about, mark, offered, onChoice, plan, trialsKnown } from "./plan.js";
 import { Plots } from "./plots.js";
 import { rank } from "./ranking.js";
@@ -71,6 +72,7 @@ function take(told) {
   if (told.run) {
     run = told.run;
     head();
+    nodes(run, PHASES);
     rank(run);
     plan(told.trials, run);
     mark(shown);
@@ -187,8 +189,10 @@ function tick() {
   const goes = run.status === "running";
   if (!goes) at("eta").textContent = run.ended_s ? `ended ${clock(run.ended_s)}` : "–";
   else if (left?.eta_s === null || left === null) at("eta").textContent = "–";
-  else at("eta").textContent = `${run.at_most ? "at most " : "about "}${duration(Math.max(0, left.eta_s - (Date.now() - left.at) / 1000))}`;
-  at("now").textContent = current ? current.setting + offered(current) : goes ? "between trials" : STATUS[run.status];
+  else at("eta").textContent = `${run.at_most && run.blocks === null ? "at most " : "about "}${duration(Math.max(0, left.eta_s - (Date.now() - left.at) / 1000))}`;
+  nodesTick();
+  const apart = run.nodes.length ? summary() : "between trials";
+  at("now").textContent = current ? current.setting + offered(current) : goes ? apart : STATUS[run.status];
   const phase = current ? `trial ${current.number}, ${PHASES[current.phase]}` : "";
   at("phase").textContent = phase && current.phase_began_s ? `${phase} for ${since(current.phase_began_s)}` : phase;
   const trial = trialsKnown.get(shown);
@@ -199,7 +203,9 @@ function tick() {
     : trial
       ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : unread || "its files tell nothing second by second"}.`
       : goes
-        ? "The next trial begins in a moment."
+        ? run.nodes.length
+          ? "No trial has arrived from its node yet."
+          : "The next trial begins in a moment."
         : "Nothing runs at the moment.";
   at("follow").hidden = !(chosen && current && !here);
 }

@@ -13,7 +13,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.subjects import STATSD, check_metrics_page, has_series
 
 LOAD_KEYS = ("duration",)
-_ALONE = "a self-driven subject is not loaded, so its load has a duration only"
+_ALONE = "a program without requests is not loaded, so its load has a duration only"
 
 
 def check_self_driven(root: Node) -> Iterator[FileProblem]:

@@ -153,16 +153,16 @@ class Counted(StandIn):
         elif self._page_failed:
             seen = f"the metrics page could not be read: {self._page_failed}"
         else:
-            seen = "no series was seen at all: does the program send its metrics where it is told, or serve the page?"
+            seen = "no series was seen: does the program send its metrics to the given port, or serve the page?"
         if names and self._malformed:
             seen += f"; {self._malformed:,} StatsD lines could not be read"
-        return TrialFailed(Code.NO_COUNTER, f"the subject never told of its counter {self._series}; {seen}")
+        return TrialFailed(Code.NO_COUNTER, f"the program never reported its counter {self._series}; {seen}")
 
     def _still(self, where: str) -> TrialFailed:
         at = 0.0 if self._last is None else self._last.value
         return TrialFailed(
             Code.NO_PROGRESS,
-            f"the counter {self._series} did not grow {where}, it stood at {at:g}: the subject did nothing at this "
+            f"the counter {self._series} did not grow {where}, it stood at {at:g}: the program did nothing at this "
             "setting, or counts something else; look at its log",
         )
 
@@ -184,7 +184,7 @@ class Counted(StandIn):
         if self._go_ns is not None and before is not None and now.value < before.value:
             raise TrialFailed(
                 Code.COUNTER_WENT_BACK,
-                f"the counter {self._series} went back from {before.value:g} to {now.value:g}: the subject, or a part "
+                f"the counter {self._series} went back from {before.value:g} to {now.value:g}: the program, or a part "
                 "of it, was started again, or this series is no counter; look at its log",
             )
         if self._go_ns is None or now.at_ns < self._go_ns:

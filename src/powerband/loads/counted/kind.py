@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
 from powerband.loads.counted.checks import LOAD_KEYS, check_counter, check_self_driven, with_stand_in
-from powerband.loads.counted.measured import COUNTER, NO_USERS, counted_metrics
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
@@ -19,18 +18,18 @@ if TYPE_CHECKING:
     from powerband.loads.counted.driver import Counted
     from powerband.loads.driver import Driver, DriverSetup
     from powerband.processes.subject_process import RunningSubject
+    from powerband.readings.evidence import Evidence, Source
 
 
 class SelfDriven(LoadKind):
     load_keys = LOAD_KEYS
     uses_url = False
     default_slo = None  # no requests, so no errors
-    no_capacity = "a self-driven subject has no capacity, for no rate is offered: maximise goodput"
-    load, users = COUNTER, NO_USERS
+    not_apart = "this server drives itself, so that no node makes its load"
+    no_capacity = "a program without requests has no capacity, for no rate is offered: maximise goodput"
     sends_requests = False
     steady_figures = "the rate"
     check_experiment = staticmethod(check_counter)
-    stretch_metrics = staticmethod(counted_metrics)
 
     def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
         return check_self_driven(root)
@@ -44,7 +43,7 @@ class SelfDriven(LoadKind):
     def why_missing(self, metric: str) -> str | None:
         if self.has_metric(metric):
             return None
-        return f"only a load has {metric}, and a self-driven subject has none: its rate is goodput"
+        return f"only a load has {metric}, and a program without requests has none: its rate is goodput"
 
     def goodput_words(self, experiment: Experiment) -> str:
         return f"{experiment.noun}s"
@@ -70,3 +69,20 @@ class SelfDriven(LoadKind):
 
         assert isinstance(subject.counter, Counted), "subject_up was given the counter"
         return nullcontext(subject.counter)
+
+    @property
+    def load(self) -> Source:
+        from powerband.loads.counted.measured import COUNTER
+
+        return COUNTER
+
+    @property
+    def users(self) -> Source:
+        from powerband.loads.counted.measured import NO_USERS
+
+        return NO_USERS
+
+    def stretch_metrics(self, evidence: Evidence) -> dict[str, float]:
+        from powerband.loads.counted.measured import counted_metrics
+
+        return counted_metrics(evidence)

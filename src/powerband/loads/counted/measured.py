@@ -28,13 +28,13 @@ def lost_counts(counts: WorkCounter | None, probe: ProbeSamples, fleet: MergedFl
     if malformed := _grown(series, "statsd_malformed_total", fleet):
         yield Problem(
             "statsd_malformed",
-            f"{malformed:,.0f} lines that the subject sent to the StatsD sink within the window could not be read, or "
+            f"{malformed:,.0f} lines that the program sent to the StatsD sink within the window could not be read, or "
             "were refused (docs/statsd.md has the grammar and the limits): metrics that they were for are too low",
             fatal=False,
         )
     if not (dropped := _grown(series, "statsd_dropped_total", fleet)):
         return
-    lost = f"the kernel dropped {dropped:,.0f} StatsD packets within the window, for nobody read them fast enough"
+    lost = f"the kernel dropped {dropped:,.0f} StatsD packets within the window, because they were not read fast enough"
     if counts is not None and not _on_page(counts, probe):
         yield Problem(
             "counts_lost",
@@ -42,7 +42,7 @@ def lost_counts(counts: WorkCounter | None, probe: ProbeSamples, fleet: MergedFl
             "sending, or serve the counter on a metrics page",
         )
     else:
-        yield Problem("statsd_dropped", f"{lost}: metrics that the subject sends are too low", fatal=False)
+        yield Problem("statsd_dropped", f"{lost}: metrics that the program sends are too low", fatal=False)
 
 
 def _grown(series: Counters, name: str, fleet: MergedFleet) -> float:

@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 from powerband.loads.driver import DriverSetup, TrialSetup
 from powerband.loads.engine_specs import fleet_specs
 from powerband.model.load import Load
-from powerband.processes.engine_fleet import EngineFleet, descriptor_limit, fleet_up
+from powerband.processes.engine_fleet import EngineFleet, fleet_up
 from powerband.processes.engine_process import Pump
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import local_ports
 from powerband.processes.subject_process import RunningSubject
 
 
@@ -43,18 +42,20 @@ def fleet_for(
 ) -> AbstractContextManager[EngineFleet]:
     """The fleet of any load against the subject of a trial. `warmup_ns` None: until the command. `acknowledge_at_once`:
     no part of an answer waits for its acknowledgement. Raises TrialFailed."""
-    url = subject.rendered.url
+    url, engines = subject.rendered.url, trial.engines
+    host = urlsplit(url).hostname
     specs = fleet_specs(
         load,
         url=url,
         environment=os.environ,
         seed=trial.spec.seed,
-        descriptor_limit=descriptor_limit(),
-        local_ports=local_ports(),
-        cpus=trial.cpus.engine,
-        allow_remote=urlsplit(url).hostname in trial.experiment.allow_hosts,
+        descriptor_limit=engines.descriptor_limit,
+        local_ports=engines.local_ports,
+        machines=engines.machines,
+        cpus=() if engines.apart else trial.cpus.engine,
+        allow_remote=host in trial.experiment.allow_hosts or (engines.apart and host == engines.address),
         warmup_ns=warmup_ns,
         warmup_max_ns=warmup_max_ns,
         acknowledge_at_once=acknowledge_at_once,
     )
-    return fleet_up(trial.engine, specs, events, trial.directory.engine_log, pump)
+    return fleet_up(engines, specs, events, trial.directory.engine_log, pump)

@@ -30,7 +30,7 @@ def check_jmeter(root: Node, subject: Subject | None) -> Iterator[FileProblem]:
     for key, node in load.children.items():
         if key not in LOAD_KEYS and node.value is not None:
             yield node.key_problem(
-                f"the plan says who asks for what, and when: leave {key} out; what the plan reads by "
+                f"the plan defines users and requests: leave {key} out; what the plan reads by "
                 f"${{__P({key})}} is given to it as properties: {{{key}: ...}}"
             )
     for name, factor in root.at("factors").children.items():

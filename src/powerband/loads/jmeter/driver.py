@@ -178,7 +178,7 @@ def jmeter_up(setup: DriverSetup, subject: RunningSubject) -> Iterator[JMeterLoa
             return running.begun_ns is not None
 
         if not pump.wait(begun, STARTS_WITHIN_S):
-            raise running.nothing(f"JMeter told of no answered request within {STARTS_WITHIN_S:.0f} s")
+            raise running.nothing(f"JMeter reported no answered request within {STARTS_WITHIN_S:.0f} s")
         yield running
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from powerband.base.yaml_document import Node
 from powerband.loads.jmeter.checks import LOAD_KEYS, check_jmeter, check_plan, with_plan_keys
-from powerband.loads.jmeter.measured import LOAD, USERS, with_own_cpu
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
     from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject
+    from powerband.readings.evidence import Evidence, Source
 
 
 _BY_ITS_CLOCK = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time_ns", "service_time_ns", "finish_s")
@@ -27,14 +27,13 @@ _BY_ITS_CLOCK = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time
 class JMeterPlan(LoadKind):
     load_keys = LOAD_KEYS
     start_ns = 6_000_000_000  # its JVM starts, loads the plan and ends
+    not_apart = "JMeter runs on the server's node, and other nodes cannot make its load"
     no_capacity = (
         "capacity is searched for by offering one rate after another, and a plan has its own: take another objective "
         "(goodput, p99)"
     )
-    load, users = LOAD, USERS
     check_tree = staticmethod(check_jmeter)
     check_to_run = staticmethod(check_plan)
-    corrected = staticmethod(with_own_cpu)
 
     def filled(self, root: Node, subject: Subject | None) -> Node:
         return with_plan_keys(root)
@@ -65,3 +64,20 @@ class JMeterPlan(LoadKind):
         if code not in (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED):
             return False
         return not placeholders((experiment.load.properties or {}).values()) & set(experiment.factors)
+
+    @property
+    def load(self) -> Source:
+        from powerband.loads.jmeter.measured import LOAD
+
+        return LOAD
+
+    @property
+    def users(self) -> Source:
+        from powerband.loads.jmeter.measured import USERS
+
+        return USERS
+
+    def corrected(self, evidence: Evidence) -> Evidence:
+        from powerband.loads.jmeter.measured import with_own_cpu
+
+        return with_own_cpu(evidence)

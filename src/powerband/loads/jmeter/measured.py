@@ -80,7 +80,7 @@ def _too_busy(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
         yield Problem(
             "generator_cpu",
             f"JMeter used {share:.0%} of the CPU time that it may have (limit {THREAD_SHARE_MAX:.0%}): it was the "
-            "limit, not the subject; lower the plan's load, give it more CPUs (load.engine_threads, host.pinning), or "
+            "limit, not the server; lower the plan's load, give it more CPUs (load.engine_threads, host.pinning), or "
             "let powerband's own engine load (powerband import)",
         )
 

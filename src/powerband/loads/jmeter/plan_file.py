@@ -119,7 +119,7 @@ def read_plan(path: Path) -> Plan:
     groups = sum(1 for element in elements if element.tag.lower().endswith("threadgroup"))
     if not groups:
         raise ValueError(
-            f"{path} has no thread group that is enabled, so nobody would send anything: add one in JMeter (Add, "
+            f"{path} has no thread group that is enabled, so it would send nothing: add one in JMeter (Add, "
             "Threads, Thread Group), or enable it"
         )
     return Plan(

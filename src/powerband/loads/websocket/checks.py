@@ -32,7 +32,7 @@ def check_websocket(root: Node) -> Iterator[FileProblem]:
     steps = load.at("scenario").items
     if "scenario" not in load.children:
         yield load.problem(
-            "a WebSocket load needs a scenario, for nobody else knows what to send: for example "
+            "a WebSocket load needs a scenario that says what to send: for example "
             "scenario: [{message: ping, expect: pong}]"
         )
     for step in steps:
@@ -174,8 +174,8 @@ def _check_answers(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
     one_way = [step for step in steps if step.children.get("answered", Node(True)).value is False]
     if tally is not None and (len(steps) > 1 or one_way):
         yield tally.key_problem(
-            "a tally is of a scenario of one step, which is answered: what answers count is held against what was "
-            "sent, and of several steps nobody knows which are counted"
+            "a tally is of a scenario of one step, which is answered: the counts in the answers are compared with what "
+            "was sent, and with several steps it is unknown which are counted"
         )
 
 

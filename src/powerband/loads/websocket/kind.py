@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from powerband.base.errors import FileProblem, UsageError
 from powerband.base.hosts import is_websocket
 from powerband.base.yaml_document import Node
 from powerband.loads.http.kind import Http
 from powerband.loads.websocket.checks import check_websocket, with_websocket
-from powerband.loads.websocket.failed_requests import user_errors
-from powerband.loads.websocket.measured import USERS
 from powerband.model.experiment import Subject
+from powerband.model.results import ErrorKind
+
+if TYPE_CHECKING:
+    from powerband.readings.evidence import Evidence, Source
 
 
 class WebSocketUsers(Http):
     beside_level: ClassVar = {"users": 1, "websocket": {}, "scenario": [{"name": "x", "message": "x"}]}
     users_join = True
-    users = USERS
-    errors = staticmethod(user_errors)
     no_capacity = (
         "capacity is the highest rate of requests that come and go, and a WebSocket load has users who stay: take "
         "another objective (goodput, p99) and let load.users or load.pace vary"
@@ -42,3 +42,14 @@ class WebSocketUsers(Http):
             raise UsageError(f"--url {url}: a WebSocket load sends messages: name one, for example --message ping")
         websocket = Node({"headers": headers}, f"--url {url}")
         return {"websocket": websocket, "scenario": Node((Node(step, "--url"),), "--url")}
+
+    @property
+    def users(self) -> Source:
+        from powerband.loads.websocket.measured import USERS
+
+        return USERS
+
+    def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
+        from powerband.loads.websocket.failed_requests import user_errors
+
+        return user_errors(evidence)

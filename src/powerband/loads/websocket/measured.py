@@ -75,7 +75,7 @@ def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[P
         yield Problem(
             "joins_failed",
             f"{crowd.failed:,} of {crowd.joined + crowd.failed:,} joins failed ({kinds}): the load had fewer users "
-            "than it was to have; slow down load.join, raise load.connect_timeout, or look at the subject's log",
+            "than it was to have; slow down load.join, raise load.connect_timeout, or look at the server's log",
             fatal=False,
         )
     if crowd.dropped:
@@ -84,8 +84,9 @@ def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[P
     if crowd.joined_at_start is not None and crowd.joined_at_start < JOINED_SHARE * wanted:
         yield Problem(
             "not_all_joined",
-            f"{crowd.joined_at_start:,} of {wanted:,} users had joined when the measured window began: what was "
-            "measured is a smaller crowd, or one that still grew; slow down load.join, or lengthen measure.warmup_min",
+            f"{crowd.joined_at_start:,} of {wanted:,} users had joined when the measured window began: fewer users "
+            "than asked for were measured, or a number that still grew; slow down load.join, or lengthen "
+            "measure.warmup_min",
             fatal=False,
         )
 
@@ -128,7 +129,7 @@ def _dropped_text(crowd: Crowd) -> str:
     back = f"; users joined again {crowd.rejoined:,} times" if crowd.rejoined else ""
     return (
         f"{crowd.dropped:,} times a user who had joined lost the connection ({counted(crowd.drops)}{codes}){back}: the "
-        "messages that this cost are among the errors; look at the subject's log, or for a process of it that ended"
+        "messages that this cost are among the errors; look at the server's log, or for a process of it that ended"
     )
 
 

@@ -18,7 +18,7 @@ from powerband.model.plan import format_level
 from powerband.model.results import Analysis, SettingResult
 from powerband.report.documents.markdown_text import block, code, prose
 from powerband.report.wording.comparison import change_cells, comparison_notes, headings
-from powerband.report.wording.findings import bottleneck_short, capacity_words, state_words
+from powerband.report.wording.findings import NODE_HEADS, bottleneck_short, capacity_words, node_rows, state_words
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
 from powerband.report.wording.standings import ranked
 from powerband.report.wording.words import (
@@ -30,6 +30,7 @@ from powerband.report.wording.words import (
     not_allowed,
     present_columns,
     short_id,
+    start_noun,
     trial_counts,
     trials_of,
     unusable_trials,
@@ -48,6 +49,7 @@ def render_markdown(analysis: Analysis, run: RunDir | None) -> str:
         f"### powerband: {prose(analysis.question or analysis.name)}",
         *_answer(analysis.answer.sentences),
         *_settings(analysis),
+        *_nodes(analysis),
         *_claims(analysis),
         *_warnings(analysis.warnings),
         *_unusable(analysis),
@@ -95,7 +97,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
         *(["setting"] if whole else map(code, names)),
         metric_words(analysis.objective), "interval", "change", "verdict",
         *(column.short for column in columns), *(["limit"] if named else []), "trials",
-        *(["failed starts"] if any_failed_start(analysis) else []),
+        *([f"failed {start_noun(analysis)}s"] if any_failed_start(analysis) else []),
     ]  # fmt: skip
 
     def cells(row: SettingResult) -> Iterator[str]:
@@ -129,6 +131,11 @@ def _settings(analysis: Analysis) -> Iterator[str]:
     items += [f"- {code(name)}: {capacity_words(found)}; {prose(found.note)}" for name, found in noted]
     if items:
         yield "\n".join(items)
+
+
+def _nodes(analysis: Analysis) -> Iterator[str]:
+    if rows := node_rows(analysis):
+        yield _table(NODE_HEADS, [[prose(cell) for cell in row] for row in rows], left=(0, 4))
 
 
 def _footnote(analysis: Analysis) -> str:

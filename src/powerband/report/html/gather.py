@@ -39,7 +39,7 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
         # The resolved experiment holds the seed and every default, so that it needs nothing else.
         command=f"powerband run {shlex.quote(str(run.experiment))}",
         experiment_yaml=_shown_yaml(run, experiment),
-        when=_when(records),
+        when=_when(records, host),
         facts=tuple(
             facts
             for facts in (
@@ -108,11 +108,13 @@ def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:
     return Facts("Versions and seeds", tuple(rows))
 
 
-def _when(records: list[TrialRecord]) -> str:
-    if not records:
+def _when(records: list[TrialRecord], host: Mapping[str, Any]) -> str:
+    """By the clock of the machine that ran the session: that of a node may say anything."""
+    here = [record.wall_ns / 1e9 for record in records if not record.node]
+    began_s = min(here) if here else host_fact(host, "began")
+    if not records or not isinstance(began_s, int | float):
         return ""
-    first = min(record.wall_ns for record in records)
-    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(first / 1e9))
+    return time.strftime("%-d %B %Y, %H:%M UTC", time.gmtime(began_s))
 
 
 def _pinning(records: list[TrialRecord]) -> Facts:

@@ -35,8 +35,13 @@ from powerband.report.html.verdicts import (
     words_table,
 )
 from powerband.report.wording.findings import (
+    NODE_COST_HEADS,
+    NODE_HEADS,
     VISITOR_HEADS,
     bottleneck_short,
+    clock_sentences,
+    node_cost_rows,
+    node_rows,
     restless_settings,
     state_words,
     visitor_rows,
@@ -52,6 +57,7 @@ from powerband.report.wording.words import (
     not_allowed,
     present_columns,
     standing_words,
+    start_noun,
     unusable_trials,
     verdict_note,
     verdict_words,
@@ -96,6 +102,7 @@ def body(page: ReportPage, charts: Charts) -> str:
         ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
         ("soak", "Run for long", soak_section(analysis)),
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
+        ("nodes", "Nodes", _nodes(analysis)),
         ("why", "Why", why_section(analysis, charts.pools, charts.limits)),
         ("rules", "Rules of thumb", rules_section(analysis, charts.rules)),
         ("found", "What we found", found_section(analysis)),
@@ -135,6 +142,24 @@ def _person(analysis: Analysis) -> str:
         "the page saw them, the browser’s own work included."
     )
     return f'<p class="lead">{lead}</p>{scrolling("Visits", table(list(VISITOR_HEADS), rows))}'
+
+
+def _nodes(analysis: Analysis) -> str:
+    """Each node: what it gave, what it is, what Ray cost there; empty where all ran on one machine."""
+    rows = node_rows(analysis)
+    if not rows:
+        return ""
+    lead = (
+        "Each node ran whole blocks, so that settings are compared within a node. Ray and powerband's actor are on it "
+        "beside the server: what they used of a core is the mean of its trials. A gap is the time from the end of a "
+        "trial to the next."
+    )
+    costs = {node: cells for node, *cells in node_cost_rows(analysis)}
+    shown = [(*row, *costs.get(row[0], [ABSENT] * 4)) for row in rows] if costs else rows
+    heads = [*NODE_HEADS, *(NODE_COST_HEADS[1:] if costs else ())]
+    told = table(heads, shown, words=(heads.index("best there"),))
+    clocks = "".join(f"<p>{escape(sentence)}.</p>" for sentence in clock_sentences(analysis))
+    return f'<p class="lead">{escape(lead)}</p>{scrolling("Nodes", told)}{clocks}'
 
 
 def _top(page: ReportPage) -> str:
@@ -291,7 +316,11 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
     moving = '<small class="unsure">never stabilised</small>' if result.setting in restless_settings(analysis) else ""
     equal = ' class="equal"' if is_as_good(result.setting, analysis) else ""
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else equal
-    failed = f'<small class="unsure">failed {failed_starts(result)} starts</small>' if failed_starts(result) else ""
+    failed = (
+        f'<small class="unsure">failed {failed_starts(result)} {start_noun(analysis)}s</small>'
+        if failed_starts(result)
+        else ""
+    )
     return f"<tr{chosen}>{cells}<td>{result.trials}{invalid}{failed}{moving}</td></tr>"
 
 

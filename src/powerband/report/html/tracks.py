@@ -144,6 +144,7 @@ def _view(
     series: TrialSeries, number: int, limits: tuple[LimitSpan, ...] = (), points_max: int = POINTS_MAX
 ) -> TrialView:
     load, subject, host, jvm, counter = series.load, series.subject, series.host, series.jvm, series.counter
+    dotnet = series.dotnet
     start, end = series.phases_s.get("measure"), series.phases_s.get("drain")
     failed = [("failed", load.failed_per_s)] if any(load.failed_per_s) else []
     lost = [("dropped", load.drops_per_s), ("failed to join", load.joins_failed_per_s)]
@@ -164,6 +165,11 @@ def _view(
         _panel("Memory", "bytes", subject.t_s, [("resident", subject.rss_bytes)]),
         _panel("Java heap", "bytes", jvm.t_s, [("in use", jvm.heap_used_bytes), ("taken", jvm.heap_committed_bytes)]),
         _panel("Garbage collection", "ratio", jvm.t_s, [("share of the time", jvm.gc_share)]),
+        _panel(".NET heap", "bytes", dotnet.t_s, [("in use", dotnet.heap_bytes)]),
+        _panel(".NET’s pauses", "ratio", dotnet.t_s, [("share of the time", dotnet.gc_share)]),
+        _panel(
+            ".NET’s pool", "count", dotnet.t_s, [("threads", dotnet.pool_threads), ("items wait", dotnet.pool_queue)]
+        ),
         _panel(
             "As a rate counter prints it",
             "per_s",

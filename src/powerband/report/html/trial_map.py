@@ -42,6 +42,7 @@ def trial_map(analysis: Analysis) -> str:
 
 _STAGES = {
     Stage.EXPLORE: "first look",
+    Stage.SCREEN: "short",
     Stage.SATURATE: "full load",
     Stage.CAPACITY: "capacity search",
     Stage.COMPARE: "block",

@@ -32,6 +32,7 @@ from powerband.report.wording.findings import (
 )
 from powerband.report.wording.numbers import ABSENT, format_number
 from powerband.report.wording.standings import metric_name
+from powerband.report.wording.words import fresh_noun
 
 
 def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart | None) -> str:
@@ -78,17 +79,18 @@ def _confirmation(race: Race, analysis: Analysis) -> str:
         return ""
     tone = "good" if found.upheld else "bad"
     verdict = "upheld" if found.upheld else "not upheld"
-    rows = list(_confirmation_rows(found, analysis.objective))
+    rows = list(_confirmation_rows(found, analysis.objective, fresh_noun(analysis)))
     cells = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows)
+    fresh = capital(fresh_noun(analysis))
     return (
-        f'<h3 class="sub">Fresh starts of {escape(found.setting.id)}: <span class="{tone}">{verdict}</span></h3>'
+        f'<h3 class="sub">{fresh}s of {escape(found.setting.id)}: <span class="{tone}">{verdict}</span></h3>'
         f'<p class="bare">{escape(found.sentence)}</p><div class="facts"><dl>{cells}</dl></div>'
     )
 
 
-def _confirmation_rows(found: Confirmation, objective: str) -> Iterable[tuple[str, str]]:
+def _confirmation_rows(found: Confirmation, objective: str, fresh: str) -> Iterable[tuple[str, str]]:
     yield "in the race", f"{estimate_phrase(found.race, objective)}, {plural(found.race.n, 'trial')}"
-    yield "confirmed", f"{estimate_phrase(found.confirmed, objective)}, {plural(found.trials, 'fresh start')}"
+    yield "confirmed", f"{estimate_phrase(found.confirmed, objective)}, {plural(found.trials, fresh)}"
     yield "shrinkage", _share(found.shrinkage.value, found.shrinkage.low, found.shrinkage.high)
     if found.rival is not None:
         yield f"to {found.rival.id}", ratio_phrase(found.advantage)

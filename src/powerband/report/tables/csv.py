@@ -10,8 +10,10 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Iterable
 from typing import Protocol
 
+from powerband.base.errors import UsageError
 from powerband.report.tables.rows import Cell, Table
 
 _FORMULA = tuple("=+-@'＝＋－＠")
@@ -29,6 +31,24 @@ def write_csv(table: Table, file: TextSink) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([safe_text(column.name) for column in table.columns])
     writer.writerows([cell_text(cell) for cell in row] for row in table.rows)
+
+
+def append_csv(table: Table, file: TextSink, old: Iterable[str], run: str) -> None:
+    """Writes the rows of `old`, a file as `write_csv` makes it, but for those of `run`, and then the table's. Columns
+    that either lacks are empty there. Raises UsageError where `old` is no such file."""
+    reader = csv.reader(old)
+    names = next(reader, [])
+    if "run" not in names:
+        raise UsageError("the file to append to has no column `run`, so it is none of powerband's: choose another file")
+    new = [safe_text(column.name) for column in table.columns]
+    added = [name for name in new if name not in names]
+    at, width = names.index("run"), len(names) + len(added)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*names, *added])
+    writer.writerows([*row, *[""] * (width - len(row))] for row in reader if row[at : at + 1] != [safe_text(run)])
+    for row in table.rows:
+        cells = dict(zip(new, map(cell_text, row), strict=True))
+        writer.writerow([cells.get(name, "") for name in (*names, *added)])
 
 
 def cell_text(cell: Cell) -> str:

@@ -6,20 +6,24 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO
 
 from powerband.base.errors import UsageError, did_you_mean
-from powerband.report.tables.csv import write_csv
-from powerband.report.tables.parquet import need_arrow, write_parquet
+from powerband.report.tables.csv import append_csv, write_csv
+from powerband.report.tables.parquet import append_parquet, need_arrow, write_parquet
 from powerband.report.tables.rows import Table
 
 FORMS = ("csv", "parquet")
 
 
-def export(table: Table, file: Path, form: str | None = None) -> Path:
-    """Writes the table and returns the file. `form` None: chosen by the suffix of the file's name.
+def export(table: Table, file: Path, form: str | None = None, *, beside: str | None = None) -> Path:
+    """Writes the table and returns the file. `form` None: chosen by the suffix of the file's name. `beside`: the name
+    of the table's run, whose rows take the place of those that it has in the file; what the file has of other runs
+    stays.
 
     Raises UsageError for an unknown form, if a library is missing, and if the file cannot be written."""
     form = form or file.suffix.removeprefix(".").lower()
@@ -29,7 +33,10 @@ def export(table: Table, file: Path, form: str | None = None) -> Path:
     temporary = file.with_name(f".{file.name}.tmp")
     try:
         with temporary.open("wb") as out:
-            _write(table, out, form)
+            if beside is None or not file.exists():
+                _write(table, out, form)
+            else:
+                _append(table, out, form, file, beside)
         temporary.replace(file)
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror or error}: choose another file") from error
@@ -63,6 +70,22 @@ def _write(table: Table, out: IO[bytes], form: str) -> None:
     if form == "parquet":
         write_parquet(table, out)
         return
+    with _as_text(out) as text:
+        write_csv(table, text)
+
+
+def _append(table: Table, out: IO[bytes], form: str, file: Path, run: str) -> None:
+    if form == "parquet":
+        append_parquet(table, out, file, run)
+        return
+    with file.open(encoding="utf-8", errors="replace", newline="") as old, _as_text(out) as text:
+        append_csv(table, text, old, run)
+
+
+@contextmanager
+def _as_text(out: IO[bytes]) -> Iterator[TextIOWrapper]:
     text = TextIOWrapper(out, encoding="utf-8", errors="replace", newline="")
-    write_csv(table, text)
-    text.detach()  # flushes the text and leaves the file open for its owner
+    try:
+        yield text
+    finally:
+        text.detach()  # flushes the text and leaves the file open for its owner

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from io import BytesIO
 from itertools import islice
+from pathlib import Path
 from typing import IO, Any
 
 from powerband.base.errors import UsageError
@@ -37,6 +39,21 @@ def write_parquet(table: Table, file: IO[bytes]) -> None:
                 for place, column in enumerate(table.columns)
             ]
             writer.write_table(arrow.Table.from_arrays(columns, schema=schema))
+
+
+def append_parquet(table: Table, file: IO[bytes], old: Path, run: str) -> None:
+    """Writes the rows of the file `old` but for those of `run`, and then the table's; all are held in memory. Raises
+    UsageError where `old` is no table of powerband, or a column has another type there."""
+    arrow, parquet = need_arrow()
+    made = BytesIO()
+    write_parquet(table, made)
+    try:
+        kept = parquet.read_table(old)
+        kept = kept.filter(arrow.compute.field("run") != run)
+        both = arrow.concat_tables([kept, parquet.read_table(made)], promote_options="default")
+    except (arrow.ArrowInvalid, arrow.ArrowTypeError, KeyError) as error:
+        raise UsageError(f"cannot append to {old} ({error}): choose another file") from error
+    parquet.write_table(both, file)
 
 
 def _groups(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -9,6 +9,7 @@ docs/reference/tables.md describes each column; a test compares it with this mod
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,21 +18,23 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.analyze.stats.intervals import noise_of
 from powerband.analyze.trial.series import TrialSeries, seconds_of_load, series_of
 from powerband.analyze.trial.threads import is_counter
 from powerband.base.errors import UsageError, did_you_mean
 from powerband.model.experiment import Experiment, Measure
+from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, OWN
-from powerband.model.plan import Setting, format_level
+from powerband.model.plan import Setting, Stage, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import read_probe
-from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialDir, TrialRecord
+from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialDir, TrialRecord, read_host
 
 Cell = str | int | float | bool | None
 Row = tuple[Cell, ...]
 _T = TypeVar("_T")
-What = Literal["settings", "trials", "estimates", "series", "intervals"]
+What = Literal["settings", "trials", "estimates", "series", "intervals", "history"]
 
 WHOLE_MAX = 2**63 - 1  # the largest value of a column of whole numbers
 
@@ -78,7 +81,10 @@ LEADING: dict[str, tuple[Column, ...]] = {
     "series": (*_texts("run"), *_wholes("trial", "block"), *_texts("setting")),
     "intervals": (*_texts("run"), *_wholes("trial", "block"), *_texts("setting")),
     "changes": _texts("first", "second", "setting"),
+    "history": _texts("run", "commit", "date", "host", "cpu", "powerband", "setting"),
 }
+_HOST = ("host name", "CPU", "powerband")
+_EQUAL = (Stage.COMPARE, Stage.CONFIRM)  # of which a setting's noise is
 _BOUNDS = ("objective_value", "objective_low", "objective_high")
 _ENDS = ("value", "low", "high")
 FOLLOWING: dict[str, tuple[Column, ...]] = {
@@ -123,11 +129,15 @@ FOLLOWING: dict[str, tuple[Column, ...]] = {
         *_texts("because"),
     ),
 }
-RUN_TABLES: tuple[What, ...] = ("settings", "trials", "estimates", "series", "intervals")
+FOLLOWING["history"] = (*FOLLOWING["settings"], *_numbers("ratio", "noise"))
+RUN_TABLES: tuple[What, ...] = ("settings", "trials", "estimates", "series", "intervals", "history")
 
 
-def run_table(what: str, run: RunDir, experiment: Experiment, analysis: Callable[[], Analysis]) -> Table:
-    """One table of a run. `analysis` is called only if the table needs it. Raises UsageError for an unknown table, and
+def run_table(
+    what: str, run: RunDir, experiment: Experiment, analysis: Callable[[], Analysis], commit: str | None = None
+) -> Table:
+    """One table of a run. `analysis` is called only if the table needs it. `commit`: of the server, in the table
+    `history`; None: the one that the run was started in. Raises UsageError for an unknown table, and
     while its rows are read if a file of the run is damaged."""
     name = run.path.resolve().name
     match what:
@@ -141,27 +151,50 @@ def run_table(what: str, run: RunDir, experiment: Experiment, analysis: Callable
             return series_table(run, experiment)
         case "intervals":
             return intervals_table(run)
+        case "history":
+            return history_table(analysis(), name, read_host(run.host), commit)
     raise UsageError(f"there is no table {what}; {did_you_mean(what, RUN_TABLES)}")
 
 
 def settings_table(analysis: Analysis, run: str) -> Table:
     """A row for each setting, in plan order: its verdict, its objective with its interval, and the estimate of every
     metric."""
-    factors = _Factors("settings", (row.setting for row in analysis.settings))
+    return _settings("settings", analysis, (run,))
+
+
+def history_table(analysis: Analysis, run: str, host: Mapping[str, Any], commit: str | None = None) -> Table:
+    """The table of settings with what runs of many commits differ by. `host`: the run's host.json."""
+    began_s = host_fact(host, "began")
+    date = None if not isinstance(began_s, int | float) else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began_s))
+    lead = (commit or host_fact(host, "commit"), date, *(host_fact(host, name) for name in _HOST))
+
+    def noise(row: SettingResult) -> float | None:
+        trials = (trial for trial in analysis.trials if trial.setting == row.setting and trial.valid)
+        equal = [trial.metrics.get(analysis.objective) for trial in trials if trial.stage in _EQUAL]
+        return noise_of([value for value in equal if value is not None])
+
+    return _settings("history", analysis, (run, *(None if cell is None else str(cell) for cell in lead)), noise)
+
+
+def _settings(
+    table: str, analysis: Analysis, lead: Row, noise: Callable[[SettingResult], float | None] | None = None
+) -> Table:
+    factors = _Factors(table, (row.setting for row in analysis.settings))
     metrics = _metric_names(row.estimates for row in analysis.settings)
 
     def cells(row: SettingResult) -> Row:
         return (
-            run, row.setting.id, *factors.cells(row.setting),
+            *lead, row.setting.id, *factors.cells(row.setting),
             row.setting == analysis.answer.setting, row.verdict.value, row.feasible, row.trials, row.invalid,
             analysis.objective, *_ends(row.estimates.get(analysis.objective)), *_ends(row.effect),
             None if row.bottleneck is None else row.bottleneck.name.value,
             _joined(row.infeasible_because), _joined(row.uncertain_because),
             *((None, None) if row.starts is None else (row.starts.made, row.starts.failed)),
+            *(() if noise is None else (noise(row),)),
             *(None if (found := row.estimates.get(name)) is None else found.value for name in metrics),
         )  # fmt: skip
 
-    return _table("settings", factors, map(cells, analysis.settings), metrics)
+    return _table(table, factors, map(cells, analysis.settings), metrics)
 
 
 def trials_table(analysis: Analysis, run: str) -> Table:
@@ -266,6 +299,7 @@ def _points(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         ("subject_", sampled.subject),
         ("host_", sampled.host),
         ("jvm_", sampled.jvm),
+        ("dotnet_", sampled.dotnet),
         ("rate_counter_", sampled.counter),
     ):
         columns = {name: values for name, values in vars(part).items() if name != "t_s"}

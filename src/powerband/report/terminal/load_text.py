@@ -4,11 +4,12 @@ is computed here."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from powerband.base.units import format_duration, significant
 from powerband.loads.websocket.measured import codes_text, counted
+from powerband.model.clocks import GeneratorNode
 from powerband.readings.crowd import Crowd
 from powerband.readings.fleet import QUANTILES, MergedFleet, MergedTimes
 
@@ -22,7 +23,7 @@ _TIMES = {
 }
 
 
-def load_text(fleet: MergedFleet, crowd: Crowd | None = None) -> str:
+def load_text(fleet: MergedFleet, crowd: Crowd | None = None, generators: Sequence[GeneratorNode] = ()) -> str:
     """A few aligned lines: rates, times, outcomes, WebSocket joins and losses, and the load generator's own resource
     use."""
     lines = [
@@ -43,6 +44,7 @@ def load_text(fleet: MergedFleet, crowd: Crowd | None = None) -> str:
         f"engine        {significant(fleet.cpu_cores)} cores, busiest thread {fleet.cpu_share_max:.0%} of one; "
         f"{fleet.connections_opened:,} connections opened"
     )
+    lines += [each.words for each in generators]
     return "\n".join(lines)
 
 
@@ -71,9 +73,11 @@ def _crowd_lines(crowd: Crowd) -> Iterator[str]:
         yield f"lost          {crowd.dropped:,} ({counted(crowd.drops)}{codes}), joined again {crowd.rejoined:,}"
 
 
-def load_document(fleet: MergedFleet, crowd: Crowd | None = None) -> dict[str, Any]:
+def load_document(
+    fleet: MergedFleet, crowd: Crowd | None = None, generators: Sequence[GeneratorNode] = ()
+) -> dict[str, Any]:
     """The summary as JSON: rates per second, times in ns, counts of the requests scheduled in the measured window.
-    Counts of WebSocket users cover the whole run."""
+    Counts of WebSocket users cover the whole run. `generators`: the other machines that made the load."""
     return {
         "format": 1,
         "window_s": fleet.window_s,
@@ -89,6 +93,7 @@ def load_document(fleet: MergedFleet, crowd: Crowd | None = None) -> dict[str, A
         "engine_cpu_share_max": fleet.cpu_share_max,
         "connections_opened": fleet.connections_opened,
         **({} if crowd is None else {"websocket": _crowd(crowd)}),
+        **({"generators": [each.to_json() for each in generators]} if generators else {}),
     }
 
 

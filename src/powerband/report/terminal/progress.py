@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from powerband.base.units import plural
+from powerband.base.units import plural, rough_time
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
@@ -62,8 +62,11 @@ class LiveView(Observer):
         self._state.begin(experiment, planned_total, done)
         if self._lines:
             again = f", {done} of them done already" if done else ""
-            self.note(f"{experiment.name}: about {planned_total} trials{again}, {self._state.left()}; into {run.path}")
+            self.note(f"{experiment.name}: {self._state.size()}{again}; into {run.path}")
         self._redraw(now=True)
+
+    def likely_left(self, seconds: float | None) -> None:
+        self._state.expect(seconds)
 
     def trial_started(self, spec: TrialSpec, planned_total: int) -> None:
         self._state.start_trial(spec, planned_total)
@@ -115,6 +118,7 @@ class _Progress:
         self.experiment: Experiment | None = None
         self.planned = self.done = self._done_here = 0
         self._first_guess_s = 0.0
+        self._likely: tuple[float, float] | None = None  # seconds left, and when that was said
         self._began_s = self._trial_began_s = clock()
         self.spec: TrialSpec | None = None
         self.phase = ""
@@ -132,6 +136,17 @@ class _Progress:
         ) / 1e9 + _START_AND_STOP_S
         self._began_s = self._clock()
 
+    def expect(self, seconds: float | None) -> None:
+        self._likely = None if seconds is None else (seconds, self._clock())
+
+    def size(self) -> str:
+        return f"{'at most ' if self._ends_early else ''}{plural(self.planned, 'trial')}"
+
+    @property
+    def _ends_early(self) -> bool:
+        """The end of a race or search cannot be foreseen: the plan holds the most trials it can take."""
+        return self.experiment is not None and (self.experiment.is_race or self.experiment.objective.is_capacity)
+
     def start_trial(self, spec: TrialSpec, planned: int) -> None:
         self.spec, self.planned = spec, planned
         self.phase, self.rate_per_s, self.response_time_ns, self.in_flight = "", None, None, 0
@@ -143,7 +158,11 @@ class _Progress:
         self.spec = None
 
     def left(self) -> str:
-        """`about 2 min left`: the trials still to come, at the pace of those done here, or at a first guess."""
+        """`about 2 min left`: as was said last; else the trials still to come, at the pace of those done here, or at a
+        first guess."""
+        if self._likely is not None:
+            left_s, said_at = self._likely
+            return f"about {rough_time(max(0.0, left_s - (self._clock() - said_at)))} left"
         pace_s = (self._clock() - self._began_s) / self._done_here if self._done_here else self._first_guess_s
         if self.spec is not None and self._done_here:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
@@ -152,13 +171,12 @@ class _Progress:
         if self.experiment is not None and self.done < self.planned:
             soaks = self.spec is not None and self.spec.stage is Stage.SOAK
             left_s += self.experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
-        # The end of a race or search cannot be foreseen: the plan holds the most trials it can take.
-        ends_early = self.experiment and (self.experiment.is_race or self.experiment.objective.is_capacity)
-        return f"{'at most ' if ends_early else ''}about {_rough_time(left_s)} left"
+        return f"{'at most ' if self._ends_early else ''}about {rough_time(left_s)} left"
 
     def trial_line(self, result: TrialResult) -> str:
         """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or the reason why it is excluded."""
         head = f"[{self.done}/{self.planned}] {result.setting.id}{_purpose(result.stage, result.rate_per_s)}"
+        head += f" on {result.node}" if result.node else ""
         if not result.valid:
             word = "invalid" if result.status == "measured" else result.status
             why = "; ".join(problem.message for problem in result.problems if problem.fatal)
@@ -177,7 +195,7 @@ class _Progress:
             ProgressBar(
                 total=max(self.planned, 1), completed=min(self.done, self.planned), width=24, complete_style="cyan"
             ),
-            Text(f"{self.done} of about {self.planned} trials"),
+            Text(f"{self.done} of {self.size()}"),
             Text(self.left(), style="dim"),
         )
         parts: list[RenderableType] = [head, self._now()]
@@ -205,6 +223,7 @@ class _Progress:
 
 _STAGES = {
     Stage.EXPLORE: "a first look",
+    Stage.SCREEN: "short",
     Stage.CONFIRM: "to confirm",
     Stage.SATURATE: "at full load",
     Stage.SOAK: "for long",
@@ -215,10 +234,3 @@ def _purpose(stage: Stage, rate_per_s: float | None) -> str:
     """The purpose of a trial outside of blocks: ` at 1,200/s`, ` (to confirm)`; empty for a trial of a block."""
     said = f" ({_STAGES[stage]})" if stage in _STAGES else ""
     return said + ("" if rate_per_s is None else f" at {format_number(rate_per_s, 'per_s')}")
-
-
-def _rough_time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -6,7 +6,7 @@ so that no cell is cut off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -24,6 +24,7 @@ from powerband.report.terminal.text_findings import (
     capacities,
     changes,
     grown,
+    nodes,
     published,
     rules_of_thumb,
     visited,
@@ -41,6 +42,7 @@ from powerband.report.wording.words import (
     not_allowed,
     present_columns,
     short_id,
+    start_noun,
     trial_counts,
     trials_of,
     unusable_trials,
@@ -67,7 +69,7 @@ def render_answer(analysis: Analysis) -> RenderableType:
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
         parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
-    for part in (changes, capacities, rules_of_thumb, _claims, published, visited, grown):
+    for part in (changes, nodes, capacities, rules_of_thumb, _claims, published, visited, grown):
         parts += part(analysis)
     if analysis.found:
         parts += [Text(), Text.assemble(("What we found: ", "bold"), " ".join(analysis.found))]
@@ -75,7 +77,7 @@ def render_answer(analysis: Analysis) -> RenderableType:
 
 
 class SettingsTable:
-    """Every setting, in plan order, as one or two tables depending on the width."""
+    """Every setting, in plan order, as one table or several depending on the width."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
@@ -93,13 +95,33 @@ class SettingsTable:
         first = list(columns[:_FIRST_COLUMNS])
         while first and not fits(self._table(first, answer=True, bottleneck=False)):
             first.pop()
-        named_first = named and fits(self._table(first, answer=True, bottleneck=True))
-        yield self._table(first, answer=True, bottleneck=named_first)
-        yield Text()
-        yield self._table(columns[len(first) :], answer=False, bottleneck=named and not named_first)
+        interval = bool(first) or fits(self._table(first, answer=True, bottleneck=False))
+        named_first = named and fits(self._table(first, answer=True, interval=interval, bottleneck=True))
+        yield self._table(first, answer=True, interval=interval, bottleneck=named_first)
+        rest, named, placed = columns[len(first) :], named and not named_first, False
+        while not placed:
+            taken = len(rest)
+            while taken > 1 and not fits(self._further(rest, taken, interval=not interval, bottleneck=named)):
+                taken -= 1
+            yield Text()
+            yield self._further(rest, taken, interval=not interval, bottleneck=named)
+            rest, interval, placed = rest[taken:], True, taken == len(rest)
 
-    def _table(self, columns: Iterable[MetricColumn], *, answer: bool, bottleneck: bool) -> Table:
-        columns = tuple(columns)
+    def _further(self, rest: Sequence[MetricColumn], taken: int, *, interval: bool, bottleneck: bool) -> Table:
+        """A table below the first, of so many columns; the bottleneck and what counts stand in the last."""
+        last = taken == len(rest)
+        return self._table(rest[:taken], answer=False, interval=interval, bottleneck=bottleneck and last, valid=last)
+
+    def _table(
+        self,
+        columns: Iterable[MetricColumn],
+        *,
+        answer: bool,
+        bottleneck: bool,
+        interval: bool = True,
+        valid: bool | None = None,
+    ) -> Table:
+        columns, valid = tuple(columns), not answer if valid is None else valid
         objective = self.analysis.objective
         table = bare_table()
         for name in _setting_columns(self.analysis):
@@ -107,22 +129,26 @@ class SettingsTable:
             table.add_column(Text(name), justify="right", overflow="fold")
         if answer:
             table.add_column(metric_words(objective).removesuffix(" rate"), justify="right", no_wrap=True)
+        if interval:
             table.add_column("interval", justify="right", no_wrap=True)
         for column in columns:
             table.add_column(column.short, justify="right", no_wrap=True)
         failed = answer and any_failed_start(self.analysis)
-        judged = [*(["failed starts"] if failed else []), *(["change", "verdict"] if answer else [])]
+        judged = [
+            *([f"failed {start_noun(self.analysis)}s"] if failed else []),
+            *(["change", "verdict"] if answer else []),
+        ]
         for name in judged:
             table.add_column(name, justify="left" if name == "verdict" else "right", no_wrap=True)
         if bottleneck:
             table.add_column("bottleneck", no_wrap=True)
-        if not answer:
+        if valid:
             table.add_column("valid", justify="right")
         for result in self.analysis.settings:
             cells: list[str | Text] = [*_name(result, self.analysis)]
-            if answer:
-                estimate = result.estimates.get(objective)
-                cells += [format_estimate(estimate, objective), format_interval(estimate, objective)]
+            estimate = result.estimates.get(objective)
+            cells += [format_estimate(estimate, objective)] if answer else []
+            cells += [format_interval(estimate, objective)] if interval else []
             cells += [
                 format_estimate(result.estimates.get(column.metric), column.metric, digits=3) for column in columns
             ]
@@ -131,7 +157,7 @@ class SettingsTable:
                 cells += [change_words(result, self.analysis), _verdict(result, self.analysis)]
             if bottleneck:
                 cells.append(bottleneck_short(result.bottleneck))
-            if not answer:
+            if valid:
                 cells.append(trials_of(result))
             table.add_row(*cells, style="bold" if result.setting == self.analysis.answer.setting else "")
         return table

@@ -14,12 +14,17 @@ from powerband.model.results import Analysis
 from powerband.report.html.memory import GROWTH_HEADS, growth_cells, growth_sentence, snapshot_trial
 from powerband.report.wording.findings import (
     CHANGE_HEADS,
+    NODE_COST_HEADS,
+    NODE_HEADS,
     VISITOR_HEADS,
     bottleneck_sentence,
     capacity_trials,
     capacity_words,
     change_rows,
     changes_lead,
+    clock_sentences,
+    node_cost_rows,
+    node_rows,
     proposal_words,
     published_cells,
     race_words,
@@ -101,6 +106,22 @@ def changes(analysis: Analysis) -> Iterator[RenderableType]:
     yield Text()
     yield table
     yield Text(changes_lead(analysis), style="dim")
+
+
+def nodes(analysis: Analysis) -> Iterator[RenderableType]:
+    """How fast each node is, what is best there, and what Ray cost; nothing where all ran on one machine."""
+    rows = node_rows(analysis)
+    if not rows:
+        return
+    for heads, shown in ((NODE_HEADS, rows), (NODE_COST_HEADS, node_cost_rows(analysis))):
+        if shown:
+            table = _table(*heads)
+            for row in shown:
+                table.add_row(*map(Text, row))
+            yield Text()
+            yield table
+    for sentence in clock_sentences(analysis):
+        yield Text(sentence, style="dim")
 
 
 def published(analysis: Analysis) -> Iterator[RenderableType]:

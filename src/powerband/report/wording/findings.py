@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.unsettled import never_stabilised
-from powerband.base.units import capital, plural, signed_percent
+from powerband.base.units import capital, format_duration, plural, signed_percent
+from powerband.model.clocks import GeneratorNode
 from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Setting, format_level
 from powerband.model.results import (
@@ -18,6 +19,7 @@ from powerband.model.results import (
     Departure,
     Estimate,
     Exploration,
+    NodeRow,
     PublishedRow,
     PublishedTable,
     Race,
@@ -178,6 +180,60 @@ def change_rows(analysis: Analysis) -> list[tuple[str, str, str]]:
         )
         for cost in analysis.changes
     ]
+
+
+NODE_HEADS = ("node", "trials", "blocks", "beside the others", "best there")
+
+
+def node_rows(analysis: Analysis) -> list[tuple[str, str, str, str, str]]:
+    """Each node: its valid trials and blocks, its figure to that of all nodes, the setting that is best there."""
+    return [
+        (row.node, str(row.trials), str(row.blocks), ratio_phrase(row.ratio), _best_there(row))
+        for row in (() if analysis.nodes is None else analysis.nodes.rows)
+    ]
+
+
+NODE_COST_HEADS = ("node", "CPU", "CPUs", "Ray, of a core", "longest gap")
+
+
+def node_cost_rows(analysis: Analysis) -> list[tuple[str, str, str, str, str]]:
+    """What each node is, what Ray and powerband's actor used of a core there during trials, and the longest time from a
+    trial to the next. Empty where nothing of it is known."""
+    rows = () if analysis.nodes is None else analysis.nodes.rows
+    return [
+        (
+            row.node,
+            row.cpu or ABSENT,
+            ABSENT if row.cpus is None else str(row.cpus),
+            ABSENT if row.ray_cores is None else f"{100 * row.ray_cores:.2f} %",
+            ABSENT if row.between_s is None else f"{row.between_s:.2f} s",
+        )
+        for row in rows
+        if row.cpu or row.cpus or row.ray_cores is not None or row.between_s is not None
+    ]
+
+
+def clock_sentences(analysis: Analysis) -> list[str]:
+    """Of each node that made the load for another: what its clock showed beside that of the server's node in the last
+    trial, and at the worst how well that was known."""
+    found: dict[str, list[GeneratorNode]] = {}
+    for trial in analysis.trials:
+        for clock in trial.generators if trial.valid else ():
+            found.setdefault(clock.node, []).append(clock)
+    return [
+        f"{clocks[-1].words}; in {plural(len(clocks), 'trial')} it went by at most "
+        f"{format_duration(max(abs(each.drift_ns) for each in clocks))}, and was known to "
+        f"{format_duration(max(each.error_ns for each in clocks))}"
+        for clocks in found.values()
+    ]
+
+
+def _best_there(row: NodeRow) -> str:
+    if row.best is None:
+        return ABSENT
+    if row.lead is None:
+        return row.best.id
+    return f"{row.best.id}, by {ratio_phrase(row.lead)}{'' if row.shown else ': not shown'}"
 
 
 def _change_ratio(cost: ChangeCost) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from powerband.model.metrics import METRICS, margin_words, regret_words
-from powerband.model.plan import Setting, format_level
+from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.report.wording.numbers import format_change, format_number, format_share
 
@@ -141,6 +141,16 @@ def any_failed_start(analysis: Analysis) -> bool:
     return any(failed_starts(result) for result in analysis.settings)
 
 
+def start_noun(analysis: Analysis) -> str:
+    """What each trial is: a start of the server, or of one that was not restarted a trial alone."""
+    return "trial" if analysis.deployed else "start"
+
+
+def fresh_noun(analysis: Analysis) -> str:
+    """A trial that had no part in choosing a setting."""
+    return "further trial" if analysis.deployed else "fresh start"
+
+
 def mark_of(setting: Setting, analysis: Analysis) -> str:
     """The mark of a setting in a picture: answer, equal or other."""
     if setting == analysis.answer.setting:
@@ -161,7 +171,7 @@ def short_id(setting: Setting, analysis: Analysis) -> str:
     """The part of a setting's name that distinguishes it: if parameters vary one at a time, only the changed value."""
     if not analysis.changes:
         return setting.id
-    changed = {change.setting: f"{change.factor}={format_level(change.level)}" for change in analysis.changes}
+    changed = {change.setting: change.name for change in analysis.changes}
     return changed.get(setting, "baseline")
 
 
@@ -185,7 +195,7 @@ def verdict_note(analysis: Analysis) -> str:
     if leader is None:
         return "There is no leader to compare with."
     return (
-        f"Verdicts are towards the leader, {leader.id}: as good means within "
+        f"Verdicts are towards the leader, {short_id(leader, analysis)}: as good means within "
         f"{margin_words(analysis.margin, analysis.objective)}, "
         f"at {format_share(analysis.confidence)} confidence for all settings together."
     )

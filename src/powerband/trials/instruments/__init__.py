@@ -1,5 +1,6 @@
 """The instruments of a trial, a file each: the link, a browser, heap snapshots, acknowledged writes, thread names,
-slots, live heaps, runtimes, the last words of the subject's log.
+slots, live heaps, Go's collectors, runtimes, figures of .NET, other programs, CPUs kept awake, the last words of the
+subject's log.
 
 A new one is a file here, a line in `instruments_of`, a field of `TrialRecord`, and what `analyze/` makes of it.
 """
@@ -12,11 +13,15 @@ from powerband.loads import kind_of
 from powerband.loads.driver import TrialSetup
 from powerband.model.plan import Stage
 from powerband.trials.instruments.acknowledged_writes import AcknowledgedWrites
+from powerband.trials.instruments.awake import Awake
+from powerband.trials.instruments.dotnet_figures import DotnetFigures
+from powerband.trials.instruments.go_collector import GoCollector
 from powerband.trials.instruments.heap_snapshots import HeapSnapshots
 from powerband.trials.instruments.instrument import Instrument
 from powerband.trials.instruments.last_words import LastWords
 from powerband.trials.instruments.link import Linked, LinkInstrument
 from powerband.trials.instruments.live_heap import LiveHeap
+from powerband.trials.instruments.neighbours import Neighbours
 from powerband.trials.instruments.runtime_views import RuntimeViews
 from powerband.trials.instruments.slot_looks import SlotLooks
 from powerband.trials.instruments.thread_names import ThreadNames
@@ -29,16 +34,32 @@ def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], 
     measure = setup.experiment.measure
     # Fresh starts that are compared with others; those that only search take no time for more.
     compared = setup.spec.stage in (Stage.COMPARE, Stage.CONFIRM, Stage.SOAK)
-    first = setup.spec.stage is Stage.COMPARE and setup.spec.block == 0
+    # Slots are looked at once: in the first full trial of each setting; where short ones decided, in the second that
+    # confirms the winner, which then runs alone.
+    screens = setup.experiment.screen_blocks
+    looked = {Stage.COMPARE: screens, Stage.CONFIRM: screens + 1 if screens else None}
+    first = setup.spec.block == looked.get(setup.spec.stage)
     kind = kind_of(setup.experiment)
+    slots = [SlotLooks(setup, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []
+    if setup.experiment.subject.deployed is not None:
+        # What asks nothing of the server's processes, and tells of no others that may belong to it.
+        return [
+            *([BrowserVisitor(setup)] if measure.visitor else []),
+            *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),
+            *slots,
+        ]
     return [
         LinkInstrument(linked),
         *([BrowserVisitor(setup)] if measure.visitor else []),
         *([HeapSnapshots(setup, announce)] if measure.snapshots and compared else []),
         *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),
+        DotnetFigures(setup),
         ThreadNames(),
         RuntimeViews(),
-        *([SlotLooks(setup, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []),
+        GoCollector(),
+        Neighbours(),
+        *([Awake(setup.awake_cpus)] if setup.awake_cpus else []),
+        *slots,
         *([LiveHeap()] if compared and not measure.snapshots else []),
         LastWords(setup),
     ]

@@ -85,7 +85,7 @@ def take_snapshots(when: When, subject: RunningSubject, folder: Path, pump: Pump
 
 def _of_all(when: When, subject: RunningSubject, folder: Path, wait: Wait) -> list[Snapshot]:
     if not wait(lambda: bool(subject.probe.jvms()), READING_S):
-        failed = "no JVM was found in the subject; one that was started with -XX:-UsePerfData cannot be seen"
+        failed = "no JVM was found in the server; one that was started with -XX:-UsePerfData cannot be seen"
         return [Snapshot(when, None, time.monotonic_ns(), 0, failed)]
     deadline_s = time.monotonic() + ANSWER_S
     return [_of_one(when, jvm["pid"], folder, wait, deadline_s) for jvm in subject.probe.jvms()]

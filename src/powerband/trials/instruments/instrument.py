@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from powerband.processes.engine_process import Pump
-from powerband.processes.subject_process import RunningSubject
+from powerband.processes.subject_process import Rendered, RunningSubject
 
 
 class Instrument:
@@ -26,6 +26,10 @@ class Instrument:
 
     def given(self) -> Mapping[str, str]:
         """Values of placeholders in the subject's templates, within `around_trial`."""
+        return {}
+
+    def environment(self, rendered: Rendered) -> Mapping[str, str]:
+        """Variables that are added to the subject's environment, within `around_trial`, before each launch."""
         return {}
 
     def when_ready(self, subject: RunningSubject) -> None:

@@ -84,7 +84,8 @@ class Link:
             status = describe_status(self._process.wait(1.0))
             raise TrialFailed(
                 Code.LINK_FAILED,
-                f"the link's process ended without a summary ({status}); its last words are in engine.log of the trial",
+                f"the link's process ended without a summary ({status}); its last log lines are in engine.log of "
+                "the trial",
             )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from powerband.base.procfs import all_processes, tree_of
 from powerband.model.runtime import RuntimeView
 from powerband.processes.engine_process import Pump
-from powerband.processes.host import cpu_quota
 from powerband.processes.runtimes import runtime_views
 from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.instrument import Instrument
@@ -21,7 +20,7 @@ class RuntimeViews(Instrument):
         self._views: tuple[RuntimeView, ...] = ()
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
-        self._views = runtime_views(tree_of(subject.probe.pid, all_processes()), cpu_quota())
+        self._views = runtime_views(tree_of(subject.probe.pid, all_processes()))
 
     def record(self) -> dict[str, Any]:
         return {"runtimes": tuple(asdict(view) for view in self._views)}

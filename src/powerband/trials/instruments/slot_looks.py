@@ -22,7 +22,7 @@ from powerband.loads.http.driver import fleet_for
 from powerband.processes.connections import TreeConnections, connections_of
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed, TrialInterrupted
-from powerband.processes.host import cpu_quota, usable_cores
+from powerband.processes.host import usable_cores
 from powerband.processes.line_file import LineFile
 from powerband.processes.subject_process import RunningSubject
 from powerband.readings.fleet import merge_fleet
@@ -108,8 +108,8 @@ class SlotLooks(Instrument):
         own = setup.cpus.subject
         apart = bool(own) and not set(own) & set(setup.cpus.engine)
         cpus = float(len(own) or sum(map(len, usable_cores())))
-        quota = cpu_quota()
-        cpus = min(cpus, quota) if quota else cpus
+        if (quotas := tree.levels("cpu_quota_now", *window)) is not None:
+            cpus = min(cpus, float(quotas.min()))
         used = (tree.cores(*window) or 0.0) / cpus
         wanted = used + (tree.growth("run_wait_ns", *window) or 0.0) / length_ns / cpus
         everyone = sum(samples.host.growth(f"cpu_{kind}_ns", *window) or 0.0 for kind in ("busy", "steal")) / length_ns
@@ -142,8 +142,8 @@ class SlotLooks(Instrument):
             loop = DriveLoop(pump, fleet, on_intervals=lambda _: None, check=subject.check_alive)
             measured_ns = loop.go() + plan.settles_ns
             loop.wait_until(measured_ns + least_ns // 2)
-            if not plan.answers:
-                self._connections = connections_of(subject.probe.pid)
+            if not plan.answers and (root := subject.root_pid) is not None:
+                self._connections = connections_of(root, and_its_own=root != subject.probe.pid)
             loop.wait_until(measured_ns + least_ns)
             loop.wait(lambda: fleet.seen["ok"] >= plan.answers, (measured_ns + most_ns - time.monotonic_ns()) / 1e9)
             fleet.send(Drain())

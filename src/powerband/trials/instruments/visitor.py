@@ -105,7 +105,9 @@ def visitor_up(engine: Path, page: str, files: TrialDir, cpus: tuple[int, ...], 
     Raises NoVisitorError where there is no browser, or none that starts; TrialFailed(probe_failed)."""
     browser = find_browser()
     if browser is None:
-        raise NoVisitorError("no person visited (measure.visitor): there is no Chromium on PATH; install chromium")
+        raise NoVisitorError(
+            "there is no browser user (measure.visitor): there is no Chromium on PATH; install chromium"
+        )
     with TemporaryDirectory(prefix="visitor-", dir=files.path, ignore_cleanup_errors=True) as profile:
         command = (
             browser,
@@ -137,7 +139,7 @@ def visitor_up(engine: Path, page: str, files: TrialDir, cpus: tuple[int, ...], 
             except TrialFailed as failed:
                 if failed.failure.code != Code.LAUNCH_FAILED:
                     raise
-                raise NoVisitorError(f"no person visited (measure.visitor): {failed}") from failed
+                raise NoVisitorError(f"there is no browser user (measure.visitor): {failed}") from failed
             assert keeper.launched is not None
             yield Visitor(keeper.launched.pid, files.visitor_log)
 

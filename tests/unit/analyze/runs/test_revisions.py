@@ -162,8 +162,8 @@ def test_half_a_block_of_a_race_that_was_stopped_is_no_look() -> None:
     of = case(pairs=False)
     rows = trials({("old",): [*DRIFT, 1.0], ("new",): [*(0.9 * value for value in DRIFT), 50.0]})
     analysis = analyse(of, rows)
-    stopped = Race((), (), len(rows), 20, "stopped", len(DRIFT))
+    stopped = Race((), (), len(rows), 20, "stopped", len(DRIFT), half=(len(DRIFT),))
     (whole,) = compare_revisions(of, replace(analysis, race=stopped)).changes
-    (ended,) = compare_revisions(of, replace(analysis, race=replace(stopped, ended_by="blocks"))).changes
+    (ended,) = compare_revisions(of, replace(analysis, race=replace(stopped, ended_by="blocks", half=()))).changes
     assert whole.ratio is not None and whole.ratio.value == pytest.approx(0.9, rel=1e-6)
     assert ended.ratio is not None and ended.ratio.value > 1

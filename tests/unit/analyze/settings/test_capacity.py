@@ -249,3 +249,11 @@ def test_the_figure_says_how_many_starts_held_there() -> None:
     trials = [trial(rate, n, response_time_ns_p99=p99) for n, (rate, p99) in enumerate(rates, 2)]
     found = capacity_of(search_of(capacity_experiment(), setting(1), [trial(None, 1, goodput_per_s=1000.0), *trials]))
     assert found is not None and "starts held there or below; up to" in found.note
+
+
+def test_an_interval_leaves_out_no_more_than_was_asked_for_and_reaches_to_where_half_of_the_quick_starts_hold() -> None:
+    tried = ((800, True), (900, True), (1000, False), (950, True), (970, False))
+    edge = locate([Answered(math.log(rate), held) for rate, held in tried], math.log(1000), math.log(10))
+    low, high = edge.interval(0.95)
+    assert float(edge.below(low)) == pytest.approx(0.025)
+    assert max(1 - float(edge.below(high)), 1 - float(edge.middle.below(high))) == pytest.approx(0.025)

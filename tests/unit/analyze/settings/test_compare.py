@@ -10,7 +10,8 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import Progress, analyse
-from powerband.analyze.settings.contest import ResponseTable
+from powerband.analyze.settings.constraints import judge
+from powerband.analyze.settings.contest import ResponseTable, cost_of
 from powerband.model.experiment import Objective
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
@@ -281,3 +282,17 @@ def test_an_unfinished_plan_and_settings_that_left_it_are_said() -> None:
     assert not any("failed or invalid" in warning for warning in analysis.warnings)
     assert analysis.settings[0].invalid == 0
     assert analyse(made, trials).warnings == ()
+
+
+def test_a_part_of_a_thread_makes_nothing_cheaper_where_memory_differs() -> None:
+    lean, fat = ({"threads_max": threads, "rss_bytes_max": rss} for threads, rss in ((8.04, 1e6), (8.01, 2e6)))
+    assert cost_of(lean) < cost_of(fat) < cost_of({**lean, "threads_max": 9.0})
+
+
+@pytest.mark.parametrize(("errors", "certain"), [(2.8, False), (3.1, True)])
+def test_a_limit_is_met_for_certain_beyond_students_one_sided_quantile(errors: float, certain: bool) -> None:
+    """2.92 standard errors at 95 % and two degrees of freedom (Student 1908)."""
+    limit_ms = 20 * np.exp(0.3 * errors / np.sqrt(3))
+    objective = Objective.model_validate({"subject_to": [f"p99 < {limit_ms:.6f}ms"]})
+    trials = [{"response_time_ns_p99": 20e6 * float(np.exp(0.3 * step))} for step in (-1, 0, 1)]
+    assert judge(objective, trials, settings=1).certain is certain

@@ -47,6 +47,20 @@ def trials(lacking: tuple[object, ...] | None = None) -> list[TrialResult]:
     return found
 
 
+def test_sentences_call_a_setting_by_what_it_changes() -> None:
+    found = analyse(case(), trials())
+    first, *rest = found.answer.sentences
+    assert first.startswith("Use metrics=library (all else as in the baseline): ")
+    assert not [text for text in (first, *rest, *found.warnings) if ",debug=" in text]
+    one = experiment({"n": (4, 40)}, design={"vary": "one-at-a-time"})
+    few = [
+        TrialResult(7, b, 1, Setting((("n", n),)), "measured", (), {"goodput_per_s": 1e3 * n + b, "error_rate": 0.0})
+        for b in range(4)
+        for n in (4, 40)
+    ]
+    assert analyse(one, few).answer.sentences[0].startswith("Use n=40 (all else as in the baseline): ")
+
+
 def test_changes_are_ranked_by_what_they_cost() -> None:
     found = analyse(case(), trials()).changes
     assert [(cost.factor, cost.level, cost.baseline) for cost in found] == [

@@ -8,7 +8,7 @@ from fakes.trials import experiment
 from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.settings.compare import analyse
-from powerband.analyze.settings.starts import fails_more, starts_of
+from powerband.analyze.settings.starts import fails_more, is_allowed, starts_of
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, Problem, Starts, TrialResult, Verdict
 
@@ -79,3 +79,9 @@ def run(failed: int, rate: float) -> Analysis:
 def test_a_run_that_failed_starts_is_not_better(before: int, after: int, gain: float, verdict: Verdict) -> None:
     (change,) = compare_runs(run(before, 1000.0), run(after, 1000.0 * gain), sessions=SAME_SESSION).changes
     assert change.verdict is verdict, change.because
+
+
+def test_some_failed_starts_are_allowed_where_so_few_would_fail_of_a_worse_server_by_the_error_asked_for() -> None:
+    """Of a server that fails one start in ten, at most one of 46 does in 4.8 % of cases, of 45 in 5.2 % (binomial)."""
+    assert is_allowed(1, 46, allowed=0.1, error=0.05) and not is_allowed(1, 45, allowed=0.1, error=0.05)
+    assert is_allowed(0, 1, allowed=0.0, error=0.05) and not is_allowed(1, 1000, allowed=0.0, error=0.05)

@@ -54,6 +54,15 @@ def test_slots_of_constant_service_are_within_a_tenth(servers: int) -> None:
     assert all(each.limited and not each.more_is_served for each in tries)
 
 
+def test_the_interval_allows_for_where_a_look_begins_however_regular_the_service() -> None:
+    """12 or 13 answers of one user in a look of twelve and a half."""
+    loaded, doubled = (served(16, users, 5, constant, 1)[0] for users in (64, 128))
+    for seed in range(20):
+        alone, variation = served(16, 1, 12.5 * SERVICE_S, constant, seed)
+        found = estimate_slots(alone, loaded, doubled, variation)
+        assert found.low <= 16 <= found.high
+
+
 @pytest.mark.parametrize("servers", [1, 4, 16, 32])
 def test_the_interval_of_random_service_holds_the_slots(servers: int) -> None:
     """80 answers of one user tell an exponential mean to 11 %, however long the others ask: the interval says so."""

@@ -28,6 +28,7 @@ MORE = tried(64, 2.0)
 SLEEPERS = pool("pool", 0.02, 0.1, sleep=7.8)
 IDLE = pool("pool", 0.02, 0.1, lock=7.8)
 LOCKED = pool("pool", 0.03, 0.05, lock=30.8, sleep=0.8)
+HANGS = replace(pool("loop", 0.01, 0.01, sleep=0.98), polled=1.0)
 CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("all of 8 threads sleep, 56 requests queue", scene(SLEEPERS, POLLER), B.POOL_TOO_SMALL),
     (
@@ -53,6 +54,17 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ),
     ("one syncs a file under a lock", scene(pool("pool", 0.02, 0.02, disk=0.96, lock=15.0), POLLER), B.DISK),
     ("each of 8 threads syncs a file", scene(pool("pool", 0.1, 0.1, disk=7.7), POLLER), B.DISK),
+    (
+        "one syncs a file under a lock that may be had out of turn: the fastest answer waits for nobody",
+        scene(
+            pool("server (at work)", 0.01, disk=0.99),
+            pool("server", lock=3.99),
+            pool("server (event loop)", poll=1.0),
+            empty_ns=3.6 * MS,
+            loaded_ns=4.5 * MS,
+        ),
+        B.DISK,
+    ),
     ("4 processes sync a file", scene(pool("python (event loop)", 0.03, 0.1, disk=3.8)), B.DISK),
     (
         "a few of 8 sleeping threads read a file",
@@ -293,6 +305,63 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.EVENT_LOOP_BLOCKED,
     ),
     (
+        "threads that hang from the first request on, to which nobody hands requests",
+        scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=replace(tried(2), held={"server": 130})),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "the same of a runtime that parks who sleeps",
+        scene(pool("I/O", 0.05, 0.05, lock=0.9), tried=replace(tried(1), held={"java": 131})),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "threads to which another one hands requests",
+        scene(pool("worker", 0.02, 0.02, sleep=1.96), POLLER, tried=replace(tried(2), held={"server": 130})),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "eight threads that end together, so that one wake-up of another one hands them eight requests",
+        scene(
+            pool("worker", 0.02, 0.02, sleep=7.96),
+            replace(POLLER, use=replace(POLLER.use, on_cpu=0.001), switches_per_s=100.0),
+            tried=replace(tried(8), held={"server": 130}),
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "threads that hang, beside one that wakes for a timer",
+        scene(
+            pool("worker", 0.02, 0.02, sleep=7.96),
+            replace(POLLER, use=replace(POLLER.use, on_cpu=0.001), switches_per_s=20.0),
+            tried=replace(tried(8), held={"server": 130}),
+        ),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "threads of which each keeps its connection",
+        scene(
+            pool("worker", 0.02, 0.02, sleep=1.96),
+            tried=replace(tried(2), held={"server": 130}),
+            codes=("starved_users",),
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "threads of one name: one waits for events at all times, as many sleep as are served at once",
+        scene(pool("runtime", 0.05, 0.0, poll=0.95, lock=1.0, sleep=4.0), tried=tried(4)),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "the same of loops that each wait for their own events",
+        scene(replace(pool("loop", 0.05, 0.0, poll=0.95, sleep=4.0), polled=1.0), tried=tried(4)),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "loops of one name of which none waits for events",
+        scene(replace(pool("loop", 0.1, 0.1, poll=0.2, sleep=3.6), polled=0.1), tried=tried(4)),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
         "a pool that is full, whose server accepts only when a thread is free",
         scene(pool("pool", 0.05, 0.05, lock=3.9), POLLER, accept_queue=45.0, tried=tried(4)),
         B.POOL_TOO_SMALL,
@@ -374,6 +443,26 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.ACCEPT_BACKLOG,
     ),
     (
+        "a poller that takes connections slowly, for threads that have little to do",
+        scene(pool("pool", 0.01, 0.01, lock=15.5, sleep=0.5), HANGS, accept_queue=62.0, tried=tried(1.6)),
+        B.ACCEPT_BACKLOG,
+    ),
+    (
+        "the same with a thread for each request that is served at once, and a short queue",
+        scene(pool("pool", 0.01, 0.01, lock=1.0), HANGS, accept_queue=8.2, accept_queue_limit=8.0, tried=tried(1)),
+        B.ACCEPT_BACKLOG,
+    ),
+    (
+        "a loop that blocks, beside threads that it gives other work",
+        scene(
+            replace(pool("log", 0.01, 0.01, other=2.0), switches_per_s=100.0),
+            HANGS,
+            accept_queue=20.0,
+            tried=replace(tried(1), held={"loop": 45}),
+        ),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
         "a server without CPU to accept with",
         scene(pool("loop", 0.97, 0.02, poll=0.01), accept_queue=30.0),
         B.SUBJECT_CPU,
@@ -394,6 +483,11 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     ("no descriptor left", scene(SLEEPERS, POLLER, descriptors_left=0.0, accept_queue=20.0), B.DESCRIPTORS),
+    (
+        "descriptors kept to turn callers away",
+        scene(SLEEPERS, POLLER, descriptors_left=2.0, accept_queue=20.0),
+        B.DESCRIPTORS,
+    ),
     ("no descriptor left, and none wanted", scene(SLEEPERS, POLLER, descriptors_left=0.0), B.POOL_TOO_SMALL),
     ("a loop that sleeps", scene(replace(pool("loop", 0.02, 0.02, sleep=0.95), polled=0.1)), B.EVENT_LOOP_BLOCKED),
     (
@@ -451,6 +545,13 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     (
         "a collector that works beside, with CPUs to spare",
         scene(pool("G1 Conc", 0.3, 0.0, lock=0.7), SLEEPERS, POLLER, cpus=2.0, metrics={"subject_cpu_share": 0.17}),
+        B.POOL_TOO_SMALL,
+    ),
+    ("Go's collector on a full CPU", scene(pool("server", 0.98, 1.0), go_collecting_cores=0.4), B.GARBAGE_COLLECTION),
+    ("Go's collector, which has a little of it", scene(pool("server", 0.98), go_collecting_cores=0.05), B.SUBJECT_CPU),
+    (
+        "Go's collector beside sleepers, and a CPU for both",
+        scene(pool("pool", 0.4, 0.1, sleep=7.5), POLLER, go_collecting_cores=0.3),
         B.POOL_TOO_SMALL,
     ),
     ("the same where CPU is short", scene(pool("G1 Conc", 0.3, 0.5), pool("pool", 0.68, 3.0)), B.GARBAGE_COLLECTION),
@@ -515,6 +616,14 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
 @pytest.mark.parametrize("seen", [case[1] for case in UNNAMED], ids=[case[0] for case in UNNAMED])
 def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
     assert seen.queues and bottleneck_of(seen) is None
+
+
+def test_a_window_with_one_look_at_its_threads_names_only_what_counters_prove() -> None:
+    """With 1 s of load and a look a second, a pool that was idle before the load looked as if it had threads to spare:
+    a hidden limit was named where the pool was the limit."""
+    named = {found.name for _, seen, _ in CASES if (found := bottleneck_of(replace(seen, watched_share=0.1)))}
+    assert B.SUBJECT_CPU in named and B.GENERATOR in named
+    assert not named & {B.POOL_TOO_SMALL, B.HIDDEN_LIMIT, B.LOCK, B.DOWNSTREAM, B.EVENT_LOOP_BLOCKED}
 
 
 def test_every_name_is_told_from_the_others() -> None:

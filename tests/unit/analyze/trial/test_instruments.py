@@ -252,7 +252,7 @@ def test_visits_of_the_window_count() -> None:
         "visit_time_ns_max": 3.0 * MS,
     }
     (problem,) = visitor_problems(visits, found, "")
-    assert problem.message == "1 of the visitor's 4 visits failed: no answer" and not problem.fatal
+    assert problem.message == "1 of the browser's 4 visits failed: no answer" and not problem.fatal
 
 
 def test_nobody_came() -> None:

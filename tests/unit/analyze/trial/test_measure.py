@@ -31,7 +31,7 @@ def codes(result: TrialResult) -> set[str]:
 def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_path: Path) -> None:
     result = measured(tmp_path, Figures())
     assert result.valid and result.problems == ()
-    # No WebSockets, no JVM, no burst, no writes checked, no set number of requests, nothing beside the subject,
+    # No WebSockets, no JVM or .NET, no burst, no writes checked, no set number of requests, nothing beside the subject,
     # no link; and the record of a fake trial does not tell of the control plane.
     kinds = (
         "join",
@@ -40,6 +40,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "deliver",
         "tally_",
         "jvm_",
+        "dotnet_",
         "burst_",
         "acknowledge_",
         "visit",
@@ -57,6 +58,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     others = {name for name in METRICS if name.startswith(kinds)} - {"dropped_rate"} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {
         "queue_growth_per_s",  # the load is closed
+        "host_awake_cores",  # nothing keeps CPUs awake
         "cpu_quota_cores",  # there is none
         "cpu_throttled_share",
         "memory_lasts_s",  # nothing grows
@@ -104,6 +106,20 @@ def test_without_pinning_the_subjects_share_is_of_all_cpus_and_a_note_says_so(tm
         assert codes(result) == {"not_pinned"} and result.valid
 
 
+@pytest.mark.parametrize("collected", [None, {"collecting_ns": 3e9, "busy_ns": 9e9, "cpu_ns": 1.5e9}])
+def test_what_gos_collector_used_is_its_part_of_what_its_processes_used(
+    collected: dict[str, float] | None, tmp_path: Path
+) -> None:
+    """A third of half a CPU; without what one of two programs did, nothing is known."""
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    whole = {"collecting_ns": 1e9, "busy_ns": 3e9, "cpu_ns": 1e9}
+    record = record_of(spec(), figures)
+    took_s = (record.phases["end"] - record.phases["go"]) / 1e9
+    record = replace(record, go_collected={"7": {**whole, "cpu_ns": 0.5e9 * took_s - 1.5e9}, "8": collected})
+    result = measure(directory, write_trial(directory, record, figures), experiment())
+    assert result.metrics.get("gc_cpu_share") == (None if collected is None else pytest.approx(0.5 / 3, rel=0.02))
+
+
 def test_a_fleet_is_added_up(tmp_path: Path) -> None:
     one, two = measured(tmp_path / "a", Figures()), measured(tmp_path / "b", Figures(engines=2))
     for name in ("goodput_per_s", "achieved_rate_per_s", "users_mean", "littles_law_deviation", "error_rate"):
@@ -123,8 +139,7 @@ def test_a_fleet_is_added_up(tmp_path: Path) -> None:
         (Figures(send_lag_ns=8_000_000), "generator_lag"),
         (Figures(engine_wait=0.7), "generator_starved"),
         (Figures(engine_wait=0.3, users=1, response_ns=1_000_000), "generator_starved"),
-        (Figures(steal_share=0.05), "host_steal"),
-        (Figures(busy_cores=1.5), "host_foreign"),
+        (Figures(steal_share=0.3), "host_steal"),
         (Figures(goodput_per_s=0, failed=10_000), "no_request_ok"),
         (Figures(goodput_per_s=0), "no_request_ended"),
         (
@@ -190,7 +205,7 @@ def test_a_server_that_prints_much_is_noted(tmp_path: Path, bytes_each: int, dro
 
 
 def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
-    refused = measured(tmp_path / "a", Figures(busy_cores=1.5))
+    refused = measured(tmp_path / "a", Figures(busy_cores=1.5), measure=Measure(repeats=3, foreign_cpu_max=0.1))
     (problem,) = refused.problems
     assert "does not count" in problem.message and "measure.foreign_cpu_max" in problem.message
     allowed = measured(tmp_path / "b", Figures(busy_cores=1.5), measure=Measure(repeats=3, foreign_cpu_max=0.5))
@@ -200,7 +215,8 @@ def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> N
 
 
 def test_steal_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
-    (problem,) = measured(tmp_path / "a", Figures(steal_share=0.05)).problems
+    limited = Measure(repeats=3, steal_max=0.02)
+    (problem,) = measured(tmp_path / "a", Figures(steal_share=0.05), measure=limited).problems
     assert "(2% allowed)" in problem.message and "measure.steal_max" in problem.message
     allowed = measured(tmp_path / "b", Figures(steal_share=0.05), measure=Measure(repeats=3, steal_max=0.1))
     assert codes(allowed) == {"host_steal_some"} and allowed.valid
@@ -355,3 +371,52 @@ def test_the_interval_of_a_p99_holds_the_true_one(tmp_path: Path) -> None:
         found = measured(tmp_path / str(number), timed(times)).metrics
         held += found["response_time_ns_p99_low"] <= 461.5e6 <= found["response_time_ns_p99_high"]
     assert held >= 60 * 0.95 - 2 * (60 * 0.95 * 0.05) ** 0.5
+
+
+def node(engines: list[int], error_ns: int = 50_000, drift_ns: int = 0) -> dict[str, Any]:
+    told = {"offset_ns": 10**15, "uncertainty_ns": error_ns, "after_offset_ns": 10**15 + drift_ns}
+    return {
+        "node": "b",
+        "engines": engines,
+        **told,
+        "after_uncertainty_ns": error_ns,
+        "run_wait_ns": 10**9,
+        "turns": 100,
+    }
+
+
+def test_engines_on_other_nodes_share_no_cpus_with_the_server_and_their_own_wait_counts(tmp_path: Path) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    record = replace(record_of(spec(), figures), cpus={"machine": [0, 1]}, generators=(node([0]),))
+    result = measure(directory, write_trial(directory, record, figures), experiment())
+    assert codes(result) == {"generator_starved"} and result.cpus is not None and not result.cpus.shared
+    assert result.generators[0].offset_ns == 10**15
+    assert result.metrics["engine_run_wait_ns_mean"] == 10**7
+
+
+@pytest.mark.parametrize(
+    ("clock", "found"),
+    [
+        ({}, set()),
+        ({"error_ns": 12_000_000}, {"clock_unknown"}),
+        ({"drift_ns": -12_000_000}, {"clock_unknown"}),
+        ({"drift_ns": -9_000_000}, set()),
+    ],
+)
+def test_a_clock_that_is_not_known_well_enough_makes_a_trial_invalid(
+    tmp_path: Path, clock: dict[str, int], found: set[str]
+) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    record = replace(record_of(spec(), figures), generators=({**node([0], **clock), "run_wait_ns": None},))
+    result = measure(directory, write_trial(directory, record, figures), experiment())
+    assert codes(result) == found and result.valid == (not found)
+
+
+def test_engines_that_began_apart_make_a_trial_invalid(tmp_path: Path) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    record = record_of(spec(), figures)
+    (engine,) = record.engines
+    late = {**engine, "measure_start_ns": engine["measure_start_ns"] + 20_000_000}
+    record = replace(record, engines=(engine, late), generators=(node([0, 1]),))
+    result = measure(directory, write_trial(directory, record, figures), experiment())
+    assert "engines_apart" in codes(result) and not result.valid

@@ -94,8 +94,8 @@ def test_nothing_of_a_load_is_measured_nor_judged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"steal_share": 0.05}, "host_steal"),
-        ({"busy_cores": 1.5}, "host_foreign"),
+        ({"steal_share": 0.3}, "host_steal"),
+        ({"busy_cores": 1.5}, "host_foreign_some"),
         ({"io_pressure": 0.5}, "io_pressure"),
     ],
 )
@@ -138,7 +138,7 @@ def test_lines_that_could_not_be_read_are_told_of(tmp_path: Path) -> None:
     lines = [{**line, "malformed": 3 * at} for at, line in enumerate(readings(n_total=grown))]
     found = measured(tmp_path / "a", case(), lines)
     assert codes(found) == {"statsd_malformed": False}
-    assert found.problems[0].message.startswith("30 lines that the subject sent")
+    assert found.problems[0].message.startswith("30 lines that the program sent")
     before = [{**line, "malformed": 7} for line in readings(n_total=grown)]
     assert codes(measured(tmp_path / "b", case(), before)) == {}
 

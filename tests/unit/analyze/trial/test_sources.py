@@ -106,6 +106,12 @@ def rich(kind: LoadKind, folder: Path) -> Evidence:
     if kind is WEBSOCKET:
         told = [json.loads(line) | {"joined_now": 10} for line in directory.events.read_text().splitlines()]
         directory.events.write_text("".join(json.dumps(line) + "\n" for line in told))
+    directory.dotnet.mkdir()
+    figures_of_dotnet = ("gc_count", "gc_gen2_count", "gc_ns", "allocated_bytes", "work_items", "lock_contentions")
+    levels = ("heap_bytes_now", "pool_threads_now", "pool_busy_now", "pool_queue_now")
+    start, end = record.phases["measure"], record.phases["end"]
+    rows = [{"at_ns": at, **dict.fromkeys((*figures_of_dotnet, *levels), 1)} for at in (start, (start + end) // 2, end)]
+    (directory.dotnet / "7.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     directory.snapshots.mkdir()
     for when, size in (("before", 500), ("after", 1 << 40)):
         (directory.snapshots / f"{when}-7.txt").write_text(f"   1:  5  {size}  [C\n")
@@ -127,6 +133,9 @@ def test_every_metric_is_made_by_some_kind(tmp_path: Path) -> None:
     closed = trials[0][1]
     waiting = [{**interval, "in_flight_now": 10 * index} for index, interval in enumerate(closed.intervals)]
     trials.append((HTTP, replace(closed, load=Load(rate=100), intervals=waiting)))
+    assert closed.probe is not None
+    kept_awake = replace(closed.probe, awake=(closed.probe.trees["subject"],))
+    trials.append((HTTP, replace(closed, probe=kept_awake)))
     made = {name for kind, trial in trials for source in sources_of(kind) for name in dict(source.metrics(trial))}
     assert made - {"app_lost", "app_n"} == {name for name, metric in METRICS.items() if metric.source != "search"}
 

@@ -42,13 +42,13 @@ def poisson(rate: float) -> Server:
     return server
 
 
-def ends_s(server: Server) -> Array:
-    """When each of some servers is called steady, asked twice a second from 1 s on; infinite where never."""
+def ends_s(server: Server, first_s: float = 0.5) -> Array:
+    """When each of some servers is called steady, asked twice a second from `first_s` on; infinite where never."""
     t = np.arange(0, LONGEST_S, INTERVAL_S)
     ends = []
     for seed in range(SERVERS):
         counts, times = server(np.random.default_rng(seed), t)
-        asked = np.arange(1.0, LONGEST_S + 0.01, 0.5)
+        asked = np.arange(first_s, LONGEST_S + 0.01, 0.5)
         steady = (at for at in asked if settled(counts[: round(at * 10)], times[: round(at * 10)], truncate=True))
         ends.append(next(steady, math.inf))
     return np.array(ends)
@@ -57,8 +57,10 @@ def ends_s(server: Server) -> Array:
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.05, 0.2])
 def test_a_steady_server_is_mostly_let_go_at_once(noise: float) -> None:
     ends = ends_s(level(np.ones_like, noise))
-    assert np.mean(ends == 1.0) >= 0.8
+    assert np.mean(ends <= 1.0) >= 0.8
     assert ends.max() <= 5
+    if noise <= 0.01:
+        assert np.mean(ends == 0.5) >= 0.9
 
 
 @pytest.mark.parametrize(("rate", "longest_s"), [(5, 25), (30, 8), (500, 4)])
@@ -68,7 +70,7 @@ def test_low_rates_take_as_long_as_it_takes_to_see_something(rate: float, longes
     assert ends.max() <= longest_s
 
 
-@pytest.mark.parametrize("tau", [1.0, 3.0])
+@pytest.mark.parametrize("tau", [0.3, 1.0, 3.0])
 def test_an_exponential_warm_up_is_not_cut_short(tau: float) -> None:
     """As a JVM: half speed at first, settling with time constant tau; at 3 tau it is within 2.5 %."""
     ends = ends_s(level(lambda t: 1 - 0.5 * np.exp(-t / tau)))
@@ -77,7 +79,7 @@ def test_an_exponential_warm_up_is_not_cut_short(tau: float) -> None:
 
 
 def test_a_step_holds_the_warm_up_until_it_lies_well_behind() -> None:
-    ends = ends_s(level(lambda t: np.where(t < 0.6, 0.5, 1.0)))
+    ends = ends_s(level(lambda t: np.where(t < 0.6, 0.5, 1.0)), first_s=1.0)  # before it nobody can know of it
     assert np.mean(ends >= 1.2) >= 0.9  # of ten noisy intervals a rank test may miss a step
     assert np.median(ends) <= 6
 

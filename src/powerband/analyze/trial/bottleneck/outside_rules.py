@@ -36,12 +36,12 @@ def starved_generator(scene: Scene) -> Bottleneck | None:
     if scene.load_served or not engine_starves(scene):
         return None
     each = format_duration(scene.value("engine_run_wait_ns_mean"))
+    evidence = [f"engine threads waited for a CPU {share(scene.engine_wait_share)} of the time, {each} each time"]
+    if "subject_cpu_share" in scene.metrics:
+        evidence.append(f"the subject used {share(scene.cpu_share)} of its CPU time")
     return verdict(
         BottleneckName.GENERATOR,
-        [
-            f"engine threads waited for a CPU {share(scene.engine_wait_share)} of the time, {each} each time",
-            f"the subject used {share(scene.cpu_share)} of its CPU time",
-        ],
+        evidence,
         advice="stop what shares the engine's CPUs, or give it others (host.pinning)",
     )
 

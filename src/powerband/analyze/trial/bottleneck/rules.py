@@ -20,14 +20,16 @@ from powerband.analyze.trial.bottleneck.clauses import (
     slots_served,
     verdict,
 )
+from powerband.analyze.trial.bottleneck.dotnet_rules import contended, pauses, starved_pool
+from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP, event_loop_blocked
 from powerband.analyze.trial.bottleneck.outside_rules import disturbed, engine_starves, generator, starved_generator
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     POOL_BUSY,
+    WOKEN,
     accepts_too_late,
     disk,
     downstream,
-    event_loop_blocked,
     has_request_in_each,
     lock,
     parked_pool,
@@ -45,6 +47,7 @@ from powerband.loads.kind import LoadKind
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.fleet import SECOND_NS
+from powerband.readings.pools import WatchedPool
 
 # Where no other reason stands beside a threshold, it was chosen so that the planted cases of
 # docs/methods/bottlenecks.md are named, and healthy trials are not.
@@ -85,17 +88,37 @@ STARTED_SHARE = 0.1  # threads started for each request: where they come and go,
 
 Rule = Callable[[Scene], Bottleneck | None]
 SPOILT = (BottleneckName.GENERATOR, BottleneckName.HOST_CPU)  # what makes all other figures say nothing of the server
+# What counters prove that are read ten times a second, or that the load engine keeps itself.
+BY_COUNTERS = frozenset(
+    {
+        *SPOILT,
+        BottleneckName.SUBJECT_CPU,
+        BottleneckName.CPU_QUOTA,
+        BottleneckName.TOO_MANY_RUNNABLE_THREADS,
+        BottleneckName.DESCRIPTORS,
+        BottleneckName.ACCEPT_BACKLOG,
+        BottleneckName.MEMORY,
+        BottleneckName.NONE,
+    }
+)
+WATCHED_LEAST = 0.4  # of the window: what is told of threads at its edges is partly of the time before and after it
 
 
-def rules_of(kind: LoadKind) -> Iterable[Rule]:
+def rules_of(kind: LoadKind, *, sees_inside: bool = True) -> Iterable[Rule]:
+    """`sees_inside`: the subject's processes were watched."""
+    if not sees_inside:
+        return OUTSIDE_RULES
     return COUNTED_RULES if kind is SELF_DRIVEN else RULES
 
 
 def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottleneck | None:
-    """The first that a rule names, with a second where the evidence ties, or None where too little was seen to tell.
-    `rules`: those of `rules_of`."""
+    """The first that a rule names, with a second where the evidence ties, or None where too little was seen to tell:
+    where the looks at threads are mostly of the time beside the window, only what counters prove. `rules`: those of
+    `rules_of`."""
     for rule in RULES if rules is None else rules:
         if (found := rule(scene)) is not None:
+            if scene.watched_share < WATCHED_LEAST and found.name not in BY_COUNTERS:
+                return None
             return replace(_with_slots(found, scene), second=second_of(found, scene))
     return None
 
@@ -183,28 +206,47 @@ def _too_busy_to_accept(scene: Scene) -> bool:
     anywhere."""
     serving = scene.workers + scene.loops
     threads = sum(pool.use.threads for pool in serving)
-    busy = sum(
-        pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("sleep", "socket", "disk", "memory") for pool in serving
-    )
+    busy = sum(map(_at_work, serving))
+    if _hands_over_too_late(scene):
+        return _short_of_cpu(scene)
     lasting = scene.value("threads_started_per_s") < STARTED_SHARE * scene.rate_per_s
     all_busy = threads > 0 and busy >= POOL_BUSY * threads
     hangs = any(stands_still(pool) for pool in scene.loops)
     return _short_of_cpu(scene) or (lasting and (all_busy or hangs or has_request_in_each(scene)))
 
 
+def _hands_over_too_late(scene: Scene) -> bool:
+    """A loop that stands still, though not for a lock, gives each new connection to a thread of a pool which has little
+    to do: those who wait do so for the loop to take them, and not behind it."""
+    still = [loop for loop in scene.loops if stands_still(loop)]
+    taking = any(loop.blocked_on(*BLOCKS_LOOP) >= loop.use.threads / 2 for loop in still)
+    idle = [pool for pool in scene.workers if _at_work(pool) < POOL_BUSY * pool.use.threads]
+    woken = any(pool.switches_per_s >= WOKEN * scene.rate_per_s for pool in idle)
+    return taking and woken and len(idle) == len(scene.workers) and scene.connections_per_request > KEPT
+
+
+def _at_work(pool: WatchedPool) -> float:
+    """Threads that run, or wait for something else than events, a lock or work."""
+    return pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*BLOCKS_LOOP)
+
+
 def _garbage_collection(scene: Scene) -> Bottleneck | None:
     """Collectors that stop the world take time from every request. Those that run beside it do so only where no CPU is
-    left for both."""
-    collectors = [pool for pool in scene.pools if pool.collects and (not pool.collects_beside or _short_of_cpu(scene))]
-    used = sum(pool.use.on_cpu for pool in collectors)
+    left for both; Go's is one of them."""
+    short = _short_of_cpu(scene)
+    collectors = [pool for pool in scene.pools if pool.collects and (short or not pool.collects_beside)]
+    cores_of = {pool.name: pool.use.on_cpu for pool in collectors}
+    if short and scene.go_collecting_cores:
+        cores_of["Go's collector"] = scene.go_collecting_cores
+    used = sum(cores_of.values())
     if not scene.cpus or used < GC_SHARE * scene.cpus:
         return None
-    names = " and ".join(pool.name for pool in collectors[:2])
+    names = " and ".join(list(cores_of)[:2])
     return verdict(
         BottleneckName.GARBAGE_COLLECTION,
         [
             f"{names} used {cores(used)}, {share(used / scene.cpus)} of the subject's CPU time",
-            f"all its other threads used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
+            f"all else in it used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
         ],
         noun=scene.noun,
     )
@@ -356,12 +398,15 @@ COUNTED_RULES: Iterable[Rule] = (
     _host_cpu,
     disturbed,
     _garbage_collection,
+    pauses,
     _memory,
     _wake_ups,
     _cpu_quota,
     _subject_cpu,
     one_thread,
 )
+# For a subject of which nothing is seen but its answers.
+OUTSIDE_RULES: Iterable[Rule] = (generator, disturbed, starved_generator, _served)
 RULES: Iterable[Rule] = (
     _host_cpu,
     _descriptors,
@@ -371,11 +416,14 @@ RULES: Iterable[Rule] = (
     _served,
     _accept_backlog,
     _garbage_collection,
+    pauses,
     _memory,
     _with_cpu_left(disk),
+    _with_cpu_left(contended),
     lock,
     _cpu_quota,
     _subject_cpu,
+    _with_cpu_left(starved_pool),
     _with_cpu_left(delayed_ack),
     _with_cpu_left(event_loop_blocked),
     _with_cpu_left(queues_at_the_other_end),

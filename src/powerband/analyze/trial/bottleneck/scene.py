@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from powerband.analyze.stats.slots import NotExactError
+from powerband.analyze.trial.dotnet_metrics import QUEUED, WORKERS
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
 from powerband.analyze.trial.tried_slots import Tried, tried_of
 from powerband.loads import kind_of
@@ -16,7 +17,7 @@ from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
-from powerband.readings.pools import WatchedPool
+from powerband.readings.pools import WatchedPool, watched_share
 from powerband.readings.probe_samples import Counters
 from powerband.wire.load_events import EngineInterval
 
@@ -32,6 +33,7 @@ SERVING_WAKES = 0.2  # wake-ups of a pool for each request: threads that serve s
 SERVING_CPU = 0.1  # of the CPU that the subject uses
 LEAST_CORES = 0.01  # a tenth of what a subject uses that hardly uses a CPU is nothing
 NO_ROOM = ("429", "503")
+WITH_A_THREAD = 0.75  # of the requests, with a thread of .NET's pool: fewer wait elsewhere
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
 
 
@@ -69,6 +71,10 @@ class Scene:
     """Whether subject and load engine run on the same CPUs."""
     noun: str = "request"
     """One of what the rate counts."""
+    go_collecting_cores: float = 0.0
+    """CPUs that Go's collectors used, which are no threads of their own."""
+    watched_share: float = 1.0
+    """The share of the window between the first and the last look at the threads in it."""
     tried: Tried | None = None
     """The looks with one user and with twice the users; None: there were none, or they did not suffice."""
 
@@ -97,11 +103,20 @@ class Scene:
 
     def _serves(self, pool: WatchedPool) -> bool:
         """True if the pool wakes for every fifth request, or uses a tenth of the subject's CPU."""
-        if pool.collects or pool.housekeeping:
+        if pool.collects or pool.housekeeping or (self._dotnet_pool_idles and pool.name.startswith(WORKERS)):
             return False
         wakes = pool.switches_per_s + pool.preemptions_per_s
         used = max(LEAST_CORES, SERVING_CPU * self.value("subject_cpu_cores"))
         return wakes >= max(1.0, SERVING_WAKES * self.rate_per_s) or pool.use.on_cpu >= used
+
+    @property
+    def _dotnet_pool_idles(self) -> bool:
+        """True if the runtime tells that nothing waits for a thread of its pool, and most requests are with none: they
+        await something else, however many of its threads wait on conditions."""
+        if "dotnet_pool_queue_mean" not in self.metrics:
+            return False
+        few = self.value("dotnet_pool_busy_mean") < WITH_A_THREAD * self.present
+        return few and self.value("dotnet_pool_queue_mean") < QUEUED
 
     @property
     def queues(self) -> bool:
@@ -147,6 +162,8 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         host_cpus=evidence.host_cpus,
         shares_cpus=loaded and not evidence.pinned,
         noun=evidence.experiment.noun,
+        go_collecting_cores=evidence.go_collecting_cores or 0.0,
+        watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
         tried=_tried(evidence),
     )
 

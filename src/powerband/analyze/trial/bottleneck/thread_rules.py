@@ -43,8 +43,6 @@ ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool
 STANDS_STILL = 0.5
 # Connections of its own, for each request that it serves at once: proxies keep one or two more open than they use.
 CALLS_NO_MORE = 2.5
-# Sockets of a process that serves one connection at a time, with the one it listens on; its parent's are counted too.
-HELD_EACH = 3
 CALLS = 0.9  # connections of its own for each thread that waits on a socket
 # The same of threads, each of which has a connection to itself while it waits: all are in use.
 ALL_CONNECTIONS_USED = 1.25
@@ -61,7 +59,6 @@ ASKED_TOO_MUCH = (
     "look at what is called: a lock, a row that all change, or its CPU lets it serve fewer at once than ask it; more "
     "connections or threads only wait longer"
 )
-BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 
 
 def lock(scene: Scene) -> Bottleneck | None:
@@ -94,10 +91,11 @@ def lock(scene: Scene) -> Bottleneck | None:
 
 def disk(scene: Scene) -> Bottleneck | None:
     """Most threads that could go on wait for the disk, and requests queue, for a thread or for a lock that one of these
-    holds. A loop of one thread that waits for it is blocked: others could serve meanwhile."""
+    holds. Their number shows it too: the fastest answer does not where a lock may be had out of turn, as Go's. A loop
+    of one thread that waits for it is blocked: others could serve meanwhile."""
     pools = [*scene.workers, *(pool for pool in scene.loops if pool.use.threads > ONE_LOOP)]
     pool = max(pools, key=lambda pool: pool.blocked_on("disk"), default=None)
-    if pool is None or not scene.queues:
+    if pool is None or not (scene.queues or _more_than_threads(pool, scene)):
         return None
     waiting = pool.blocked_on("disk")
     elsewhere = sum(waits for kind, waits in _blocked_past(pool, scene).items() if kind not in ("disk", "poll"))
@@ -209,7 +207,7 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
         threads, queued = pool.use.threads, _queued(pool, scene)
         busy = pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*OUTSIDE)
         without_thread = []
-        if queued >= max(1.0, QUEUED_LEAST * threads):
+        if _more_than_threads(pool, scene):
             without_thread.append(f"{count(queued)} requests queue")
         if scene.turns_away:
             without_thread.append(f"{share(scene.turned_away_share)} are turned away (status 429 or 503)")
@@ -247,66 +245,26 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
     """All threads of a pool wait on conditions with requests in hand, for results or timers, and more requests queue:
     some runtimes sleep so. Nobody is past a lock that they could wait for."""
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
-        threads, queued = pool.use.threads, _queued(pool, scene)
+        threads = pool.use.threads
         parked = pool.blocked_on("lock")
         if _idles_beside_a_loop(pool, scene) or _serves_more_than(OUTSIDE_A_POOL * threads, scene):
             continue
         if max(_blocked_past(pool, scene).values()) >= NOBODY or pool.switches_per_s < WOKEN * scene.rate_per_s:
             continue
-        if parked < POOL_BUSY * threads or queued < max(1.0, QUEUED_LEAST * threads) or not scene.queues:
+        if parked < POOL_BUSY * threads or not _more_than_threads(pool, scene) or not scene.queues:
             continue
-        if scene.tried is not None and not _serves_about(threads, scene):
+        if scene.tried is not None and not serves_about(threads, scene):
             continue  # idle threads of a runtime, whose requests wait without one
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
                 f"{count(parked)} of {count(threads)} threads of {pool.name} wait for results or timers",
-                f"{count(queued)} requests queue",
+                f"{count(_queued(pool, scene))} requests queue",
                 cpu_used(scene),
             ],
             pool=pool.name,
             more=", or wait without a thread",
         )
-    return None
-
-
-def event_loop_blocked(scene: Scene) -> Bottleneck | None:
-    """A loop waits for something else than events, or has one CPU to itself and would need more. Workers that wait for
-    their next connection by select or epoll look like loops; where connections wait to be accepted, or before a proxy's
-    socket, it is workers that there are too few of."""
-    if scene.tried is not None and scene.tried.slots.load_is_limit:
-        return None
-    for pool in scene.loops:
-        threads = pool.use.threads
-        kinds: tuple[str, ...] = BLOCKS_LOOP
-        if stands_still(pool):
-            kinds = (*kinds, "lock")
-        off_poll = pool.blocked_on(*kinds)
-        if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
-            kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
-            waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
-            used = cpu_used(scene)
-            if _one_connection_each(pool, scene):
-                queue = f"{count(scene.present - threads)} requests wait until one of them takes their connection"
-                return verdict(
-                    BottleneckName.POOL_TOO_SMALL,
-                    [waits, queue, used],
-                    advice=f"start more of {pool.name}, for each serves one request at a time; or let it serve others "
-                    "while it waits",
-                )
-            return verdict(
-                BottleneckName.EVENT_LOOP_BLOCKED,
-                [waits, f"{count(scene.present)} requests are in flight", used],
-            )
-        if pool.busiest >= LOOP_BUSY:
-            return verdict(
-                BottleneckName.EVENT_LOOP_BLOCKED,
-                [
-                    f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
-                    cpu_used(scene),
-                ],
-                advice="spread the connections over more event loops, or move what computes off them",
-            )
     return None
 
 
@@ -377,10 +335,10 @@ def without_a_thread_each(scene: Scene) -> float | None:
     if scene.tried is None or not scene.workers:
         return None
     sizes = [pool.use.threads for pool in scene.workers + scene.loops]
-    return None if any(_serves_about(size, scene) for size in (*sizes, sum(sizes))) else max(sizes)
+    return None if any(serves_about(size, scene) for size in (*sizes, sum(sizes))) else max(sizes)
 
 
-def _serves_about(threads: float, scene: Scene) -> bool:
+def serves_about(threads: float, scene: Scene) -> bool:
     """As many requests are served at once as there are threads, as far as the interval tells."""
     if scene.tried is None:
         return False
@@ -411,17 +369,6 @@ def _serves_fewer(threads: float, scene: Scene) -> bool:
     return scene.tried.slots.high < POOL_BUSY * threads
 
 
-def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
-    """The processes hold a connection or two each, and take the next one when they are done. A pool's name is that of
-    its processes without the numbers at the end, and what its threads do in brackets. Where it was not seen what they
-    hold: most of the others wait to be accepted."""
-    name = pool.name.partition(" (")[0]
-    sockets = [] if scene.tried is None else [count for of, count in scene.tried.held.items() if of.startswith(name)]
-    if not sockets:
-        return accepts_too_late(scene)
-    return sum(sockets) <= HELD_EACH * (pool.use.threads + 1)
-
-
 def _most_locked(scene: Scene) -> WatchedPool | None:
     """The pool with the most threads that hold requests and wait for a lock, if that is most of those threads."""
     pool = max(scene.workers, key=lambda pool: _locked(pool, scene), default=None)
@@ -450,6 +397,11 @@ def _queued(pool: WatchedPool, scene: Scene) -> float:
     """Requests that are neither with a thread of this pool nor, for certain, with one of another."""
     others = sum(active_threads(other.use) for other in scene.workers + scene.loops if other is not pool)
     return scene.present - max(pool.use.threads, pool.alive_max) - others
+
+
+def _more_than_threads(pool: WatchedPool, scene: Scene) -> bool:
+    """Requests have no thread: one at the least, and a tenth as many as the pool has threads."""
+    return _queued(pool, scene) >= max(1.0, QUEUED_LEAST * pool.use.threads)
 
 
 def _explained(threads: float, scene: Scene) -> bool:

@@ -94,7 +94,8 @@ def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
     """The CPU is full, and the collector has a part of it that is neither small nor most of what is wanted."""
     if found.name is not BottleneckName.GARBAGE_COLLECTION or scene.cpu_share < CPU_SHORT or not scene.cpus:
         return None
-    collected = sum(pool.use.on_cpu for pool in scene.pools if pool.collects) / scene.cpus
+    collecting = sum(pool.use.on_cpu for pool in scene.pools if pool.collects) + scene.go_collecting_cores
+    collected = collecting / scene.cpus
     if collected >= GC_CLEAR:
         return None
     return verdict(

@@ -4,8 +4,9 @@ delayed acknowledgements; and the one thread that has no time left, which such a
 from __future__ import annotations
 
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, share, slots_served, verdict
+from powerband.analyze.trial.bottleneck.loop_rules import busy_thread
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
-from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, LOOP_BUSY, calls_no_more
+from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
 from powerband.base.units import format_duration, significant
 from powerband.model.bottlenecks import BottleneckName
@@ -93,12 +94,6 @@ def delayed_ack(scene: Scene) -> Bottleneck | None:
 def one_thread(scene: Scene) -> Bottleneck | None:
     """One thread has no time left while CPUs have: nothing beside it can be done faster."""
     pool = max((pool for pool in scene.pools if not pool.collects), key=lambda pool: pool.busiest, default=None)
-    if pool is None or pool.busiest < LOOP_BUSY or scene.cpu_share >= CPU_SHORT:
+    if pool is None or scene.cpu_share >= CPU_SHORT:
         return None
-    return verdict(
-        BottleneckName.ONE_THREAD,
-        [
-            f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time",
-            cpu_used(scene),
-        ],
-    )
+    return busy_thread(BottleneckName.ONE_THREAD, pool, scene)

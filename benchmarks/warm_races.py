@@ -1,0 +1,251 @@
+"""Races of a JVM's first compiler against its last (`-XX:TieredStopAtLevel` 1 and 4), which takes a minute to get
+there: which is named, and how near the figures are to those after that minute.
+
+    python -m benchmarks.warm_races [--races 20] [--only jvm spring] [--profile normal] [--minutes 60]
+        [--folder runs/warm-races]
+
+`jvm` is the JDK's own server whose handler computes, `spring` Spring Boot on the subject of that name. What is true is
+measured first, once for a folder: fresh starts of both settings that warm up for a minute. Then each race is a run of
+the profile as `tune` has it. One line of JSON is kept for each: called again, it goes on until there are so many.
+Nothing else should run on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.footer import ROOT, commit, machine
+from benchmarks.pairs import share_of
+from benchmarks.sweeps import powerband
+from powerband.files.key_options import PROFILES
+from powerband.model.results import AnswerKind
+
+SOURCE = Path(__file__).parent / "workers" / "Warm.java"
+SPRING = ROOT / "subjects" / "spring"
+# Some ms of reading, sorting and writing for each request, by its own thread. -1: without a page of metrics.
+SPRING_OPTIONS = {"spring.profiles.active": "h2", "subject.rows": "200", "management.server.port": "-1"}
+CASES = {"jvm": "javac", "spring": "mvn"}
+"""The cases, and the program that builds each."""
+TIERS = (1, 4)
+USERS = 64
+TRUTH_WARMUP, TRUTH_DURATION = "60s", "10s"
+TRUTH_STARTS = 3
+RIGHT_SHARE = 19 / 20
+WITHIN = 0.05
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Rates of both settings, in the order of `TIERS`, after a minute of load."""
+
+    case: str
+    rates: tuple[float, ...]
+
+    @property
+    def best(self) -> str:
+        return f"tier={TIERS[self.rates.index(max(self.rates))]}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One race. `named`: the setting recommended; `rising`: whether each setting still rose in most of its valid
+    trials."""
+
+    case: str
+    profile: str
+    kind: str
+    named: str | None
+    rates: tuple[float | None, ...]
+    rising: tuple[bool, ...]
+    trials: int
+    invalid: int
+    seconds: float
+    sentence: str
+
+    def figures_hold(self, truth: Truth) -> bool:
+        """True if each figure is within 5 % of what is true, or said to rise and not above that."""
+        pairs = zip(self.rates, truth.rates, self.rising, strict=True)
+        return all(
+            rate is not None and (abs(rate / true - 1) <= WITHIN or (rises and rate <= true))
+            for rate, true, rises in pairs
+        )
+
+
+def build(case: str, folder: Path) -> None:
+    """Raises CalledProcessError."""
+    commands = {
+        "jvm": "javac -d {folder} {source}",
+        "spring": "mvn -q -B --strict-checksums -f {spring}/pom.xml -Dtarget={folder} package",
+    }
+    given = {"folder": folder, "source": SOURCE, "spring": SPRING}
+    subprocess.run([word.format(**given) for word in commands[case].split()], check=True)
+
+
+def subject(case: str, built: Path) -> dict[str, Any]:
+    java = ["java", "-XX:TieredStopAtLevel={tier}"]
+    if case == "jvm":
+        nodelay = "-Dsun.net.httpserver.nodelay=true"  # else each answer waits 40 ms for an acknowledgement
+        return {"command": [*java, nodelay, "-cp", str(built), "Warm", "{port}", str(USERS)]}
+    given = {"server.port": "{port}", **SPRING_OPTIONS}
+    return {
+        "command": [*java, "-jar", str(built / "spring.jar"), *(f"--{name}={value}" for name, value in given.items())],
+        "url": "http://127.0.0.1:{port}/test",
+        "ready": {"log": "^ready after ", "timeout": "60s"},
+    }
+
+
+def experiment(case: str, built: Path, keys: Mapping[str, str], order: str) -> dict[str, Any]:
+    """`keys`: as in an experiment file, with dots."""
+    written: dict[str, Any] = {
+        "name": f"warm-{case}",
+        "subject": subject(case, built),
+        "factors": {"tier": list(TIERS)},
+        "load": {"users": USERS},
+        "measure": {},
+        "design": {"order": order},
+    }
+    for key, value in keys.items():
+        part, _, name = key.partition(".")
+        written[part][name] = int(value) if value.isdigit() else value
+    return written
+
+
+def run(written: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], float]:
+    """Runs an experiment and returns its `--format json`, and the seconds that it took. Raises RuntimeError where
+    `powerband` fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{written['name']}-{time.time_ns()}.yaml"
+    file.write_text(json.dumps(written))  # JSON is YAML
+    begun_s = time.monotonic()
+    said = powerband("run", str(file), "--format", "json", "--no-progress", "--runs", str(folder / "runs"))
+    return json.loads(said), time.monotonic() - begun_s
+
+
+def rates_of(analysis: Mapping[str, Any]) -> tuple[float | None, ...]:
+    """Goodput by the order of `TIERS`; None where a setting has no figure."""
+    found = {row["setting"]["levels"]["tier"]: row["estimates"].get("goodput_per_s") for row in analysis["settings"]}
+    return tuple(None if found.get(tier) is None else float(found[tier]["value"]) for tier in TIERS)
+
+
+def truth_of(case: str, built: Path, folder: Path, starts: int) -> Truth:
+    """Raises RuntimeError where a setting has no figure after a minute."""
+    keys = {"load.duration": TRUTH_DURATION, "measure.warmup": TRUTH_WARMUP, "measure.repeats": str(starts)}
+    analysis, _ = run(experiment(case, built, keys, "blocks"), folder)
+    rates = [rate for rate in rates_of(analysis) if rate is not None]
+    if len(rates) < len(TIERS):
+        raise RuntimeError(f"{case}: {' '.join(analysis['answer']['sentences'])}")
+    return Truth(case, tuple(rates))
+
+
+def outcome(case: str, profile: str, analysis: Mapping[str, Any], seconds: float) -> Outcome:
+    """The outcome of a race of `TIERS`. `analysis`: its `--format json`."""
+    answer, trials = analysis["answer"], analysis["trials"]
+    valid = [trial for trial in trials if not any(problem["fatal"] for problem in trial["problems"])]
+    rose = {tier: [trial["rising"] for trial in valid if trial["setting"]["levels"]["tier"] == tier] for tier in TIERS}
+    return Outcome(
+        case=case,
+        profile=profile,
+        kind=answer["kind"],
+        named=None if answer["setting"] is None else answer["setting"]["id"],
+        rates=rates_of(analysis),
+        rising=tuple(2 * sum(rose[tier]) > len(rose[tier]) for tier in TIERS),
+        trials=len(trials),
+        invalid=len(trials) - len(valid),
+        seconds=seconds,
+        sentence=" ".join(answer["sentences"]),
+    )
+
+
+def table(every: Sequence[Outcome], truths: Mapping[str, Truth]) -> str:
+    """The races in Markdown, a line for each case and profile; those without a valid trial count for nothing."""
+    done = [row for row in every if row.kind != AnswerKind.NONE_VALID.value]
+    lines = [
+        f"{time.strftime('%Y-%m-%d')}, {machine()}, commit {commit()}: {len(done)} races "
+        f"({len(every) - len(done)} more without a valid trial)",
+        "",
+        "| case | profile | after a minute | races | right one named | wrong one | figures within 5 % | seconds |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for case, profile in dict.fromkeys((row.case, row.profile) for row in done):
+        rows, truth = [row for row in done if (row.case, row.profile) == (case, profile)], truths[case]
+        named = sum(row.named == truth.best for row in rows)
+        wrong = sum(row.named not in (None, truth.best) for row in rows)
+        holding = sum(row.figures_hold(truth) for row in rows)
+        verdicts = [share_of(count, len(rows)).verdict(at_least=RIGHT_SHARE) for count in (named, holding)]
+        lines.append(
+            f"| {case} | {profile} | {' and '.join(f'{rate:,.0f}/s' for rate in truth.rates)} | {len(rows)} | "
+            f"{named} ({verdicts[0]}) | {wrong} | {holding} ({verdicts[1]}) | "
+            f"{sum(row.seconds for row in rows) / len(rows):.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def read(path: Path) -> list[Outcome]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    return [Outcome(**{**row, "rates": tuple(row["rates"]), "rising": tuple(row["rising"])}) for row in rows]
+
+
+def read_truths(path: Path) -> dict[str, Truth]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    return {row["case"]: Truth(row["case"], tuple(row["rates"])) for row in rows}
+
+
+def keep(path: Path, row: Outcome | Truth) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(row)) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.warm_races", description=__doc__)
+    parser.add_argument("--races", type=int, default=20, help="how many there are to be of each case")
+    parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--profile", choices=list(PROFILES), default="normal")
+    parser.add_argument("--minutes", type=float, default=60, help="nothing further begins after this time")
+    parser.add_argument("--truth-starts", type=int, default=TRUTH_STARTS, help="of each setting, a minute each")
+    parser.add_argument("--folder", type=Path, default=Path("runs/warm-races"), help="where they are kept")
+    options = parser.parse_args(arguments)
+    for case in [case for case in options.only if shutil.which(CASES[case]) is None]:
+        print(f"left out: {case}, for want of {CASES[case]}", file=sys.stderr)
+        options.only.remove(case)
+    kept, truths_kept = options.folder / "races.jsonl", options.folder / "truths.jsonl"
+    done, truths = read(kept), read_truths(truths_kept)
+    deadline_s = time.monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory(prefix="powerband-warm-") as folder:
+        built = {case: Path(folder, case) for case in options.only}
+        for case in options.only:
+            built[case].mkdir()
+            build(case, built[case])
+        for case in [name for name in options.only if name not in truths]:
+            truths[case] = truth_of(case, built[case], options.folder, options.truth_starts)
+            keep(truths_kept, truths[case])
+        for case in to_come(options.only, options.profile, done, options.races):
+            if time.monotonic() >= deadline_s:
+                break
+            written = experiment(case, built[case], PROFILES[options.profile], "race")
+            made = outcome(case, options.profile, *run(written, options.folder))
+            done.append(made)
+            keep(kept, made)
+            print(f"{case}: {made.named}, {made.seconds:.0f} s", file=sys.stderr, flush=True)
+    print(table(done, truths))
+    return 0
+
+
+def to_come(cases: Sequence[str], profile: str, done: Sequence[Outcome], races: int) -> list[str]:
+    """The cases of the races to come, in turn."""
+    made = [row.case for row in done if row.profile == profile and row.kind != AnswerKind.NONE_VALID.value]
+    return [case for turn in range(races) for case in cases if made.count(case) <= turn]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

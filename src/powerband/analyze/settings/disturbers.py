@@ -1,0 +1,63 @@
+"""Names who disturbed a run, and what that cost, in one sentence for all its trials.
+
+In: trial results. Out: words for the warnings. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from powerband.analyze.trial.faults import fatal_codes
+from powerband.analyze.trial.honesty import MACHINE_CODES
+from powerband.base.units import joined, plural
+from powerband.model.results import TrialResult
+
+NAMED = 3  # programs in a sentence
+LEAST_CORES = 0.02  # of a program that is named: less is what any daemon uses
+LEAST_STEAL = 0.005  # of the CPUs' time: less is seen on hosts that nobody calls busy
+
+
+def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
+    """One sentence, or none where no trial was disturbed."""
+    done = [result for result in results if result.status == "measured"]
+    refused = [result for result in done if fatal_codes(result) & MACHINE_CODES]
+    widened = [result for result in done if result.valid and result.held_up]
+    disturbed = [*refused, *widened]
+    if not disturbed:
+        return
+    costs = []
+    if widened:
+        shares = [result.held_up for result in widened]
+        most = math.ceil(100 * max(shares))
+        costs.append(
+            f"{plural(len(widened), 'trial')} may have lost up to {most} % by it (half of them under "
+            f"{math.ceil(100 * median(shares))} %), and the intervals allow for that"
+        )
+    if refused:
+        tells, does = ("tells", "does") if len(refused) == 1 else ("tell", "do")
+        costs.append(f"{plural(len(refused), 'trial')} {tells} nothing and {does} not count")
+    of = f"{len(disturbed)} of {plural(len(done), 'trial')}"
+    yield f"{_who(disturbed)} disturbed {of}: {joined(costs)}; a quiet machine needs fewer"
+
+
+def _who(disturbed: Sequence[TrialResult]) -> str:
+    """`other programs (java 0.52 CPUs, cc1 0.20) and the hypervisor (3 % of the CPU time)`: means over these trials."""
+    cores = defaultdict[str, float](float)
+    for result in disturbed:
+        for name, used in result.neighbours.items():
+            cores[name] += used / len(disturbed)
+    most = sorted(cores.items(), key=lambda item: -item[1])[:NAMED]
+    named = [(name, used) for name, used in most if used >= LEAST_CORES]
+    stolen = sum(result.metrics.get("host_steal_share", 0.0) for result in disturbed) / len(disturbed)
+    who = []
+    if named:
+        listed = ", ".join(f"{name} {used:.2f}{' CPUs' if at == 0 else ''}" for at, (name, used) in enumerate(named))
+        who.append(f"other programs ({listed})")
+    elif stolen < LEAST_STEAL:
+        who.append("other programs")
+    if stolen >= LEAST_STEAL:
+        who.append(f"the hypervisor ({stolen:.1%} of the CPU time)")
+    return joined(who)

@@ -1,0 +1,64 @@
+"""Words the answer for a server that was deployed already: it says what the intervals hold, and what was not seen.
+
+In: an answer that is worded for fresh starts, the settings, the trials. Out: the answer in the words of trials, and a
+sentence more. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from powerband.model.experiment import Experiment
+from powerband.model.results import Analysis, Answer, SettingResult, TrialResult, Verdict
+
+NOT_RESTARTED = (
+    "The server was deployed already and was not restarted between settings: the intervals come from repeated blocks "
+    "on that one server, so how much one start of it differs from the next is not in them."
+)
+FROM_OUTSIDE = "Only its answers were seen, from outside: what limits it inside is not known."
+NO_DIFFERENCE = "No difference between the settings was shown: does the knob act?"
+_START = re.compile(r"(?<![\w.=-])(fresh )?start(s?)(?![\w=-])")
+"""A start, as a word of its own and not as the name or level of a setting."""
+
+
+def deployed_answer(
+    experiment: Experiment, answer: Answer, rows: Sequence[SettingResult], results: Sequence[TrialResult]
+) -> Answer:
+    """The answer with what a deployed server adds to it."""
+    if experiment.subject.deployed is None:
+        return answer
+    valid = [result for result in results if result.valid]
+    said = [NOT_RESTARTED] if valid else []
+    if valid and not any("subject_cpu_cores" in result.metrics for result in valid):
+        said.append(FROM_OUTSIDE)
+    compared = [row for row in rows if row.trials > 1]
+    alike = all(row.feasible and row.verdict not in (Verdict.WORSE, Verdict.BETTER) for row in rows)
+    if len(compared) > 1 and len(compared) == len(rows) and alike:
+        said.append(NO_DIFFERENCE)
+    sentences = (*map(_of_trials, answer.sentences), *([" ".join(said)] if said else []))
+    return replace(answer, sentences=sentences)
+
+
+def in_words_of_trials(analysis: Analysis) -> Analysis:
+    """The other sentences of an analysis."""
+    if not analysis.deployed:
+        return analysis
+    race = analysis.race
+    if race is not None and race.confirmation is not None:
+        told = replace(race.confirmation, sentence=_of_trials(race.confirmation.sentence))
+        race = replace(race, confirmation=told)
+    return replace(analysis, race=race, settings=tuple(map(_row, analysis.settings)))
+
+
+def _row(row: SettingResult) -> SettingResult:
+    return replace(
+        row,
+        infeasible_because=tuple(map(_of_trials, row.infeasible_because)),
+        uncertain_because=tuple(map(_of_trials, row.uncertain_because)),
+    )
+
+
+def _of_trials(text: str) -> str:
+    return _START.sub(lambda match: f"{'further ' if match[1] else ''}trial{match[2]}", text)

@@ -1,0 +1,275 @@
+"""Several nodes as a factor: how fast each is, and whether the setting that is best of all is best on each.
+
+In: an experiment, results with their nodes, the setting that is named or leads. Out: `Nodes`. Blocks are nested in
+nodes, and settings crossed with them: the model is block + setting x node on the scale of the objective (a randomised
+complete block design with an interaction; Montgomery, Design and Analysis of Experiments, 9th ed., 4.1 and 5.3), fitted
+by least squares, since settings that left are missing from later blocks. Method: docs/methods/nodes.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from powerband.analyze.settings.contest import last_valid
+from powerband.analyze.stats.intervals import SD_FLOOR, Scale
+from powerband.analyze.stats.special import Array, f_tail, student_t
+from powerband.base.units import joined, plural, significant
+from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS, metric_words
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Estimate, NodeRow, Nodes, Race, TrialResult
+
+CONFIRMED_ON = 3
+"""Nodes on which fresh starts have to confirm what is named, where there are so many: of settings that are best on one
+machine many are not on the next (TUNA, EuroSys'25)."""
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The valid compared trials: setting, block and node of each by index, and the value on the scale, more is
+    better."""
+
+    settings: list[Setting]
+    nodes: list[str]
+    at: list[tuple[int, int, int]]
+    values: Array
+    scale: Scale
+    base: float
+
+    def of_node(self, node: int) -> list[int]:
+        return [index for index, (_, _, at) in enumerate(self.at) if at == node]
+
+
+def nodes_of(
+    experiment: Experiment,
+    results: Sequence[TrialResult],
+    named: Setting | None,
+    half: Collection[int] = (),
+    race: Race | None = None,
+) -> Nodes | None:
+    """None where all ran on one machine. `half`: blocks that do not count. `race`: with what fresh starts say, all
+    nodes together."""
+    names = sorted({result.node for result in results} - {""})
+    if not names:
+        return None
+    valid = [result for result in results if result.valid]
+    bare = {name: NodeRow(name, sum(r.node == name for r in valid), 0, None, None) for name in names}
+    fresh_on = () if named is None else confirmed_on(valid, named)
+    cells = _cells(experiment, [r for r in valid if r.block not in half or r.stage is not Stage.COMPARE])
+    if cells is None:
+        return Nodes(named, tuple(bare.values()), None, fresh_on, ())
+    residual = _Residual.of(cells)
+    ratios = _ratios(cells, experiment.objective.confidence)
+    rows = bare | {
+        name: _row(experiment, cells, residual, bare[name], named=named, ratio=ratios.get(name)) for name in cells.nodes
+    }
+    differ = _interaction(cells, residual)
+    fresh = None if race is None else race.confirmation
+    agrees = fresh is not None and fresh.setting == named and fresh.agrees
+    sentences = _sentences(experiment, list(rows.values()), named, differ, fresh_on if agrees else ())
+    return Nodes(named, tuple(rows.values()), differ, fresh_on, sentences)
+
+
+def _cells(experiment: Experiment, valid: Sequence[TrialResult]) -> _Cells | None:
+    metric = experiment.objective.metric
+    found = last_valid(result for result in valid if metric in result.metrics and result.node)
+    if not found or experiment.objective.is_capacity:
+        return None
+    settings = list(dict.fromkeys(setting for setting, _ in found))
+    names = sorted({result.node for result in found.values()})
+    blocks = {block: index for index, block in enumerate(sorted({block for _, block in found}))}
+    raw = [result.metrics[metric] for result in found.values()]
+    scale = Scale.of(raw, METRICS[metric].unit)
+    sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
+    at = [(settings.index(s), blocks[block], names.index(result.node)) for (s, block), result in found.items()]
+    return _Cells(settings, names, at, sign * scale.scaled(raw), scale, float(np.mean(raw)))
+
+
+@dataclass(frozen=True)
+class _Residual:
+    """The residual of the full model: sum of squares and degrees of freedom, which are 0 where each node had one
+    block."""
+
+    sum_squares: float
+    freedom: int
+
+    @classmethod
+    def of(cls, cells: _Cells) -> _Residual:
+        parts = [_fit(cells, cells.of_node(node)) for node in range(len(cells.nodes))]
+        return cls(sum(part.sum_squares for part in parts), sum(part.freedom for part in parts))
+
+    @property
+    def variance(self) -> float:
+        return max(self.sum_squares / self.freedom, SD_FLOOR**2) if self.freedom > 0 else math.nan
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The model block + setting, fitted: the residual's sum of squares and degrees of freedom, and the effects of the
+    settings and of the blocks, by index."""
+
+    sum_squares: float
+    freedom: int
+    settings: Array
+    blocks: dict[int, float]
+
+
+def _fit(cells: _Cells, chosen: Sequence[int]) -> _Fit:
+    """By least squares, blocks taken out first (Frisch and Waugh 1933), for there may be a thousand of them."""
+    count = len(cells.settings)
+    rows: dict[int, list[int]] = {}
+    for index in chosen:
+        rows.setdefault(cells.at[index][1], []).append(index)
+    normal, right = np.zeros((count, count)), np.zeros(count)
+    squares = 0.0
+    for members in rows.values():
+        design = np.zeros((len(members), count))
+        design[range(len(members)), [cells.at[index][0] for index in members]] = 1.0
+        design -= design.mean(axis=0)
+        values = cells.values[members] - cells.values[members].mean()
+        normal, right, squares = normal + design.T @ design, right + design.T @ values, squares + float(values @ values)
+    effects = np.linalg.pinv(normal, hermitian=True) @ right
+    freedom = len(chosen) - len(rows) - int(np.linalg.matrix_rank(normal, hermitian=True))
+    settings = [cells.at[index][0] for index in range(len(cells.at))]
+    blocks = {
+        block: float(np.mean([cells.values[index] - effects[settings[index]] for index in members]))
+        for block, members in rows.items()
+    }
+    return _Fit(max(0.0, squares - float(effects @ right)), freedom, effects, blocks)
+
+
+def _interaction(cells: _Cells, full: _Residual) -> float | None:
+    """The p-value of settings that differ from node to node: F of the model with the interaction against the one
+    without."""
+    additive = _fit(cells, range(len(cells.at)))
+    added = additive.freedom - full.freedom
+    if added <= 0 or full.freedom <= 0:
+        return None
+    return f_tail(max(0.0, additive.sum_squares - full.sum_squares) / added / full.variance, added, full.freedom)
+
+
+def _ratios(cells: _Cells, confidence: float) -> dict[str, Estimate]:
+    """Each node's figure to the mean of all nodes, from its blocks' means with the settings taken out. The interval is
+    by the variation of a node's blocks about its mean."""
+    count = len(cells.nodes)
+    effects = _fit(cells, range(len(cells.at))).blocks
+    node_of = {block: node for _, block, node in cells.at}
+    blocks = [[effects[block] for block in node_of if node_of[block] == node] for node in range(count)]
+    if count < 2 or not all(blocks):
+        return {}
+    means = [float(np.mean(each)) for each in blocks]
+    middle = float(np.mean(means))
+    freedom = sum(len(each) - 1 for each in blocks)
+    half = [math.nan] * count
+    if freedom:
+        rest = sum((value - mean) ** 2 for each, mean in zip(blocks, means, strict=True) for value in each)
+        variance = max(rest / freedom, SD_FLOOR**2)
+        t = student_t(confidence, freedom)
+        # A node's mean less that of all nodes, of which it is one.
+        parts = [variance / len(each) for each in blocks]
+        half = [t * math.sqrt(part * (1 - 2 / count) + sum(parts) / count**2) for part in parts]
+    found = {}
+    for name, mean, width, each in zip(cells.nodes, means, half, blocks, strict=True):
+        if (ratio := cells.scale.ratio(mean - middle, width, cells.base, confidence, len(each))) is not None:
+            found[name] = ratio
+    return found
+
+
+def _row(
+    experiment: Experiment,
+    cells: _Cells,
+    residual: _Residual,
+    bare: NodeRow,
+    *,
+    named: Setting | None,
+    ratio: Estimate | None,
+) -> NodeRow:
+    node = cells.nodes.index(bare.node)
+    table: dict[int, dict[int, float]] = {}
+    for (setting, block, at), value in zip(cells.at, cells.values, strict=True):
+        if at == node:
+            table.setdefault(setting, {})[block] = float(value)
+    row = replace(bare, blocks=len({block for each in table.values() for block in each}), ratio=ratio)
+    if named not in cells.settings or cells.settings.index(named) not in table:
+        return row
+    mine = table[cells.settings.index(named)]
+    leads: list[tuple[float, int, Setting]] = []
+    for setting, other in table.items():
+        shared = sorted(mine.keys() & other.keys())
+        if shared and cells.settings[setting] != named:
+            lead = float(np.mean([other[block] - mine[block] for block in shared]))
+            leads.append((lead, len(shared), cells.settings[setting]))
+    if not leads or max(leads, key=lambda each: each[0])[0] <= 0:
+        return replace(row, best=named)
+    lead, shared_blocks, best = max(leads, key=lambda each: each[0])
+    # Whichever pair of whichever node came out furthest is looked at: all of them are corrected for (Bonferroni).
+    pairs = len(cells.nodes) * max(1, len(cells.settings) - 1)
+    half, confidence = math.nan, experiment.objective.confidence
+    if residual.freedom > 0:
+        t = student_t(1 - (1 - confidence) / pairs, residual.freedom)
+        half = t * math.sqrt(2 * residual.variance / shared_blocks)
+    sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
+    estimate = cells.scale.ratio(sign * lead, half, cells.base, confidence, shared_blocks)
+    beyond = lead > cells.scale.allowed(experiment.objective.margin, cells.base)
+    return replace(row, best=best, lead=estimate, shown=beyond and lead > half)
+
+
+def confirmed_on(results: Iterable[TrialResult], setting: Setting) -> tuple[str, ...]:
+    """The nodes with a valid fresh start of it."""
+    fresh = (r for r in results if r.stage is Stage.CONFIRM and r.setting == setting and r.valid)
+    return tuple(sorted({result.node for result in fresh if result.node}))
+
+
+def _sentences(
+    experiment: Experiment,
+    rows: Sequence[NodeRow],
+    named: Setting | None,
+    differ: float | None,
+    fresh_on: Sequence[str],
+) -> tuple[str, ...]:
+    seen = [row for row in rows if row.best is not None]
+    if named is None or not seen:
+        return ()
+    word = metric_words(experiment.objective.metric)
+    margin = experiment.objective.margin
+
+    def ahead(row: NodeRow) -> float:
+        return 0.0 if row.lead is None else abs(row.lead.value - 1)
+
+    def by(row: NodeRow) -> str:
+        assert row.lead is not None
+        ends = "" if row.lead.low is None else " ({} to {} %)".format(*(_percent(end) for end in row.lead.ends))
+        more = "more" if row.lead.value > 1 else "less"
+        return f"on {row.node} {row.best.id if row.best else ''} had {_percent(row.lead.value)} % {more} {word}{ends}"
+
+    other = [row for row in seen if row.best != named]
+    shown = [row for row in other if row.shown]
+    near = [row for row in other if not row.shown and ahead(row) > margin]
+    ran = [row for row in rows if row.trials]  # others were lost before
+    count = "all" if len(seen) == len(ran) else f"{len(seen)} of"
+    told: list[str] = []
+    if not shown and not near and len(rows) > 1:
+        equal = "" if not other else f", or within {significant(100 * margin)} % of the best,"
+        told.append(f"{named.id} is best{equal} on {count} {plural(len(ran), 'node')}.")
+    if shown:
+        told.append(f"Nodes differ: {joined([by(row) for row in shown])} than {named.id}, which is best on the whole.")
+    if near:
+        said = joined([by(row) for row in near])
+        told.append(f"{said[0].upper()}{said[1:]} than {named.id}, which is not shown for certain.")
+    if differ is not None and differ < 1 - experiment.objective.confidence and not shown:
+        told.append(f"How settings compare differs between nodes by more than chance (p = {significant(differ)}).")
+    if differ is None and len(rows) > 1 and len({row.best for row in seen}) > 1:
+        told.append("With one block a node it cannot be told whether that is chance.")
+    if len(fresh_on) >= CONFIRMED_ON:
+        told.append(f"Fresh starts confirm it on {joined(fresh_on)}.")
+    elif fresh_on:
+        told.append(f"Fresh starts confirm it on {plural(len(fresh_on), 'node')} only: {joined(fresh_on)}.")
+    return tuple(told)
+
+
+def _percent(ratio: float) -> str:
+    return significant(100 * abs(ratio - 1))

@@ -1,0 +1,81 @@
+"""Bottlenecks of which a .NET runtime tells: collections that stop all threads, a lock, a thread pool without a free
+thread. The kernel sees none of these: .NET parks idle, sleeping and locked-out threads alike, and a collection without
+threads of its own runs on the program's.
+"""
+
+from __future__ import annotations
+
+from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, per_second, share, verdict
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.dotnet_metrics import starves
+from powerband.base.units import significant, with_article
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
+
+PAUSED = 0.10  # of the time: as collectors that use so much of the CPU (`GC_SHARE` of rules.py)
+# Waits for a lock for each request, at the least. A request that finds it held waits once; short locks that are seldom
+# held do not come near it. Of a pool with few threads most requests queue before they come to the lock: fewer waits do,
+# where one request at a time is served.
+CONTENDED = 0.5
+CONTENDED_ALONE = 0.1
+TWO = 2.0  # requests served at once: fewer for certain are served one at a time
+ONE_QUEUES = 1.0  # requests in the system beyond the one that holds the lock
+POOL = ".NET's thread pool"
+
+
+def pauses(scene: Scene) -> Bottleneck | None:
+    """Collections stop all threads of a .NET program for much of the time, on whatever threads they run."""
+    paused = scene.value("dotnet_gc_share")
+    if paused < PAUSED:
+        return None
+    old = scene.value("dotnet_gc_gen2_per_s")
+    allocated = scene.value("dotnet_allocated_bytes_per_s") / max(scene.rate_per_s, 1e-9)
+    return verdict(
+        BottleneckName.GARBAGE_COLLECTION,
+        [
+            f"collections stop all its threads {share(paused)} of the time",
+            f"{per_second(scene.value('dotnet_gc_per_s'))} collections, {per_second(old)} of them of generation 2",
+            f"{significant(allocated / 1024)} KiB allocated {with_article(scene.noun)}",
+        ],
+        noun=scene.noun,
+    )
+
+
+def contended(scene: Scene) -> Bottleneck | None:
+    """Most requests find a lock held that .NET itself keeps (`lock`, `Monitor`), and wait for it."""
+    waits = scene.value("dotnet_lock_contentions_per_s")
+    alone = scene.tried is not None and scene.tried.slots.high < TWO
+    least = CONTENDED_ALONE if alone else CONTENDED
+    if not scene.rate_per_s or waits < least * scene.rate_per_s or scene.present < 1 + ONE_QUEUES:
+        return None
+    return verdict(
+        BottleneckName.LOCK,
+        [
+            f"threads find a lock held {significant(waits / scene.rate_per_s)} times {with_article(scene.noun)}",
+            f"{count(scene.value('dotnet_pool_busy_mean'))} threads of {POOL} are at work or wait for it",
+            cpu_used(scene),
+        ],
+    )
+
+
+def starved_pool(scene: Scene) -> Bottleneck | None:
+    """Work items wait for a thread of the pool, whose threads block: until some come back, or .NET adds one."""
+    if not starves(scene.metrics):
+        return None
+    queue, busy = scene.value("dotnet_pool_queue_mean"), scene.value("dotnet_pool_busy_mean")
+    blocked = scene.value("dotnet_pool_blocked_mean")
+    grew = scene.value("dotnet_pool_growth_per_s")
+    growing = (
+        f", and the pool grows by {significant(grew)} threads a second" if "pool_growing" in scene.problems else ""
+    )
+    return verdict(
+        BottleneckName.POOL_TOO_SMALL,
+        [
+            f"{count(blocked)} of the {count(busy)} threads of {POOL} that have work in hand are blocked",
+            f"{count(queue)} work items wait for a thread{growing}",
+            cpu_used(scene),
+        ],
+        advice=f"do not block the threads of {POOL} (await what waits), or start it with more: "
+        f"{count(queue + busy)} would leave nothing waiting, DOTNET_ThreadPool_ForceMinWorkerThreads="
+        f"{round(queue + busy):X} (hexadecimal)",
+    )

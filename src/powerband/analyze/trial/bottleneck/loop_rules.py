@@ -1,0 +1,122 @@
+"""Event loops that are blocked or busy, and the pools that look like them from outside: workers that take their next
+connection by select or epoll, threads that share a loop's name, and threads that read requests by themselves."""
+
+from __future__ import annotations
+
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, verdict
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.bottleneck.thread_rules import (
+    LOOP_BUSY,
+    NOBODY,
+    OFF_POLL_SHARE,
+    ONE_LOOP,
+    STANDS_STILL,
+    accepts_too_late,
+    serves_about,
+    stands_still,
+)
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
+from powerband.readings.pools import WatchedPool
+
+# Sockets of a process that serves one connection at a time, with the one it listens on; its parent's are counted too.
+HELD_EACH = 3
+BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
+WOKEN_AT_ONCE = 0.5  # of the wake-ups that one for all threads of a pool would be: arbitrary
+TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event loop
+
+
+def event_loop_blocked(scene: Scene) -> Bottleneck | None:
+    """A loop waits for something else than events, or has one CPU to itself and would need more. Workers that wait for
+    their next connection by select or epoll look like loops; where connections wait to be accepted, or before a proxy's
+    socket, it is workers that there are too few of."""
+    if scene.tried is not None and scene.tried.slots.load_is_limit:
+        return None
+    for pool in (*scene.loops, *(pool for pool in scene.workers if _reads_for_itself(pool, scene))):
+        threads = pool.use.threads
+        if (behind := _pool_beside_a_loop(pool, scene)) is not None:
+            return behind
+        kinds: tuple[str, ...] = BLOCKS_LOOP
+        if stands_still(pool):
+            kinds = (*kinds, "lock")
+        off_poll = pool.blocked_on(*kinds)
+        if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
+            kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
+            waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
+            used = cpu_used(scene)
+            if _one_connection_each(pool, scene):
+                queue = f"{count(scene.present - threads)} requests wait until one of them takes their connection"
+                return verdict(
+                    BottleneckName.POOL_TOO_SMALL,
+                    [waits, queue, used],
+                    advice=f"start more of {pool.name}, for each serves one request at a time; or let it serve others "
+                    "while it waits",
+                )
+            return verdict(
+                BottleneckName.EVENT_LOOP_BLOCKED,
+                [waits, f"{count(scene.present)} requests are in flight", used],
+            )
+        spread = "spread the connections over more event loops, or move what computes off them"
+        if (busy := busy_thread(BottleneckName.EVENT_LOOP_BLOCKED, pool, scene, advice=spread)) is not None:
+            return busy
+    return None
+
+
+def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:
+    """The bottleneck of that name where one thread of the pool has no time left, else None. `advice`: as `verdict`."""
+    if pool.busiest < LOOP_BUSY:
+        return None
+    busy = f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time"
+    return verdict(name, [busy, cpu_used(scene)], advice=advice)
+
+
+def _pool_beside_a_loop(pool: WatchedPool, scene: Scene) -> Bottleneck | None:
+    """Threads of one name and one process, of which any may wait for events while others are parked, and could not be
+    told apart. One of them waits for events at all times, so that no request lies unread; as many as are served at
+    once wait for something else, with a request each: they are a pool behind it."""
+    if pool.polled >= TOLD_APART or not scene.queues:
+        return None
+    kind = max(BLOCKS_LOOP, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
+    waiting, reads = pool.blocked_on(*BLOCKS_LOOP), pool.use.on_cpu + pool.use.run_wait + pool.blocked_on("poll")
+    if waiting < ONE_LOOP or reads < STANDS_STILL or not serves_about(waiting, scene):
+        return None
+    return verdict(
+        BottleneckName.POOL_TOO_SMALL,
+        [
+            f"{count(waiting)} threads of {pool.name} wait {KINDS[kind]}, about as many as it serves at once",
+            f"another of them waits for events or runs {share(min(1.0, reads))} of the time",
+            cpu_used(scene),
+        ],
+        advice=f"let more threads of {pool.name} block at once (its runtime's limit of threads for calls that block)",
+    )
+
+
+def _reads_for_itself(pool: WatchedPool, scene: Scene) -> bool:
+    """Threads that are loops though never seen to wait for events: they hang from the first request on. No other thread
+    is woken for requests, so that nobody hands them any; all connections are taken and all users are served, so that
+    each thread serves many in turn; and as many are served at once as there are threads."""
+    if scene.tried is None or not scene.queues or "starved_users" in scene.problems or accepts_too_late(scene):
+        return False
+    alone = all(other is pool or not _may_hand_to(pool, other, scene) for other in scene.pools)
+    taken = sum(scene.tried.held.values()) >= scene.present
+    return alone and taken and pool.blocked_on("poll") < NOBODY and serves_about(pool.use.threads, scene)
+
+
+def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
+    """The other one serves requests, or waits for events and is woken often enough: where all threads of the pool end
+    at the same time, whoever hands them the next requests is woken once for all of them."""
+    if other in scene.workers + scene.loops:
+        return True
+    once_for_all = scene.rate_per_s / max(1.0, pool.use.threads)
+    return other.blocked_on("poll") > 0 and other.switches_per_s >= WOKEN_AT_ONCE * once_for_all
+
+
+def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
+    """The processes hold a connection or two each, and take the next one when they are done. A pool's name is that of
+    its processes without the numbers at the end, and what its threads do in brackets. Where it was not seen what they
+    hold: most of the others wait to be accepted."""
+    name = pool.name.partition(" (")[0]
+    sockets = [] if scene.tried is None else [count for of, count in scene.tried.held.items() if of.startswith(name)]
+    if not sockets:
+        return accepts_too_late(scene)
+    return sum(sockets) <= HELD_EACH * (pool.use.threads + 1)

@@ -1,0 +1,97 @@
+"""How much of a trial other programs and the hypervisor can have held up, at most.
+
+In: a trial's evidence. Out: `held_up_share_max`, and whether the trial is judged by it. Not here: what follows for a
+comparison (`ResponseTable.slack`), fixed limits (`honesty.py`). Derivation: docs/methods/disturbance.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from powerband.analyze.trial.laws import IDLE_KINDS
+from powerband.analyze.trial.processes import foreign_cores
+from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
+from powerband.readings.evidence import Evidence
+from powerband.readings.fleet import SECOND_NS
+from powerband.readings.pools import WatchedPool
+
+RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: what time takes off them is known
+QUIET_SHARE = 0.03  # of the trial's CPUs, used by others: as much as the default margin
+QUIET_CORES = 0.06  # used by others: as much is seen where nothing else runs (kernel threads, the bench's own)
+WHOLE = 0.01
+"""Held up for so small a share, a trial counts whole: a third of the default margin."""
+TELLS_NOTHING = 0.5
+"""Held up for so large a share, the server may do twice as well: as large a bound is none (`regret.MOST`)."""
+
+
+def judged_by_bound(experiment: Experiment) -> bool:
+    """True where disturbance widens what is compared, instead of a fixed limit on it: settings compared by a rate of
+    requests, no condition on times, no claims, and no limit set in the experiment."""
+    objective, measure = experiment.objective, experiment.measure
+    rates = objective.metric in RATES and objective.direction == "maximise"
+    timed = any("time" in constraint.metric for constraint in objective.constraints)
+    limited = measure.foreign_cpu_max is not None or measure.steal_max is not None
+    return rates and not (timed or limited or experiment.claims or experiment.published)
+
+
+def foreign_allowed(experiment: Experiment) -> float:
+    """The fixed limit on CPU of other programs, as a share of the trial's CPUs."""
+    given = experiment.measure.foreign_cpu_max
+    return FOREIGN_CPU_MAX if given is None else given
+
+
+def steal_allowed(experiment: Experiment) -> float:
+    """The fixed limit on stolen time, likewise."""
+    given = experiment.measure.steal_max
+    return STEAL_MAX if given is None else given
+
+
+def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    probe, fleet = evidence.probe, evidence.fleet
+    if probe is None:
+        return
+    foreign, steal = foreign_cores(evidence, probe, fleet), probe.host.growth("cpu_steal_ns", *evidence.window)
+    if steal is None or (foreign is None and evidence.foreign_is_known):
+        return
+    waited = 0.0 if foreign is None else min(foreign, _waited(evidence, foreign))
+    held_up = waited + steal / SECOND_NS / fleet.window_s
+    yield "held_up_share_max", min(1.0, held_up)
+
+
+def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
+    """The share of the window that a comparison must allow for; 0 where it cannot have mattered, or fixed limits judge
+    the trial."""
+    share = metrics.get("held_up_share_max", 0.0)
+    if share <= WHOLE or not judged_by_bound(evidence.experiment):
+        return 0.0
+    stolen = metrics.get("host_steal_share", 0.0) * (evidence.host_cpus or 1.0)
+    quiet = metrics.get("host_foreign_cores", 0.0) <= QUIET_CORES and stolen <= WHOLE
+    return 0.0 if quiet else min(share, TELLS_NOTHING)
+
+
+def _waited(evidence: Evidence, foreign: float) -> float:
+    """The share of the window that waiting for the CPUs that others used can have cost the trial: of each pool of the
+    subject's threads that of one thread, which bears its own wait and that of whoever it waits for; of each other
+    process all its waits. 1 where the kernel does not count them. A subject on another machine has its own CPUs."""
+    probe = evidence.probe
+    assert probe is not None
+    waits = {name: tree.growth("run_wait_ns", *evidence.window) for name, tree in probe.trees.items()}
+    if any(wait is None for wait in waits.values()) or (evidence.is_here and "subject" not in waits):
+        return 1.0
+    shares = {name: (wait or 0.0) / SECOND_NS / evidence.fleet.window_s for name, wait in waits.items()}
+    pools = evidence.pools
+    in_pools = sum(pool.use.run_wait for pool in pools)
+    # Threads that come and go are in no pool's count: theirs is taken whole.
+    rest = max(0.0, shares.get("subject", 0.0) - in_pools)
+    others = sum(share for name, share in shares.items() if name != "subject")
+    return others + rest + sum(_pool_waited(pool, foreign) for pool in pools)
+
+
+def _pool_waited(pool: WatchedPool, foreign: float) -> float:
+    """A program that runs keeps one thread from a CPU: `foreign` threads at a time on average, however many wait. Of
+    the pool's threads that wait for others (for the lock that one of them holds, for work), each may wait for one that
+    has no CPU. Nobody is held up while no thread waits for a CPU, hence no more than that."""
+    use = pool.use
+    idle = pool.blocked_on(*IDLE_KINDS) if use.blocked_on else use.blocked
+    waited = min(use.run_wait, foreign)
+    return min(waited, (waited + idle) / use.threads)

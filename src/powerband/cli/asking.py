@@ -1,0 +1,164 @@
+"""`powerband tune` with nothing more, on a terminal: asks for the command, proposes the line that tunes it, and runs
+that once it is told to. Nothing is guessed silently: what a knob was found by, and the line, are shown first."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from powerband.base.errors import EXIT_OK, UsageError
+from powerband.base.logs import printable
+
+if TYPE_CHECKING:
+    from powerband.files.known_knobs import Knob, KnownServer
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+_NEEDS_NO_QUOTES = re.compile(r"[\w@%+=:,./{}-]+")
+_LIST_OR_RANGE = re.compile(r"\{[^}]*(,|\.\.)[^}]*\}")  # a shell would expand it
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask() -> int:
+    """Returns an exit code, or does not return: the line takes the place of this process."""
+    from powerband.files.levels import parse_levels
+
+    _say("Which command starts your server? As you type it in a shell, in the foreground, without `&`.")
+    words = _command()
+    options: list[str] = []
+    while len(words) > 1 and _VARIABLE.match(words[0]):  # as a shell takes them
+        options += ["--env", words.pop(0)]
+    command, known = _varied(words)
+    if known is None:
+        knobs = [(name, "") for name in _placeholders(command)]
+    else:
+        for knob in _chosen(known):
+            command, options = _with_knob(command, options, knob)
+        taken = _placeholders([*command, *options])
+        knobs = [(knob.name, _filled(knob.levels)) for knob in known.knobs if knob.name in taken]
+    parameters: list[str] = []
+    for name, proposed in knobs:
+        levels = _prompt(f"Levels of {name}: some (1,2,4), or a range that doubles (1..8)", proposed or "1..8")
+        try:
+            parse_levels(levels)
+        except ValueError as error:
+            raise UsageError(f"-P {name}={levels}: {error}") from None
+        parameters += ["-P", f"{name}={levels}"]
+    command, more = _address(command, known)
+    options += more
+    budget = _prompt("How long may it take?", "5m")
+    line = ["tune", *parameters, *options, "--budget", budget, "--", *command]
+    _say("", "This measures it:", f"  powerband {' '.join(map(_quoted, line))}", "")
+    if not click.confirm("Run it now?", default=False, err=True):
+        _say("Nothing was started. Change the line as you like: `powerband tune --help` lists every option.")
+        return EXIT_OK
+    os.execv(sys.executable, [sys.executable, "-m", "powerband", *line])
+    return EXIT_OK
+
+
+def _command() -> list[str]:
+    while True:
+        text = _prompt("Command")
+        try:
+            if words := shlex.split(text):
+                return words
+        except ValueError as error:
+            _say(f"That cannot be read as a shell would ({error}).")
+
+
+def _placeholders(command: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(name for word in command for name in _PLACEHOLDER.findall(word) if name != "port"))
+
+
+def _varied(command: list[str]) -> tuple[list[str], KnownServer | None]:
+    """The command, and what can vary in it; None: its placeholders say so. Where nothing is found it is another
+    command, which has some."""
+    from powerband.files.known_knobs import knobs_in_help, known_server
+    from powerband.processes.asked_help import help_command, help_of, is_go, is_spring
+    from powerband.processes.engine_fleet import find_engine
+
+    if _placeholders(command):
+        return command, None
+    known = known_server(command, is_go=is_go(command), is_spring=is_spring(command))
+    if known is not None:
+        _say(f"This is {known.name}. It can vary ({known.source}):")
+        return command, known
+    asked = " ".join(map(_quoted, help_command(command)))
+    _say(f"This is no server that powerband knows. `{asked}` may name its settings; it is ended after 5 s.")
+    if click.confirm("Run that?", default=True, err=True):
+        found = knobs_in_help(help_of(command, find_engine()))
+        if found is not None:
+            _say("Its help names what can vary:")
+            return command, found
+        _say("It names no option for threads, workers or the like.")
+    _say("Write it again with a name in braces where the number stands that is to vary: ./server --threads {threads}")
+    command = _command()
+    if not _placeholders(command):
+        raise UsageError("nothing to vary: no {NAME} stands in that command")
+    return command, None
+
+
+def _chosen(known: KnownServer) -> list[Knob]:
+    for number, knob in enumerate(known.knobs, 1):
+        _say(f"  {number}  {knob.name} ({knob.told_by}): {knob.about}")
+    if len(known.knobs) == 1:
+        return list(known.knobs)
+    while True:
+        numbers = _prompt("Which? A number; several (1,2) make a grid", "1").split(",")
+        try:
+            return [known.knobs[[str(at + 1) for at in range(len(known.knobs))].index(one.strip())] for one in numbers]
+        except ValueError:
+            _say(f"Write numbers from 1 to {len(known.knobs)}.")
+
+
+def _with_knob(command: list[str], options: list[str], knob: Knob) -> tuple[list[str], list[str]]:
+    from powerband.files.known_knobs import told
+
+    if knob.flag is None:
+        return command, [*options, "--env", f"{knob.variable}={{{knob.name}}}"]
+    return told(command, knob.flag), options
+
+
+def _address(command: list[str], known: KnownServer | None) -> tuple[list[str], list[str]]:
+    """The command that is told its port, and the option that says what is requested."""
+    from powerband.files.known_knobs import told, with_port
+
+    port = "{port}"
+    if not any("{port}" in word for word in command):
+        if known is not None and known.port is not None:
+            command = told(command, known.port)
+        else:
+            number = _prompt("Which port does it listen on?", "8080")
+            with_it = with_port(command, number)
+            command, port = (command, number) if with_it is None else (with_it, port)
+    path = _prompt("What is requested of it?", "/")
+    address = f"http://127.0.0.1:{port}/{path.lstrip('/')}"
+    return command, [] if address == "http://127.0.0.1:{port}/" else ["--url", address]
+
+
+def _filled(levels: str) -> str:
+    return levels.replace("{twice}", str(2 * len(os.sched_getaffinity(0))))
+
+
+def _quoted(word: str) -> str:
+    if _NEEDS_NO_QUOTES.fullmatch(word) and not _LIST_OR_RANGE.search(word):
+        return word
+    return shlex.quote(word)
+
+
+def _prompt(question: str, default: str | None = None) -> str:
+    return str(click.prompt(question, default=default, err=True)).strip()
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        click.echo(printable(line), err=True)

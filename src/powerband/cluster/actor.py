@@ -1,0 +1,207 @@
+"""The actor on a node: passes orders on to the program that runs trials (`node.py`), or engines for the server of
+another node (`generator.py`), and what came of them back.
+
+One for each node, as long as the run; Ray makes it, and it imports nothing of Ray. It measures nothing and sleeps while
+a trial runs. It has a lease: where the driver has not been heard for `LEASE_S`, it ends the program, and with it
+subject and engines; the trial did not happen. If the actor itself is killed, the program sees the end of its stdin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from powerband.base.errors import PowerbandError
+from powerband.base.procfs import TICKS_PER_S, process_stat
+from powerband.cluster import generator, node
+from powerband.cluster.parcels import unpack
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.host import host_facts
+from powerband.store import is_alive, name_alive, open_private
+
+LEASE_S = 3.0
+"""Between the driver's last word and the end of what it asked for. With `node.END_S`: less than five seconds."""
+LOOK_S = 0.5
+OPEN_LOG_BYTES = 4_000
+_PREFIX = "powerband-node-"
+_LINE_MOST = 1 << 24  # bytes of one answer
+
+Answer = dict[str, Any]
+
+
+class NodeActor:
+    """Every method but `__init__` is called from afar, several at a time. An answer with `failed` says what went wrong:
+    `kind` is a class of `base/errors.py`, or `lost` where the program ended without a word."""
+
+    def __init__(self) -> None:
+        self._program: asyncio.subprocess.Process | None = None
+        self._work: Path | None = None
+        self._heard_s = time.monotonic()
+        self._why = ""
+        self._phase = ""
+        self._watch: asyncio.Task[None] | None = None
+
+    async def facts(self) -> Answer:
+        """Those of `host.json`; `failed` where there is no engine."""
+        try:
+            return host_facts(find_engine())
+        except PowerbandError as error:
+            return {"failed": {"kind": type(error).__name__, "message": str(error)}}
+
+    async def open(self, order: Mapping[str, Any], parcels: Sequence[bytes]) -> Answer:
+        """Starts the program for an experiment; `parcels`: the folders that it needs, in the order of `moved`."""
+        work = await self._clear()
+        moved = list(order["moved"])
+        try:
+            for number, parcel in enumerate(parcels):
+                unpack(parcel, work / "files" / str(number))
+        except (PowerbandError, OSError) as error:
+            return {"failed": {"kind": "MeasurementError", "message": str(error)}}
+        moved += [[there, str(work / "files" / str(n))] for n, there in enumerate(order["copied"])]
+        await self._start(node.__name__, work)
+        self._send({"do": "open", "work": str(work), **order, "moved": moved})
+        return await self._answer("ready")
+
+    async def generate(self, order: Mapping[str, Any]) -> Answer:
+        """Starts the program that runs engines for another node: its answer, with the order's address and secret."""
+        work = await self._clear()
+        await self._start(generator.__name__, work)
+        self._send({"work": str(work), **order})
+        return {**await self._answer("ready"), **order}
+
+    async def _clear(self) -> Path:
+        """A new work folder, once what was before has ended."""
+        await self.close()
+        self._heard_s = time.monotonic()
+        remove_stale()
+        self._work = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with open_private(self._work / "owner", "w") as file:
+            file.write(name_alive(os.getpid()))
+        return self._work
+
+    async def _start(self, module: str, work: Path) -> None:
+        with open_private(work / "program.log", "wb") as log:
+            self._program = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", module),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=environment(),
+                start_new_session=True,
+                limit=_LINE_MOST,
+            )
+        self._watch = asyncio.ensure_future(self._hold_lease(self._program))
+
+    async def trial(self, order: Mapping[str, Any]) -> Answer:
+        """Runs one. `parcel`: its directory, packed; `ray_cpu_s`: what this actor and Ray's daemon used during
+        `ray_took_s` seconds."""
+        before, began = _own_cpu_s(), time.monotonic()
+        self._send({"do": "trial", **order})
+        answer = await self._answer("ended")
+        if "failed" in answer:
+            return answer
+        path = Path(answer["parcel"])
+        used = {name: cpu - before.get(name, 0.0) for name, cpu in _own_cpu_s().items()}
+        parcel = path.read_bytes()
+        path.unlink()
+        return {"parcel": parcel, "ray_cpu_s": used, "ray_took_s": time.monotonic() - began}
+
+    async def heard(self) -> str:
+        """The driver is there. Returns the phase of the trial."""
+        self._heard_s = time.monotonic()
+        return self._phase
+
+    async def stop(self) -> None:
+        self._send({"do": "stop"})
+
+    async def close(self) -> None:
+        """Ends the program, and removes what it had. Safe to call twice."""
+        program, self._program = self._program, None
+        if self._watch is not None:
+            self._watch.cancel()
+        if program is not None:
+            await _end(program)
+        if self._work is not None:
+            shutil.rmtree(self._work, ignore_errors=True)
+            self._work = None
+
+    def _send(self, order: Mapping[str, Any]) -> None:
+        if self._program is not None and self._program.stdin is not None:
+            with suppress(ConnectionError, RuntimeError):
+                self._program.stdin.write(json.dumps(order).encode() + b"\n")
+
+    async def _answer(self, wanted: str) -> Answer:
+        """The answer that ends an order."""
+        program = self._program
+        self._phase = ""
+        while program is not None and program.stdout is not None and (line := await program.stdout.readline()):
+            told: Answer = json.loads(line)
+            if told["said"] == "phase":
+                self._phase = told["name"]
+            elif told["said"] == "failed":
+                return {"failed": told}
+            elif told["said"] == wanted:
+                return told
+        return {"failed": {"kind": node.LOST, "message": self._why or await self._last_words()}}
+
+    async def _last_words(self) -> str:
+        program, log = self._program, None if self._work is None else self._work / "program.log"
+        status = "" if program is None else f" ({await program.wait()})"
+        said = log.read_text(errors="replace")[-OPEN_LOG_BYTES:] if log is not None and log.is_file() else ""
+        return f"the program on the node ended without a word{status}{': ' + said.strip() if said else ''}"
+
+    async def _hold_lease(self, program: asyncio.subprocess.Process) -> None:
+        while program.returncode is None:
+            await asyncio.sleep(LOOK_S)
+            if time.monotonic() - self._heard_s > LEASE_S - LOOK_S:
+                self._why = f"the driver was not heard for {LEASE_S:.0f} s, so the node ended the trial"
+                await _end(program)
+                return
+
+
+async def _end(program: asyncio.subprocess.Process) -> None:
+    """By the end of its stdin; a program that does not end so is killed, and engines and probe see that."""
+    if program.stdin is not None:
+        program.stdin.close()
+    try:
+        await asyncio.wait_for(program.wait(), node.END_S + 0.5)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            program.kill()
+        await program.wait()
+
+
+def environment() -> dict[str, str]:
+    """The environment that `ray start` was given, without Ray's own variables, the token above all. That of a Ray
+    worker has more, such as `OMP_NUM_THREADS=1`, which would change the server that is measured."""
+    given = dict(os.environ)
+    with suppress(OSError):
+        if process_stat(os.getppid()).name == "raylet":
+            entries = Path(f"/proc/{os.getppid()}/environ").read_bytes().decode(errors="surrogateescape")
+            given = dict(entry.split("=", 1) for entry in entries.split("\0") if "=" in entry)
+    return {name: value for name, value in given.items() if not name.startswith("RAY_")}
+
+
+def remove_stale() -> None:
+    """Work folders of actors that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
+        with suppress(OSError):
+            if folder.stat().st_uid == os.getuid() and not is_alive((folder / "owner").read_text()):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _own_cpu_s() -> dict[str, float]:
+    """CPU seconds so far of this actor and of its parent, Ray's daemon on the node (raylet)."""
+    found = {"actor": time.process_time()}
+    with suppress(OSError):
+        found["raylet"] = process_stat(os.getppid()).cpu_ticks / TICKS_PER_S
+    return found

@@ -1,0 +1,128 @@
+"""Nodes that powerband speaks to: what they are, whether they are alike, and whether they were heard of lately.
+
+A node has a lease on its driver (`actor.py`), so that somebody must say again and again that it is there.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from powerband.base.errors import MeasurementError
+from powerband.cluster.actor import LEASE_S
+from powerband.cluster.joining import JOIN_S, Remote, missing
+from powerband.cluster.node import END_S, KINDS
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.host import versions
+
+SILENT_S = LEASE_S + END_S + 1.0
+"""A node that was not heard for so long is lost; its lease has ended by then."""
+BEAT_S = 1.0
+CLOSE_S = 5.0
+_REACHED_BY = ("address", "port", "secret", "descriptor_limit", "local_ports")
+
+
+@dataclass
+class HeardNode:
+    """`answered_s`, `asked_s`: the last answer to a heartbeat, and the last heartbeat."""
+
+    remote: Remote
+    facts: dict[str, Any] = field(default_factory=dict)
+    answered_s: float = 0.0
+    asked_s: float = 0.0
+    beat: Future[Any] | None = None
+    phase: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.remote.name
+
+    def answered(self, beat: Future[Any]) -> None:
+        """It is there: so it said. An error says nothing."""
+        if beat.exception() is None:
+            self.phase, self.answered_s = beat.result(), time.monotonic()
+
+    def generate(self) -> dict[str, Any]:
+        """Starts the program that runs engines on it for another machine, and waits until it listens: the fields of a
+        `Generator`, or `failed`. Raises Ray's errors."""
+        order = {"address": self.remote.address, "secret": secrets.token_hex(32)}
+        answer = self.remote.call("generate", order).result(JOIN_S)
+        return answer if "failed" in answer else {"name": self.name, **{name: answer[name] for name in _REACHED_BY}}
+
+
+class Heartbeat:
+    """Tells every node that the driver is there, beside whatever it computes; one call to each at a time."""
+
+    def __init__(self, nodes: Sequence[HeardNode]) -> None:
+        self._nodes = nodes
+        self._closed = threading.Event()
+
+    def begin(self) -> None:
+        for node in self._nodes:
+            node.answered_s = time.monotonic()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def end(self) -> None:
+        """Ends what runs on the nodes. Safe to call without `begin`."""
+        self._closed.set()
+        calls = []
+        for node in self._nodes:
+            with suppress(Exception):
+                calls.append(node.remote.call("close"))
+        wait(calls, CLOSE_S)
+
+    def _beat(self) -> None:
+        while not self._closed.wait(BEAT_S):
+            for node in self._nodes:
+                waits = node.beat is not None and not node.beat.done()
+                if waits and time.monotonic() - node.asked_s < SILENT_S:
+                    continue
+                node.asked_s = time.monotonic()
+                with suppress(Exception):
+                    node.beat = node.remote.call("heard")
+                    node.beat.add_done_callback(node.answered)
+
+
+def look_at(nodes: Iterable[HeardNode]) -> None:
+    """Learns what each node is. Raises MeasurementError where they are not alike, or one does not answer: what is
+    measured on nodes that differ is not one experiment."""
+    asked = [(node, node.remote.call("facts")) for node in nodes]
+    for node, future in asked:
+        node.facts = got(node.name, future, JOIN_S)
+    here = versions(find_engine())
+    wrong = [
+        f"{node.name} has {name} {node.facts['versions'][name]}, this machine {here[name]}"
+        for node, _ in asked
+        for name in here
+        if node.facts["versions"][name] != here[name]
+    ]
+    if wrong:
+        raise MeasurementError(
+            f"the nodes are not alike: {'; '.join(wrong)}. Install the same on each, Python to its patch level, "
+            "and start Ray there anew; or leave a node out (cluster.nodes)"
+        )
+
+
+def got(name: str, future: Future[Any], timeout_s: float) -> Any:
+    """The answer of a node. Raises what went wrong there, with its name."""
+    try:
+        answer = future.result(timeout_s)
+    except TimeoutError:
+        raise MeasurementError(f"{name}: powerband's actor did not answer for {timeout_s:.0f} s") from None
+    except Exception as error:  # Ray's own
+        raise missing(name, error) from error
+    return checked(name, answer)
+
+
+def checked(name: str, answer: Any) -> Any:
+    """The answer, unless it says what went wrong on the node: that is raised."""
+    if failed := answer.get("failed"):
+        log = f"\n{failed['build_log'][-2000:]}" if failed.get("build_log") else ""
+        raise KINDS.get(failed["kind"], MeasurementError)(f"{name}: {failed['message']}{log}")
+    return answer

@@ -1,0 +1,177 @@
+"""Joins a Ray cluster: the only file that imports Ray. In: an address. Out: an actor on each node, which is called by
+the name of its method and answers later.
+
+Refused, with a sentence: a cluster that lets anybody in without a token, Ray's client (`ray://`), no Ray at all.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from powerband.base.errors import MeasurementError, UsageError, did_you_mean
+from powerband.cluster.actor import NodeActor
+
+JOIN_S = 30.0
+"""Until an actor has started: a new Python that imports Ray and powerband, some two seconds."""
+_TOKEN_MODE = "RAY_AUTH_MODE"
+_ASK_S = 20.0
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A node that a trial may run on. `call` begins a method of its actor; what it raises means that the actor, the
+    node or the way to it is gone."""
+
+    name: str
+    address: str
+    call: Callable[..., Future[Any]]
+
+
+@contextmanager
+def joined(address: str, wanted: Sequence[str] = ()) -> Iterator[list[Remote]]:
+    """The nodes of a cluster, or those `wanted` by name or address; their actors end with the block. Raises UsageError,
+    MeasurementError."""
+    ray = _ray()
+    if address.startswith("ray://"):
+        raise UsageError(
+            f"--cluster {address}: Ray's client is not used, since its way to the nodes leads over one server: start "
+            "powerband on a node of the cluster (the head, say) with --cluster auto, or name the head's host and port "
+            "as `ray start` did (host:6379)"
+        )
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise UsageError(f"--cluster {address}: {_why(error)}") from error
+        for number, handler in handlers.items():  # Ray takes SIGTERM over
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(number, handler)
+        _check_closed(ray.get_runtime_context().gcs_address)
+        nodes = _chosen(_named([node for node in ray.nodes() if node["Alive"]]), wanted)
+        actors = {name: _actor(ray, node) for name, node in nodes.items()}
+        try:
+            yield [Remote(n, nodes[n]["NodeManagerAddress"], _caller(each)) for n, each in actors.items()]
+        finally:
+            for actor in actors.values():
+                with suppress(Exception):  # its node may be gone
+                    ray.kill(actor, no_restart=True)
+    finally:
+        ray.shutdown()
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Below `uv run` Ray would start what runs on nodes by uv as well, in an environment made there.
+    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+    try:
+        import ray  # noqa: PLC0415 - a second, and no other command needs it
+    except ModuleNotFoundError:
+        raise UsageError(
+            "--cluster needs Ray, which is not installed: pip install 'powerband[ray]' here and on every node"
+        ) from None
+    return ray
+
+
+def _why(error: BaseException) -> str:
+    """What to do about a cluster that cannot be joined."""
+    text = str(error)
+    cause = str(error.__cause__ or error.__context__ or "")
+    if "oken" in text + cause or "nauthenticated" in text + cause:
+        return (
+            "the cluster asks for a token that is not here: put it into RAY_AUTH_TOKEN, or copy the head's "
+            "~/.ray/auth_token to this machine, and set RAY_AUTH_MODE=token"
+        )
+    if "ersion mismatch" in text:
+        return f"{' '.join(text.split())}: install the same Ray and the same Python, to the patch level, on every node"
+    return (
+        f"there is no Ray cluster that this machine is part of ({' '.join(text.split())[:300]}): `ray start --head` on "
+        "the first machine, `ray start --address=HOST:6379` on the others, and run powerband on one of them "
+        "(docs/cluster.md)"
+    )
+
+
+def _check_closed(gcs_address: str) -> None:
+    """Raises UsageError where the cluster's head answers somebody who shows no token: whoever reaches its port could
+    start programs on every node."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    argv = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", gcs_address]
+    try:
+        answer = subprocess.run(
+            argv, env={**env, _TOKEN_MODE: "disabled"}, capture_output=True, text=True, timeout=_ASK_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return  # no answer is no way in
+    if answer.returncode == 0:
+        raise UsageError(
+            f"the cluster at {gcs_address} asks nobody for a token, so that whoever reaches its ports can run programs "
+            f"on every node: `ray get-auth-token --generate` once, copy ~/.ray/auth_token to every node, and start Ray "
+            f"there anew with {_TOKEN_MODE}=token in its environment (docs/cluster.md)"
+        )
+    if "oken" not in answer.stdout + answer.stderr:
+        raise UsageError(
+            f"whether the cluster at {gcs_address} asks for a token could not be found out: "
+            f"{answer.stderr.strip().splitlines()[-1:] or 'no answer'}"
+        )
+
+
+def _named(nodes: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By host name, or by address where two have the same name; the head first."""
+    count = Counter(node["NodeManagerHostname"] for node in nodes)
+    ordered = sorted(
+        nodes, key=lambda node: ("node:__internal_head__" not in node["Resources"], node["NodeManagerAddress"])
+    )
+    return {
+        node["NodeManagerHostname" if count[node["NodeManagerHostname"]] == 1 else "NodeManagerAddress"]: node
+        for node in ordered
+    }
+
+
+def _chosen(nodes: dict[str, dict[str, Any]], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
+    if not wanted:
+        return nodes
+    found = {}
+    for asked in wanted:
+        name = next((n for n, node in nodes.items() if asked in (n, node["NodeManagerAddress"])), None)
+        if name is None:
+            raise UsageError(f"cluster.nodes: {asked} is no node of the cluster; {did_you_mean(asked, nodes)}")
+        found[name] = nodes[name]
+    return found
+
+
+def _actor(ray: Any, node: dict[str, Any]) -> Any:
+    """One long-lived actor on the node, which is never restarted, nor a call to it repeated."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
+
+    there = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
+    options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": there}
+    # Spans of work on a node would be threads of Ray's own; the environment is the one that `ray start` had.
+    return ray.remote(NodeActor).options(**options).remote()
+
+
+def _caller(actor: Any) -> Callable[..., Future[Any]]:
+    def call(method: str, *arguments: object) -> Future[Any]:
+        future: Future[Any] = getattr(actor, method).remote(*arguments).future()
+        return future
+
+    return call
+
+
+def missing(name: str, error: BaseException) -> MeasurementError:
+    """For a node on which the actor did not start."""
+    text = " ".join(str(error).split())
+    if "No module named 'powerband" in text:
+        return MeasurementError(
+            f"{name}: powerband is not installed in the Python that runs Ray there: pip install 'powerband[ray]' in "
+            "that environment, and start Ray anew"
+        )
+    return MeasurementError(f"{name}: powerband's actor did not start: {text[:600]}")

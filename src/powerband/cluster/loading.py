@@ -1,0 +1,35 @@
+"""`powerband load URL --cluster`: the engines of a load on the nodes of a cluster. In: nodes. Out: `FarEngines`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from powerband.base.errors import UsageError
+from powerband.base.hosts import is_loopback
+from powerband.cluster.far_engines import FarEngines, Generator
+from powerband.cluster.heard import HeardNode, Heartbeat, checked, look_at
+from powerband.cluster.joining import Remote
+from powerband.trials.loadgen import check_url
+
+
+@contextmanager
+def far_engines(
+    join: Callable[[], AbstractContextManager[Sequence[Remote]]], url: str, allow_hosts: Sequence[str]
+) -> Iterator[FarEngines]:
+    """On all nodes that `join` gives, for a load of `url`; nothing of it is left on them afterwards. Raises UsageError,
+    MeasurementError."""
+    if is_loopback(check_url(url, allow_hosts)):
+        raise UsageError(
+            f"{url} is another server on each node of the cluster: name the address under which they reach the server, "
+            "with --allow-host"
+        )
+    with join() as remotes:
+        nodes = [HeardNode(remote) for remote in remotes]
+        heartbeat = Heartbeat(nodes)
+        try:
+            look_at(nodes)
+            heartbeat.begin()
+            yield FarEngines([Generator(**checked(node.name, node.generate())) for node in nodes], "")
+        finally:
+            heartbeat.end()

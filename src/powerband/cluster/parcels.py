@@ -1,0 +1,81 @@
+"""Folders as compressed bytes, on their way between the driver and its nodes. In: a folder or bytes. Out: the other.
+
+What is larger than it may be is refused with a sentence, on either side: both hold it whole in memory.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from powerband.base.errors import MeasurementError, UsageError
+from powerband.base.units import plural
+
+PACKED_MOST = 256 * 2**20
+"""Bytes of one parcel. A trial of ten seconds takes some 100 kB; logs of a server that prints every request some MB."""
+UNPACKED_MOST = 4 * 2**30
+_LEVEL = 1  # JSON lines shrink to a tenth; more effort costs a node CPU between its trials
+_LEFT_OUT = {".git", "__pycache__", "node_modules", "target", "obj", ".venv"}  # of sources: made anew where needed
+
+
+def pack(folder: Path, *, sources: bool = False) -> bytes:
+    """The whole folder; `sources`: without what is made from them. Links that lead out of it are left out. Raises
+    MeasurementError where it is too large."""
+    out = io.BytesIO()
+    size = 0
+    with tarfile.open(fileobj=out, mode="w:gz", compresslevel=_LEVEL) as archive:
+        for path in _files(folder, _LEFT_OUT if sources else ()):
+            size += path.lstat().st_size
+            archive.add(path, str(path.relative_to(folder)), recursive=False)
+            if size > UNPACKED_MOST or out.tell() > PACKED_MOST:
+                raise MeasurementError(
+                    f"{folder} is too large to be sent: more than {PACKED_MOST >> 20} MiB compressed or "
+                    f"{UNPACKED_MOST >> 30} GiB in full; {_largest(folder)}"
+                )
+    return out.getvalue()
+
+
+def unpack(parcel: bytes, folder: Path) -> None:
+    """Into a new folder. Raises MeasurementError for what `pack` did not make, OSError for a disk that refuses it."""
+    folder.mkdir(mode=0o700, parents=True)
+    size = 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(parcel), mode="r:gz") as archive:
+            for member in archive:
+                size += member.size
+                if size > UNPACKED_MOST:
+                    raise MeasurementError(f"what was sent is larger than {UNPACKED_MOST >> 30} GiB in full")
+                archive.extract(member, folder, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise MeasurementError(f"what was sent arrived damaged ({error})") from error
+
+
+def size_text(folder: Path) -> str:
+    """`12 files, 3.4 MB`, of sources."""
+    sizes = [path.stat().st_size for path in _files(folder, _LEFT_OUT) if path.is_file()]
+    return f"{plural(len(sizes), 'file')}, {sum(sizes) / 1e6:.1f} MB"
+
+
+def _files(folder: Path, left_out: Iterable[str]) -> list[Path]:
+    """Folders before what is in them. Raises UsageError where there is no such folder."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder, so it cannot be copied to the nodes")
+    found = []
+    inside = folder.resolve()
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in left_out)
+        here = Path(root)
+        for path in (here / name for name in sorted([*folders, *names])):
+            usable = path.is_dir() or path.is_file()  # no sockets, no pipes, no links to nowhere
+            if usable and (not path.is_symlink() or path.resolve().is_relative_to(inside)):
+                found.append(path)
+    return found
+
+
+def _largest(folder: Path) -> str:
+    sizes = {path: path.stat().st_size for path in _files(folder, ()) if path.is_file()}
+    largest = max(sizes, key=lambda path: sizes[path])
+    return f"the largest file is {largest.relative_to(folder)} with {sizes[largest] / 1e6:.0f} MB"

@@ -1,0 +1,232 @@
+"""Servers whose settings are known, and how each is told its port and a setting: one table, for `powerband tune` with
+nothing more, which proposes a command line and runs none unasked.
+
+In: a command, and what it says with `--help`. Out: knobs, and commands in which they are placeholders. Pure. Sources:
+each server's documentation of its command line, named in its row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+
+class Flag(NamedTuple):
+    """`spellings`: options that say the same, the first of which is added where none stands in the command. A spelling
+    that ends with `=` is a word with its value. `before_jar`: it stands before `-jar`, as what a JVM reads does."""
+
+    spellings: tuple[str, ...]
+    value: str
+    before_jar: bool = False
+
+
+class Knob(NamedTuple):
+    """`levels`: as `-P` takes them; `{twice}` is twice the CPUs. `flag` None: it is `variable`, of the
+    environment."""
+
+    name: str
+    levels: str
+    about: str
+    flag: Flag | None = None
+    variable: str = ""
+
+    @property
+    def told_by(self) -> str:
+        return self.variable if self.flag is None else self.flag.spellings[0].rstrip("=")
+
+
+class KnownServer(NamedTuple):
+    """`programs`: the program, or the module after `python -m`; `jar`: a pattern of the file after `-jar`."""
+
+    name: str
+    knobs: tuple[Knob, ...]
+    programs: tuple[str, ...] = ()
+    jar: str = ""
+    port: Flag | None = None
+    source: str = ""
+
+
+_BIND = Flag(("-b", "--bind"), "127.0.0.1:{port}")
+_PORT = Flag(("--port",), "{port}")
+_WORKERS = Knob("workers", "1..{twice}", "processes that serve", Flag(("--workers",), "{workers}"))
+
+KNOWN: tuple[KnownServer, ...] = (
+    KnownServer(
+        "gunicorn",
+        (
+            _WORKERS._replace(flag=Flag(("-w", "--workers"), "{workers}")),
+            Knob("threads", "1..32", "threads of each process", Flag(("--threads",), "{threads}")),
+        ),
+        programs=("gunicorn",),
+        port=_BIND,
+        source="https://docs.gunicorn.org/en/stable/settings.html",
+    ),
+    KnownServer("uvicorn", (_WORKERS,), programs=("uvicorn",), port=_PORT, source="https://www.uvicorn.org/settings/"),
+    KnownServer(
+        "Hypercorn",
+        (_WORKERS._replace(flag=Flag(("-w", "--workers"), "{workers}")),),
+        programs=("hypercorn",),
+        port=_BIND,
+        source="https://hypercorn.readthedocs.io/en/latest/how_to_guides/configuring.html",
+    ),
+    KnownServer(
+        "Granian",
+        (_WORKERS,),
+        programs=("granian",),
+        port=_PORT,
+        source="https://github.com/emmett-framework/granian",
+    ),
+    KnownServer(
+        "Waitress",
+        (Knob("threads", "1..64", "threads that serve", Flag(("--threads=",), "{threads}")),),
+        programs=("waitress-serve", "waitress"),
+        port=Flag(("--port=",), "{port}"),
+        source="https://docs.pylonsproject.org/projects/waitress/en/stable/runner.html",
+    ),
+    KnownServer(
+        "Puma",
+        (
+            Knob("threads", "1..32", "threads of each process", Flag(("-t", "--threads"), "{threads}:{threads}")),
+            Knob("workers", "1..{twice}", "processes that serve", Flag(("-w", "--workers"), "{workers}")),
+        ),
+        programs=("puma",),
+        port=Flag(("-p", "--port"), "{port}"),
+        source="https://github.com/puma/puma#usage",
+    ),
+    KnownServer(
+        "Rails, with the Puma of its own configuration",
+        (
+            Knob("threads", "1..32", "threads of each process", variable="RAILS_MAX_THREADS"),
+            Knob("workers", "1..{twice}", "processes that serve", variable="WEB_CONCURRENCY"),
+        ),
+        programs=("rails",),
+        port=Flag(("-p", "--port"), "{port}"),
+        source="https://guides.rubyonrails.org/configuring.html",
+    ),
+    KnownServer(
+        "Quarkus",
+        (
+            Knob(
+                "threads",
+                "4..256",
+                "threads of the worker pool at most",
+                Flag(("-Dquarkus.thread-pool.max-threads=",), "{threads}", before_jar=True),
+            ),
+        ),
+        jar=r"quarkus-run\.jar",
+        port=Flag(("-Dquarkus.http.port=",), "{port}", before_jar=True),
+        source="https://quarkus.io/guides/all-config",
+    ),
+    KnownServer(
+        "a Spring Boot jar",
+        (
+            Knob(
+                "threads",
+                "8..256",
+                "threads of its Tomcat at most",
+                Flag(("--server.tomcat.threads.max=",), "{threads}"),
+            ),
+        ),
+        jar="SPRING",  # it has a folder BOOT-INF
+        port=Flag(("--server.port=",), "{port}"),
+        source="https://docs.spring.io/spring-boot/appendix/application-properties/",
+    ),
+    KnownServer(
+        "Node.js",
+        (
+            Knob(
+                "pool",
+                "1..64",
+                "threads of libuv's pool: files, DNS, compression, cryptography",
+                variable="UV_THREADPOOL_SIZE",
+            ),
+        ),
+        programs=("node", "nodejs"),
+        source="https://docs.libuv.org/en/v1.x/threadpool.html",
+    ),
+)
+GO = KnownServer(
+    "a Go program",
+    (Knob("procs", "1..{twice}", "threads that run Go code at once", variable="GOMAXPROCS"),),
+    source="https://pkg.go.dev/runtime#GOMAXPROCS",
+)
+"""Known by its executable, not by its name."""
+
+_PYTHON = re.compile(r"python[\d.]*")
+_RUNS_ANOTHER = {("bundle", "exec"), ("uv", "run"), ("poetry", "run"), ("pipenv", "run")}
+_OPTION = re.compile(r"^\s{0,12}(?:(-\w)(?:[ =]\S+)?,?\s+)?(--?[A-Za-z][\w-]*)(?:[ =]\[?<?([A-Za-z][\w-]*)>?\]?)?")
+_COUNTS = re.compile(r"threads?|workers?|process(es)?|procs|concurrency|instances|executors|pool")
+_OTHERWISE = {"timeout", "stack", "name", "class", "prefix", "type", "keepalive", "file", "dir", "group", "user"}
+_PORTS = {"port": "{port}", "listen": "127.0.0.1:{port}", "bind": "127.0.0.1:{port}"}
+_NO_VALUE = {"Show", "Print", "Enable", "Disable", "Use", "Whether", "Run", "Do", "show", "print", "enable", "disable"}
+
+
+def known_server(command: Sequence[str], *, is_go: bool = False, is_spring: bool = False) -> KnownServer | None:
+    """The row of the server that a command starts. `is_go`: its program was built by Go; `is_spring`: the jar after
+    `-jar` is one of Spring Boot."""
+    words = list(command)
+    if tuple(words[:2]) in _RUNS_ANOTHER:
+        words = words[2:]
+    names = [PurePath(word).name for word in words[:1]]
+    if names and _PYTHON.fullmatch(names[0]) and words[1:2] == ["-m"]:
+        names = words[2:3]
+    jar = PurePath(words[words.index("-jar") + 1]).name if "-jar" in words[:-1] else ""
+    for known in KNOWN:
+        if (known.jar == "SPRING" and is_spring) or (jar and known.jar and re.fullmatch(known.jar, jar)):
+            return known
+        if names and names[0] in known.programs:
+            return known
+    return GO if is_go else None
+
+
+def knobs_in_help(text: str) -> KnownServer | None:
+    """What a program says of itself: options with a value whose names count threads, workers and the like, and the one
+    for its port. None where there is no such knob."""
+    knobs: dict[str, Knob] = {}
+    port = None
+    for line in text.splitlines():
+        found = _OPTION.match(line)
+        if found is None or found[3] is None or found[3] in _NO_VALUE:
+            continue
+        spellings = tuple(filter(None, (found[2], found[1])))
+        words = found[2].lstrip("-").lower().replace("_", "-").split("-")
+        if any(_COUNTS.fullmatch(word) for word in words) and not _OTHERWISE & set(words):
+            name = "_".join(words)
+            about = line[found.end() :].strip(" :>]") or "a number"
+            levels = "1..{twice}" if {"workers", "processes", "instances", "procs"} & set(words) else "1..64"
+            knobs.setdefault(name, Knob(name, levels, about, Flag(spellings, f"{{{name}}}")))
+        elif port is None and words[-1] in _PORTS and len(words) == 1:
+            port = Flag(spellings, _PORTS[words[-1]])
+    return KnownServer("its help", tuple(knobs.values()), port=port) if knobs else None
+
+
+def told(command: Sequence[str], flag: Flag) -> list[str]:
+    """The command with a flag: its value takes the place of the one that stands there, else it is added."""
+    words = list(command)
+    for at, word in enumerate(words[1:], 1):
+        for spelling in flag.spellings:
+            bare = spelling.rstrip("=")
+            if word == bare and at + 1 < len(words) and not spelling.endswith("="):
+                return [*words[: at + 1], flag.value, *words[at + 2 :]]
+            if word.startswith(f"{bare}=") and spelling.startswith(("--", "-D")):
+                return [*words[:at], f"{bare}={flag.value}", *words[at + 1 :]]
+            short = len(spelling) == 2 and word.startswith(spelling) and word[2:3].isdigit()
+            if short:
+                return [*words[:at], spelling, flag.value, *words[at + 1 :]]
+    first = flag.spellings[0]
+    added = [f"{first}{flag.value}"] if first.endswith("=") else [first, flag.value]
+    if flag.before_jar and "-jar" in words:
+        at = words.index("-jar")
+        return [*words[:at], *added, *words[at:]]
+    return [*words, *added]
+
+
+def with_port(command: Sequence[str], number: str) -> list[str] | None:
+    """The command with `{port}` in place of this port; None where it does not stand there once."""
+    pattern = re.compile(rf"(?<!\d){re.escape(number)}(?!\d)")
+    places = [at for at, word in enumerate(command) if pattern.search(word)]
+    if len(places) != 1 or places[0] == 0:
+        return None
+    return [pattern.sub("{port}", word) if at == places[0] else word for at, word in enumerate(command)]

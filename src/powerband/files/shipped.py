@@ -1,0 +1,54 @@
+"""What the experiments and subjects that come with powerband say of themselves, for `powerband list`.
+
+Files in, their own words out, as they are written: nothing is checked, for a test checks all that is shipped, and a
+check of thirty files takes a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from powerband.base.yaml_document import Node, parse_yaml, read_file
+from powerband.files.library import experiment_names, find_experiment, find_subject, library_root, subject_names
+
+
+@dataclass(frozen=True)
+class ShippedExperiment:
+    """`profiles`: in the order of the file."""
+
+    name: str
+    question: str
+    profiles: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ShippedSubject:
+    """`parameters`: in alphabetical order."""
+
+    name: str
+    about: str
+    parameters: tuple[str, ...]
+
+
+def shipped_experiments() -> list[ShippedExperiment]:
+    return [_experiment(name) for name in experiment_names()]
+
+
+def shipped_subjects() -> list[ShippedSubject]:
+    return [_subject(name) for name in subject_names()]
+
+
+def _experiment(name: str) -> ShippedExperiment:
+    path = find_experiment(name)
+    root = parse_yaml(read_file(path), str(path), [])
+    return ShippedExperiment(name, _text(root.at("question")), tuple(root.at("profiles").children))
+
+
+def _subject(name: str) -> ShippedSubject:
+    path = find_subject(name, library_root())
+    root = parse_yaml(read_file(path), str(path), [])
+    return ShippedSubject(name, _text(root.at("about")), tuple(sorted(root.at("parameters").children)))
+
+
+def _text(node: Node) -> str:
+    return "" if node.value is None else str(node.value)

@@ -1,0 +1,59 @@
+"""What the nodes of a run do, as `nodes_now.json` has it. In: its text, the plan. Out: a `NodeState` for each.
+
+A node whose entry is damaged, or whose trial is not in the plan as read so far, is shown as idle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from powerband.live.state import NodeState, TrialPhase, TrialState
+from powerband.model.plan import TrialSpec
+
+_PHASES = {
+    "": TrialPhase.STARTING,
+    "launch": TrialPhase.STARTING,
+    "apply": TrialPhase.STARTING,
+    "ready": TrialPhase.LAUNCHED,
+    "join": TrialPhase.WARMUP,
+    "stop": TrialPhase.ENDING,
+    **{phase.value: phase for phase in TrialPhase},
+}
+"""Phases by the words of those who run trials."""
+
+
+def nodes_now(text: bytes | None, specs: Mapping[int, TrialSpec]) -> tuple[NodeState, ...]:
+    """Never raises for what the file holds."""
+    try:
+        told = json.loads(text or b"{}")
+    except (ValueError, RecursionError):
+        return ()
+    nodes = told.get("nodes") if isinstance(told, dict) else None
+    return tuple(_node(name, each, specs) for name, each in nodes.items()) if isinstance(nodes, dict) else ()
+
+
+def _node(name: str, told: object, specs: Mapping[int, TrialSpec]) -> NodeState:
+    if not isinstance(told, dict):
+        return NodeState(name)
+    lost, number = told.get("lost"), told.get("trial")
+    spec = specs.get(number) if isinstance(number, int) else None
+    if spec is None:
+        return NodeState(name, lost=lost if isinstance(lost, str) else "")
+    word = told.get("phase")
+    trial = TrialState(
+        number=spec.number,
+        setting=spec.setting.id,
+        block=spec.block,
+        stage=spec.stage.value,
+        rate_per_s=spec.rate_per_s,
+        phase=_PHASES.get(word, TrialPhase.MEASURE) if isinstance(word, str) else TrialPhase.STARTING,
+        phase_began_s=_number(told.get("phase_began_s")),
+        began_s=_number(told.get("began_s")),
+    )
+    return NodeState(name, trial)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,39 @@
+"""Whether engines on other nodes began and ended when they were told, as far as their clocks are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from powerband.base.units import format_duration
+from powerband.model.clocks import GeneratorNode, most_error_ns
+from powerband.model.results import Problem
+from powerband.wire.load_events import Summary
+
+
+def clock_problems(clocks: Sequence[GeneratorNode], summaries: Sequence[Summary], window_ns: int) -> Iterator[Problem]:
+    """Of one load, whose instants are by one clock. Nothing where it came from one machine, or none reached its
+    window."""
+    reached = [summary for summary in summaries if summary["measure_start_ns"]]
+    if not clocks or not reached:
+        return
+    most_ns = most_error_ns(window_ns)
+    worst = max(clocks, key=lambda clock: clock.error_ns)
+    if worst.error_ns > most_ns:
+        yield Problem(
+            "clock_unknown",
+            f"the clock of {worst.node} was known to {format_duration(worst.error_ns)} only "
+            f"({format_duration(most_ns)} allowed; it went {format_duration(abs(worst.drift_ns))} meanwhile): its "
+            "engines may have begun at another time than the others; use nodes with a shorter way between them, or a "
+            "longer load.duration",
+        )
+    for what, instants in (
+        ("load", [summary["go_ns"] for summary in reached]),
+        ("measured window", [summary["measure_start_ns"] for summary in reached]),
+    ):
+        if (apart_ns := max(instants) - min(instants)) > most_ns:
+            yield Problem(
+                "engines_apart",
+                f"the {what} began {format_duration(apart_ns)} later on one engine than on another "
+                f"({format_duration(most_ns)} allowed): a node that makes the load, or the way to it, was too busy to "
+                "take the command in time",
+            )

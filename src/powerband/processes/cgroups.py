@@ -1,0 +1,283 @@
+"""Reads the CPU quota of a process's cgroups, and makes cgroups for a server that is to have limits of CPU or memory.
+
+A cgroup of ours is below powerband's own where it may be made, and named after powerband's process. It is removed with
+the trial; what a powerband leaves that was killed is removed by the next one. Sources: the kernel's
+Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst and scheduler/sched-bwc.rst. Not here: how the server
+enters them, which the probe does before its first instruction.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from powerband.base.errors import MeasurementError
+from powerband.base.procfs import process_stat
+from powerband.base.units import format_bytes
+from powerband.model.experiment import Experiment
+from powerband.model.host_use import HostUse
+
+PERIOD_US = 100_000
+"""The kernel's default: containers are stopped and go on in this rhythm, too."""
+REMOVED_WITHIN_S = 5.0  # arbitrary: a process that is killed is gone within ms
+POLL_S = 0.005
+_MOUNT = "sys/fs/cgroup"
+_NUMBERS = count()
+_OURS = re.compile(r"powerband-(\d+)-(\d+)-(\d+)-\d+")
+
+
+@dataclass(frozen=True)
+class _Hierarchy:
+    """Where a controller is: `folders` are the cgroup of a process and those above it, as far as they are seen."""
+
+    is_v2: bool
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one launch. `folders`: cgroups that the server is to enter; empty: it has no limit."""
+
+    folders: tuple[Path, ...] = ()
+    memory_bytes: int | None = None
+    oom_files: tuple[Path, ...] = ()
+
+    def memory_kills(self) -> int | None:
+        """Processes of the server that the kernel killed since they needed more memory than the limit; None: there is
+        no such limit, or it is not told."""
+        for file in self.oom_files:
+            with suppress(OSError):
+                if found := re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE):
+                    return int(found[1])
+        return None
+
+    def told(self) -> str:
+        """That the limit killed processes, as the end of a sentence; empty where it killed none."""
+        kills = self.memory_kills()
+        if not kills or self.memory_bytes is None:
+            return ""
+        return (
+            f": the kernel killed {kills} of its processes, which wanted more than its memory limit of "
+            f"{format_bytes(self.memory_bytes)} (host.memory_limit)"
+        )
+
+
+NO_LIMITS = Limits()
+
+
+def quota_of(pid: int | None = None, root: Path = Path("/")) -> float | None:
+    """CPUs that the narrowest CPU quota of a process's cgroups allows on average; None without a quota. `pid` None:
+    this process."""
+    hierarchy = _hierarchy("cpu", pid, root)
+    quotas = [] if hierarchy is None else [_quota(folder, hierarchy.is_v2) for folder in hierarchy.folders]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _quota(folder: Path, is_v2: bool) -> float | None:
+    try:
+        if is_v2:
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return int(quota) / int(period) if int(quota) > 0 else None  # v1: -1 is none
+    except (OSError, ValueError, ZeroDivisionError):  # v2: `max` is none
+        return None
+
+
+def _hierarchy(controller: str, pid: int | None = None, root: Path = Path("/")) -> _Hierarchy | None:
+    """None where nothing has this controller."""
+    mount = root / _MOUNT
+    try:
+        lines = (root / "proc" / ("self" if pid is None else str(pid)) / "cgroup").read_text().splitlines()
+    except OSError:
+        lines = ["0::/"]  # what is mounted is all that can be known
+    unified = None
+    for line in lines:
+        _, names, path = line.split(":", 2)
+        if not names:
+            where = mount / "unified" if (mount / "unified").is_dir() else mount
+            unified = _Hierarchy(True, _folders(where, path))
+        elif controller in names.split(","):
+            for name in (names, controller):
+                if (mount / name).is_dir():
+                    return _Hierarchy(False, _folders(mount / name, path))
+    if unified is None or not unified.folders[-1].is_dir():
+        return None
+    known = unified.folders[-1] / "cgroup.controllers"
+    is_there = not known.is_file() or controller in known.read_text().split()
+    return unified if is_there else None
+
+
+def _folders(mount: Path, path: str) -> tuple[Path, ...]:
+    """In a container the path may be the one outside, while only the container's part of the tree is mounted."""
+    own = mount / path.lstrip("/")
+    first = own if own.is_dir() else mount
+    return tuple(folder for folder in (first, *first.parents) if folder.is_relative_to(mount))
+
+
+def check_limits(experiment: Experiment) -> None:
+    """Makes the cgroups of each combination of limits, and removes them. Raises MeasurementError where one cannot be
+    made."""
+    remove_abandoned()
+    for host in experiment.limited_hosts():
+        with limited(host):
+            pass
+
+
+@contextmanager
+def limited(host: HostUse, root: Path = Path("/")) -> Iterator[Limits]:
+    """Cgroups with the limits that `host` asks for; on leaving, they are removed, and what is left in them is killed.
+    Raises MeasurementError where they cannot be made."""
+    wanted: dict[str, str] = {}
+    if host.cpu_quota is not None:
+        wanted["cpu"] = "cpu_quota"
+    if host.memory_limit_bytes is not None:
+        wanted["memory"] = "memory_limit"
+    with ExitStack() as stack:
+        made: dict[bool, Path] = {}
+        oom: list[Path] = []
+        folders: list[Path] = []
+        for controller, key in wanted.items():
+            hierarchy = _hierarchy(controller, root=root)
+            if hierarchy is None:
+                raise _impossible(key, f"this machine has no cgroups that limit it (no {controller} in /{_MOUNT})")
+            try:
+                # Of version 2 one cgroup has all controllers.
+                if not hierarchy.is_v2 or True not in made:
+                    group = stack.enter_context(_made(hierarchy, list(wanted) if hierarchy.is_v2 else [controller]))
+                    made[hierarchy.is_v2] = group
+                    folders.append(group)
+                oom += _limit(made[hierarchy.is_v2], controller, host, hierarchy.is_v2)
+            except OSError as error:
+                raise _impossible(key, f"{error.filename}: {error.strerror}") from error
+        yield Limits(tuple(folders), host.memory_limit_bytes, tuple(oom))
+
+
+def _limit(group: Path, controller: str, host: HostUse, is_v2: bool) -> list[Path]:
+    """Writes the limits of one controller; returns the files that tell of kills."""
+    if controller == "cpu":
+        quota_us = round((host.cpu_quota or 0.0) * PERIOD_US)
+        if is_v2:
+            _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
+        else:
+            _write(group / "cpu.cfs_period_us", str(PERIOD_US))
+            _write(group / "cpu.cfs_quota_us", str(quota_us))
+        return []
+    size = str(host.memory_limit_bytes)
+    _write(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"), size)
+    # What is swapped out is not within the limit: the server would get slow in place of being killed. A kernel without
+    # swap accounting has no such file.
+    swap = group / ("memory.swap.max" if is_v2 else "memory.memsw.limit_in_bytes")
+    if swap.exists():
+        _write(swap, "0" if is_v2 else size)
+    return [group / ("memory.events" if is_v2 else "memory.oom_control")]
+
+
+def _write(file: Path, text: str) -> None:
+    """Raises OSError that names the file, which a refused write does not."""
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from error
+
+
+@contextmanager
+def _made(hierarchy: _Hierarchy, controllers: Sequence[str]) -> Iterator[Path]:
+    """Raises the OSError of the nearest place where it could not be made, if that is so everywhere."""
+    group, enabled_in = _make(hierarchy, controllers)
+    try:
+        yield group
+    finally:
+        _remove(group)
+        if enabled_in is not None:
+            with suppress(OSError):  # others use them by now
+                (enabled_in / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in controllers))
+
+
+def _make(hierarchy: _Hierarchy, controllers: Sequence[str]) -> tuple[Path, Path | None]:
+    """The nearest cgroup above or at our own below which one can be made, and the one in which controllers were enabled
+    for that. Of version 2 those come first whose children have the controllers already."""
+    name = f"powerband-{_namespace()}-{os.getpid()}-{process_stat(os.getpid()).started}-{next(_NUMBERS)}"
+    places = sorted(hierarchy.folders, key=lambda folder: hierarchy.is_v2 and not _enabled(folder, controllers))
+    refused: OSError | None = None
+    for folder in places:
+        enabled_in = None
+        try:
+            if hierarchy.is_v2 and not _enabled(folder, controllers):
+                _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
+                enabled_in = folder
+            # A process moves where its user may write in the cgroup above both places.
+            if not os.access(folder / "cgroup.procs", os.W_OK):
+                raise PermissionError(1, "no processes may be moved below it", str(folder))
+            remove_abandoned([folder])
+            (folder / name).mkdir()
+        except OSError as error:
+            refused = refused or error
+            continue
+        return folder / name, enabled_in
+    raise refused or FileNotFoundError(2, "no cgroups are mounted", f"/{_MOUNT}")
+
+
+def _enabled(folder: Path, controllers: Sequence[str]) -> bool:
+    with suppress(OSError):
+        return set(controllers) <= set((folder / "cgroup.subtree_control").read_text().split())
+    return False
+
+
+def _namespace() -> str:
+    """The number of our pid namespace: those of others may have processes of the same pids."""
+    with suppress(OSError):
+        return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid")))  # noqa: PTH115 - it points to no file
+    return "0"
+
+
+def remove_abandoned(folders: Sequence[Path] | None = None) -> None:
+    """Removes cgroups of powerbands that are gone, below these; None: wherever this one would make them."""
+    if folders is None:
+        found = [_hierarchy(controller) for controller in ("cpu", "memory")]
+        folders = [folder for each in found if each is not None for folder in each.folders]
+    for folder in dict.fromkeys(folders):
+        with suppress(OSError):
+            for name in os.listdir(folder):  # noqa: PTH208
+                if (ours := _OURS.fullmatch(name)) and ours[1] == _namespace() and not _lives(ours[2], ours[3]):
+                    _remove(folder / name)
+
+
+def _lives(pid: str, started: str) -> bool:
+    with suppress(OSError):
+        return process_stat(int(pid)).started == int(started)
+    return False
+
+
+def _remove(group: Path) -> None:
+    """A process that is left in it is killed: it is the server's, or was started by it. One that cannot be killed keeps
+    the cgroup, which the next powerband removes."""
+    until_s = time.monotonic() + REMOVED_WITHIN_S
+    while time.monotonic() < until_s:
+        try:
+            group.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            with suppress(OSError, ValueError):
+                for pid in map(int, (group / "cgroup.procs").read_text().split()):
+                    with suppress(ProcessLookupError, PermissionError):
+                        if pid > 0:  # 0: of another pid namespace
+                            os.kill(pid, signal.SIGKILL)
+            time.sleep(POLL_S)
+
+
+def _impossible(key: str, why: str) -> MeasurementError:
+    return MeasurementError(
+        f"host.{key} cannot be set here: {why}. It takes a cgroup of the server's own: run powerband as root; as a "
+        "user of systemd start it by `systemd-run --user --scope -p Delegate=yes powerband ...`; in a container leave "
+        "it out, and limit the container (docker's --cpus and --memory)"
+    )

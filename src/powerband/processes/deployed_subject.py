@@ -1,0 +1,273 @@
+"""A subject that runs already: its setting is changed where it is, it is watched where it can be, and never ended.
+
+In: a subject with `deployed`. Out: a `DeployedSubject` for the length of a trial. What changes a setting is a request,
+or a command of the user's own, which may leave processes behind: they are the user's. Not here: what the server is left
+at (`trials/leaving.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from powerband.base.errors import SubjectError
+from powerband.base.hosts import is_loopback
+from powerband.base.logs import printable
+from powerband.base.procfs import ProcessStat, process_stat
+from powerband.model.experiment import Experiment, Ready, Subject
+from powerband.model.plan import Setting
+from powerband.model.subjects import render_deployed_command
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.probe_process import RunningProbe, probe_up
+from powerband.processes.subject_process import (
+    POLL_FIRST_S,
+    SERIES_EVERY_NS,
+    Rendered,
+    RunningSubject,
+    SubjectFiles,
+    apply_knobs,
+    ready_check,
+    render,
+)
+from powerband.store import SubjectAddress, open_private, writing
+from powerband.wire.specs import ProbeSpec, ScrapePage, Watch
+
+CONNECT_WITHIN_S = 1.0  # as of a subject that is asked whether it is ready; it is asked again
+POLL_LONGEST_S = 0.5  # a server that nobody starts here is not there in a moment
+COMMAND_EVERY_S = 0.02  # it is looked at so often whether a command has come back
+COMMAND_GRACE_S = 2.0  # arbitrary: for a command that was cut short
+SAID_CHARACTERS = 300  # of the last line of a command
+
+
+class OnWatched(Protocol):
+    """Gets the probe once it runs, and whether the subject is on its machine."""
+
+    def __call__(self, probe: RunningProbe, *, here: bool) -> None: ...
+
+
+@dataclass(frozen=True)
+class DeployedSubject(RunningSubject):
+    """`pid`: the process that is watched; None: none is."""
+
+    pid: int | None = None
+
+    @property
+    def root_pid(self) -> int | None:
+        return self.pid
+
+    def check_alive(self) -> None:
+        if self.pid is not None and _living(self.pid) is None:
+            raise TrialFailed(
+                Code.DIED, f"the server's process {self.pid} ended under load, and it is not powerband's to start again"
+            )
+
+
+@contextmanager
+def deployed_up(
+    subject: Subject,
+    setting: Setting,
+    *,
+    engine: Path,
+    files: SubjectFiles,
+    pump: Pump,
+    on_applied: Callable[[], None],
+    on_watched: OnWatched,
+    scraped: Sequence[str] = (),
+    given: Mapping[str, str] | None = None,
+) -> Iterator[DeployedSubject]:
+    """Yields the subject once it has its setting and answers again. `on_applied`: called before anything is changed.
+
+    Raises TrialFailed(not_reachable) where it does not answer to begin with; apply_failed, not_ready; died where it
+    answers no more once the block is left."""
+    assert subject.deployed is not None
+    rendered = render(subject, setting, engine, given)
+    pid, limit_s = subject.deployed.pid, rendered.ready.timeout_ns / 1e9
+    files.tell_address(SubjectAddress(rendered.url, rendered.metrics_url))
+    check_process(pid, subject.deployed.pid_started)
+    if reason := _unanswered(rendered, files.log, pump, limit_s):
+        raise TrialFailed(
+            Code.NOT_REACHABLE,
+            f"{rendered.url} was not reached within {limit_s:g} s ({reason}): the server runs already, so powerband "
+            "cannot start it; see that it runs, and can be reached from here",
+        )
+    here = is_here(rendered)
+    if pid is not None and not here:
+        raise TrialFailed(
+            Code.NOT_REACHABLE,
+            f"{rendered.host} is another machine, and a process of this one was to be watched (subject.deployed.pid, "
+            f"--pid {pid}): leave it out",
+        )
+    on_applied()
+    argv = render_deployed_command(subject, setting, given or {})
+    change(rendered, argv, files.apply_log, pump)
+    if reason := _unanswered(rendered, files.log, pump, limit_s):
+        raise TrialFailed(
+            Code.NOT_READY,
+            f"the server did not answer within {limit_s:g} s after its setting was changed to {setting.id} ({reason})",
+        )
+    spec = _probe_spec(rendered, pid, scraped, here=here)
+    with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
+        on_watched(probe, here=here)
+        yield DeployedSubject(rendered, probe, files.log, pid=pid)
+        # One that has a backlog may answer late, and listens all the same.
+        listening = replace(rendered, ready=Ready())
+        if reason := _unanswered(listening, files.log, pump, limit_s):
+            raise TrialFailed(Code.DIED, f"the server takes no connection any more since it was loaded ({reason})")
+
+
+def change(rendered: Rendered, argv: Sequence[str], log_file: Path, pump: Pump) -> None:
+    """Gives the server its setting: by the command, where there is one, then by the requests. Raises
+    TrialFailed(apply_failed)."""
+    limit_s = rendered.ready.timeout_ns / 1e9
+    if argv:
+        run_command(argv, rendered.cwd, log_file, limit_s, pump)
+        if rendered.apply:
+            _unanswered(rendered, log_file, pump, limit_s)
+    apply_knobs(rendered, pump)
+
+
+def run_command(argv: Sequence[str], folder: str | None, log_file: Path, limit_s: float, pump: Pump) -> None:
+    """Runs the user's own command until it comes back. One that takes too long, or is interrupted, is ended with its
+    process group; what it leaves running otherwise goes on. Raises TrialFailed(apply_failed), TrialInterrupted."""
+    shown = printable(argv[0])
+    with writing(log_file):
+        log = open_private(log_file, "ab")
+    with log, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=errors, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            raise TrialFailed(
+                Code.APPLY_FAILED,
+                f"the command that changes the setting cannot be run: {shown}: {getattr(error, 'strerror', error)}",
+            ) from error
+        try:
+            deadline_s = time.monotonic() + limit_s
+            while not pump.wait(lambda: process.poll() is not None, COMMAND_EVERY_S):
+                if time.monotonic() > deadline_s:
+                    raise TrialFailed(
+                        Code.APPLY_FAILED,
+                        f"the command that changes the setting ({shown}) did not come back within {limit_s:g} s and "
+                        "was ended: let it leave in the background what is to go on, or raise subject.ready.timeout",
+                    )
+        finally:
+            _end(process)
+            errors.seek(0)
+            said = errors.read()
+            with writing(log_file):
+                log.write(said)
+    if process.returncode:
+        raise TrialFailed(
+            Code.APPLY_FAILED,
+            f"the command that changes the setting ({shown}) failed with {_status(process.returncode)}{_last(said)}",
+        )
+
+
+def check_process(pid: int | None, started: int | None = None) -> None:
+    """Raises TrialFailed(not_reachable) where there is no such process, or another one has got its number since."""
+    if pid is None:
+        return
+    stat = _living(pid)
+    if stat is None or (started is not None and stat.started != started):
+        raise TrialFailed(
+            Code.NOT_REACHABLE,
+            f"the process {pid} that was to be watched (subject.deployed.pid, --pid) is gone: if the server was "
+            "started anew, begin a new run with the number of its new process",
+        )
+
+
+def knowing_its_process(experiment: Experiment) -> Experiment:
+    """The experiment with the moment when the process started that is to be watched, so that a later one of the same
+    number is not taken for it. Raises SubjectError where there is none."""
+    subject = experiment.subject
+    if subject.deployed is None or subject.deployed.pid is None:
+        return experiment
+    if (stat := _living(subject.deployed.pid)) is None:
+        raise SubjectError(f"there is no process {subject.deployed.pid} to watch (subject.deployed.pid, --pid)")
+    deployed = subject.deployed.model_copy(update={"pid_started": stat.started})
+    return experiment.model_copy(update={"subject": subject.model_copy(update={"deployed": deployed})})
+
+
+def _living(pid: int) -> ProcessStat | None:
+    """None where there is no such process, or it has ended and nobody has taken notice yet."""
+    try:
+        stat = process_stat(pid)
+    except (OSError, ValueError, IndexError):
+        return None
+    return None if stat.state == "Z" else stat
+
+
+def is_here(rendered: Rendered) -> bool:
+    """Whether the server is on this machine: at loopback, or where a connection to it has one address at both ends."""
+    if is_loopback(rendered.host):
+        return True
+    try:
+        with socket.create_connection((rendered.host, rendered.port), CONNECT_WITHIN_S) as connection:
+            return bool(connection.getsockname()[0] == connection.getpeername()[0])
+    except OSError:
+        return False
+
+
+def _unanswered(rendered: Rendered, log_file: Path, pump: Pump, limit_s: float) -> str:
+    """Why the server did not answer within the time; empty where it did."""
+    deadline_s, pause_s = time.monotonic() + limit_s, POLL_FIRST_S
+    with ready_check(rendered, log_file, pump) as answers:
+        while True:
+            left_s = deadline_s - time.monotonic()
+            if rendered.ready.http is None:
+                reason = _refusal(rendered, min(CONNECT_WITHIN_S, max(left_s, POLL_FIRST_S)))
+            else:
+                reason = "" if answers(left_s) else f"no answer below status 500 to GET {rendered.ready.http}"
+            if not reason or time.monotonic() > deadline_s:
+                return reason
+            pump.wait(lambda: False, pause_s)
+            pause_s = min(2 * pause_s, POLL_LONGEST_S)
+
+
+def _refusal(rendered: Rendered, timeout_s: float) -> str:
+    try:
+        socket.create_connection((rendered.host, rendered.port), timeout_s).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _probe_spec(rendered: Rendered, pid: int | None, scraped: Sequence[str], *, here: bool) -> ProbeSpec:
+    """Watches the server's process where it is known, and this machine in any case: engines may be held up by it."""
+    page = rendered.metrics_url if scraped else None
+    return ProbeSpec(
+        watch=() if pid is None else (Watch(name="subject", pid=pid),),
+        ports=(rendered.port,) if here else (),
+        scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=SERIES_EVERY_NS),
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a command that has not come back, and its group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(COMMAND_GRACE_S)
+
+
+def _status(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _last(said: bytes) -> str:
+    lines = [line.strip() for line in printable(said.decode(errors="replace")).splitlines() if line.strip()]
+    return f": {lines[-1][:SAID_CHARACTERS]}" if lines else ", and said nothing on stderr"

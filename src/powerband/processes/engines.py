@@ -1,0 +1,97 @@
+"""Where the engines of a load run: on this machine, or on others (`cluster/far_engines.py`).
+
+A fleet starts its engines through `Engines`, and asks nobody where they run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from powerband.base.hosts import LOCAL
+from powerband.processes.engine_process import EngineProcess, LineSource, descriptor_limit
+from powerband.processes.ports import local_ports
+from powerband.wire.message import Wire
+
+
+class Engine(LineSource, Protocol):
+    """An engine that was started. Leaving its context ends it."""
+
+    @property
+    def pid(self) -> int | None:
+        """None: it is no process of this machine."""
+
+    def __enter__(self) -> Engine: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def send(self, message: Wire) -> None:
+        """Writes one message, whose instants are those of this machine's clock."""
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit status once its lines have ended, negative for a signal; None if it still runs after
+        `timeout_s`."""
+
+
+class Engines(Protocol):
+    @property
+    def apart(self) -> bool:
+        """Whether they run on other machines than the server."""
+
+    @property
+    def address(self) -> str:
+        """Under which the server's machine is reached from there."""
+
+    @property
+    def machines(self) -> int: ...
+
+    @property
+    def descriptor_limit(self) -> int:
+        """Descriptors that one engine may open, on each of the machines."""
+
+    @property
+    def local_ports(self) -> int:
+        """How many connections each of the machines may open to one destination."""
+
+    @property
+    def lead_ns(self) -> int:
+        """The time that a command needs to get there, beyond that which it needs on this machine."""
+
+    def before(self) -> None:
+        """Called before the engines of a fleet are started."""
+
+    def start(self, index: int, stderr_file: Path) -> Engine:
+        """Starts the engine of this number in its fleet; what it says on stderr is appended to the file. Raises
+        MeasurementError."""
+
+    def after(self) -> dict[str, Any]:
+        """Called once the engines of a fleet have ended; the fields that it adds to the trial's record. Raises
+        MeasurementError."""
+
+
+class EnginesHere:
+    """Processes of this machine."""
+
+    apart = False
+    address = LOCAL
+    machines = 1
+    lead_ns = 0
+
+    def __init__(self, binary: Path) -> None:
+        self._binary = binary
+
+    @property
+    def descriptor_limit(self) -> int:
+        return descriptor_limit()
+
+    @property
+    def local_ports(self) -> int:
+        return local_ports()
+
+    def before(self) -> None: ...
+
+    def start(self, index: int, stderr_file: Path) -> EngineProcess:
+        return EngineProcess([str(self._binary), "load"], stderr_file)
+
+    def after(self) -> dict[str, Any]:
+        return {}

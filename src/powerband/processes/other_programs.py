@@ -1,0 +1,45 @@
+"""CPU that programs other than this process and its descendants used between two readings of /proc, by name.
+
+In: /proc, twice. Out: names and CPU seconds. The files are read below a root folder, so that tests can plant them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from powerband.base.procfs import TICKS_PER_S, ProcessStat, all_processes, tree_of
+
+NAMED = 5  # programs that are kept: those that used most
+
+
+def processes(root: Path = Path("/")) -> dict[int, ProcessStat]:
+    """All processes that can be seen, by pid; one that ends meanwhile is left out. Some 20 us each."""
+    return {process.pid: process for process in all_processes(root / "proc")}
+
+
+def used_by_others(
+    before: Mapping[int, ProcessStat], after: Mapping[int, ProcessStat], own_pid: int
+) -> list[tuple[str, float]]:
+    """Names and CPU seconds of other programs, those that used most first; processes of one name are added up.
+
+    Left out is `own_pid` with all its descendants. A process that ended in between counts for the parent that waited
+    for it, as `make` for its compilers; one that nobody waited for is not seen."""
+    ours = tree_of(own_pid, {**before, **after}.values())
+    ended = defaultdict[int, int](int)  # CPU of children that had it before the first reading
+    for pid, process in before.items():
+        if pid not in after:
+            ended[process.parent] += process.cpu_ticks + process.reaped_ticks
+    used = defaultdict[str, int](int)
+    for pid, process in after.items():
+        if pid in ours:
+            continue
+        grown = process.cpu_ticks + process.reaped_ticks
+        earlier = before.get(pid)
+        if earlier is not None and earlier.started == process.started:
+            counted_before = min(ended[pid], process.reaped_ticks - earlier.reaped_ticks)
+            grown -= earlier.cpu_ticks + earlier.reaped_ticks + counted_before
+        used[process.name] += max(0, grown)
+    order = sorted(((ticks, name) for name, ticks in used.items() if ticks), reverse=True)
+    return [(name, ticks / TICKS_PER_S) for ticks, name in order[:NAMED]]

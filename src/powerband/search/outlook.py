@@ -1,0 +1,287 @@
+"""How much a race is likely to take still: races that are played out from what is known of its settings.
+
+In: the rules of a race; what its settings gave so far, or nothing; the noise. Out: the trials that each of many played
+races took. Its looks are those of `race.py`, with critical values by Bonferroni's inequality in place of the exact
+ones, which take hundredths of a second each. No trial depends on it. Method and figures: docs/methods/forecast.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from powerband.analyze.settings.contest import ResponseTable, scale_of
+from powerband.analyze.stats.intervals import DF_MANY, SD_FLOOR, SMALL_SAMPLE, few_blocks
+from powerband.analyze.stats.special import Array
+from powerband.analyze.stats.spending import SCREEN_LOOKS, SCREEN_SHARE, share_at
+from powerband.base.machine import Noise
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
+from powerband.search.screening import FAR, window_for
+
+PLAYED = 300
+EQUAL = 0.2  # of the spaces that are imagined before a race: all settings equal
+NEAREST, FARTHEST = 0.03, 2.0  # of the others: the mean distance from the best, on the log scale
+SHORT_NOISE = 2.5  # the noise of a short trial, as a multiple of that between trials of full length
+BETWEEN = 1 / 3  # of a short trial's noise: what is between starts, and no longer trial takes away
+SHORT_OFF = 0.03  # what the first second gives and later ones differ by so much from setting to setting
+NOISE_FACTOR, NOISE_FACTOR_ASSUMED = 0.5, 1.0  # standard deviation of the log of the noise: remembered, assumed
+NOISE_DF = 4.0  # that a noise which was not seen in this run is worth
+CONFIRM_EARLY = 3  # trials: the winner and its rival, and once more the winner
+SEED = 20
+Dice = np.random.Generator
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Places = np.ndarray[Any, np.dtype[np.intp]]
+
+
+@dataclass(frozen=True)
+class RaceSoFar:
+    """What is known of the settings that still race, the cheapest first. `means`: on the scale on which more is better,
+    relative to the leader; `errors`: standard deviations of these as estimates; `blocks`: full trials of each, 0 where
+    its mean is of short ones; `sd`: noise of a full trial, known from `df` degrees of freedom; `allowed`, `asked`: the
+    margin, and the bound that is asked for if one is, on this scale."""
+
+    means: Array
+    errors: Array
+    blocks: Array
+    sd: float
+    df: float
+    allowed: float
+    asked: float | None
+
+
+@dataclass(frozen=True)
+class Played:
+    """Of each of `PLAYED` races: its `short` and `full` trials still to come, and those that `confirm` its winner;
+    `raced`: settings that run full trials; `spared_s`: how much less these measure than those that confirm."""
+
+    short: Array
+    full: Array
+    confirm: Array
+    raced: Array
+    spared_s: Array
+
+    def times_s(self, short_s: float, full_s: float, confirm_s: float, *, told: int = 0, waiting: int = 0) -> Array:
+        """What is still to come, in seconds, from the times of one trial each. `told`: full trials since; `waiting`:
+        that must come."""
+        full = np.maximum(self.full - told, waiting)
+        return np.asarray(self.short * short_s + full * (full_s - self.spared_s) + self.confirm * confirm_s)
+
+
+def before(experiment: Experiment, settings: int, noise: Noise) -> Played:
+    """Races of which nothing is known but the noise."""
+    dice = np.random.default_rng(SEED)
+    spread = NOISE_FACTOR if noise.measured_on else NOISE_FACTOR_ASSUMED
+    sd = noise.sd * np.exp(spread * dice.standard_normal((PLAYED, 1)))
+    truth = _imagined(settings, dice)
+    alive, short, spared_s = np.ones(truth.shape, dtype=bool), np.zeros(PLAYED), np.zeros(PLAYED)
+    if experiment.screened_ns is not None:
+        alive, short = _screened(experiment, truth, SHORT_NOISE * sd, dice)
+        full_ns = experiment.load.duration_ns
+        windows_ns = np.array([window_for(experiment, SHORT_NOISE * float(each)) or full_ns for each in sd[:, 0]])
+        spared_s = (full_ns - windows_ns) / 1e9
+        sd = noise_within(SHORT_NOISE * sd, experiment.screened_ns, windows_ns[:, None])
+    objective, regret = experiment.objective, experiment.design.regret
+    rules = _Rules(experiment, dice, math.log1p(objective.margin), None if regret is None else math.log1p(regret))
+    full, confirm = _play(rules, truth, _Table.empty(truth.shape), alive, sd)
+    return Played(short, full, confirm, alive.sum(1), spared_s)
+
+
+def from_here(experiment: Experiment, known: RaceSoFar, *, screens: bool = False) -> Played:
+    """Races that go on from what is known. `screens`: a block of short trials is still to come, by which who is far
+    behind leaves."""
+    dice = np.random.default_rng(SEED)
+    shape = (PLAYED, len(known.means))
+    # The noise is known from few degrees of freedom only: its chi-squared distribution, turned round.
+    sd = known.sd * np.sqrt(known.df / dice.chisquare(known.df, (PLAYED, 1)))
+    means, errors = _drawn_together(known.means, known.errors)
+    truth = means + errors * dice.standard_normal(shape)
+    blocks = np.tile(known.blocks.astype(float), (PLAYED, 1))
+    start = np.tile(np.where(known.blocks > 0, known.means, 0.0), (PLAYED, 1))
+    table = _Table(start, blocks, sd**2 * np.maximum(blocks - 1, 0))
+    rules = _Rules(experiment, dice, known.allowed, known.asked)
+    alive: Flags = np.ones(shape, dtype=bool)
+    if screens:
+        alive = truth >= truth.max(1, keepdims=True) + math.log(1 - FAR)
+    full, confirm = _play(rules, truth, table, alive, sd)
+    return Played(np.zeros(PLAYED), full, confirm, alive.sum(1), np.zeros(PLAYED))
+
+
+def known_of(
+    experiment: Experiment, table: ResponseTable, live: Sequence[Setting], window_ns: int | None, noise: Noise
+) -> RaceSoFar | None:
+    """What the blocks of `table` showed of the settings in `live`; None where that is nothing. One block shows no
+    noise: then it is the machine's."""
+    whole, scale = table.values(), scale_of(table)
+    column = {setting: whole[:, table.settings.index(setting)] for setting in live}
+    ordered = sorted((setting for setting in live if not np.isnan(column[setting]).all()), key=table.cost)
+    if len(ordered) < 2 or (table.screened and not scale.log):
+        return None
+    raw = np.column_stack([column[setting] for setting in ordered])
+    values = table.sign * scale.scaled(raw)
+    present = ~np.isnan(values)
+    ordered_means = np.where(present.any(0), np.nansum(values, axis=0) / np.maximum(present.sum(0), 1), -np.inf)
+    lead = int(np.where(2 * present.sum(0) >= present.sum(0).max(), ordered_means, -np.inf).argmax())
+    paired = values - values[:, [lead]]
+    shared = (~np.isnan(paired)).sum(0)
+    blocks = np.maximum(shared, 1)
+    means = np.where(shared > 0, np.nansum(paired, axis=0) / blocks, ordered_means - ordered_means[lead])
+    df = float((blocks - 1).sum() - (blocks[lead] - 1))
+    rest = np.where(np.isnan(paired), 0.0, paired - means)
+    prior = NOISE_DF if noise.measured_on or not df else 0.0  # an assumption counts only where nothing was seen
+    squares = float((rest**2).sum()) / 2 + prior * (noise.sd * (SHORT_NOISE if table.screened else 1)) ** 2
+    df += prior
+    sd = max(math.sqrt(squares / df), SD_FLOOR)
+    errors = sd / np.sqrt(blocks)
+    if table.screened:
+        errors, blocks = np.hypot(errors, SHORT_OFF), np.zeros(len(ordered))
+        full_ns = np.array(window_ns or experiment.load.duration_ns)
+        sd = float(noise_within(np.array(sd), experiment.screened_ns or 1, full_ns))
+    base, objective, regret = float(np.nanmean(raw[:, lead])), experiment.objective, experiment.design.regret
+    asked = None if regret is None else scale.allowed(regret, base)
+    return RaceSoFar(means, errors, blocks, sd, df, scale.allowed(objective.margin, base), asked)
+
+
+def noise_within(sd_short: Array, screened_ns: int, window_ns: Array) -> Array:
+    """The noise of a trial that measures for `window_ns`, from that of short ones."""
+    return np.asarray(sd_short * np.sqrt(BETWEEN**2 + (1 - BETWEEN**2) * screened_ns / window_ns))
+
+
+def _drawn_together(means: Array, errors: Array) -> tuple[Array, Array]:
+    """Means and their errors where settings close to each other are taken for draws from one normal distribution: what
+    they differ by beyond their errors is its width (empirical Bayes; Efron & Morris 1973)."""
+    near = means > means.max() - 4 * errors
+    if near.sum() < 3:
+        return means, errors
+    middle = means[near].mean()
+    beyond = max(0.0, float(means[near].var(ddof=1) - (errors[near] ** 2).mean()))
+    share = beyond / (beyond + errors**2)
+    return np.where(near, middle + share * (means - middle), means), np.where(near, errors * np.sqrt(share), errors)
+
+
+def _imagined(settings: int, dice: Dice) -> Array:
+    """(PLAYED, settings) What settings may be worth, where nothing is known of them: equal, or spread."""
+    scale = np.exp(dice.uniform(math.log(NEAREST), math.log(FARTHEST), (PLAYED, 1)))
+    truth = -dice.exponential(1.0, (PLAYED, settings)) * scale
+    truth[dice.random(PLAYED) < EQUAL] = 0.0
+    return np.asarray(truth)
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """`allowed`: the margin; `asked`: the bound that is asked for; `dice`: for the noise."""
+
+    experiment: Experiment
+    dice: Dice
+    allowed: float
+    asked: float | None
+
+    @property
+    def error(self) -> float:
+        return 1 - self.experiment.objective.confidence
+
+    @property
+    def confirming(self) -> int:
+        design = self.experiment.design
+        return min(CONFIRM_EARLY if design.confirm_early else 2 * design.confirm, 2 * design.confirm)
+
+
+@dataclass
+class _Table:
+    """(PLAYED, settings) each: mean, number and summed squares of the trials so far."""
+
+    means: Array
+    count: Array
+    squares: Array
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...]) -> _Table:
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+
+    def add(self, values: Array, take: Flags) -> None:
+        count = self.count + take
+        step = np.where(take, values - self.means, 0.0)
+        self.means = self.means + step / np.maximum(count, 1)
+        self.squares = self.squares + step * np.where(take, values - self.means, 0.0)
+        self.count = count
+
+    def against_leader(self, alive: Flags, share: float, error: float) -> tuple[Places, Array, Array, Array]:
+        """The leader's column (PLAYED, 1); differences to it, their two-sided and one-sided half-widths, as
+        `intervals.compare_with_leader` has them."""
+        from scipy.special import stdtrit  # noqa: PLC0415
+
+        def of_leader(each: Array) -> Array:
+            return np.take_along_axis(each, lead, axis=1)
+
+        lead = np.where(alive, self.means, -np.inf).argmax(1)[:, None]
+        k, live = alive.shape[1], np.maximum(alive.sum(1, keepdims=True), 2)
+        n = np.minimum(self.count, of_leader(self.count))
+        each_df = np.maximum(self.count - 1, 0)
+        whole_df = each_df.sum(1, keepdims=True)
+        own = self.squares / np.maximum(each_df, 1)
+        pooled = self.squares.sum(1, keepdims=True) / np.maximum(whole_df, 1)
+        believed = np.where(few_blocks(n, k), np.maximum(own, pooled), pooled)
+        df = np.clip(whole_df * (1 - 1 / k), 1, DF_MANY)
+        n = np.where(n >= 2, n, np.nan)
+        moderated = (1 + SMALL_SAMPLE / (n - 1)) * np.sqrt((believed + of_leader(believed)) / n)
+        paired = np.sqrt((own + of_leader(own)) / n)
+        halves = []
+        for whole, pairs in ((error, live * (live - 1)), (2 * error, 2 * (live - 1))):
+            critical = stdtrit(df, 1 - whole * share / pairs)
+            half = np.maximum(critical * moderated, stdtrit(n - 1, 1 - whole / 2) * paired)
+            np.put_along_axis(half, lead, 0.0, axis=1)
+            halves.append(half)
+        return lead, self.means - of_leader(self.means), halves[0], halves[1]
+
+
+def _screened(experiment: Experiment, truth: Array, sd: Array, dice: Dice) -> tuple[Flags, Array]:
+    """Who is left after the short trials, and how many these were; as `screening.py` decides."""
+    error, far, share = 1 - experiment.objective.confidence, -math.log(1 - FAR), SCREEN_SHARE / SCREEN_LOOKS
+    table, everyone = _Table.empty(truth.shape), np.ones(truth.shape, dtype=bool)
+    for _ in range(2):
+        table.add(truth + sd * dice.standard_normal(truth.shape), everyone)
+    lead, difference, half, _ = table.against_leader(everyone, share, error)
+    alive: Flags = np.asarray(~(difference + half < -far))
+    doubtful: Flags = np.asarray(alive & (difference < -far))
+    again = doubtful.copy()
+    np.put_along_axis(again, lead, np.asarray(doubtful.any(axis=1, keepdims=True)), axis=1)
+    table.add(truth + sd * dice.standard_normal(truth.shape), again)
+    _, difference, half, _ = table.against_leader(alive, share, error)
+    alive &= ~(doubtful & (difference + half < -far))
+    return alive, 2.0 * truth.shape[1] + again.sum(1)
+
+
+def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -> tuple[Array, Array]:
+    """Trials of each race, and those that confirm its winner."""
+    most, done = rules.experiment.measure.repeats, alive.sum(1) <= 1
+    running, full = alive & ~done[:, None], np.zeros(len(truth))
+    for blocks in range(int(table.count.max()), most + 1):
+        if blocks >= 2:
+            share = share_at(rules.experiment, blocks)
+            lead, difference, half, one = table.against_leader(alive, share, rules.error)
+            alive = alive & ~(difference + half < -rules.allowed)
+            led = np.zeros(alive.shape, dtype=bool)
+            np.put_along_axis(led, lead, True, axis=1)
+            open_now = alive & ~led & _open(rules, difference, half, one, led)
+            done = done | ~open_now.any(1)
+            running = (open_now | led) & ~done[:, None]
+        if blocks == most or done.all():
+            break
+        table.add(truth + sd * rules.dice.standard_normal(truth.shape), running)
+        full += running.sum(1)
+    return full, np.where(done, rules.confirming, 0)
+
+
+def _open(rules: _Rules, difference: Array, half: Array, one: Array, led: Flags) -> Flags:
+    """As `race.still_open` has it, settings being in the order of their costs."""
+    if rules.asked is not None:
+        return np.asarray(~(difference + one <= rules.asked))
+    equivalent = np.abs(difference) + one <= rules.allowed
+    cheapest: Flags = np.cumsum(equivalent | led, axis=1) - (equivalent | led) == 0
+    contends = ~(difference + one <= rules.allowed)
+    other = (difference < -rules.allowed) | (cheapest & ~equivalent)
+    worse = ~equivalent & (difference < -half)
+    return np.asarray(~worse & np.where(equivalent | ~contends, other, True))

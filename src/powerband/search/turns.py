@@ -1,0 +1,145 @@
+"""The order in which trials were asked of a planner and their results told to it, so that it can be rebuilt.
+
+On one machine the order is that of the trials' numbers: each was told before the next was asked for. Where blocks were
+in flight on several nodes, `turns.jsonl` of the run directory has it, a line for each call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from powerband.base.errors import UsageError
+from powerband.model.experiment import Experiment
+from powerband.model.plan import TrialSpec
+from powerband.model.results import TrialResult
+from powerband.search.planner import Planner
+from powerband.search.planners import planner_for
+from powerband.store import NOT_AS_WRITTEN, RunDir, open_private, read_json_lines, writing
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A trial asked for in a block in flight, or in none, and run on a node; or (`told`) its result told."""
+
+    number: int
+    told: bool = False
+    block: int | None = None
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """`nodes`: how many the run began with: so many trials at once share its budget. `turns` None: one machine."""
+
+    nodes: int = 1
+    turns: tuple[Turn, ...] | None = None
+
+    @classmethod
+    def read(cls, run: RunDir) -> Turns:
+        """Of a run on one machine, none. A line that a kill cut off is left out."""
+        nodes, turns = 1, []
+        for line in read_json_lines(run.turns, damaged=lambda error: None):
+            with suppress(*NOT_AS_WRITTEN):
+                if "nodes" in line:
+                    nodes = max(1, int(line["nodes"]))
+                elif "told" in line:
+                    turns.append(Turn(int(line["told"]), told=True))
+                else:
+                    turns.append(Turn(int(line["asked"]), False, line["in"], str(line["node"])))
+        return cls(nodes, tuple(turns) if run.turns.is_file() else None)
+
+    def of(self, numbers: Iterable[int]) -> Iterator[Turn]:
+        """The calls; of one machine those of the trials with these numbers."""
+        if self.turns is not None:
+            yield from self.turns
+            return
+        for number in numbers:
+            yield Turn(number)
+            yield Turn(number, told=True)
+
+    def planner(self, experiment: Experiment) -> Planner:
+        """A new one. Where `nodes` trials run at a time, a budget of wall time holds so many times that of trials."""
+        design, seed = experiment.design, experiment.design.seed or 0
+        if design.budget_ns is not None and self.nodes > 1:
+            design = design.model_copy(update={"budget_ns": design.budget_ns * self.nodes})
+            experiment = experiment.model_copy(update={"design": design})
+        return planner_for(experiment, seed, nodes=self.nodes)
+
+
+@dataclass
+class Replayed:
+    """What a planner was asked and told again. `asked`: the trials by number; `in_flight`: of these the nodes of those
+    that were not told; `node_of`: by block, in which a comparison stays within a node."""
+
+    asked: dict[int, TrialSpec] = field(default_factory=dict)
+    in_flight: dict[int, str] = field(default_factory=dict)
+    node_of: dict[int, str] = field(default_factory=dict)
+
+
+def replay(
+    run: RunDir,
+    planner: Planner,
+    turns: Iterable[Turn],
+    ran: Mapping[int, TrialSpec],
+    results: Mapping[int, TrialResult],
+) -> Replayed:
+    """Repeats the calls up to a result that nobody knows. `ran`: the trials as they ran, as far as known. Raises
+    UsageError if they are not of the planner's plan."""
+    replayed = Replayed()
+    for turn in turns:
+        if turn.told:
+            result = results.get(turn.number)
+            if result is None or turn.number not in replayed.in_flight:
+                break
+            planner.tell(result)
+            del replayed.in_flight[turn.number]
+            continue
+        if not turn.node and turn.number not in results:
+            break
+        spec = planner.ask(turn.block)
+        known = ran.get(turn.number)
+        if spec is None or spec.number != turn.number or (known is not None and spec != known):
+            raise _another_plan(run, turn.number, known or results.get(turn.number), spec)
+        replayed.asked[turn.number] = spec
+        replayed.in_flight[turn.number] = replayed.node_of[spec.block] = turn.node
+    return replayed
+
+
+def _another_plan(
+    run: RunDir, number: int, ran: TrialSpec | TrialResult | None, wanted: TrialSpec | None
+) -> UsageError:
+    what = "of no plan" if ran is None else f"{ran.setting.id} in block {ran.block}"
+    instead = "nothing more" if wanted is None else f"{wanted.setting.id} in block {wanted.block}"
+    return UsageError(
+        f"{run.path}: trial {number} is {what}, but the plan wants {instead}: the directory's experiment.yaml was "
+        "changed, or another version of powerband wrote it; start a new run, or `powerband report` what there is"
+    )
+
+
+class TurnLog:
+    """Writes the calls of a run on nodes as they are made, each before what follows from it."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+
+    def begin(self, nodes: int) -> None:
+        """Of a run that has none yet."""
+        if not self._run.turns.is_file():
+            self._write({"nodes": nodes})
+
+    def asked(self, number: int, block: int | None, node: str) -> None:
+        self._write({"asked": number, "in": block, "node": node})
+
+    def told(self, number: int) -> None:
+        self._write({"told": number})
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        """Raises MeasurementError if the disk cannot be written."""
+        with writing(self._run.path), open_private(self._run.turns, "a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,173 @@
+"""What a deployed server is left at: the setting that `subject.deployed.restore` names, else the one tried last.
+
+In: the trials that changed it. Out: the setting in place, `left.json` of the run directory, and a sentence. A run that
+ends by Ctrl-C, by an error or by its plan leaves it the same way; after SIGKILL the server keeps what it has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from powerband.base.errors import PowerbandError, UserInterruptError
+from powerband.base.hosts import http_url, is_loopback, split_url
+from powerband.base.units import capital
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting
+from powerband.model.results import Analysis
+from powerband.model.subjects import render_deployed_command
+from powerband.processes.deployed_subject import change
+from powerband.processes.engine_fleet import find_engine
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.ports import listener
+from powerband.processes.stop_request import StopRequest
+from powerband.processes.subject_process import render
+from powerband.store import NOT_AS_WRITTEN, RunDir, TrialRecord, write_atomically, writing
+from powerband.trials.opening import check_reached
+
+REFUSED = "refused by it, so that it may have another"
+_NOT_CHANGED = ("aa",)
+"""Factors that reach no server, besides those of the load and labels."""
+
+
+class Leaving:
+    """`changing` around each trial, `leave` at the end."""
+
+    def __init__(self, experiment: Experiment, run: RunDir, given: Mapping[str, str]) -> None:
+        self._experiment = experiment
+        self._run = run
+        self._given = given
+        self._last: Setting | None = None
+        self._refused = False
+
+    @contextmanager
+    def changing(self, setting: Setting) -> Iterator[Callable[[TrialRecord], None]]:
+        """Within the block a trial gives the server this setting. Yields what is to be called with its record; a trial
+        that has none may have done anything.
+
+        Raises SubjectError where a deployed server was not reached: trials go on once it is there again."""
+        before, self._last = self._last, setting
+        with writing(self._run.left):
+            self._run.left.unlink(missing_ok=True)
+
+        def changed(record: TrialRecord) -> None:
+            if "applied" not in record.phases:
+                self._last = before
+            else:
+                self._refused = record.failure is not None and record.failure.code == Code.APPLY_FAILED
+            check_reached(record, self._run)
+
+        yield changed
+
+    def leave(self) -> str:
+        """Sets what is to be left, keeps that in the run directory, and says it; empty where nothing was changed. A
+        Ctrl-C that comes meanwhile was meant for the run: only the next cuts this short. Raises MeasurementError if the
+        disk cannot be written."""
+        with StopRequest.on_signals():
+            return self._leave()
+
+    def _leave(self) -> str:
+        deployed, last = self._experiment.subject.deployed, self._last
+        if deployed is None or last is None or not (at := _of_server(last)).levels:
+            return ""
+        restored, reason = at, ""
+        if deployed.restore:
+            restored = Setting(tuple(deployed.restore.items()))
+            reason = self._set(Setting(tuple({**last.as_dict(), **deployed.restore}.items())))
+        left = {
+            "format": 1,
+            "setting": (at if reason else restored).as_dict(),
+            "asked": deployed.restore or None,
+            "reason": reason or (REFUSED if self._refused and not deployed.restore else ""),
+        }
+        with writing(self._run.left):
+            write_atomically(self._run.left, json.dumps(left))
+        return _sentence(left)
+
+    def _set(self, setting: Setting) -> str:
+        """Why the server did not take this setting; empty where it did."""
+        subject = self._experiment.subject
+        stop = StopRequest()
+        try:
+            rendered = render(subject, setting, find_engine(), self._given)
+            with Pump(stop) as pump:
+                argv = render_deployed_command(subject, setting, self._given)
+                change(rendered, argv, self._run.restore_log, pump)
+        except TrialFailed as failed:
+            return failed.failure.message
+        except UserInterruptError:
+            return "that was cut short"
+        finally:
+            stop.close()
+        return ""
+
+
+@contextmanager
+def left_known(
+    experiment: Experiment, run: RunDir, given: Mapping[str, str], note: Callable[[str], None]
+) -> Iterator[Leaving]:
+    """However the block ends, the server is left at what is known, and `note` gets the sentence, or the error that
+    ended it."""
+    if experiment.subject.deployed is not None:
+        note(_runs_already(experiment))
+    leaving = Leaving(experiment, run, given)
+    try:
+        yield leaving
+    except PowerbandError as error:
+        if sentence := leaving.leave():
+            error.args = (f"{error}\n{capital(sentence)}.",)
+        raise
+    except BaseException:
+        leaving.leave()
+        raise
+    if sentence := leaving.leave():
+        note(sentence)
+
+
+def _runs_already(experiment: Experiment) -> str:
+    """What to expect; and how more would be seen, where the server's port is one of this machine."""
+    subject = experiment.subject
+    assert subject.deployed is not None
+    text = f"{subject.url} runs already: its setting is changed where it is, and it is not restarted"
+    parts = split_url(http_url(subject.url))
+    if subject.deployed.pid is not None or not is_loopback(parts.hostname or ""):
+        return text
+    found = listener(parts.port or (443 if parts.scheme == "https" else 80))
+    return text if found is None else f"{text}; {found[0]} listens there, and --pid {found[1]} would watch it"
+
+
+def with_left(analysis: Analysis, run: RunDir) -> Analysis:
+    """The analysis with what the server was left at: in the answer, and where that is not what was asked for a
+    warning."""
+    try:
+        left = json.loads(run.left.read_text(encoding="utf-8"))
+        said = _sentence(left)
+    except (OSError, *NOT_AS_WRITTEN):
+        return analysis
+    if left["reason"]:
+        return replace(analysis, warnings=(*analysis.warnings, said))
+    answer = replace(analysis.answer, sentences=(*analysis.answer.sentences, f"{capital(said)}."))
+    return replace(analysis, answer=answer)
+
+
+def _sentence(left: Mapping[str, object]) -> str:
+    setting = left["setting"]
+    assert isinstance(setting, Mapping)
+    kept = Setting(tuple(setting.items())).id
+    asked = left["asked"]
+    if asked and not left["reason"]:
+        return f"the server was set back to {kept}"
+    if not asked:
+        unsure = f", and {REFUSED}" if left["reason"] else ""
+        return f"the server keeps {kept}, which was tried last{unsure} (--restore NAME=VALUE sets it back at the end)"
+    assert isinstance(asked, Mapping)
+    wanted = Setting(tuple(asked.items())).id
+    return f"the server was NOT set back to {wanted} and may still have {kept}: {left['reason']}"
+
+
+def _of_server(setting: Setting) -> Setting:
+    levels = ((name, level) for name, level in setting.levels if name not in _NOT_CHANGED)
+    return Setting(tuple((name, level) for name, level in levels if not name.startswith(("load.", "label."))))

@@ -1,0 +1,76 @@
+"""Loops of idle priority that keep the trial's CPUs awake: whose CPU they count as, and that they end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fakes.burner import burning
+from fakes.stand import CALM, MS, experiment, reference, run_one, short_load
+from powerband.analyze.trial.measure import measure
+from powerband.base.procfs import all_processes
+from powerband.model.experiment import HostUse, Measure
+from powerband.model.results import TrialResult
+from powerband.processes.host import usable_cores
+from powerband.store import TrialDir
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
+
+
+def measured(folder: Path) -> TrialResult:
+    case = experiment(
+        reference("--threads", "2", "--wait", "5ms"),
+        short_load(duration_ns=1000 * MS),
+        measure=Measure(warmup=300 * MS, repeats=1, slots=False, **CALM),
+        host=HostUse(awake=True),
+    )
+    record = run_one(case, folder)
+    assert record.cpus["kept awake"]
+    return measure(TrialDir(folder / "0001"), record, case)
+
+
+@pytest.mark.crowded
+def test_what_the_loops_ran_is_neither_the_servers_nor_foreign(tmp_path: Path) -> None:
+    metrics = measured(tmp_path).metrics
+    awake = metrics["host_awake_cores"]
+    assert awake > 0, "the server sleeps most of the time"
+    assert metrics["subject_cpu_cores"] < 0.5, "its own CPU is a few percent"
+    cpus = len(TrialDir(tmp_path / "0001").read_record().cpus["kept awake"])
+    assert metrics["host_foreign_cores"] <= cpus - awake + 0.1, "what the loops had nobody else had"
+    assert metrics["host_busy_share"] <= 1 - awake / cpus + 0.1
+    assert "psi_cpu_share" not in metrics, "the loops themselves wait all the time"
+
+
+def test_another_program_is_foreign_beside_them(tmp_path: Path) -> None:
+    with burning(1.0):
+        metrics = measured(tmp_path).metrics
+    assert metrics["host_foreign_cores"] > 0.1
+
+
+STARTS = """
+import sys, time
+from powerband.trials.instruments.awake import _loop
+with _loop(int(sys.argv[1])) as loop:
+    loop.stdout.read(1)
+    print(loop.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.crowded
+def test_they_end_with_the_control_plane_even_if_it_is_killed() -> None:
+    cpu = min(cpu for core in usable_cores() for cpu in core)
+    with subprocess.Popen([sys.executable, "-c", STARTS, str(cpu)], stdout=subprocess.PIPE) as control:
+        assert control.stdout is not None
+        loop = int(control.stdout.readline())
+        assert any(each.pid == loop and each.state != "Z" for each in all_processes())
+        control.send_signal(signal.SIGKILL)
+    deadline_s = time.monotonic() + 20
+    while any(each.pid == loop and each.state != "Z" for each in all_processes()):
+        assert time.monotonic() < deadline_s, "the loop still runs"
+        time.sleep(0.02)

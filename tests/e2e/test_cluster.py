@@ -1,0 +1,403 @@
+"""Ray on hosts of their own (network namespaces of this machine), and powerband on them: answers, faults, nothing left.
+
+What is asserted is where trials ran, that they are whole, and how soon what nobody speaks to has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fakes.hosts import Host, Hosts, hosts
+from fakes.needs import need_hosts
+from fakes.tmpfs import tmpfs
+from powerband.analyze.stored import stored_analysis
+from powerband.files.experiment_file import load_experiment
+from powerband.model.results import Analysis, Verdict
+from powerband.search.session import analyse_run
+from powerband.store import RunDir
+
+# Not beside others: three daemons of Ray, and nodes that are lost where they are not heard for seconds.
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine")]
+
+ENDED_S = 5.0
+# A server that waits for the most part, so that several bear each other.
+EXPERIMENT = """
+name: pool
+subject: {use: reference, set: {wait: 20ms}}
+factors: {threads: [2, 4, 8]}
+load: {users: 8, duration: %s}
+measure: {warmup: 100ms, repeats: %d, retries: 0}
+design: {order: %s, seed: 3, confirm: 3}
+"""
+SLOW = """
+name: pool
+subject:
+  name: waits
+  command: [sh, -c, 'exec "$0" serve --port "$1" --threads "$2" --wait "$WAITS"', "{engine}", "{port}", "{threads}"]
+factors: {threads: [2, 4, 8]}
+load: {users: 8, duration: 500ms}
+measure: {warmup: 100ms, repeats: 6, retries: 0}
+design: {order: blocks, seed: 3}
+"""
+
+
+@pytest.fixture
+def apart() -> Iterator[Hosts]:
+    """Three hosts, on none of which Ray runs yet."""
+    need_hosts()
+    with hosts(3) as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(apart: Hosts) -> Hosts:
+    apart.start_ray()
+    return apart
+
+
+def file_of(folder: Path, *, duration: str = "500ms", repeats: int = 3, order: str = "blocks") -> Path:
+    file = folder / "pool.yaml"
+    file.write_text(EXPERIMENT % (duration, repeats, order))
+    return file
+
+
+def only_run(folder: Path) -> RunDir:
+    (path,) = (folder / "runs").iterdir()
+    return RunDir.open(path)
+
+
+def analysis_of(run: RunDir) -> Analysis:
+    return stored_analysis(run.analysis.read_text())
+
+
+def check_whole(run: RunDir, repeats: int) -> Analysis:
+    analysis = analysis_of(run)
+    nodes, measured = defaultdict(set), defaultdict(set)
+    for trial in analysis.trials:
+        nodes[trial.block].add(trial.node)
+        if trial.status == "measured":
+            measured[trial.block].add(trial.setting.id)
+    assert all(len(each) == 1 for each in nodes.values()), "a block stays on its node"
+    assert sum(len(settings) == 3 for settings in measured.values()) >= repeats
+    assert analyse_run(load_experiment(run.experiment), run).trials == analysis.trials
+    return analysis
+
+
+def ours(host: Host) -> dict[int, str]:
+    """Programs of trials on a host."""
+    words = ("powerband-engine", "powerband.cluster.node", "powerband.cluster.generator")
+    return {pid: line for pid, line in host.commands().items() if any(word in line for word in words)}
+
+
+def wait_for(what: object, timeout_s: float) -> float:
+    """Seconds until `what()` is true."""
+    began = time.monotonic()
+    while not what():  # type: ignore[operator]
+        assert time.monotonic() - began < timeout_s, "in vain"
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def check_nothing_left(cluster: Hosts) -> None:
+    for host in cluster.hosts:
+        assert not ours(host)
+        folders = Path(host.env["TMPDIR"]).glob("powerband-node-*")
+        assert not [folder for folder in folders if (folder / "owner").exists()]
+
+
+def check_nothing_left_by_the_next_run(cluster: Hosts, folder: Path) -> None:
+    """Ray kills the programs of an actor that it ends, so that their folders wait for whoever comes next."""
+    again = ("run", str(file_of(folder)), "--cluster", cluster.address, "--runs", str(folder / "again"))
+    assert cluster.powerband(*again).returncode in (0, 5)
+    check_nothing_left(cluster)
+
+
+def start_run(cluster: Hosts, folder: Path, *, repeats: int = 3) -> subprocess.Popen[bytes]:
+    """A run whose trials last, once its servers run on every host."""
+    file = file_of(folder, duration="3s", repeats=repeats)
+    arguments = ("run", str(file), "--cluster", cluster.address, "--runs", str(folder / "runs"))
+    process = cluster.start_powerband(*arguments, log=folder / "log")
+    wait_for(lambda: all(any(" serve " in line for line in ours(host).values()) for host in cluster.hosts), 60)
+    return process
+
+
+def check_the_block_is_lost(process: subprocess.Popen[bytes], victim: Host, folder: Path) -> None:
+    """Nothing of the run stays on the victim, whose trials run elsewhere."""
+    assert wait_for(lambda: not ours(victim), 20) < ENDED_S
+    assert process.wait(120) in (0, 5), (folder / "log").read_text()
+    analysis = check_whole(only_run(folder), 3)
+    assert {trial.node for trial in analysis.trials if trial.lost} == {victim.address}
+
+
+def test_the_best_pool_is_best_on_all_three_hosts(cluster: Hosts, tmp_path: Path) -> None:
+    file = file_of(tmp_path, order="race", repeats=4)
+    done = cluster.powerband("run", str(file), "--cluster", cluster.address, "--runs", str(tmp_path / "runs"))
+    assert done.returncode in (0, 5), done.stderr  # 5: others held the trials up
+    run = only_run(tmp_path)
+    analysis = check_whole(run, 1)
+    assert {trial.node for trial in analysis.trials} == {host.address for host in cluster.hosts}
+    told = json.loads(run.nodes.read_text())
+    assert set(told["nodes"]) == {host.address for host in cluster.hosts}
+    assert analysis.nodes is not None and len(analysis.nodes.rows) == 3
+    if done.returncode == 0:
+        assert "threads=8 is best" in done.stdout
+    check_nothing_left(cluster)
+
+
+@pytest.mark.table
+def test_an_actor_that_is_killed_loses_its_block_and_leaves_nothing(cluster: Hosts, tmp_path: Path) -> None:
+    process = start_run(cluster, tmp_path)
+    victim = cluster.hosts[1]
+    assert victim.kill("ray::NodeActor")
+    check_the_block_is_lost(process, victim, tmp_path)
+    check_nothing_left(cluster)
+
+
+@pytest.mark.table
+def test_a_host_that_dies_loses_its_block_which_runs_elsewhere(cluster: Hosts, tmp_path: Path) -> None:
+    process = start_run(cluster, tmp_path)
+    victim = cluster.hosts[2]
+    assert victim.kill("raylet")
+    check_the_block_is_lost(process, victim, tmp_path)
+    victim.kill()
+    cluster.start_ray_on(victim)
+    # What a host that died kept in its temporary folder goes with the next run on it.
+    check_nothing_left_by_the_next_run(cluster, tmp_path)
+
+
+@pytest.mark.table
+def test_when_the_driver_is_killed_all_ends_and_the_run_goes_on_with_other_hosts(
+    cluster: Hosts, tmp_path: Path
+) -> None:
+    process = start_run(cluster, tmp_path)
+    pids = [pid for pid, line in cluster.hosts[0].commands().items() if "-m powerband run" in line]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    process.wait(10)
+    assert wait_for(lambda: not any(ours(host) for host in cluster.hosts), 20) < ENDED_S
+    run = only_run(tmp_path)
+    gone = cluster.hosts[2]
+    gone.kill()
+    time.sleep(7)  # until Ray knows
+    done = cluster.powerband("resume", str(run.path), "--cluster", cluster.address)
+    assert done.returncode in (0, 5), done.stderr
+    analysis = check_whole(run, 3)
+    assert {trial.node for trial in analysis.trials if trial.lost} <= {gone.address}
+    cluster.start_ray_on(gone)
+    check_nothing_left_by_the_next_run(cluster, tmp_path)
+
+
+@pytest.mark.table
+def test_a_link_that_is_cut_for_good_loses_its_block(cluster: Hosts, tmp_path: Path) -> None:
+    process = start_run(cluster, tmp_path)
+    victim = cluster.hosts[1]
+    victim.cut()
+    check_the_block_is_lost(process, victim, tmp_path)
+    victim.kill()
+    victim.join()
+    cluster.start_ray_on(victim)
+    check_nothing_left(cluster)
+
+
+@pytest.mark.table
+def test_a_link_that_is_cut_for_three_seconds_leaves_whole_blocks(cluster: Hosts, tmp_path: Path) -> None:
+    process = start_run(cluster, tmp_path, repeats=4)
+    victim = cluster.hosts[1]
+    victim.cut()
+    time.sleep(3)
+    victim.join()
+    assert process.wait(180) in (0, 5), (tmp_path / "log").read_text()
+    analysis = check_whole(only_run(tmp_path), 4)
+    assert {trial.node for trial in analysis.trials if trial.lost} <= {victim.address}
+    victim.kill()
+    cluster.start_ray_on(victim)
+    check_nothing_left(cluster)
+
+
+def programs(host: Host) -> list[int]:
+    """Those that run trials there."""
+    return [pid for pid, line in host.commands().items() if "powerband.cluster.node" in line]
+
+
+@pytest.mark.table
+def test_a_disk_that_fills_up_loses_its_block_and_its_node_is_out(apart: Hosts, tmp_path: Path) -> None:
+    victim = apart.hosts[1]
+    with tmpfs("64m") as disk:
+        victim.env["TMPDIR"] = str(disk)
+        apart.start_ray()
+        process = start_run(apart, tmp_path)
+        with suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        assert process.wait(120) in (0, 5), (tmp_path / "log").read_text()
+        analysis = check_whole(only_run(tmp_path), 3)
+        assert {trial.node for trial in analysis.trials if trial.lost} == {victim.address}
+        assert "No space left on device" in (tmp_path / "log").read_text()
+        check_nothing_left(apart)
+        assert [path.name for path in disk.iterdir() if path.name.startswith("powerband")] == []
+        victim.kill()
+
+
+@pytest.mark.table
+def test_where_descriptors_run_out_nothing_half_done_counts(cluster: Hosts, tmp_path: Path) -> None:
+    process = start_run(cluster, tmp_path)
+    victim = cluster.hosts[1]
+    for pid in programs(victim):
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (4, 4))
+    assert process.wait(120) in (0, 5), (tmp_path / "log").read_text()
+    analysis = check_whole(only_run(tmp_path), 3)
+    assert any(trial.node == victim.address and not trial.valid for trial in analysis.trials)
+    assert {trial.node for trial in analysis.trials if trial.lost} <= {victim.address}
+    check_nothing_left(cluster)
+
+
+@pytest.mark.table
+def test_another_python_is_refused_before_anything_starts(cluster: Hosts, tmp_path: Path) -> None:
+    """Of its patch level only, as this process is told it: Ray bears that, and powerband does not."""
+    (tmp_path / "sitecustomize.py").write_text("import platform\nplatform.python_version = lambda: '3.11.99'\n")
+    cluster.env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), cluster.env["PYTHONPATH"]])
+    arguments = ["run", str(file_of(tmp_path)), "--cluster", cluster.address, "--runs", str(tmp_path / "runs")]
+    done = cluster.powerband(*arguments)
+    assert done.returncode == 5 and "this machine 3.11.99" in done.stderr, done.stderr
+    assert all(f"{host.address} has python" in done.stderr for host in cluster.hosts)
+    assert not any(ours(host) for host in cluster.hosts)
+
+
+@pytest.mark.table
+def test_a_slow_host_is_told_by_how_much_and_changes_no_verdict(apart: Hosts, tmp_path: Path) -> None:
+    """Servers there wait twice as long for whatever they wait for."""
+    slow = apart.hosts[2]
+    for host in apart.hosts:
+        host.env["WAITS"] = "40ms" if host is slow else "20ms"
+    apart.start_ray()
+    file = tmp_path / "pool.yaml"
+    file.write_text(SLOW)
+    done = apart.powerband("run", str(file), "--cluster", apart.address, "--runs", str(tmp_path / "runs"))
+    assert done.returncode in (0, 5), done.stderr
+    analysis = check_whole(only_run(tmp_path), 6)
+    assert analysis.nodes is not None
+    ratios = {row.node: row.ratio for row in analysis.nodes.rows}
+    own = ratios[slow.address]
+    assert own is not None and own.high is not None and own.high < 1
+    verdicts = {row.setting.id: row.verdict for row in analysis.settings if row.trials}
+    assert analysis.answer.leader is not None and analysis.answer.leader.id == "threads=8"
+    assert {verdicts["threads=2"], verdicts["threads=4"]} == {Verdict.WORSE}
+    assert {row.best.id for row in analysis.nodes.rows if row.best is not None} == {"threads=8"}
+
+
+@pytest.mark.table
+def test_a_cluster_that_asks_for_no_token_is_refused(tmp_path: Path) -> None:
+    need_hosts()
+    with hosts(1) as made:
+        made.env |= {"RAY_AUTH_MODE": "disabled"}
+        made.start_ray()
+        arguments = ["run", str(file_of(tmp_path)), "--cluster", made.address, "--runs", str(tmp_path / "runs")]
+        done = made.powerband(*arguments)
+        assert done.returncode == 2 and "asks nobody for a token" in done.stderr
+
+
+@pytest.mark.table
+def test_who_shows_no_token_is_told_where_it_comes_from(cluster: Hosts, tmp_path: Path) -> None:
+    arguments = ["run", str(file_of(tmp_path)), "--cluster", cluster.address, "--runs", str(tmp_path / "runs")]
+    kept, cluster.env = cluster.env, {**cluster.env, "RAY_AUTH_TOKEN": "0" * 32}
+    done = cluster.powerband(*arguments)
+    cluster.env = kept
+    assert done.returncode == 2 and "RAY_AUTH_TOKEN" in done.stderr, done.stderr
+
+
+# Load from other hosts. Of three, the second runs servers, the third loads them, and the head is left over.
+
+
+@pytest.mark.table
+def test_a_server_is_loaded_from_another_host(cluster: Hosts, tmp_path: Path) -> None:
+    arguments = ("run", str(file_of(tmp_path)), "--cluster", cluster.address, "--generators", "1")
+    done = cluster.powerband(*arguments, "--runs", str(tmp_path / "runs"))
+    assert done.returncode in (0, 5), done.stderr
+    run = only_run(tmp_path)
+    server, loads = cluster.hosts[1], cluster.hosts[2]
+    for trial in check_whole(run, 1).trials:
+        assert trial.node == server.address and [clock.node for clock in trial.generators] == [loads.address]
+        assert f"http://{server.address}:" in run.trial(trial.number).subject.read_text()
+        assert abs(trial.generators[0].offset_ns) <= trial.generators[0].uncertainty_ns, "hosts here have one clock"
+    assert "clock of " in done.stdout
+    check_nothing_left(cluster)
+
+
+@pytest.mark.table
+def test_all_hosts_load_a_server_whose_own_count_is_their_sum(cluster: Hosts, engine: Path, tmp_path: Path) -> None:
+    host = cluster.hosts[1]
+    url = f"http://{host.address}:18080/"
+    host.start([str(engine), "serve", "--host", host.address, "--port", "18080"], {}, tmp_path / "server.log")
+    wait_for(lambda: b"listening" in (tmp_path / "server.log").read_bytes(), 10)
+
+    def served() -> int:
+        code = f"from urllib.request import urlopen; print(urlopen('{url}metrics').read().decode())"
+        page = host.run([sys.executable, "-c", code], {}, 10).stdout
+        return int(re.findall(r"^requests_total (\d+)$", page, re.MULTILINE)[0])
+
+    before = served()
+    asked = ("load", url, "--cluster", cluster.address, "-c", "9", "-d", "1s", "--warmup", "0s", "--format", "json")
+    refused = cluster.powerband(*asked)
+    assert refused.returncode == 2 and "--allow-host" in refused.stderr
+    done = cluster.powerband(*asked, "--allow-host", host.address)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {each["node"] for each in told["generators"]} == {each.address for each in cluster.hosts}
+    assert set(told["outcomes"]) == {"ok"} and told["outcomes"]["ok"] == served() - before
+    assert told["response_time_ns"]["count"] == told["outcomes"]["ok"]
+    host.kill(" serve ")
+    check_nothing_left(cluster)
+
+
+def start_apart(cluster: Hosts, folder: Path) -> subprocess.Popen[bytes]:
+    """A run whose trials last, once the third host loads the server of the second."""
+    file = file_of(folder, duration="3s", repeats=1)
+    arguments = ("run", str(file), "--cluster", cluster.address, "--generators", "1", "--runs", str(folder / "runs"))
+    process = cluster.start_powerband(*arguments, log=folder / "log")
+    wait_for(lambda: any(" load" in line for line in ours(cluster.hosts[2]).values()), 60)
+    time.sleep(0.5)
+    return process
+
+
+@pytest.mark.table
+@pytest.mark.parametrize("words", ["powerband-engine load", "powerband.cluster.generator"])
+def test_what_is_killed_on_a_host_that_loads_costs_a_trial(cluster: Hosts, tmp_path: Path, words: str) -> None:
+    process = start_apart(cluster, tmp_path)
+    assert cluster.hosts[2].kill(words)
+    assert process.wait(120) in (0, 5), (tmp_path / "log").read_text()
+    analysis = analysis_of(only_run(tmp_path))
+    assert sum(trial.status == "measured" for trial in analysis.trials) >= 2
+    (gone,) = [trial for trial in analysis.trials if trial.status != "measured"]
+    assert gone.lost == (words == "powerband.cluster.generator")
+    check_nothing_left(cluster)
+
+
+@pytest.mark.table
+def test_a_host_that_loads_and_is_cut_off_leaves_no_engine_and_no_server(cluster: Hosts, tmp_path: Path) -> None:
+    process = start_apart(cluster, tmp_path)
+    victim = cluster.hosts[2]
+    victim.cut()
+    busy = (" load", " serve ")
+    took_s = wait_for(
+        lambda: not any(word in line for host in cluster.hosts for line in ours(host).values() for word in busy), 20
+    )
+    assert took_s < ENDED_S
+    assert process.wait(60) == 5
+    assert "no node of the cluster is left" in (tmp_path / "log").read_text()
+    assert all(trial.status == "measured" or trial.lost for trial in analysis_of(only_run(tmp_path)).trials)
+    victim.kill()
+    victim.join()
+    cluster.start_ray_on(victim)
+    check_nothing_left(cluster)

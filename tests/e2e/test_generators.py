@@ -1,0 +1,215 @@
+"""Real engines through the program that starts them on another node, and a real server: clocks, counts, faults.
+
+Here all are on one machine; two of three programs have a clock that shows a day more."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from fakes.generators import clock_apart, generator_up
+from fakes.hosts import hosts
+from fakes.needs import need_hosts
+from fakes.nodes import FakeNode, Watching, fake_nodes, joining
+from fakes.stand import MS, short_load
+from powerband.base.errors import UsageError
+from powerband.cluster.far_engines import FarEngines, GeneratorLostError
+from powerband.cluster.loading import far_engines
+from powerband.cluster.nodes_bench import cluster_bench
+from powerband.files.experiment_file import experiment_of
+from powerband.files.resolved import resolved_yaml
+from powerband.model.experiment import Experiment
+from powerband.processes.stop_request import StopRequest
+from powerband.readings.fleet import merge_fleet
+from powerband.report.wording.findings import clock_sentences
+from powerband.search.observer import Observer
+from powerband.search.session import analyse_run, run_session
+from powerband.store import RunDir
+from powerband.trials.loadgen import run_load
+
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("no_process_left")]
+
+DAY_S = 86_400
+
+
+def served(url: str) -> int:
+    """Requests that the server has answered, by its own count, without this one."""
+    page = urlopen(url + "metrics").read().decode()
+    found = re.findall(r"^requests_total (\d+)$", page, re.MULTILINE)
+    return int(found[0])
+
+
+def test_clocks_a_day_apart_give_one_load_whose_sum_the_server_counted(url: str, stop: StopRequest) -> None:
+    warmup_ns = 200 * MS
+    with ExitStack() as up:
+        nodes = [
+            up.enter_context(generator_up(name=name, before=clock_apart(seconds) if seconds else ()))[0]
+            for name, seconds in (("b", 0), ("c", DAY_S), ("d", 2 * DAY_S))
+        ]
+        before = served(url)
+        load = short_load(users=7, duration_ns=500 * MS)
+        result = run_load(url, load, stop=stop, warmup_ns=warmup_ns, engines=FarEngines(nodes, "127.0.0.1"))
+    assert [clock.node for clock in result.generators] == ["b", "c", "d"]
+    if clock_apart(DAY_S):
+        for clock, days in zip(result.generators, (0, 1, 2), strict=True):
+            assert abs(clock.offset_ns - days * DAY_S * 1000 * MS) <= clock.uncertainty_ns
+    # One instant for all, by one clock, and a window whose edges are the same.
+    assert len({summary["go_ns"] for summary in result.summaries}) == 1
+    assert {s["measure_start_ns"] - s["go_ns"] for s in result.summaries} == {warmup_ns}
+    assert all(interval.start_ns < 10**18 for interval in result.intervals)
+    answered = sum(summary["total"]["outcomes"]["ok"] for summary in result.summaries)
+    assert {outcome for summary in result.summaries for outcome in summary["total"]["outcomes"]} == {"ok"}
+    assert answered == served(url) - before
+    merged = merge_fleet(result.summaries)
+    assert merged is not None
+    assert merged.times("response_time_ns").count == merged.cohort.ok, "histograms are merged exactly"
+    assert len(result.summaries) == 3
+
+
+@pytest.mark.parametrize("who", ["engine", "program"])
+def test_a_kill_ends_the_load_with_a_reason_and_leaves_nothing(url: str, stop: StopRequest, who: str) -> None:
+    with generator_up() as (node, process):
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+        def kill() -> None:
+            pid = process.pid if who == "program" else int(children.read_text().split()[0])
+            os.kill(pid, signal.SIGKILL)
+
+        timer = threading.Timer(0.5, kill)
+        timer.start()
+        expected = "b, which makes the load, is gone" if who == "program" else r"ended without a summary \(signal 9\)"
+        with pytest.raises(Exception, match=expected) as raised:
+            run_load(url, short_load(duration_ns=30_000 * MS), stop=stop, engines=FarEngines([node], "127.0.0.1"))
+        timer.join()
+        assert isinstance(raised.value, GeneratorLostError) == (who == "program")
+
+
+@pytest.mark.long
+def test_a_way_that_is_cut_ends_both_sides_within_five_seconds(engine: Path, tmp_path: Path) -> None:
+    """Two hosts: server and driver on one, the engine on the other."""
+    need_hosts()
+    with hosts(2) as made:
+        near, far = made.hosts
+        url = f"http://{near.address}:18080/"
+        near.start([str(engine), "serve", "--host", near.address, "--port", "18080"], {}, tmp_path / "server")
+        inside = ["nsenter", f"--net=/run/netns/{far.name}"]
+        with generator_up(before=inside, address=far.address) as (node, process):
+            script = str(Path(__file__).parents[1] / "fakes" / "run_load.py")
+            told = json.dumps(vars(node))
+            driver = near.start(
+                [sys.executable, script, url, "users=2", "seconds=60", f"generator={told}"], {}, tmp_path / "said"
+            )
+            engines = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            wait_for(lambda: engines.read_text().split() != [], 20)
+            time.sleep(0.7)
+            began = time.monotonic()
+            far.cut()
+            wait_for(lambda: not engines.read_text().split(), 20)
+            driver.wait(20)
+            assert time.monotonic() - began < 5
+        assert "b, which makes the load, is gone" in (tmp_path / "said").read_text()
+
+
+def wait_for(what: Callable[[], bool], timeout_s: float) -> None:
+    began = time.monotonic()
+    while not what():
+        assert time.monotonic() - began < timeout_s, "in vain"
+        time.sleep(0.05)
+
+
+# Whole runs, on nodes that are this machine several times.
+
+
+def experiment(**more: Any) -> Experiment:
+    return experiment_of(
+        {
+            "name": "apart",
+            "subject": {"use": "reference", "set": {"wait": "5ms"}},
+            "factors": {"threads": [1, 4]},
+            "load": {"users": 4, "duration": "300ms"},
+            "measure": {"warmup": "100ms", "repeats": 2, "retries": 0},
+            "design": {"order": "blocks", "seed": 5},
+            "cluster": {"generators": 1},
+            **more,
+        }
+    )
+
+
+def go(made: Experiment, folder: Path, nodes: list[FakeNode], stop: StopRequest, observer: Observer) -> Any:
+    run = RunDir.create(folder, made.name, resolved_yaml(made), {})
+    return run, run_session(made, run, observer, stop, bench=cluster_bench(joining(nodes)))
+
+
+def test_each_server_is_loaded_from_another_node(tmp_path: Path, stop: StopRequest) -> None:
+    with fake_nodes("a", "b", "c", "d", "e") as nodes:
+        watching = Watching()
+        run, analysis = go(experiment(), tmp_path, nodes, stop, watching)
+    assert watching.notes[0] == (
+        "2 nodes of the cluster: b, d; whole blocks run on each, its load comes from: c for b; e for d"
+    )
+    assert {trial.status for trial in analysis.trials} == {"measured"}
+    for trial in analysis.trials:
+        (clock,) = trial.generators
+        assert (trial.node, clock.node) in {("b", "c"), ("d", "e")}
+        assert abs(clock.offset_ns) <= clock.uncertainty_ns, "it is the same clock"
+        record = run.trial(trial.number).read_record()
+        (summary,) = record.engines
+        assert summary["go_ns"] == record.phases["go"]
+        assert trial.metrics["engine_run_wait_ns_mean"] > 0, "how long engines over there waited for a CPU is known"
+        assert record.cpus["subject"] == [] and trial.cpus is not None and not trial.cpus.shared
+        assert not {problem.code for problem in trial.problems} & {"not_pinned", "clock_unknown", "engines_apart"}
+        assert not any(
+            line["name"].startswith("engine") for line in run.trial(trial.number).read_probe() if "name" in line
+        )
+    told = json.loads(run.nodes.read_text())["nodes"]
+    assert told["c"]["loads"] == "b" and "loads" not in told["b"]
+    assert analyse_run(experiment(), run).trials == analysis.trials
+    text = "\n".join(clock_sentences(analysis))
+    assert "clock of c: " in text and " ± " in text
+
+
+@pytest.mark.long
+def test_a_node_whose_generator_is_killed_runs_no_trial_without_it(tmp_path: Path, stop: StopRequest) -> None:
+    with fake_nodes("a", "b", "c", "d") as nodes:
+        watching = Watching(3, nodes[2].kill_program)
+        _, analysis = go(experiment(), tmp_path, nodes, stop, watching)
+    assert {trial.node for trial in analysis.trials if trial.lost} <= {"b"}
+    assert sum(trial.status == "measured" for trial in analysis.trials) >= 4
+    assert any("c, which" in note for note in watching.notes), watching.notes
+
+
+@pytest.mark.long
+def test_a_node_whose_generator_is_not_heard_of_loses_its_block_which_runs_elsewhere(
+    tmp_path: Path, stop: StopRequest
+) -> None:
+    """A trial lasts longer than it takes to miss the node."""
+    made = experiment(load={"users": 4, "duration": "7s"}, measure={"warmup": "100ms", "repeats": 1, "retries": 0})
+    with fake_nodes("a", "b", "c", "d") as nodes:
+        watching = Watching(1, lambda: setattr(nodes[2], "cut", True))
+        _, analysis = go(made, tmp_path, nodes, stop, watching)
+        nodes[2].cut = False
+    assert {trial.node for trial in analysis.trials if trial.lost} == {"b"}
+    assert {trial.node for trial in analysis.trials if trial.status == "measured"} == {"d"}
+    assert any("c, which" in note for note in watching.notes), watching.notes
+
+
+def test_too_few_nodes_are_told(tmp_path: Path, stop: StopRequest) -> None:
+    with fake_nodes("a") as nodes, pytest.raises(UsageError, match="takes 2 nodes at least"):
+        go(experiment(), tmp_path, nodes, stop, Observer())
+
+
+def test_a_load_from_all_nodes_of_a_server_elsewhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="another server on each node"), far_engines(joining([]), url, ()):
+        pass

@@ -1,0 +1,94 @@
+"""Everything that `powerband list` shows runs from an installed wheel: in a venv and a HOME that are new, into the
+cache folder of that HOME, and with nothing written beside the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fakes.needs import need_dotnet, need_jdk, need_node, without
+from powerband.store import RunDir
+
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.long, pytest.mark.usefixtures("no_process_left")]
+
+ROOT = Path(__file__).parents[2]
+HOME = Path.home()  # of whoever runs the tests: what a machine needs to reach its registries is there
+SUBJECTS: dict[str, tuple[str, Callable[[], object]]] = {
+    "quickstart": ("reference", lambda: None),
+    "thread-vs-pool": ("threads", need_jdk),
+    "vertx-instances": ("vertx", lambda: need_jdk(maven=True)),
+    "spring-executor": ("spring", lambda: need_jdk(maven=True)),
+    "infinite-reflection": ("pekko", lambda: need_jdk(maven=True)),
+    "socketcluster-concurrency": ("socketcluster", need_node),
+    "akka-net-reflection": ("akka-net", need_dotnet),
+}
+
+
+class Stranger:
+    """A venv with the wheel, and a HOME in which nothing is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.bin = folder / "venv" / "bin"
+        (self.package,) = (folder / "venv" / "lib").glob("python*/site-packages/powerband")
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        kept = ("LANG", "POWERBAND_TEST_MARK", "DOTNET_ROOT", "RestoreSources", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+        env = {name: os.environ[name] for name in kept if name in os.environ}
+        env |= {"HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+        env |= {"NPM_CONFIG_USERCONFIG": str(HOME / ".npmrc")}
+        command = [str(self.bin / "powerband"), *arguments]
+        return subprocess.run(command, env=env, cwd=self.home, capture_output=True, text=True, check=False, timeout=500)
+
+    def files(self) -> set[Path]:
+        return {path for path in self.package.parent.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def stranger(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Stranger:
+    uv = shutil.which("uv") or ROOT / ".tools/bin/uv"
+    if not Path(uv).is_file():
+        without("no uv here: `make setup` brings it")
+    folder = tmp_path_factory.mktemp("stranger")
+    # The wheel holds the engine that is tested here, and no compiler is asked for.
+    env = {**os.environ, "POWERBAND_BUILT_ENGINE": str(engine), "UV_CACHE_DIR": str(HOME / ".cache" / "uv")}
+    for command in (
+        ["build", "--quiet", "--wheel", "--out-dir", folder, ROOT],
+        ["venv", "--quiet", folder / "venv"],
+        ["pip", "install", "--quiet", "--python", folder / "venv/bin/python", "WHEEL"],
+    ):
+        words = [next(folder.glob("*.whl")) if word == "WHEEL" else word for word in command]
+        subprocess.run([uv, *words], env=env, check=True, timeout=300)
+    return Stranger(folder)
+
+
+def test_all_that_is_listed_is_valid(stranger: Stranger) -> None:
+    listed = json.loads(stranger.run("list", "--format", "json").stdout)
+    assert {name for name, _ in SUBJECTS.values()} == {each["name"] for each in listed["subjects"]}
+    for name in (each["name"] for each in listed["experiments"]):
+        done = stranger.run("check", name)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_an_experiment_of_each_subject_runs_and_nothing_is_written_beside_the_package(
+    name: str, stranger: Stranger
+) -> None:
+    subject, need = SUBJECTS[name]
+    need()
+    before = stranger.files()
+    done = stranger.run("run", name, "--profile", "smoke", "--no-progress", "--seed", "1")
+    assert done.returncode in (0, 1, 5), done.stderr  # a busy machine may leave no trial that counts
+    (run,) = (stranger.home / "runs").glob(f"*-{name}")
+    assert {record.status for record in RunDir.open(run).records()} == {"measured"}, done.stderr
+    assert (run / "report.html").is_file()
+    assert stranger.files() == before
+    built = stranger.home / ".cache" / "powerband" / "subjects"
+    assert subject == "reference" or list(built.glob(f"{subject}-*"))

@@ -1,0 +1,43 @@
+"""Races beside a neighbour that burns CPU in bursts: what each setting truly gives is known, and so is what each trial
+lost. Through the real planner and the real analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fakes.races import race_of, result_of, threads
+from powerband.analyze.settings.compare import analyse
+from powerband.model.results import Analysis, Verdict
+from powerband.search.planners import planner_for
+
+SD = 0.02  # of the logs of undisturbed starts
+HELD_UP_MOST = 0.4  # the largest bound of a trial
+
+
+def race_beside(
+    number: int, truth: Sequence[float], hit: Sequence[float], *, bounded: bool = True, steady: bool = False
+) -> Analysis:
+    """`truth`: what each setting gives undisturbed; `hit`: how often a trial of it meets a burst, which costs it any
+    part of its bound, evenly. `bounded`: the analysis knows the bounds; `steady`: all are half of the largest, and half
+    of that is lost."""
+    dice = np.random.default_rng([number, len(truth)])
+    made = race_of(len(truth), repeats=5, confirm=3, seed=number, named=True)
+    planner = planner_for(made, number)
+    results = []
+    while (spec := planner.ask()) is not None:
+        setting = threads(spec)
+        bound, part = (0.5, 0.5) if steady else dice.random(2)
+        held_up = HELD_UP_MOST * bound if dice.random() < hit[setting] else 0.0
+        rate = truth[setting] * np.exp(SD * dice.standard_normal()) * (1 - held_up * part)
+        result = result_of(spec, {"goodput_per_s": float(rate), "threads_max": setting + 1.0})
+        results.append(replace(result, held_up=held_up if bounded else 0.0))
+        planner.tell(results[-1])
+    return analyse(made, results, planner.progress)
+
+
+def has_false_winner(found: Analysis) -> bool:
+    """Of equal settings: one is called better or worse than another."""
+    return any(row.verdict in (Verdict.BETTER, Verdict.WORSE) for row in found.settings)

@@ -1,0 +1,90 @@
+"""Servers that a test starts by itself, as somebody else would have: powerband finds them running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fakes.needs import need_root, without
+from fakes.pages import ROOT
+from powerband.processes.ports import pick_port, someone_listens
+
+KNOB_SERVER = ROOT / "examples" / "knob_server.py"
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    process: subprocess.Popen[bytes]
+    port: int
+    host: str = "127.0.0.1"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}/"
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def knob(self) -> int:
+        with urllib.request.urlopen(f"{self.url}knob", timeout=10) as answer:
+            return int(answer.read())
+
+
+@contextmanager
+def knob_server(
+    n: int = 8, script: Path = KNOB_SERVER, port: int | None = None, machine: OtherMachine | None = None
+) -> Iterator[RunningServer]:
+    """`examples/knob_server.py`, which serves best with n=8. `machine`: where it runs; None: here."""
+    port, host = port or pick_port(), "127.0.0.1" if machine is None else machine.address
+    inside = [] if machine is None else ["ip", "netns", "exec", machine.name]
+    given = ["--host", host, "--port", str(port), "--n", str(n)]
+    process = subprocess.Popen([*inside, sys.executable, str(script), *given], start_new_session=True)
+    try:
+        while not someone_listens(host, port):
+            assert process.poll() is None, "the server of the test ended"
+        yield RunningServer(process, port, host)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@dataclass(frozen=True)
+class OtherMachine:
+    """A network namespace: to all that counts here it is another host."""
+
+    name: str
+    address: str
+
+
+@contextmanager
+def other_machine() -> Iterator[OtherMachine]:
+    """Its end of a cable has an address of its own (RFC 2544's, which nobody has). The test is skipped where only root
+    may make one."""
+    need_root()
+    if shutil.which("ip") is None:
+        without("ip (iproute2) is not installed")
+    name = f"powerband-{os.getpid()}"
+    cable, there, here = name.replace("werband", ""), "198.18.7.2", "198.18.7.1"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    if made.returncode:
+        without(f"no network namespace can be made here: {made.stderr.strip()}")
+    try:
+        for words in (
+            f"ip link add {cable} type veth peer name eth0 netns {name}",
+            f"ip address add {here}/30 dev {cable}",
+            f"ip link set {cable} up",
+            f"ip -n {name} address add {there}/30 dev eth0",
+            f"ip -n {name} link set eth0 up",
+        ):
+            subprocess.run(words.split(), check=True)
+        yield OtherMachine(name, there)
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)

@@ -1,0 +1,234 @@
+"""Hosts on one machine: network namespaces joined by a bridge, each with an address of its own, and Ray on them.
+
+`python -m fakes.hosts` shows powerband on three of them (`make cluster-demo`). Needs root. Everything that runs in a
+namespace made here is ended by pid, and the namespaces are removed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PORT = 6379
+_MADE = itertools.count()  # networks of this process so far
+BYTES_OF_STORE = 100 * 2**20  # of Ray's objects on each host: archives of trials are some 100 kB
+# How soon a node that is gone is told: five seconds in place of half a minute.
+HEALTH = {
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "4",
+}
+
+
+def why_not() -> str:
+    """Why no hosts can be made here; empty where they can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if missing := [name for name in ("ip", "nsenter") if shutil.which(name) is None]:
+        return f"there is no {missing[0]} here (Debian's packages iproute2 and util-linux)"
+    name = f"pb{os.getpid()}t"
+    if subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode:
+        return "no network namespace can be made here"
+    subprocess.run(["ip", "netns", "del", name], check=True)
+    try:
+        import ray  # noqa: F401
+    except ModuleNotFoundError:
+        return "Ray is not installed here"
+    return ""
+
+
+class Host:
+    """`env`: what its processes find in their environment beside that of all hosts."""
+
+    def __init__(self, name: str, address: str, folder: Path) -> None:
+        self.name, self.address, self.folder = name, address, folder
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.env = {"TMPDIR": str(folder / "tmp")}
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str], log: Path | None) -> subprocess.Popen[bytes]:
+        """`log` None: what it says is shown."""
+        argv = ["nsenter", f"--net=/run/netns/{self.name}", *argv]
+        env = {**env, **self.env}
+        if log is None:
+            return subprocess.Popen(argv, env={**os.environ, **env})
+        with log.open("ab") as output:
+            self.started.append(
+                subprocess.Popen(
+                    argv,
+                    env={**os.environ, **env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+            return self.started[-1]
+
+    def run(self, argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["nsenter", f"--net=/run/netns/{self.name}", *argv],
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def pids(self) -> list[int]:
+        """Processes in this namespace."""
+        told = _ip("netns", "pids", self.name)
+        return [int(pid) for pid in told.split()]
+
+    def commands(self) -> dict[int, str]:
+        """Their command lines by pid."""
+        found = {}
+        for pid in self.pids():
+            with suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+        return found
+
+    def kill(self, *words: str) -> list[int]:
+        """Kills those whose command holds one of these words, or all."""
+        gone = [pid for pid, line in self.commands().items() if not words or any(word in line for word in words)]
+        for pid in gone:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return gone
+
+    def cut(self) -> None:
+        """Takes the link to the other hosts down."""
+        _ip("-n", self.name, "link", "set", "eth0", "down")
+
+    def join(self) -> None:
+        _ip("-n", self.name, "link", "set", "eth0", "up")
+        with suppress(subprocess.CalledProcessError):  # the route went with the link
+            _ip("-n", self.name, "route", "add", "default", "via", self.address.rpartition(".")[0] + ".254")
+
+
+class Hosts:
+    """`env`: of Ray and of powerband on them."""
+
+    def __init__(self, hosts: Sequence[Host], folder: Path) -> None:
+        self.hosts, self.folder = list(hosts), folder
+        self.env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16), **HEALTH}
+        self.env |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+        if "POWERBAND_ENGINE" in os.environ:
+            self.env["POWERBAND_ENGINE"] = os.environ["POWERBAND_ENGINE"]
+        self.env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2] / "src"), *sys.path[1:]])
+
+    @property
+    def address(self) -> str:
+        """Of the cluster."""
+        return f"{self.hosts[0].address}:{PORT}"
+
+    def start_ray(self) -> None:
+        """On each host; the first is the head. Waits until all have joined."""
+        head = self.hosts[0]
+        self._ray(head, "--head", f"--port={PORT}", "--include-dashboard=false")
+        self._wait(head)
+        for host in self.hosts[1:]:
+            self._ray(host, f"--address={self.address}")
+        for host in self.hosts[1:]:
+            self._wait(host)
+
+    def start_ray_on(self, host: Host) -> None:
+        """Again, on a host whose processes were killed."""
+        self._ray(host, f"--address={self.address}")
+        self._wait(host)
+
+    def _ray(self, host: Host, *options: str) -> None:
+        argv = [
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            "--block",
+            "--num-cpus=1",
+            "--disable-usage-stats",
+        ]
+        argv += [f"--node-ip-address={host.address}", f"--object-store-memory={BYTES_OF_STORE}"]
+        argv += [f"--temp-dir={host.folder}", *options]
+        host.start(argv, self.env, self.folder / f"{host.name}.log")
+
+    def _wait(self, host: Host) -> None:
+        log = self.folder / f"{host.name}.log"
+        deadline = time.monotonic() + 60
+        while "Ray runtime started" not in log.read_text(errors="replace"):
+            assert time.monotonic() < deadline, log.read_text(errors="replace")
+            time.sleep(0.2)
+
+    def powerband(self, *arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """The command line on the head."""
+        argv = [sys.executable, "-m", "powerband", *arguments]
+        return self.hosts[0].run(argv, self.env, timeout_s)
+
+    def start_powerband(self, *arguments: str, log: Path | None) -> subprocess.Popen[bytes]:
+        return self.hosts[0].start([sys.executable, "-m", "powerband", *arguments], self.env, log)
+
+
+@contextmanager
+def hosts(count: int) -> Iterator[Hosts]:
+    """So many hosts; when the block is left, nothing of them is."""
+    stem = f"pb{os.getpid()}n{next(_MADE)}"
+    net = f"10.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}"
+    switch = f"{stem}s"
+    folder = Path(tempfile.mkdtemp(prefix="pb", dir="/tmp"))  # short: sockets' paths have 107 bytes
+    made = [Host(f"{stem}h{number}", f"{net}.{number + 1}", folder / str(number)) for number in range(count)]
+    try:
+        _ip("netns", "add", switch)
+        _ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        _ip("-n", switch, "addr", "add", f"{net}.254/24", "dev", "br0")
+        _ip("-n", switch, "link", "set", "br0", "up")
+        for number, host in enumerate(made):
+            (host.folder / "tmp").mkdir(parents=True)
+            _ip("netns", "add", host.name)
+            port = f"port{number}"
+            _ip("-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", host.name)
+            _ip("-n", switch, "link", "set", port, "master", "br0", "up")
+            _ip("-n", host.name, "link", "set", "lo", "up")
+            _ip("-n", host.name, "addr", "add", f"{host.address}/24", "dev", "eth0")
+            host.join()
+        yield Hosts(made, folder)
+    finally:
+        names = _ip("netns", "list").split()
+        for host in made:
+            while host.name in names and host.kill():
+                time.sleep(0.05)
+            for process in host.started:
+                process.wait(10)
+        for name in [*(host.name for host in made), switch]:
+            if name in names:
+                _ip("netns", "del", name)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+
+def main() -> None:
+    """The quickstart on three hosts, with settings that leave the CPUs of one machine room for three servers."""
+    if why := why_not():
+        sys.exit(f"skipped: {why}")
+    small = ("factors.threads=[2, 4, 8]", "load.users=8", "load.duration=1s", "measure.warmup=300ms", "claims=[]")
+    with hosts(3) as made:
+        sys.stderr.write(f"three hosts: {', '.join(host.address for host in made.hosts)}; Ray starts on each\n")
+        made.start_ray()
+        arguments = ["run", "quickstart", "--cluster", made.address]
+        options = [each for key in small for each in ("--set", key)]
+        code = made.start_powerband(*arguments, *options, log=None).wait()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

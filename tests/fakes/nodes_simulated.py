@@ -1,0 +1,131 @@
+"""How long a race takes on so many nodes, in simulated time: trials of the planner's plan run side by side, each as
+long as a trial takes, on nodes of different speeds. Nothing is started.
+
+`python -m fakes.nodes_simulated` prints the table of docs/cluster.md."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from fakes.trials import experiment as fake_experiment
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.results import TrialResult
+from powerband.search.planners import planner_for
+
+START_STOP_S = 1.5  # of a trial, beside its warm-up and window: of the reference subject on two CPUs
+BETWEEN_S = 0.05  # from a trial to the next on a node
+NODE_SD, START_SD = 0.10, 0.02  # of the logs: speeds of nodes, noise between starts
+
+
+@dataclass(frozen=True)
+class Simulated:
+    took_s: float
+    trials: int
+    chosen: Setting | None
+    planner_cpu_s: float
+
+
+def race(experiment: Experiment, nodes: int, rates: Sequence[float], seed: int) -> Simulated:
+    """`rates`: what each setting serves, in the order of the plan, on a node of average speed."""
+    made = experiment.model_copy(update={"design": experiment.design.model_copy(update={"seed": seed})})
+    dice = random.Random(f"{seed}/{nodes}")
+    speeds = [math.exp(dice.gauss(0, NODE_SD)) for _ in range(nodes)]
+    rate_of = dict(zip(made.settings(), rates, strict=True))
+    began = time.process_time()
+    planner = planner_for(made, seed)
+    now_s, results = 0.0, list[TrialResult]()
+    running: list[tuple[float, int, int, TrialSpec]] = []
+    idle = list(range(nodes))
+
+    def begin(node: int, spec: TrialSpec) -> None:
+        window_ns = spec.window_ns or made.load.duration_ns
+        warmup_s = 0.5 if spec.stage is Stage.SCREEN else 1.0
+        took_s = START_STOP_S + warmup_s + window_ns / 1e9
+        heapq.heappush(running, (now_s + BETWEEN_S + took_s, spec.number, node, spec))
+
+    while True:
+        while idle and (spec := planner.ask()) is not None:
+            begin(idle.pop(0), spec)
+        if not running:
+            break
+        now_s, _, node, spec = heapq.heappop(running)
+        result = _result(spec, rate_of[spec.setting] * speeds[node] * math.exp(dice.gauss(0, START_SD)), node)
+        results.append(result)
+        planner.tell(result)
+        if (following := planner.ask(spec.block)) is not None:
+            begin(node, following)
+        else:
+            idle.append(node)
+    cpu_s = time.process_time() - began
+    analysis = analyse(made, sorted(results, key=lambda each: each.number), planner.progress)
+    return Simulated(now_s, len(results), analysis.answer.setting, cpu_s)
+
+
+def _result(spec: TrialSpec, rate: float, node: int) -> TrialResult:
+    return TrialResult(
+        spec.number, spec.block, spec.attempt, spec.setting, "measured", (), {"goodput_per_s": rate, "error_rate": 0.0},
+        stage=spec.stage, took_s=3.5, node=f"n{node}",
+        window_s=None if spec.window_ns is None else spec.window_ns / 1e9,
+    )  # fmt: skip
+
+
+def questions() -> dict[str, tuple[Experiment, list[float]]]:
+    """Experiments with the rates of their settings: a grid of blocks, and a race in which the best is 4 % ahead."""
+    levels = (1, 2, 4, 8, 16, 32)
+    rates = [200.0, 400.0, 800.0, 1000.0, 1040.0, 990.0]
+    grid = fake_experiment({"threads": levels}, measure={"repeats": 16}, design={"order": "blocks", "seed": 1})
+    raced = fake_experiment({"threads": levels}, measure={"repeats": 25}, design={"order": "race", "seed": 1})
+    screened = raced.model_copy(update={"design": raced.design.model_copy(update={"screen_ns": 500_000_000})})
+    return {
+        "16 blocks of 6 settings": (grid, rates),
+        "a race of 6 settings, the best 4 % ahead": (raced, rates),
+        "the same, with short trials first (as `tune`)": (screened, rates),
+    }
+
+
+def table(seeds: Sequence[int]) -> str:
+    heads = ["question", "nodes", "simulated time", "as fast as one", "trials", "the right setting"]
+    rows = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|---|"]
+    for name, (made, rates) in questions().items():
+        best = made.settings()[rates.index(max(rates))]
+        alone = 0.0
+        for nodes in (1, 2, 4, 8):
+            runs = [race(made, nodes, rates, seed) for seed in seeds]
+            took_s = median(run.took_s for run in runs)
+            alone = alone or took_s
+            right = sum(run.chosen == best for run in runs)
+            trials = median(run.trials for run in runs)
+            cells = [
+                name,
+                nodes,
+                f"{took_s:.0f} s",
+                f"{alone / took_s:.1f}",
+                f"{trials:.0f}",
+                f"{right} of {len(runs)}",
+            ]
+            rows.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(rows)
+
+
+def many(nodes: int) -> tuple[float, Simulated]:
+    """CPU of planner and planning, in seconds for each trial, of as many blocks as nodes."""
+    made = fake_experiment({"threads": (1, 2, 4)}, measure={"repeats": nodes}, design={"order": "blocks", "seed": 1})
+    run = race(made, nodes, [500.0, 900.0, 1000.0], 1)
+    return run.planner_cpu_s / run.trials, run
+
+
+def main() -> None:
+    sys.stdout.write(table(range(20)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

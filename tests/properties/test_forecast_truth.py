@@ -1,0 +1,137 @@
+"""How long a run is said to take, before it begins and after each block, beside what it took: simulated races through
+the real planner and the real analysis.
+
+Noise and landscapes are those of `test_screening_truth.py`; a trial takes as long as the forecast has it, but for a
+factor of 0.8 to 1.25 of the race's own. `pytest -s` prints the figures that docs/methods/forecast.md shows. Seeds are
+fixed."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fakes.landscapes import BLOCKS, LANDS, NOISES, SDS, Land, Noise
+from fakes.races import race_of, result_of, threads
+from powerband.base import machine
+from powerband.model.plan import Stage
+from powerband.search.forecast import forecast
+from powerband.search.outlook import SHORT_NOISE
+from powerband.search.planners import planner_for
+
+CONFIRM = 3
+SHORT_S, FULL_S = 0.5, 10.0
+AROUND_S = 2.0  # a second and a half to start and to warm up, half a second to stop
+BETWEEN = 1 / 3  # of the noise of a short trial
+SCREENED: dict[str, Any] = {"screen": "500ms", "confirm_early": True}
+PLAIN: dict[str, Any] = {"confirm_early": True}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Times in s. `told`, `assumed`: the first forecast, where the noise is known and where it is assumed, with what
+    nine of ten such races take; `after`: what was forecast for the whole after `one short` trial of each and
+    after two or three, and after one, two and three blocks of full ones."""
+
+    took: float
+    told: tuple[float, float, float]
+    assumed: tuple[float, float, float]
+    after: dict[str, float]
+
+
+def runs(land: Land, noise: Noise, races: int, design: dict[str, Any]) -> Iterator[Run]:
+    for number in range(races):
+        dice = np.random.default_rng([LANDS.index(land), NOISES.index(noise), number, 21])
+        truth = land(dice)
+        k, short_sd = len(truth), SHORT_NOISE * SDS[number % len(SDS)]
+        shape = 3 + BLOCKS + CONFIRM, k
+        between = BETWEEN * short_sd * noise(dice, *shape)
+        within = math.sqrt(1 - BETWEEN**2) * short_sd * noise(dice, *shape)
+        off, slower = dice.uniform(-0.05, 0.05, k), math.exp(dice.uniform(-0.22, 0.22))
+        made = race_of(k, repeats=BLOCKS, confirm=CONFIRM, seed=number, **design)
+        planner = planner_for(made, number)
+        known = machine.Noise(SDS[number % len(SDS)], "2026-11-25")
+        assumed = machine.Noise(machine.ASSUMED_SD)
+        took, after, blocks, shorts = 0.0, {}, 0, 0
+        while (spec := planner.ask()) is not None:
+            window_s = FULL_S if spec.window_ns is None else spec.window_ns / 1e9
+            cell = spec.block, threads(spec)
+            given = truth[cell[1]] + between[cell] + within[cell] * math.sqrt(SHORT_S / window_s)
+            given += off[cell[1]] * (spec.stage is Stage.SCREEN)
+            metrics = {"goodput_per_s": 1000 * float(np.exp(given)), "threads_max": cell[1] + 1.0}
+            took_s = slower * (AROUND_S + window_s)
+            planner.tell(result_of(spec, metrics, took_s))
+            took += took_s
+            if planner.block_ended and spec.stage is not Stage.CONFIRM:
+                left_s = planner.left_s(known)
+                assert left_s is not None
+                blocks += spec.stage is Stage.COMPARE
+                shorts += spec.stage is Stage.SCREEN
+                after[str(blocks) if blocks else "short" if shorts > 1 else "one short"] = took + left_s
+        yield Run(took, _before(made, known), _before(made, assumed), after)
+
+
+def _before(made: Any, noise: machine.Noise) -> tuple[float, float, float]:
+    said = forecast(made, noise)
+    assert said.between_ns is not None
+    return said.expected_ns / 1e9, said.between_ns[0] / 1e9, said.between_ns[1] / 1e9
+
+
+def holds(took: float, said: float) -> bool:
+    return 0.75 * said <= took <= 1.25 * said
+
+
+def line(name: str, found: list[Run]) -> str:
+    def share(values: list[bool]) -> str:
+        return f"{sum(values) / max(1, len(values)):4.0%}"
+
+    cells = [
+        share([holds(run.took, run.told[0]) for run in found]),
+        share([run.told[1] <= run.took <= run.told[2] for run in found]),
+        share([holds(run.took, run.assumed[0]) for run in found]),
+        share([run.assumed[1] <= run.took <= run.assumed[2] for run in found]),
+        *(
+            share([holds(run.took, run.after[at]) for run in found if at in run.after])
+            for at in ("one short", "short", "1", "2", "3")
+        ),
+    ]
+    return f"{name:16} {len(found):4} " + " ".join(cells)
+
+
+def simulate(races: int, design: dict[str, Any], noises: list[Noise]) -> list[Run]:
+    every: list[Run] = []
+    for land in LANDS:
+        found = [run for noise in noises for run in runs(land, noise, races, design)]
+        sys.stdout.write(f"\n{line(land.__name__, found)}")
+        every += found
+    sys.stdout.write(f"\n{line('all', every)}\n")
+    return every
+
+
+LAST = "3"  # blocks of full trials
+
+
+@pytest.mark.parametrize("design", [SCREENED, PLAIN], ids=["short trials first", "full trials"])
+def test_most_runs_take_what_was_said_after_three_blocks(design: dict[str, Any]) -> None:
+    every = [run for run in simulate(2, design, NOISES[:1]) if LAST in run.after]
+    assert sum(holds(run.took, run.after[LAST]) for run in every) >= 0.6 * len(every)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("design", "first", "two"), [(SCREENED, 0.3, 0.78), (PLAIN, 0.45, 0.82)], ids=["short trials first", "full trials"]
+)
+def test_the_shares_that_are_published(design: dict[str, Any], first: float, two: float) -> None:
+    """`first`, `two`: least shares of runs that take what was said, within a quarter: before, and after two blocks."""
+    every = simulate(20, design, NOISES)
+    later = [run for run in every if "2" in run.after]
+    assert sum(holds(run.took, run.told[0]) for run in every) >= first * len(every)
+    assert sum(holds(run.took, run.after["2"]) for run in later) >= two * len(later)
+    for said in ("told", "assumed"):
+        between = [getattr(run, said)[1] <= run.took <= getattr(run, said)[2] for run in every]
+        assert sum(between) >= 0.85 * len(every), said

@@ -1,0 +1,82 @@
+"""Who disturbed a run, told once; and what a trial may have lost widens what is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from fakes.races import race_of, result_of, threads
+from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.disturbers import disturbers
+from powerband.analyze.trial.faults import is_failed_start, limited_by_generator
+from powerband.model.plan import TrialSpec
+from powerband.model.results import Analysis, Problem, TrialResult, Verdict
+from powerband.search.planners import planner_for
+
+BESIDE = {"java": 0.5, "cc1": 0.25, "sshd": 0.001}
+
+
+def served(spec: TrialSpec) -> Mapping[str, float]:
+    """The second setting gives 20 % more; starts differ by 1 %."""
+    return {"goodput_per_s": 1000 * (1 + 0.2 * threads(spec)) * (1 + 0.01 * (spec.block % 3 - 1))}
+
+
+def run(held_up: Mapping[int, float]) -> Analysis:
+    """`held_up`: of each trial, by setting."""
+    made = race_of(2, repeats=4, confirm=0, order="blocks")
+    planner = planner_for(made, 7)
+    results = []
+    while (spec := planner.ask()) is not None:
+        lost = held_up.get(threads(spec), 0.0)
+        results.append(replace(result_of(spec, served(spec)), held_up=lost, neighbours=BESIDE if lost else {}))
+        planner.tell(results[-1])
+    return analyse(made, results, planner.progress)
+
+
+def verdict(found: Analysis, setting: str) -> Verdict:
+    return next(row.verdict for row in found.settings if row.setting.id == setting)
+
+
+def test_what_the_slower_may_have_lost_leaves_it_in_and_what_the_faster_lost_does_not() -> None:
+    assert verdict(run({}), "threads=0") is Verdict.WORSE
+    assert verdict(run({1: 0.3}), "threads=0") is Verdict.WORSE, "undisturbed the faster is only faster"
+    assert verdict(run({0: 0.3}), "threads=0") is Verdict.INCONCLUSIVE
+    assert verdict(run({0: 0.1}), "threads=0") is Verdict.WORSE, "0.9 of what it may give is less than the other gave"
+
+
+def test_a_bound_holds_what_another_may_have_lost() -> None:
+    quiet, disturbed = run({}).answer.regret, run({0: 0.3}).answer.regret
+    assert quiet == 0.0 and disturbed is not None
+    assert disturbed > 1000 / 0.7 / 1200 - 1 - 0.03
+
+
+def test_a_headline_interval_goes_as_far_as_undisturbed_it_may() -> None:
+    figures = [run(held_up).answer.figure for held_up in ({}, {1: 0.2})]
+    (quiet, disturbed) = (figure.estimate for figure in figures if figure is not None)
+    assert quiet.high is not None and disturbed.high is not None
+    assert (disturbed.low, disturbed.high) == (quiet.low, pytest.approx(quiet.high / 0.8))
+
+
+def test_who_disturbed_is_told_once_with_its_cost() -> None:
+    (said,) = (warning for warning in run({0: 0.3}).warnings if "disturbed" in warning)
+    assert said.startswith("other programs (java 0.50 CPUs, cc1 0.25) disturbed 4 of 8 trials: 4 trials may have lost")
+    assert "30 %" in said and "sshd" not in said
+    assert not [warning for warning in run({}).warnings if "disturbed" in warning]
+
+
+def test_trials_that_tell_nothing_and_a_hypervisor_are_told_too() -> None:
+    problem = Problem("host_steal", "the hypervisor took 30 %")
+    spec = TrialSpec(1, 0, 1, race_of(2).settings()[0], 1)
+    made = result_of(spec, {"goodput_per_s": 1.0, "host_steal_share": 0.3})
+    spoilt: TrialResult = replace(made, problems=(problem,))
+    (said,) = disturbers([spoilt])
+    assert said.startswith("the hypervisor (30.0% of the CPU time) disturbed 1 of 1 trial: 1 trial tells nothing")
+
+
+def test_a_disturbed_machine_excuses_server_and_generator_and_a_little_disturbance_does_not() -> None:
+    made = result_of(TrialSpec(1, 0, 1, race_of(2).settings()[0], 1), {"goodput_per_s": 1.0})
+    for code, blamed in (("generator_cpu", limited_by_generator), ("no_request_ok", is_failed_start)):
+        faulty = replace(made, problems=(Problem(code, "it is so"),))
+        assert [blamed(replace(faulty, held_up=share)) for share in (0.0, 0.05, 0.2)] == [True, True, False]

@@ -1,0 +1,76 @@
+"""The answer on a server that ran already speaks of trials, and says what it cannot know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fakes import synthetic
+from powerband.analyze.settings.in_place import (
+    FROM_OUTSIDE,
+    NO_DIFFERENCE,
+    NOT_RESTARTED,
+    _of_trials,
+    deployed_answer,
+    in_words_of_trials,
+)
+from powerband.model.experiment import Experiment
+from powerband.model.results import Analysis, Verdict
+
+EXPERIMENT = Experiment.model_validate(
+    {
+        "name": "x",
+        "subject": {"name": "s", "url": "http://there/", "deployed": True, "apply": [{"name": "k", "path": "/{n}"}]},
+        "factors": {"n": (1, 2)},
+        "load": {"users": 1, "duration": "1s"},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("3 fresh starts confirm it", "3 further trials confirm it"),
+        ("it failed 5 of 8 starts.", "it failed 5 of 8 trials."),
+        ("Use start=4: 90% of starts hold", "Use start=4: 90% of trials hold"),
+        ("mode=start, it was started", "mode=start, it was started"),
+        ("warm-start=1 and start-up", "warm-start=1 and start-up"),
+    ],
+)
+def test_starts_are_trials_and_names_stay(said: str, told: str) -> None:
+    assert _of_trials(said) == told
+
+
+def sentences(analysis: Analysis) -> str:
+    return " ".join(deployed_answer(EXPERIMENT, analysis.answer, analysis.settings, analysis.trials).sentences)
+
+
+def test_what_is_seen_inside_is_not_denied() -> None:
+    told = sentences(synthetic.analysis())
+    assert NOT_RESTARTED in told and FROM_OUTSIDE not in told and NO_DIFFERENCE not in told
+
+
+def test_from_outside_nothing_inside_is_known() -> None:
+    analysis = synthetic.analysis()
+    blind = [
+        replace(trial, metrics={name: value for name, value in trial.metrics.items() if "cpu" not in name})
+        for trial in analysis.trials
+    ]
+    assert FROM_OUTSIDE in sentences(replace(analysis, trials=tuple(blind)))
+
+
+def test_a_knob_that_makes_no_difference_is_asked_about() -> None:
+    analysis = synthetic.analysis()
+    alike = [replace(row, verdict=Verdict.EQUIVALENT, feasible=True, trials=5) for row in analysis.settings]
+    assert NO_DIFFERENCE in sentences(replace(analysis, settings=tuple(alike)))
+    assert NO_DIFFERENCE not in sentences(replace(analysis, settings=(replace(alike[0], trials=1), *alike[1:])))
+
+
+def test_a_server_that_is_started_is_told_of_as_ever() -> None:
+    analysis = synthetic.analysis()
+    started = EXPERIMENT.model_copy(
+        update={"subject": EXPERIMENT.subject.model_copy(update={"deployed": None, "command": ("s",)})}
+    )
+    assert deployed_answer(started, analysis.answer, analysis.settings, analysis.trials) is analysis.answer
+    assert in_words_of_trials(analysis) is analysis

@@ -1,0 +1,117 @@
+"""Nodes as a factor, on trials whose truth is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fakes.trials import experiment as fake_experiment
+from powerband.analyze.settings.nodes import nodes_of
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Confirmation, Estimate, Race, TrialResult
+
+MADE = fake_experiment({"threads": (16, 32, 64)}, measure={"repeats": 12})
+SETTINGS = MADE.settings()
+RATES = {16: 800.0, 32: 1000.0, 64: 1200.0}
+
+Law = Callable[[str, int], float]
+
+
+def trials(blocks: dict[str, int], law: Law, noise: float = 0.01, seed: int = 1) -> list[TrialResult]:
+    """So many blocks on each node; `law`: the rate of so many threads there."""
+    dice = np.random.default_rng(seed)
+    found: list[TrialResult] = []
+    nodes = [node for node, count in blocks.items() for _ in range(count)]
+    for block, node in enumerate(nodes):
+        drift = dice.normal(0, 0.03)  # of the block: it cancels
+        for setting in SETTINGS:
+            threads = setting.as_dict()["threads"]
+            assert isinstance(threads, int)
+            rate = law(node, threads) * math.exp(drift + dice.normal(0, noise))
+            found.append(made(len(found) + 1, block, setting, node, rate=rate))
+    return found
+
+
+def made(
+    number: int, block: int, setting: Setting, node: str, *, rate: float, stage: Stage = Stage.COMPARE
+) -> TrialResult:
+    return TrialResult(number, block, 1, setting, "measured", (), {"goodput_per_s": rate}, stage=stage, node=node)
+
+
+def test_trials_of_one_machine_have_no_nodes() -> None:
+    assert nodes_of(MADE, trials({"": 4}, lambda node, threads: RATES[threads]), SETTINGS[2]) is None
+
+
+def test_of_one_node_alone_nothing_is_said_of_nodes() -> None:
+    found = nodes_of(MADE, trials({"a": 4}, lambda node, threads: RATES[threads]), SETTINGS[2])
+    assert found is not None and found.sentences == ()
+
+
+def test_a_slow_node_is_told_by_how_much_and_changes_no_order() -> None:
+    speed = {"a": 1.0, "b": 1.0, "c": 0.8}
+    found = nodes_of(MADE, trials(dict.fromkeys("abc", 4), lambda n, t: speed[n] * RATES[t]), SETTINGS[2])
+    assert found is not None and found.sentences == ("threads=64 is best on all 3 nodes.",)
+    slow = next(row for row in found.rows if row.node == "c")
+    middle = math.exp(sum(map(math.log, speed.values())) / 3)
+    assert slow.ratio is not None and slow.ratio.low is not None and slow.ratio.high is not None
+    assert slow.ratio.low < 0.8 / middle < slow.ratio.high < 1
+    assert (slow.trials, slow.blocks, slow.best) == (12, 4, SETTINGS[2])
+    assert found.differ is not None and found.differ > 0.01
+
+
+def test_a_node_on_which_another_setting_is_best_is_told_with_its_lead() -> None:
+    def law(node: str, threads: int) -> float:
+        return 1400.0 if (node, threads) == ("b", 32) else RATES[threads]
+
+    found = nodes_of(MADE, trials(dict.fromkeys("abcd", 3), law), SETTINGS[2])
+    assert found is not None and found.differ is not None and found.differ < 1e-6
+    row = next(row for row in found.rows if row.node == "b")
+    assert row.best == SETTINGS[1] and row.shown and row.lead is not None and row.lead.low is not None
+    assert row.lead.low < 1400 / 1200 < (row.lead.high or 0)
+    assert found.sentences[0].startswith("Nodes differ: on b threads=32 had 1")
+    assert all(row.best == SETTINGS[2] for row in found.rows if row.node != "b")
+
+
+def test_with_one_block_a_node_it_is_said_that_chance_cannot_be_told() -> None:
+    def law(node: str, threads: int) -> float:
+        return 1400.0 if (node, threads) == ("b", 32) else RATES[threads]
+
+    found = nodes_of(MADE, trials(dict.fromkeys("ab", 1), law), SETTINGS[2])
+    assert found is not None and found.differ is None
+    row = next(row for row in found.rows if row.node == "b")
+    assert row.best == SETTINGS[1] and not row.shown and row.lead is not None and row.lead.low is None
+    assert "certain" in found.sentences[0] and "chance" in found.sentences[1]
+
+
+def test_fresh_starts_say_on_which_nodes_they_were() -> None:
+    found = trials({"a": 2, "b": 2}, lambda node, threads: RATES[threads])
+    found += [made(100 + n, 9 + n, SETTINGS[2], node, rate=1200.0, stage=Stage.CONFIRM) for n, node in enumerate("cab")]
+    served = Estimate(1200.0, 1190.0, 1210.0, 0.95, 3)
+    fresh = Confirmation(SETTINGS[2], None, 3, served, served, 0.0, None, True, True, "")
+    race = Race((), (), 0, 0, "decided", 2, fresh)
+    nodes = nodes_of(MADE, found, SETTINGS[2], race=race)
+    assert nodes is not None and nodes.confirmed_on == ("a", "b", "c")
+    assert nodes.sentences[-1] == "Fresh starts confirm it on a, b and c."
+    fewer = nodes_of(MADE, found[:-1], SETTINGS[2], race=race)
+    assert fewer is not None and fewer.sentences[-1] == "Fresh starts confirm it on 2 nodes only: a and c."
+    contradicted = nodes_of(MADE, found, SETTINGS[2], race=replace(race, confirmation=replace(fresh, agrees=False)))
+    assert contradicted is not None and not any("onfirm" in said for said in contradicted.sentences)
+
+
+@pytest.mark.long
+def test_equal_settings_differ_between_nodes_by_chance_as_often_as_is_said() -> None:
+    """At 5 %: 300 runs of four nodes with two blocks each, where nodes differ in speed alone."""
+    speed = {"a": 1.0, "b": 0.9, "c": 1.1, "d": 1.2}
+    runs = 300
+    small = shown = 0
+    for seed in range(runs):
+        found = nodes_of(MADE, trials(dict.fromkeys("abcd", 2), lambda n, t: speed[n] * 1000, 0.05, seed), SETTINGS[0])
+        assert found is not None and found.differ is not None
+        small += found.differ < 0.05
+        shown += any(row.shown for row in found.rows)
+    assert 3 <= small <= 30  # 15 are expected: a Poisson count's central 99.9 %
+    assert shown <= 30

@@ -1,0 +1,90 @@
+"""What others can have cost a trial: the smaller of the CPU that they used and the wait that they can have caused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.trials import Figures, experiment, record_of, spec, write_trial
+from powerband.analyze.trial.disturbance import _pool_waited, judged_by_bound
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Measure
+from powerband.model.results import PoolUse, TrialResult
+from powerband.readings.pools import WatchedPool
+from powerband.store import TrialDir
+
+
+def measured(tmp_path: Path, figures: Figures, **changes: Any) -> TrialResult:
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    return measure(directory, record, experiment(**changes))
+
+
+def test_what_cannot_have_mattered_counts_whole(tmp_path: Path) -> None:
+    quiet = measured(tmp_path, Figures())
+    assert quiet.held_up == 0.0 and quiet.valid and quiet.metrics["held_up_share_max"] < 0.05
+
+
+def test_beside_a_busy_program_a_trial_counts_and_is_bounded_by_what_its_threads_waited(tmp_path: Path) -> None:
+    """Others used a third of the CPUs, but the threads of server and load generator waited for a tenth of a thread."""
+    beside = measured(tmp_path, Figures(busy_cores=1.5))
+    assert beside.valid and {problem.code for problem in beside.problems} == {"host_foreign_some"}
+    assert beside.metrics["host_foreign_cores"] > 0.6
+    assert beside.held_up == pytest.approx(0.11, abs=0.01) == beside.metrics["held_up_share_max"]
+
+
+def test_little_cpu_of_others_bounds_long_waits_for_each_other(tmp_path: Path) -> None:
+    beside = measured(tmp_path, Figures(busy_cores=0.89, engine_wait=0.15))
+    assert beside.held_up == pytest.approx(beside.metrics["host_foreign_cores"]) and beside.held_up < 0.1
+
+
+def test_steal_is_added_whole(tmp_path: Path) -> None:
+    stolen = measured(tmp_path / "a", Figures(steal_share=0.05))
+    assert stolen.valid and stolen.held_up == pytest.approx(
+        0.1 + measured(tmp_path / "b", Figures()).metrics["held_up_share_max"]
+    )
+
+
+@pytest.mark.parametrize("figures", [Figures(steal_share=0.3), Figures(busy_cores=1.9, engine_wait=0.6)])
+def test_a_trial_that_may_have_lost_half_tells_nothing(tmp_path: Path, figures: Figures) -> None:
+    spoilt = measured(tmp_path, figures)
+    fatal = [problem for problem in spoilt.problems if problem.fatal and problem.code.startswith("host_")]
+    assert [problem.code for problem in fatal] == ["host_steal" if figures.steal_share else "host_foreign"]
+    assert "does not count" in fatal[0].message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"measure": Measure(repeats=3, foreign_cpu_max=0.1)},
+        {"measure": Measure(repeats=3, steal_max=0.5)},
+        {"objective": {"metric": "response_time_ns_p99", "direction": "minimise"}},
+        {"objective": {"constraints": ["p99 < 50ms"]}},
+        {"claims": [{"id": "a", "says": "it is", "holds": "goodput[threads=1] > 1"}]},
+    ],
+)
+def test_fixed_limits_judge_where_no_bound_is_known_or_one_is_set(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert not judged_by_bound(experiment(**changes))
+    result = measured(tmp_path, Figures(busy_cores=1.5), **changes)
+    assert result.held_up == 0.0 and "host_foreign" in {problem.code for problem in result.problems if problem.fatal}
+
+
+@pytest.mark.parametrize(
+    ("threads", "run_wait", "lock", "foreign", "lost"),
+    [
+        (64.0, 0.64, 0.0, 1.0, 0.01),  # each loses its own hundredth
+        (64.0, 0.64, 3.2, 1.0, 0.06),  # and 5 of a hundred wait for one another
+        (1.0, 0.2, 0.8, 1.0, 0.2),  # an event loop
+        (64.0, 0.64, 60.0, 1.0, 0.64),  # all wait for the one that holds the lock
+        (64.0, 32.0, 0.0, 0.64, 0.01),  # most wait for each other: no more can wait for others than these run
+    ],
+)
+def test_a_thread_of_a_pool_loses_its_own_wait_and_that_of_whom_it_waits_for(
+    threads: float, run_wait: float, lock: float, foreign: float, lost: float
+) -> None:
+    blocked = threads - run_wait
+    on = {"lock": lock / blocked, "sleep": 1 - lock / blocked}
+    pool = WatchedPool(PoolUse("worker", threads, 0.0, run_wait, blocked, on), 0.0, 0.0, 0.0, 0.0)
+    assert _pool_waited(pool, foreign) == pytest.approx(lost)

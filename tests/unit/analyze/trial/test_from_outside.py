@@ -1,0 +1,69 @@
+"""A trial of a server that ran already: what is not seen of it is not told, and nothing of this machine is taken for
+it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.trials import Figures, experiment, record_of, spec, write_trial
+from powerband.analyze.trial.measure import measure
+from powerband.model.experiment import Measure, Subject
+from powerband.model.load import Step
+from powerband.model.results import TrialResult
+from powerband.store import TrialDir
+
+SUBJECT = Subject(
+    name="there", url="http://there/", deployed=True, apply=(Step(name="knob", method="POST", path="/{threads}"),)
+)  # type: ignore[arg-type]
+
+
+def measured(tmp_path: Path, figures: Figures, *, here: bool, watched: bool = False, **changes: Any) -> TrialResult:
+    directory = TrialDir(tmp_path / "0001")
+    record = replace(record_of(spec(), figures), subject={"here": here})
+    write_trial(directory, record, figures)
+    if not watched:
+        lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+        for line in lines:
+            if line["type"] == "sample":
+                line["trees"] = [tree for tree in line["trees"] if tree["name"] != "subject"]
+        kept = [line for line in lines if line.get("tree") != "subject"]
+        directory.probe.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    return measure(directory, record, experiment(subject=SUBJECT, **changes))
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_its_own_figures_are_absent(tmp_path: Path, here: bool) -> None:
+    result = measured(tmp_path, Figures(), here=here)
+    assert result.valid and result.metrics["goodput_per_s"] == pytest.approx(1000, rel=0.01)
+    assert not [name for name in result.metrics if name.startswith(("subject_", "threads_", "rss_"))]
+    assert result.bottleneck is None and result.cpus is None
+
+
+def test_the_accept_queues_of_this_machine_are_not_those_of_another(tmp_path: Path) -> None:
+    assert "accept_overflows" not in measured(tmp_path / "a", Figures(), here=False).metrics
+    assert "accept_overflows" in measured(tmp_path / "b", Figures(), here=True).metrics
+
+
+def test_busy_programs_beside_the_generator_count_by_what_it_waited(tmp_path: Path) -> None:
+    """The server is on another machine: its own CPUs are not those that others used here."""
+    figures = Figures(busy_cores=1.9, engine_wait=0.0)
+    result = measured(tmp_path, figures, here=False)
+    assert result.valid and result.metrics["host_foreign_cores"] > 1 and result.held_up < 0.05
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_programs_beside_a_server_on_this_machine_may_be_its_own(tmp_path: Path, watched: bool) -> None:
+    result = measured(tmp_path, Figures(busy_cores=1.9, engine_wait=0.6), here=True, watched=watched)
+    assert result.valid and "host_foreign_cores" not in result.metrics and result.held_up == 0.0
+    assert not [problem for problem in result.problems if problem.code.startswith("host_foreign")]
+
+
+def test_they_count_where_a_limit_is_set_and_the_server_is_watched(tmp_path: Path) -> None:
+    limited = Measure(repeats=3, foreign_cpu_max=0.1)
+    result = measured(tmp_path, Figures(busy_cores=1.9), here=True, watched=True, measure=limited)
+    assert [problem.code for problem in result.problems if problem.fatal] == ["host_foreign"]

@@ -1,0 +1,40 @@
+"""A run that was left and gone on with: what Ray cost on a node in all, and whether a node is the same machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from powerband.cluster.kept_facts import is_another, together
+
+
+def test_costs_are_means_over_all_trials_and_the_longest_wait() -> None:
+    before = {"actor_cores": 0.01, "raylet_cores": 0.02, "trials": 3, "between_s_max": 0.5}
+    now = {"actor_cores": 0.02, "raylet_cores": 0.02, "trials": 1, "between_s_max": 0.1}
+    assert together(before, now) == pytest.approx(
+        {"actor_cores": 0.0125, "raylet_cores": 0.02, "trials": 4, "between_s_max": 0.5}
+    )
+
+
+def test_a_node_that_ran_nothing_since_keeps_what_it_cost() -> None:
+    before = {"actor_cores": 0.01, "trials": 3, "between_s_max": 0.5}
+    assert together(before, {}) == before
+    assert together({}, {"trials": 0}) == {"trials": 0}
+
+
+FACTS = {"cpu": {"model": "Example 3000", "allowed": [0, 1]}, "memory": {"total_bytes": 8_000_000_000}}
+
+
+@pytest.mark.parametrize(
+    ("now", "another"),
+    [
+        (FACTS, False),
+        ({}, False),
+        ({**FACTS, "memory": {"total_bytes": 8_010_000_000}}, False),
+        ({**FACTS, "memory": {"total_bytes": 16_000_000_000}}, True),
+        ({**FACTS, "cpu": {"model": "Example 4000", "allowed": [0, 1]}}, True),
+        ({**FACTS, "cpu": {"model": "Example 3000", "allowed": [0, 1, 2, 3]}}, True),
+    ],
+)
+def test_a_node_of_the_same_name_may_be_another_machine(now: dict[str, object], another: bool) -> None:
+    assert is_another(FACTS, now) is another
+    assert is_another({}, now) is False

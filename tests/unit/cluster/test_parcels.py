@@ -1,0 +1,79 @@
+"""Folders on their way to a node and back: whole, bounded, and nothing outside of them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from powerband.base.errors import MeasurementError, UsageError
+from powerband.cluster import parcels
+from powerband.cluster.parcels import pack, size_text, unpack
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_packed_comes_out_the_same(tmp_path: Path) -> None:
+    (tmp_path / "from" / "deep" / "empty").mkdir(parents=True)
+    (tmp_path / "from" / "record.json").write_bytes(b"{}")
+    (tmp_path / "from" / "deep" / "events.jsonl").write_bytes(bytes(range(256)) * 100)
+    unpack(pack(tmp_path / "from"), tmp_path / "to")
+    assert content(tmp_path / "to") == content(tmp_path / "from")
+    assert (tmp_path / "to" / "deep" / "empty").is_dir()
+
+
+def test_sources_go_without_what_is_made_from_them_and_links_out_of_them_are_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    for name in ("src", "target", "node_modules", ".git"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "file").write_text(name)
+    (folder / "inside").symlink_to("src/file")
+    (tmp_path / "secret").write_text("secret")
+    (folder / "outside").symlink_to(tmp_path / "secret")
+    (folder / "nowhere").symlink_to("gone")
+    unpack(pack(folder, sources=True), tmp_path / "to")
+    assert sorted(content(tmp_path / "to")) == ["inside", "src/file"]
+    assert size_text(folder).startswith("2 files")
+
+
+def test_too_much_is_refused_with_the_largest_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "small").write_bytes(b"1")
+    (tmp_path / "large").write_bytes(bytes(3_000_000))
+    monkeypatch.setattr(parcels, "UNPACKED_MOST", 1_000_000)
+    with pytest.raises(MeasurementError, match="the largest file is large with 3 MB"):
+        pack(tmp_path)
+
+
+def test_what_expands_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "zeros").write_bytes(bytes(3_000_000))
+    parcel = pack(tmp_path / "from")
+    monkeypatch.setattr(parcels, "UNPACKED_MOST", 1_000_000)
+    with pytest.raises(MeasurementError, match="larger than"):
+        unpack(parcel, tmp_path / "to")
+
+
+def test_nothing_is_written_outside(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("../out"), io.BytesIO())
+    with pytest.raises(MeasurementError):
+        unpack(out.getvalue(), tmp_path / "in" / "to")
+    assert not (tmp_path / "in" / "out").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda parcel: parcel[: len(parcel) // 2], lambda parcel: b"no archive"])
+def test_a_damaged_parcel_is_said_to_be_so(tmp_path: Path, damage: object) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "file").write_bytes(bytes(100_000))
+    with pytest.raises(MeasurementError, match="damaged"):
+        unpack(damage(pack(tmp_path / "from")), tmp_path / "to")  # type: ignore[operator]
+
+
+def test_what_is_no_folder_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no folder"):
+        pack(tmp_path / "none")

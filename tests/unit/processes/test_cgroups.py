@@ -1,0 +1,126 @@
+"""Quotas and new cgroups on planted trees; real ones are in tests/e2e/test_limits.py."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from powerband.base.errors import MeasurementError
+from powerband.base.procfs import process_stat
+from powerband.model.host_use import HostUse
+from powerband.processes import cgroups
+from powerband.processes.cgroups import limited, quota_of, remove_abandoned
+
+LIMITED = HostUse(cpu_quota=1.5, memory_limit_bytes=64 << 20)
+
+
+def plant(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_the_narrowest_quota_of_a_process_counts(tmp_path: Path) -> None:
+    v2 = {
+        "proc/7/cgroup": "0::/a/b\n",
+        "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+        "sys/fs/cgroup/a/cpu.max": "50000 100000\n",
+        "sys/fs/cgroup/a/b/cpu.max": "max 100000\n",
+    }
+    assert quota_of(7, plant(tmp_path / "v2", v2)) == 0.5
+    v1 = {
+        "proc/7/cgroup": "3:cpu,cpuacct:/a\n0::/\n",
+        "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+        "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+        "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": "30000\n",
+        "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "20000\n",
+        "sys/fs/cgroup/unified/cgroup.controllers": "\n",
+    }
+    assert quota_of(7, plant(tmp_path / "v1", v1)) == 1.5
+    assert quota_of(8, tmp_path / "v1") is None, "it has gone"
+
+
+def test_in_a_container_the_quota_is_that_of_the_mounts_root(tmp_path: Path) -> None:
+    """The path of the process is one outside, or there is none."""
+    inside = {"proc/self/cgroup": "0::/docker/0123\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}
+    assert quota_of(root=plant(tmp_path, inside)) == 2
+    (tmp_path / "proc/self/cgroup").unlink()
+    assert quota_of(root=tmp_path) == 2
+
+
+def test_a_cgroup_of_version_2_is_made_where_controllers_reach_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own has processes, and so no children with controllers; the nearest one above that has, gets ours."""
+    monkeypatch.setattr(cgroups, "REMOVED_WITHIN_S", 0.0)  # a planted cgroup is no empty folder
+    files = {
+        "proc/self/cgroup": "0::/user/app/run.scope\n",
+        "sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n",
+        "sys/fs/cgroup/cgroup.subtree_control": "cpu memory pids\n",
+        "sys/fs/cgroup/user/app/cgroup.subtree_control": "cpu memory\n",
+        "sys/fs/cgroup/user/app/cgroup.procs": "",
+        "sys/fs/cgroup/user/app/run.scope/cgroup.subtree_control": "",
+        "sys/fs/cgroup/user/app/run.scope/cgroup.procs": "",
+    }
+    with limited(LIMITED, plant(tmp_path, files)) as limits:
+        (group,) = limits.folders
+        assert group.parent == tmp_path / "sys/fs/cgroup/user/app"
+        assert (group / "cpu.max").read_text() == "150000 100000"
+        assert (group / "memory.max").read_text() == str(64 << 20)
+        assert limits.memory_kills() is None and not limits.told(), "nothing tells of it"
+        (group / "memory.events").write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
+        assert limits.memory_kills() == 2
+        assert "killed 2 of its processes, which wanted more than its memory limit of 64.0 MiB" in limits.told()
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"proc/self/cgroup": "0::/\n"}, "no cpu in /sys/fs/cgroup"),
+        (
+            {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cgroup.controllers": "memory pids\n"},
+            "no cpu in /sys/fs/cgroup",
+        ),
+        (
+            {
+                "proc/self/cgroup": "0::/\n",
+                "sys/fs/cgroup/cgroup.controllers": "cpu memory\n",
+                "sys/fs/cgroup/cgroup.subtree_control": "cpu memory\n",
+            },
+            "no processes may be moved below it",
+        ),
+    ],
+    ids=["no cgroups", "no controller", "not ours"],
+)
+def test_where_no_cgroup_can_be_made_a_sentence_says_why_and_what_to_do(
+    files: dict[str, str], why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(MeasurementError, match=why) as refused, limited(LIMITED, plant(tmp_path, files)):
+        pass
+    assert "systemd-run --user --scope" in str(refused.value) and "host.cpu_quota" in str(refused.value)
+
+
+def test_without_limits_nothing_is_made(tmp_path: Path) -> None:
+    with limited(HostUse(), tmp_path) as limits:
+        assert not limits.folders and limits.memory_kills() is None
+
+
+def test_what_a_killed_powerband_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    own = process_stat(os.getpid())
+    namespace = cgroups._namespace()
+    names = {
+        "dead": f"powerband-{namespace}-{2**22 + 1}-5-0",
+        "pid used again": f"powerband-{namespace}-{own.pid}-{own.started - 1}-0",
+        "lives": f"powerband-{namespace}-{own.pid}-{own.started}-0",
+        "of another pid namespace": f"powerband-1{namespace}-{2**22 + 1}-5-0",
+        "a stranger's": "powerband",
+    }
+    for name in names.values():
+        (tmp_path / name).mkdir()
+    remove_abandoned([tmp_path])
+    left = {why for why, name in names.items() if (tmp_path / name).exists()}
+    assert left == {"lives", "of another pid namespace", "a stranger's"}

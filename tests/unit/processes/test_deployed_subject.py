@@ -1,0 +1,129 @@
+"""The command that changes a setting, and what is looked at of a server that runs already."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes.trials import experiment
+from powerband.base.errors import SubjectError
+from powerband.base.procfs import process_stat
+from powerband.model.deployed import Deployed
+from powerband.model.experiment import Subject
+from powerband.model.plan import Setting
+from powerband.processes import deployed_subject
+from powerband.processes.deployed_subject import check_process, is_here, knowing_its_process, run_command
+from powerband.processes.engine_process import Pump
+from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
+from powerband.processes.ports import listener
+from powerband.processes.stop_request import StopRequest
+from powerband.processes.subject_process import render
+
+
+@pytest.fixture
+def pump(stop: StopRequest) -> Iterator[Pump]:
+    with Pump(stop) as waits:
+        yield waits
+
+
+def failure(tmp_path: Path, pump: Pump, *argv: str, limit_s: float = 30.0) -> str:
+    with pytest.raises(TrialFailed) as failed:
+        run_command(argv, None, tmp_path / "apply.log", limit_s, pump)
+    assert failed.value.failure.code == Code.APPLY_FAILED
+    return failed.value.failure.message
+
+
+def test_it_runs_in_its_folder_and_what_it_says_is_kept(tmp_path: Path, pump: Pump) -> None:
+    run_command(("sh", "-c", "pwd; echo two >&2; touch here"), str(tmp_path), tmp_path / "apply.log", 30.0, pump)
+    assert (tmp_path / "here").exists()
+    assert (tmp_path / "apply.log").read_text() == f"{tmp_path}\ntwo\n"
+    assert (tmp_path / "apply.log").stat().st_mode & 0o077 == 0
+
+
+def test_the_last_line_of_its_errors_is_told_whatever_it_printed_after(tmp_path: Path, pump: Pump) -> None:
+    said = failure(tmp_path, pump, "sh", "-c", "echo one >&2; echo 'no such unit' >&2; echo out; exit 5")
+    assert said.endswith("(sh) failed with exit code 5: no such unit")
+    assert failure(tmp_path, pump, "sh", "-c", "exit 1").endswith("exit code 1, and said nothing on stderr")
+    assert "failed with signal 9" in failure(tmp_path, pump, "sh", "-c", "kill -9 $$")
+    assert "cannot be run: /no/such: No such file" in failure(tmp_path, pump, "/no/such")
+
+
+def test_one_that_does_not_come_back_is_ended_with_its_group(tmp_path: Path, pump: Pump) -> None:
+    said = failure(tmp_path, pump, "sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid; wait", limit_s=0.3)
+    assert "did not come back within 0.3 s" in said
+    with pytest.raises(ProcessLookupError):
+        _wait_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_stop_ends_it(tmp_path: Path, pump: Pump, stop: StopRequest) -> None:
+    threading.Timer(0.2, stop.request).start()
+    with pytest.raises(TrialInterrupted):
+        run_command(("sleep", "60"), None, tmp_path / "apply.log", 30.0, pump)
+
+
+def test_one_that_takes_no_signal_is_killed(tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployed_subject, "COMMAND_GRACE_S", 0.1)
+    failure(tmp_path, pump, "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done", limit_s=0.3)
+
+
+def test_what_it_leaves_behind_goes_on(tmp_path: Path, pump: Pump) -> None:
+    """A server that it has started anew is the user's."""
+    script = f"sleep 60 >/dev/null 2>&1 & echo $! > {tmp_path}/pid"
+    run_command(("sh", "-c", script), None, tmp_path / "apply.log", 30.0, pump)
+    pid = int((tmp_path / "pid").read_text())
+    try:
+        assert process_stat(pid).state in "SRD"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _wait_gone(pid: int) -> None:
+    """Raises ProcessLookupError once it has ended."""
+    deadline_s = time.monotonic() + 20
+    while time.monotonic() < deadline_s:
+        os.kill(pid, 0)
+        with suppress(OSError):
+            if process_stat(pid).state == "Z":
+                raise ProcessLookupError
+        time.sleep(0.01)
+
+
+def test_a_process_of_the_same_number_that_began_later_is_another() -> None:
+    started = process_stat(os.getpid()).started
+    check_process(os.getpid())
+    check_process(os.getpid(), started)
+    with pytest.raises(TrialFailed, match="is gone"):
+        check_process(os.getpid(), started - 1)
+
+
+def test_a_run_knows_when_its_process_began() -> None:
+    server = Subject(name="s", url="http://127.0.0.1:1/", deployed=Deployed(pid=os.getpid()))
+    deployed = knowing_its_process(experiment(subject=server)).subject.deployed
+    assert deployed is not None and deployed.pid_started == process_stat(os.getpid()).started
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with pytest.raises(SubjectError, match=f"there is no process {gone.pid} to watch"):
+        knowing_its_process(experiment(subject=server.model_copy(update={"deployed": Deployed(pid=gone.pid)})))
+    started = experiment()
+    assert knowing_its_process(started) is started
+
+
+def test_who_listens_and_whether_it_is_here() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = listener(port)
+        assert found is not None and found[1] == os.getpid()
+        there = render(Subject(name="s", url=f"http://127.0.0.1:{port}/", deployed=Deployed()), Setting(()), Path("e"))
+        assert is_here(there)
+        assert not is_here(replace(there, host="192.0.2.1", port=1)), "an address for documentation: nobody answers"
+    assert listener(port) is None

@@ -1,0 +1,35 @@
+"""Races and grids on many nodes in simulated time: how much sooner they answer, and that they answer the same."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from fakes.nodes_simulated import many, questions, race
+
+FASTER = {2: 1.8, 4: 3.2, 8: 5.5}
+
+
+@pytest.mark.parametrize("name", list(questions())[:2])
+def test_two_four_and_eight_nodes_answer_so_much_sooner(name: str) -> None:
+    made, rates = questions()[name]
+    best = made.settings()[rates.index(max(rates))]
+    alone = median(race(made, 1, rates, seed).took_s for seed in range(5))
+    for nodes, faster in FASTER.items():
+        runs = [race(made, nodes, rates, seed) for seed in range(5)]
+        assert alone / median(run.took_s for run in runs) >= faster
+        assert all(run.chosen == best for run in runs)
+
+
+def test_short_trials_first_leave_less_to_share() -> None:
+    """They spare most of what many nodes would: still sooner with each doubling."""
+    made, rates = list(questions().values())[2]
+    took_s = [median(race(made, nodes, rates, seed).took_s for seed in range(5)) for nodes in (1, 2, 4, 8)]
+    assert took_s == sorted(took_s, reverse=True) and took_s[0] > 3 * took_s[3]
+
+
+@pytest.mark.long
+def test_a_thousand_nodes_are_planned_for() -> None:
+    _, run = many(1000)
+    assert run.trials == 3000 and run.chosen is not None

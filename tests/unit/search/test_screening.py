@@ -1,0 +1,176 @@
+"""Races that begin with short trials: who leaves then, and what is done with what they showed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from fakes.races import race_of, result_of, threads
+from powerband.analyze.settings.compare import analyse
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Analysis, AnswerKind, TrialResult
+from powerband.search.planners import planner_for
+from powerband.search.race import RacePlanner
+
+HALF_S = 500_000_000
+FAR_APART = (20.0, 40.0, 80.0, 160.0, 320.0, 630.0, 1260.0)
+TWO_AHEAD = (20.0, 40.0, 80.0, 160.0, 1000.0, 1000.0)
+Change = Callable[[TrialSpec, TrialResult], TrialResult]
+
+
+def served(rates: Sequence[float], spec: TrialSpec) -> Mapping[str, float]:
+    """A percent of noise, the same for the same trial."""
+    wave = (spec.number * 7919 % 101 - 50) / 5000
+    return {"goodput_per_s": rates[threads(spec)] * (1 + wave), "threads_max": threads(spec) + 1.0}
+
+
+def screened(
+    rates: Sequence[float], change: Change = lambda _spec, result: result, **design: object
+) -> tuple[Experiment, list[TrialSpec], Analysis]:
+    """A race to its end; `change` alters results."""
+    made = race_of(len(rates), **{"screen": "500ms", "confirm_early": True, **design})
+    planner = planner_for(made, 1)
+    specs: list[TrialSpec] = []
+    results: list[TrialResult] = []
+    while (spec := planner.ask()) is not None:
+        took_s = 1.5 if spec.stage is Stage.SCREEN else 11.0
+        specs.append(spec)
+        results.append(change(spec, result_of(spec, served(rates, spec), took_s)))
+        planner.tell(results[-1])
+    return made, specs, analyse(made, results, planner.progress)
+
+
+def test_settings_far_behind_get_no_full_trial_and_full_ones_confirm_the_best() -> None:
+    _, specs, analysis = screened(FAR_APART)
+    assert Counter(spec.stage for spec in specs) == {Stage.SCREEN: 12, Stage.CONFIRM: 3}
+    assert {spec.window_ns for spec in specs if spec.stage is Stage.SCREEN} == {HALF_S}
+    assert {spec.window_ns for spec in specs if spec.stage is Stage.CONFIRM} == {None}
+    answer = analysis.answer
+    assert answer.kind is AnswerKind.BEST and answer.setting is not None and answer.setting.id == "threads=6"
+    assert answer.regret == 0
+    assert answer.figure is not None and answer.figure.fresh, "its figure is that of full trials"
+    assert analysis.race is not None and analysis.race.ended_by == "decided"
+    assert {left.setting.id for left in analysis.race.departures} == {f"threads={n}" for n in range(6)}
+    trials = {row.setting.id: row.trials for row in analysis.settings}
+    assert trials == {f"threads={n}": 1 if n < 2 else 2 for n in range(7)}, "of the hopeless one is enough"
+
+
+def test_those_that_are_near_run_full_trials_which_alone_count_then() -> None:
+    def flattered(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        """In short trials threads=4 gives a tenth more than in full ones."""
+        more = 1.1 if spec.stage is Stage.SCREEN and threads(spec) == 4 else 1.0
+        return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * more})
+
+    _, specs, analysis = screened(TWO_AHEAD, flattered)
+    full = {spec.setting.id for spec in specs if spec.stage is Stage.COMPARE}
+    assert full == {"threads=4", "threads=5"}
+    near = next(row for row in analysis.settings if row.setting.id == "threads=4")
+    assert near.estimates["goodput_per_s"].value < 1030, "the short ones are in no mean of full ones"
+    behind = next(row for row in analysis.settings if row.setting.id == "threads=3")
+    assert behind.trials == 2 and 150 < behind.estimates["goodput_per_s"].value < 170
+    assert analysis.answer.kind is AnswerKind.EQUIVALENT_SET
+    assert analysis.answer.setting is not None and analysis.answer.setting.id == "threads=4"
+
+
+def test_settings_that_had_not_settled_leave_where_four_times_as_much_would_not_do() -> None:
+    """Queues of users that fill for longer than a short trial lasts: all of them end at the limit of the warm-up."""
+
+    def queued(_spec: TrialSpec, result: TrialResult) -> TrialResult:
+        return replace(result, warmup_ended_by="limit")
+
+    _, specs, _ = screened(FAR_APART, queued)
+    assert {threads(spec) for spec in specs if spec.stage is Stage.COMPARE} == {4, 5, 6}
+
+
+def test_a_third_short_trial_is_made_where_two_differ_too_much_to_show_what_they_show() -> None:
+    def once_more(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        more = 1.1 if spec.stage is Stage.SCREEN and (threads(spec), spec.block) == (5, 0) else 1.0
+        return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * more})
+
+    _, specs, analysis = screened(FAR_APART, once_more)
+    third = {threads(spec) for spec in specs if spec.stage is Stage.SCREEN and spec.block == 2}
+    assert third == {5, 6}, "the leader, and the one that is open"
+    assert not any(spec.stage is Stage.COMPARE for spec in specs)
+    assert analysis.answer.kind is AnswerKind.BEST
+
+
+def test_a_second_short_trial_is_spared_only_while_three_settings_show_the_noise() -> None:
+    _, specs, _ = screened((20.0, 30.0, 1000.0, 1000.0))
+    assert sum(spec.stage is Stage.SCREEN for spec in specs) == 8
+    _, specs, _ = screened((20.0, 900.0, 1000.0, 1000.0))
+    assert sum(spec.stage is Stage.SCREEN for spec in specs) == 7
+    assert not any(spec.stage is Stage.COMPARE and threads(spec) == 0 for spec in specs)
+
+
+def test_the_first_look_has_a_bound_that_one_full_block_does_not_take_away() -> None:
+    made = race_of(5, screen="500ms")
+    planner = RacePlanner(made, 1)
+    results: list[TrialResult] = []
+    bounds: list[float | None] = []
+    while (spec := planner.ask()) is not None:
+        results.append(result_of(spec, served((990.0, 1000.0, 1000.0, 995.0, 1000.0), spec)))
+        planner.tell(results[-1])
+        if planner.block_ended:
+            bounds.append(analyse(made, results, planner.progress).answer.regret)
+    assert bounds[0] is None and None not in bounds[1:]
+
+
+@pytest.mark.parametrize(("took_s", "short"), [(1.5, 10), (30.0, 2)])
+def test_short_trials_that_take_nearly_as_long_as_full_ones_are_given_up(took_s: float, short: int) -> None:
+    def slow(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        return replace(result, took_s=took_s if spec.stage is Stage.SCREEN else took_s + 9.5)
+
+    _, specs, analysis = screened((1000.0, 1000.0, 1000.0, 1000.0, 100.0), slow, confirm=0)
+    assert sum(spec.stage is Stage.SCREEN for spec in specs) == short
+    assert min(spec.block for spec in specs if spec.stage is Stage.COMPARE) == 3
+    assert analysis.answer.setting is not None
+
+
+@pytest.mark.parametrize(("rate", "stays"), [(500.0, True), (100.0, False)])
+def test_a_setting_that_still_got_faster_leaves_only_where_it_cannot_catch_up(rate: float, *, stays: bool) -> None:
+    def rising(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        return replace(result, rising=threads(spec) == 0 and spec.stage is Stage.SCREEN)
+
+    _, specs, _ = screened((rate, 1000.0, 1000.0, 300.0, 1000.0), rising)
+    full = {spec.setting.id for spec in specs if spec.stage is Stage.COMPARE}
+    assert ("threads=0" in full) is stays
+    assert "threads=3" not in full
+
+
+def test_full_trials_that_give_less_than_short_ones_contradict_nothing_while_the_winner_leads() -> None:
+    def slower(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        less = 0.7 if spec.stage is Stage.CONFIRM and threads(spec) == 6 else 1.0
+        return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * less})
+
+    _, _, analysis = screened(FAR_APART, slower)
+    assert analysis.race is not None and analysis.race.confirmation is not None
+    assert analysis.race.confirmation.upheld and analysis.race.confirmation.agrees
+    assert analysis.answer.setting is not None
+
+
+def test_users_without_an_answer_in_a_short_trial_bar_no_setting() -> None:
+    def starved(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        missing = 0.9 if spec.stage is Stage.SCREEN else 0.0
+        return replace(result, metrics={**result.metrics, "users_unserved_share": missing, "users_unserved": 9.0})
+
+    _, _, analysis = screened(FAR_APART, starved)
+    assert analysis.answer.setting is not None
+    behind = next(row for row in analysis.settings if row.setting.id == "threads=0")
+    assert behind.feasible and "users_unserved" not in behind.estimates
+
+
+def test_a_budget_counts_short_and_full_trials_for_what_each_takes() -> None:
+    """28 trials of 1.5 s, then full ones of 11 s: two blocks of four and what confirms them would end at 155 s."""
+    rates = (1000.0, 1000.0, 1000.0, 1000.0)
+    _, enough, _ = screened(rates, budget="180s")
+    _, too_little, analysis = screened(rates, budget="100s")
+    assert any(spec.stage is Stage.COMPARE for spec in enough)
+    assert Counter(spec.stage for spec in too_little) == {Stage.SCREEN: 8}
+    _, least, _ = screened(rates, budget="7s")
+    assert Counter(spec.stage for spec in least) == {Stage.SCREEN: 4}, "a second block would not end in time"
+    assert analysis.race is not None and analysis.race.ended_by == "budget"
+    assert analysis.answer.regret is not None, "the short trials bound it"

@@ -1,0 +1,246 @@
+"""Runs with blocks in flight on simulated nodes: kept, gone on with, and ended where they must."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes.finished_run import MadeUpTrials
+from fakes.trials import experiment as fake_experiment
+from powerband.base.errors import MeasurementError, UsageError
+from powerband.files.resolved import resolved_yaml
+from powerband.live.follow import RunFollower
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Analysis
+from powerband.processes.stop_request import StopRequest
+from powerband.report.html.gather import gather
+from powerband.search.observer import Observer
+from powerband.search.session import LOST_MOST, analyse_run, run_session
+from powerband.search.turns import Turns
+from powerband.store import RunDir, TrialDir, TrialRecord
+from powerband.trials.bench import Bench, Job, Opener, record_lost
+
+MADE = fake_experiment({"threads": (1, 2, 4)}, measure={"repeats": 4}, design={"order": "blocks", "seed": 3})
+Loses = Callable[[str, TrialSpec], bool]
+
+
+class Simulated:
+    """Nodes whose trials end in turn. `loses`: whether a node is lost with a trial, for good."""
+
+    def __init__(self, job: Job, names: tuple[str, ...], loses: Loses) -> None:
+        self.places: list[str] = list(names)
+        self._job, self._loses = job, loses
+        self._begun: list[tuple[str, Experiment, TrialSpec, TrialDir]] = []
+        self._trial = MadeUpTrials()
+
+    def begin(self, place: str, experiment: Experiment, spec: TrialSpec, directory: TrialDir) -> None:
+        self._begun.append((place, experiment, spec, directory))
+
+    def ended(self) -> tuple[str, TrialRecord]:
+        place, experiment, spec, directory = self._begun.pop(0)
+        if self._loses(place, spec):
+            self.places.remove(place)
+            return place, record_lost(directory, spec, place, f"{place} is lost: so it was told")
+        record = replace(self._trial(experiment, spec, directory), node=place)
+        directory.write_record(record)
+        return place, record
+
+
+def bench(*names: str, loses: Loses = lambda place, spec: False, kind: Callable[..., Bench] = Simulated) -> Opener:
+    @contextmanager
+    def opened(job: Job) -> Iterator[Bench]:
+        yield kind(job, names, loses)
+
+    return opened
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir.create(tmp_path, "nodes", resolved_yaml(MADE), {})
+
+
+def go(run: RunDir, opener: Opener | None, observer: Observer | None = None) -> Analysis:
+    stop = StopRequest()
+    try:
+        return run_session(MADE, run, observer or Observer(), stop, bench=opener)
+    finally:
+        stop.close()
+
+
+def nodes_of(analysis: Analysis) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = defaultdict(set)
+    for trial in analysis.trials:
+        found[trial.block].add(trial.node)
+    return found
+
+
+def check(run: RunDir, analysis: Analysis) -> None:
+    assert all(len(nodes) == 1 for nodes in nodes_of(analysis).values())
+    again = analyse_run(MADE, run)
+    assert (again.answer, again.trials) == (analysis.answer, analysis.trials)
+
+
+def test_blocks_run_beside_each_other_and_each_on_one_node(run: RunDir) -> None:
+    analysis = go(run, bench("a", "b"))
+    check(run, analysis)
+    assert nodes_of(analysis) == {0: {"a"}, 1: {"b"}, 2: {"a"}, 3: {"b"}}
+    assert [trial.block for trial in analysis.trials[:4]] == [0, 1, 0, 1]
+    assert Turns.read(run).nodes == 2
+
+
+def test_a_node_that_is_lost_has_its_block_made_up_for(run: RunDir) -> None:
+    analysis = go(run, bench("a", "b", loses=lambda place, spec: place == "b" and spec.number > 5))
+    check(run, analysis)
+    assert [(trial.node, trial.block) for trial in analysis.trials if trial.lost] == [("b", 1)]
+    whole = [block for block in nodes_of(analysis) if sum(t.block == block and t.valid for t in analysis.trials) == 3]
+    assert len(whole) == MADE.measure.repeats
+
+
+def test_with_no_node_left_it_is_said_that_the_run_can_be_gone_on_with_and_it_can(run: RunDir) -> None:
+    with pytest.raises(MeasurementError, match="no node of the cluster is left"):
+        go(run, bench("a", "b", loses=lambda place, spec: spec.number > 4))
+    analysis = go(run, bench("c"))
+    check(run, analysis)
+    assert {trial.node for trial in analysis.trials if trial.number > 6} == {"c"}
+
+
+def test_a_setting_that_ends_one_node_after_the_other_ends_the_run(run: RunDir) -> None:
+    killer = MADE.settings()[2]
+    names = [f"n{number}" for number in range(6)]
+    with pytest.raises(MeasurementError, match=r"threads=4 was running on n\d, n\d, n\d when each was lost"):
+        go(run, bench(*names, loses=lambda place, spec: spec.setting == killer))
+    assert sum(record.failure is not None for record in run.records()) == LOST_MOST
+
+
+class Killed(Exception):  # noqa: N818 - no error
+    pass
+
+
+class KilledAfter(Observer):
+    def __init__(self, trials: int) -> None:
+        self._left = trials
+
+    def trial_ended(self, *_: object) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("ended", range(1, 12))
+@pytest.mark.parametrize("nodes", ["ab", "bc", "c"])
+def test_a_killed_run_goes_on_with_the_nodes_that_are_there(run: RunDir, ended: int, nodes: str) -> None:
+    with pytest.raises(Killed):
+        go(run, bench("a", "b"), KilledAfter(ended))
+    before = {record.spec.number for record in run.records()}
+    analysis = go(run, bench(*nodes))
+    check(run, analysis)
+    gone = {trial.node for trial in analysis.trials if trial.lost}
+    assert gone <= {"a", "b"} - set(nodes)
+    assert before <= {trial.number for trial in analysis.trials}
+    whole = [block for block in nodes_of(analysis) if sum(t.block == block and t.valid for t in analysis.trials) == 3]
+    assert len(whole) == MADE.measure.repeats
+
+
+def test_a_run_of_one_machine_does_not_go_on_on_a_cluster_nor_the_other_way_round(run: RunDir, tmp_path: Path) -> None:
+    stop = StopRequest()
+    with pytest.raises(Killed):
+        run_session(MADE, run, KilledAfter(2), stop, trial=MadeUpTrials())
+    stop.close()
+    with pytest.raises(UsageError, match="begun on one machine"):
+        go(run, bench("a"))
+    other = RunDir.create(tmp_path / "other", "nodes", resolved_yaml(MADE), {})
+    with pytest.raises(Killed):
+        go(other, bench("a"), KilledAfter(2))
+    with pytest.raises(UsageError, match="begun on a cluster"):
+        go(other, None)
+
+
+def test_a_file_of_turns_that_is_cut_short_or_gone_leaves_what_there_is(run: RunDir) -> None:
+    analysis = go(run, bench("a", "b"))
+    lines = run.turns.read_text().splitlines(keepends=True)
+    run.turns.write_text("".join(lines[:-1]) + lines[-1][:4])
+    assert analyse_run(MADE, run).trials == analysis.trials
+    run.turns.unlink()
+    again = analyse_run(MADE, run)
+    assert again.trials == analysis.trials and "not those of this experiment's plan" in again.warnings[0]
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+
+
+class Jumping(Simulated):
+    """Nodes whose time of day is days apart from the driver's; that of b jumps back with each trial."""
+
+    def ended(self) -> tuple[str, TrialRecord]:
+        place, record = super().ended()
+        days = 5 if place == "a" else -40 * record.spec.number
+        jumped = replace(record, wall_ns=record.wall_ns + days * 86_400 * 1_000_000_000)
+        self._job.run.trial(record.spec.number).write_record(jumped)
+        return place, jumped
+
+
+def test_clocks_of_nodes_that_jump_change_nothing(tmp_path: Path) -> None:
+    """Nowhere is a time of day of one machine subtracted from that of another, nor shown as that of the run."""
+    found = []
+    for kind in (Simulated, Jumping):
+        run = RunDir.create(tmp_path / kind.__name__, "nodes", resolved_yaml(MADE), {"wall_s": 1_800_000_000.0})
+        live = go(run, bench("a", "b", kind=kind))
+        state = RunFollower(run.path).poll()
+        found.append((live, analyse_run(MADE, run), gather(run, live).when, state.trials, state.settings))
+    assert found[0] == found[1]
+    assert found[0][2] == "15 January 2027, 08:00 UTC"
+
+
+RACE = fake_experiment(
+    {"threads": (1, 2, 4)}, measure={"repeats": 6}, design={"order": "race", "seed": 3, "confirm": 3}
+)
+
+
+class Uneven(Simulated):
+    """Nodes of which the first is as fast as all others together, so that it would take what comes."""
+
+    def ended(self) -> tuple[str, TrialRecord]:
+        self._begun.sort(key=lambda begun: (begun[0] != self.places[0] or self._turn % 4 == 0, begun[2].number))
+        self._turn += 1
+        return super().ended()
+
+    _turn = 0
+
+
+def fresh_on(analysis: Analysis) -> list[str]:
+    """The nodes of fresh starts of what is named, in their order."""
+    return [t.node for t in analysis.trials if t.stage is Stage.CONFIRM and t.setting == analysis.answer.setting]
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("names", ["abcd", "ab", "a"])
+def test_the_winner_is_confirmed_on_three_nodes_or_on_all(tmp_path: Path, names: str, early: bool) -> None:
+    made = RACE.model_copy(update={"design": RACE.design.model_copy(update={"confirm_early": early})})
+    directory = RunDir.create(tmp_path, "race", resolved_yaml(made), {})
+    stop = StopRequest()
+    analysis = run_session(made, directory, Observer(), stop, bench=bench(*names, kind=Uneven))
+    stop.close()
+    nodes = fresh_on(analysis)
+    assert len(set(nodes)) == min(3, len(names))
+    assert analysis.nodes is not None and set(analysis.nodes.confirmed_on) == set(nodes)
+    assert len(nodes) == 3 or (early and len(names) < 3 and len(nodes) == 2)
+    if len(names) < 3:
+        only = f"Fresh starts confirm it on {len(names)} node{'s' if len(names) > 1 else ''} only"
+        assert analysis.nodes.sentences[-1].startswith(only)
+    again = analyse_run(made, directory)
+    assert (again.answer, again.trials) == (analysis.answer, analysis.trials)
+
+
+def test_where_a_node_is_lost_while_it_confirms_another_does(tmp_path: Path) -> None:
+    directory = RunDir.create(tmp_path, "race", resolved_yaml(RACE), {})
+    stop = StopRequest()
+    loses = bench(*"abcd", loses=lambda place, spec: place == "b" and spec.stage is Stage.CONFIRM, kind=Uneven)
+    analysis = run_session(RACE, directory, Observer(), stop, bench=loses)
+    stop.close()
+    assert analysis.nodes is not None and len(analysis.nodes.confirmed_on) == 3
+    assert "b" not in analysis.nodes.confirmed_on

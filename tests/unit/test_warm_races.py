@@ -1,0 +1,77 @@
+"""The races of a JVM's first compiler against its last, as far as nothing needs to be started."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmarks.warm_races import CASES, Outcome, Truth, experiment, keep, outcome, read, read_truths, table, to_come
+
+from powerband.files.experiment_file import parse_experiment
+from powerband.files.key_options import PROFILES
+
+TRUTH = Truth("jvm", (6000.0, 12000.0))
+RACE = Outcome("jvm", "normal", "best", "tier=4", (6100.0, 11900.0), (False, False), 12, 0, 300.0, "Use tier=4.")
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_experiment_is_as_tune_would_have_it(case: str, profile: str, tmp_path: Path) -> None:
+    written = experiment(case, tmp_path, PROFILES[profile], "race")
+    read_back = parse_experiment(json.dumps(written), "warm.yaml")
+    assert [setting.id for setting in read_back.settings()] == ["tier=1", "tier=4"]
+    assert read_back.measure.repeats == int(PROFILES[profile]["measure.repeats"])
+
+
+def test_an_outcome_is_what_the_analysis_says() -> None:
+    def trial(tier: int, *, rising: bool, fatal: bool = False) -> dict[str, object]:
+        return {"setting": {"levels": {"tier": tier}}, "rising": rising, "problems": [{"fatal": fatal}]}
+
+    analysis = {
+        "answer": {"kind": "best", "setting": {"id": "tier=4"}, "sentences": ["Use tier=4.", "It is faster."]},
+        "trials": [trial(1, rising=False), trial(1, rising=True, fatal=True), trial(4, rising=True)],
+        "settings": [
+            {"setting": {"levels": {"tier": 4}}, "estimates": {"goodput_per_s": {"value": 9000.0}}},
+            {"setting": {"levels": {"tier": 1}}, "estimates": {}},
+        ],
+    }
+    made = outcome("jvm", "quick", analysis, 61.5)
+    assert (made.named, made.rates, made.rising) == ("tier=4", (None, 9000.0), (False, True))
+    assert (made.trials, made.invalid, made.sentence) == (3, 1, "Use tier=4. It is faster.")
+
+
+@pytest.mark.parametrize(
+    ("rates", "rising", "holds"),
+    [
+        ((6290.0, 11500.0), (False, False), True),
+        ((6000.0, 9000.0), (False, False), False),
+        ((6000.0, 9000.0), (False, True), True),  # at least 9,000/s and rising
+        ((6000.0, 13000.0), (False, True), False),  # no bound, for it is above
+        ((6000.0, None), (False, True), False),
+    ],
+)
+def test_figures_are_near_or_a_bound(rates: tuple[float, float], rising: tuple[bool, bool], holds: bool) -> None:
+    assert replace(RACE, rates=rates, rising=rising).figures_hold(TRUTH) is holds
+
+
+def test_races_and_truths_are_kept_and_read_again(tmp_path: Path) -> None:
+    rows, path = [RACE, replace(RACE, named=None, rates=(None, 1.0))], tmp_path / "kept" / "races.jsonl"
+    assert read(path) == [] and read_truths(path) == {}
+    for row in rows:
+        keep(path, row)
+    keep(tmp_path / "truths.jsonl", TRUTH)
+    assert read(path) == rows and read_truths(tmp_path / "truths.jsonl") == {"jvm": TRUTH}
+
+
+def test_cases_take_turns_until_each_has_its_races_of_the_profile() -> None:
+    done = [RACE, replace(RACE, profile="quick"), replace(RACE, kind="none_valid")]
+    assert to_come(["jvm", "spring"], "normal", done, 2) == ["spring", "jvm", "spring"]
+
+
+def test_the_table_counts_names_and_figures() -> None:
+    rows = [*[RACE] * 18, replace(RACE, named="tier=1"), replace(RACE, named=None, rates=(6000.0, 9000.0))]
+    text = table([*rows, replace(RACE, kind="none_valid", named=None)], {"jvm": TRUTH})
+    assert "20 races (1 more without a valid trial)" in text
+    assert "| jvm | normal | 6,000/s and 12,000/s | 20 | 18 (undecided) | 1 | 19 (undecided) | 300 |" in text
