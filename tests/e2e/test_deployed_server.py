@@ -229,12 +229,9 @@ def test_two_revisions_are_put_there_in_turn(tmp_path: Path, server: RunningServ
     assert json.loads(done.stdout)["verdict"] != "worse", done.stderr
     (run,) = tmp_path.iterdir()
     specs = [json.loads(file.read_text()) for file in sorted(run.glob("trials/*/spec.json"))]
-    assert sorted((spec["block"], spec["setting"]["revision"]) for spec in specs) == [
-        (0, "2"),
-        (0, "8"),
-        (1, "2"),
-        (1, "8"),
-    ]
+    # A trial that the machine disturbed is measured again, so that a pair may be there twice.
+    blocks = {(spec["block"], spec["setting"]["revision"]) for spec in specs}
+    assert blocks == {(0, "2"), (0, "8"), (1, "2"), (1, "8")}
     assert server.knob() == 3
 
 
