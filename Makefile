@@ -18,7 +18,7 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo cluster-demo test rust-tests test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races warm-races capacities bench-peers bottlenecks statistics calibrate wheels site setup uv extras
+.PHONY: demo cluster-demo test rust-tests test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races warm-races action-jobs capacities bench-peers bottlenecks statistics calibrate wheels site setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -120,6 +120,11 @@ cpu-races: setup
 # quiet machine; goes on where it was stopped.
 warm-races: setup
 	POWERBAND_ENGINE=$(ENGINE) $(RUN) python -m benchmarks.warm_races
+
+# The GitHub Action beside a noisy neighbour, with and without a regression: 20 jobs of up to 5 minutes; goes on where it was
+# stopped.
+action-jobs: setup
+	POWERBAND_ENGINE=$(ENGINE) PYTHONPATH=tests:. $(RUN) python -m benchmarks.action_jobs
 
 # Capacities of real pools in Python, Go and Java against M/G/k and windows of a minute: 20 searches, 6 minutes each, on a
 # quiet machine; goes on where it was stopped.

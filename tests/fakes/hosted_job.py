@@ -1,0 +1,185 @@
+"""GitHub's part of a job: runs the steps of action.yml as they are written, on a repository made here.
+
+Only what GitHub itself does is stood in for: its expressions (names, `||`, `==`, `&&`), its files for outputs and the
+summary, and `gh`, which writes down what it is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+STEP_MOST_S = 600.0
+ROOT = Path(__file__).parents[2]
+ACTION = YAML(typ="safe").load(ROOT / "action.yml")
+GIT = ("git", "-c", "user.name=test", "-c", "user.email=test@example.org")
+
+PYTHON = """\
+import sys, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        time.sleep({wait} / 1000)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *words):
+        pass
+
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+# {wait} thousand steps of a generator of random numbers, Marsaglia's xorshift: some 2 us each thousand.
+COMPUTES = """\
+package main
+
+import ("fmt"; "net/http"; "os")
+
+func main() {{
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {{
+		x := uint64(88172645463325252)
+		for i := 0; i < {wait}000; i++ {{ x ^= x << 13; x ^= x >> 7; x ^= x << 17 }}
+		fmt.Fprint(w, x)
+	}})
+	http.ListenAndServe("127.0.0.1:"+os.Args[1], nil)
+}}
+"""
+GO = """\
+package main
+
+import ("net/http"; "os"; "time")
+
+func main() {{
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {{ time.Sleep({wait} * time.Millisecond) }})
+	http.ListenAndServe("127.0.0.1:"+os.Args[1], nil)
+}}
+"""
+
+
+_GH = """\
+#!/bin/sh
+for word; do last=$word; done
+echo "$@" >{folder}/asked
+cp "$last" {folder}/comment
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """`text`: its source, whose {wait} a commit fills."""
+
+    file: str
+    text: str
+    build: str
+    command: str
+
+
+SERVERS = {
+    "Python": Server("server.py", PYTHON, "", "python3 {revision}/server.py {port}"),
+    "Go": Server("main.go", GO, "go build -o server main.go", "./{revision}/server {port}"),
+    "Go, computing": Server("main.go", COMPUTES, "go build -o server main.go", "./{revision}/server {port}"),
+}
+
+
+def build_wheel(folder: Path, engine: Path) -> Path:
+    """A wheel of this tree, with the engine that is here."""
+    uv = shutil.which("uv") or str(ROOT / ".tools/bin/uv")
+    environment = os.environ | {"POWERBAND_BUILT_ENGINE": str(engine)}
+    subprocess.run(
+        [uv, "build", "--quiet", "--wheel", "--out-dir", folder], cwd=ROOT, env=environment, check=True, timeout=120
+    )
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def pull_request(base: str, head: str) -> dict[str, str]:
+    """What GitHub says of a pull request's job."""
+    return {
+        "event_name": "pull_request",
+        "event.pull_request.number": "7",
+        "event.pull_request.base.sha": base,
+        "event.pull_request.head.sha": head,
+        "token": "unused",
+    }
+
+
+def repository(folder: Path, server: Server, waits: tuple[int, int]) -> tuple[str, str]:
+    """Commits the server with each wait, in ms; returns both commits."""
+    subprocess.run([*GIT, "init", "--quiet", folder], check=True)
+    commits = []
+    for wait in waits:
+        (folder / server.file).write_text(server.text.format(wait=wait))
+        subprocess.run([*GIT, "add", "."], cwd=folder, check=True)
+        subprocess.run([*GIT, "commit", "--quiet", "--allow-empty", "-m", f"waits {wait} ms"], cwd=folder, check=True)
+        commits.append(subprocess.check_output([*GIT, "rev-parse", "HEAD"], cwd=folder, text=True).strip())
+    return commits[0], commits[1]
+
+
+class Job:
+    """Runs the steps of action.yml in a checkout."""
+
+    def __init__(self, checkout: Path, folder: Path, inputs: Mapping[str, str], github: Mapping[str, str]) -> None:
+        self._checkout = checkout
+        self._folder = folder
+        (folder / "bin").mkdir()
+        (folder / "temp").mkdir()
+        gh = folder / "bin/gh"
+        gh.write_text(_GH.format(folder=folder))
+        gh.chmod(0o755)
+        self._names = {f"github.{name}": value for name, value in github.items()}
+        for name, declared in ACTION["inputs"].items():
+            self._names[f"inputs.{name}"] = inputs.get(name, self._filled(declared.get("default", "")))
+        self.log = ""
+
+    def run(self, *, only: str = "", **inputs: str) -> int:
+        """The exit code of the first step that fails, else 0. `only`: runs the step of this name alone; `inputs`:
+        instead of those before."""
+        self._names |= {f"inputs.{name}": value for name, value in inputs.items()}
+        for at, step in enumerate(ACTION["runs"]["steps"]):
+            if only not in ("", step["name"]):
+                continue
+            if "if" in step and not self._holds(step["if"]):
+                continue
+            outputs = self._folder / f"outputs-{at}"
+            outputs.touch()
+            environment = os.environ | {
+                "PATH": f"{self._folder / 'bin'}:{os.environ['PATH']}",
+                "RUNNER_TEMP": str(self._folder / "temp"),
+                "GITHUB_OUTPUT": str(outputs),
+                "GITHUB_STEP_SUMMARY": str(self._folder / "summary"),
+            }
+            environment |= {name: self._filled(value) for name, value in step.get("env", {}).items()}
+            environment.pop("POWERBAND_ENGINE", None)  # the package brings its own
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+                check=False, cwd=self._checkout, env=environment, capture_output=True, text=True, timeout=STEP_MOST_S,
+            )  # fmt: skip
+            self.log += done.stdout + done.stderr
+            for line in outputs.read_text().splitlines():
+                name, _, value = line.partition("=")
+                self._names[f"steps.{step.get('id')}.outputs.{name}"] = value
+            if done.returncode != 0:
+                return done.returncode
+        return 0
+
+    def output(self, name: str) -> str:
+        return self._filled(ACTION["outputs"][name]["value"])
+
+    def _filled(self, text: str) -> str:
+        return re.sub(r"\$\{\{(.*?)\}\}", lambda found: self._first(found[1]), str(text))
+
+    def _first(self, expression: str) -> str:
+        return next((value for name in expression.split("||") if (value := self._names.get(name.strip(), ""))), "")
+
+    def _holds(self, condition: str) -> bool:
+        terms = condition.removeprefix("${{").removesuffix("}}").split("&&")
+        sides = [[side.strip() for side in term.split("==")] for term in terms]
+        return all(self._names.get(name, "") == value.strip("'") for name, value in sides)
