@@ -503,7 +503,7 @@ def read_host(path: Path) -> Mapping[str, Any]:
 
 
 def read_nodes(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, float]]]:
-    """The facts and the costs of each node, by its name, from nodes.json; without what is missing or of another form."""
+    """Facts and costs of each node by its name, from nodes.json; what is missing or of another form is left out."""
     told = read_host(path)  # in the same form
 
     def part(name: str) -> dict[str, dict[str, Any]]:
