@@ -131,7 +131,8 @@ def subjects_page() -> str:
     parts = [
         "# The subjects that come with powerband",
         f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}`, and every parameter may be a factor. "
-        "How a subject is written: [the experiment file](experiment-file.md#subject).",
+        "How a subject is written: [the experiment file](experiment-file.md#subject). Each that does not drive itself "
+        "can be loaded [from other nodes](../cluster.md#load-from-other-nodes).",
     ]
     for name in subject_names():
         subject = load_subject(name)

@@ -500,3 +500,18 @@ def read_host(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def read_nodes(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, float]]]:
+    """Facts and costs of each node by its name, from nodes.json; what is missing or of another form is left out."""
+    told = read_host(path)  # in the same form
+
+    def part(name: str) -> dict[str, dict[str, Any]]:
+        found = told.get(name)
+        return {key: each for key, each in found.items() if isinstance(each, dict)} if isinstance(found, dict) else {}
+
+    costs = {
+        node: {name: value for name, value in cost.items() if type(value) in (int, float)}
+        for node, cost in part("overhead").items()
+    }
+    return part("nodes"), costs

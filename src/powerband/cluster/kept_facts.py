@@ -11,25 +11,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from powerband.model.host_facts import host_fact
-from powerband.store import RunDir, read_host, write_atomically, writing
+from powerband.store import RunDir, read_nodes, write_atomically, writing
 
 
 class KeptFacts:
     def __init__(self, run: RunDir) -> None:
         self._run = run
-        self._before = _earlier(run)
+        self._facts, self._costs = read_nodes(run.nodes)  # of a run that is gone on with
 
     def is_another(self, name: str, facts: Mapping[str, Any]) -> bool:
         """True if these are the facts of another machine than the one that had this name when the run was left."""
-        return is_another(self._before["nodes"].get(name, {}), facts)
+        return is_another(self._facts.get(name, {}), facts)
 
     def keep(self, facts: Mapping[str, Any], overhead: Mapping[str, Mapping[str, float]]) -> None:
         """By name of the node. Raises MeasurementError if the disk cannot be written."""
-        before = self._before
-        names = {**before["overhead"], **overhead}
-        costs = {name: together(before["overhead"].get(name, {}), overhead.get(name, {})) for name in names}
+        names = {**self._costs, **overhead}
+        costs = {name: together(self._costs.get(name, {}), overhead.get(name, {})) for name in names}
         with writing(self._run.path):
-            told = {"nodes": {**before["nodes"], **facts}, "overhead": costs}
+            told = {"nodes": {**self._facts, **facts}, "overhead": costs}
             write_atomically(self._run.nodes, json.dumps(told, indent=1))
 
 
@@ -60,18 +59,3 @@ def is_another(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
         elif was != is_now:
             return True
     return False
-
-
-def _earlier(run: RunDir) -> dict[str, dict[str, Any]]:
-    """`nodes.json` of a run that is gone on with; empty parts where there is none, or it is damaged."""
-    told = read_host(run.nodes)
-
-    def part(name: str) -> dict[str, Any]:
-        found = told.get(name)
-        return {key: each for key, each in found.items() if isinstance(each, dict)} if isinstance(found, dict) else {}
-
-    costs = {
-        node: {name: value for name, value in cost.items() if isinstance(value, int | float)}
-        for node, cost in part("overhead").items()
-    }
-    return {"nodes": part("nodes"), "overhead": costs}

@@ -10,7 +10,7 @@ const { healthOf } = require('./health');
 const { Ledger } = require('./ledger');
 const { parse } = require('./options');
 const page = require('./page');
-const { HOST, handDown, lineSocket } = require('./settings');
+const { LOCAL, handDown, lineSocket } = require('./settings');
 const { EVERY_MS } = require('./tell');
 
 // After which what has not ended by itself is killed.
@@ -54,7 +54,7 @@ async function main() {
     ledger.note(health());
     setInterval(() => ledger.note(health()), EVERY_MS);
     if (options.metricsPort !== 0) {
-      await page.serve(ledger, options, HOST);
+      await page.serve(ledger, options, LOCAL);
     }
     console.log(`listening on port ${options.port}`);
   } catch (error) {

@@ -1,8 +1,10 @@
 'use strict';
 // The command line: words in, checked options out. Throws an Error that names the option for anything else.
 
+const { LOCAL } = require('./settings');
+
 const UNITS_NS = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
-const NAMES = ['port', 'metrics-port', 'version', 'balancers', 'workers', 'brokers', 'payload', 'burn'];
+const NAMES = ['host', 'port', 'metrics-port', 'version', 'balancers', 'workers', 'brokers', 'payload', 'burn'];
 
 function parse(words) {
   const given = {};
@@ -22,6 +24,7 @@ function parse(words) {
   }
   return {
     version,
+    host: given.host ?? LOCAL,
     port: whole(given, 'port', 8000, 1),
     metricsPort: whole(given, 'metrics-port', 0, 0),
     balancers: whole(given, 'balancers', 1, 0),

@@ -9,7 +9,7 @@ const NAME = 'SUBJECT_SETTINGS';
 // Connections that wait to be accepted: Node's default of 511 overflows where thousands of users join at once. The kernel
 // caps it at net.core.somaxconn.
 const BACKLOG = 65535;
-const HOST = '127.0.0.1';
+const LOCAL = '127.0.0.1';
 
 function handDown(settings) {
   process.env[NAME] = JSON.stringify(settings);
@@ -40,4 +40,4 @@ function lineSocket(folder) {
   return path.join(folder, 'line');
 }
 
-module.exports = { BACKLOG, HOST, handDown, lineSocket, listen, settings, workerSocket };
+module.exports = { BACKLOG, LOCAL, handDown, lineSocket, listen, settings, workerSocket };

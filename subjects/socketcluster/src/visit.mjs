@@ -4,9 +4,9 @@
 
 const PAUSE_MEAN_MS = 1000;
 const PATIENCE_MS = 10_000;
-const { port, version } = document.documentElement.dataset;
+const { host, port, version } = document.documentElement.dataset;
 
-const address = { hostname: location.hostname, port: Number(port), path: '/socketcluster/' };
+const address = { hostname: host, port: Number(port), path: '/socketcluster/' };
 const ask = version === '14' ? await version14() : await version20();
 const counted = new Map(); // highest count so far, by process
 for (;;) {

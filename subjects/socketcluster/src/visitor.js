@@ -13,10 +13,10 @@ const CLIENTS = {
 const SCRIPT = path.join(__dirname, 'visit.mjs');
 
 // Answers a request for the page or one of its scripts; false: it is for something else.
-function answer(request, response, { port, version }) {
+function answer(request, response, options) {
   const parts = {
-    '/visitor': () => ['text/html', page(port, version)],
-    '/visitor/client.js': () => ['text/javascript', fs.readFileSync(CLIENTS[version])],
+    '/visitor': () => ['text/html', page(options)],
+    '/visitor/client.js': () => ['text/javascript', fs.readFileSync(CLIENTS[options.version])],
     '/visitor/visit.mjs': () => ['text/javascript', fs.readFileSync(SCRIPT)],
   };
   const part = Object.hasOwn(parts, request.url) ? parts[request.url] : undefined;
@@ -34,9 +34,9 @@ function answer(request, response, { port, version }) {
   return true;
 }
 
-function page(port, version) {
+function page({ host, port, version }) {
   return `<!doctype html>
-<html lang="en" data-port="${port}" data-version="${version}">
+<html lang="en" data-host="${host}" data-port="${port}" data-version="${version}">
 <title>A person in the crowd</title>
 <p>Asks the server every now and then, and prints to the console how long it took.</p>
 <script type="module" src="/visitor/visit.mjs"></script>

@@ -9,12 +9,13 @@ const net = require('node:net');
 const { describe, it } = require('node:test');
 
 const { EVERY_MS } = require('../src/tell');
-const { Start, freePort, until } = require('./support');
+const { LOCAL, Start, freePort, until } = require('./support');
 
+// At an address of this machine that is not the usual one.
 const SETTINGS = [
-  { version: 14, balancers: 2, workers: 2, brokers: 2 },
-  { version: 14, balancers: 0, workers: 2, brokers: 1 },
-  { version: 20, workers: 2 },
+  { version: 14, balancers: 2, workers: 2, brokers: 2, host: '127.0.0.2' },
+  { version: 14, balancers: 0, workers: 2, brokers: 1, host: '127.0.0.2' },
+  { version: 20, workers: 2, host: '127.0.0.2' },
 ];
 const USERS = 6;
 const PINGS = 20;
@@ -43,6 +44,7 @@ for (const options of SETTINGS) {
   describe(words(options), () => {
     it('answers every ping, and the counts of all workers add up to them', () =>
       started(options, async (start) => {
+        await assert.rejects(connected(start.port), /ECONNREFUSED/, 'nothing listens elsewhere');
         const crowd = await users(start, USERS);
         const highest = new Map();
         for (const user of crowd) {
@@ -221,7 +223,7 @@ describe('processes that fail', () => {
 });
 
 async function connected(port) {
-  const connection = net.connect(port, '127.0.0.1');
+  const connection = net.connect(port, LOCAL);
   connection.on('error', () => {});
   connection.resume();
   await once(connection, 'connect');

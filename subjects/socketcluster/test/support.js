@@ -12,6 +12,7 @@ const readline = require('node:readline');
 // Where the subject was built: here, unless told otherwise.
 const BUILD = process.env.SUBJECT_BUILD ?? path.join(__dirname, '..');
 const built = createRequire(path.join(BUILD, 'package.json'));
+const LOCAL = '127.0.0.1'; // where it listens unless told otherwise
 const PATIENCE_MS = 20_000;
 
 class Start {
@@ -28,6 +29,7 @@ class Start {
       start.signal('SIGKILL'); // where a test failed in the midst
       fs.rmSync(start.folder, { recursive: true, force: true });
     });
+    start.host = options.host ?? LOCAL;
     start.version = String(options.version);
     const given = { port: start.port, 'metrics-port': start.metricsPort, ...options };
     const words = Object.entries(given).flatMap(([name, value]) => [`--${name}`, String(value)]);
@@ -76,13 +78,13 @@ class Start {
 
   // The metrics page: values by series, as written on it.
   async page() {
-    const text = await (await fetch(`http://127.0.0.1:${this.metricsPort}/metrics`)).text();
+    const text = await (await fetch(`http://${LOCAL}:${this.metricsPort}/metrics`)).text();
     const rows = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
     return new Map(rows.map((row) => [row.slice(0, row.lastIndexOf(' ')), Number(row.slice(row.lastIndexOf(' ')))]));
   }
 
   user() {
-    return this.version === '14' ? User14.join(this.port) : User20.join(this.port);
+    return this.version === '14' ? User14.join(this) : User20.join(this);
   }
 }
 
@@ -97,10 +99,10 @@ function sessionOf(pid) {
 }
 
 class User14 {
-  static async join(port) {
+  static async join({ host, port }) {
     const { create } = built('socketcluster-client-14');
     const user = new User14();
-    user.socket = create({ hostname: '127.0.0.1', port, autoReconnect: false, multiplex: false });
+    user.socket = create({ hostname: host, port, autoReconnect: false, multiplex: false });
     user.socket.on('error', () => {});
     user.gone = new Promise((resolve) => user.socket.on('close', resolve));
     await new Promise((resolve) => user.socket.on('connect', resolve));
@@ -140,10 +142,10 @@ class User14 {
 }
 
 class User20 {
-  static async join(port) {
+  static async join({ host, port }) {
     const { create } = built('socketcluster-client');
     const user = new User20();
-    user.socket = create({ hostname: '127.0.0.1', port, autoReconnect: false });
+    user.socket = create({ hostname: host, port, autoReconnect: false });
     user.gone = user.socket.listener('close').once();
     await user.socket.listener('connect').once();
     return user;
@@ -176,7 +178,7 @@ class User20 {
 }
 
 async function freePort() {
-  const server = net.createServer().listen(0, '127.0.0.1');
+  const server = net.createServer().listen(0, LOCAL);
   await once(server, 'listening');
   const { port } = server.address();
   server.close();
@@ -195,4 +197,4 @@ async function until(condition) {
   }
 }
 
-module.exports = { Start, freePort, until };
+module.exports = { LOCAL, Start, freePort, until };

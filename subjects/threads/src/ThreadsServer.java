@@ -25,7 +25,7 @@ import java.util.concurrent.atomic.LongAdder;
 public final class ThreadsServer {
     private static final byte[] BODY = "<html><body><h1>It works!</h1></body></html>\n".getBytes(StandardCharsets.US_ASCII);
     private static final Set<String> OPTIONS = Set.of(
-            "port", "metrics-port", "pool", "policy", "connection", "idle-timeout", "cpu", "wait", "backlog");
+            "host", "port", "metrics-port", "pool", "policy", "connection", "idle-timeout", "cpu", "wait", "backlog");
     private static final int LINE_MAX = 16 * 1024;
 
     final Pool pool;
@@ -52,11 +52,13 @@ public final class ThreadsServer {
 
     public static void main(String[] arguments) throws IOException {
         ThreadsServer server;
+        String host;
         int port;
         int metricsPort;
         int backlog;
         try {
             Map<String, String> options = options(arguments);
+            host = options.getOrDefault("host", "127.0.0.1");
             port = number(options, "port", "8080");
             metricsPort = number(options, "metrics-port", "0");
             backlog = number(options, "backlog", "50");
@@ -66,12 +68,11 @@ public final class ThreadsServer {
             System.exit(2);
             return;
         }
-        InetAddress loopback = InetAddress.getLoopbackAddress();
         try (ServerSocket listener = new ServerSocket()) {
             listener.setReuseAddress(true);
-            listener.bind(new InetSocketAddress(loopback, port), backlog);
+            listener.bind(new InetSocketAddress(host, port), backlog);
             if (metricsPort != 0) {
-                MetricsPage.serve(new InetSocketAddress(loopback, metricsPort), server);
+                MetricsPage.serve(new InetSocketAddress(InetAddress.getLoopbackAddress(), metricsPort), server);
             }
             System.out.println("listening on port " + listener.getLocalPort());
             server.acceptForEver(listener);

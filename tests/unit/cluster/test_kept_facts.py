@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from powerband.cluster.kept_facts import is_another, together
+from powerband.cluster.kept_facts import KeptFacts, is_another, together
+from powerband.store import RunDir
 
 
 def test_costs_are_means_over_all_trials_and_the_longest_wait() -> None:
@@ -38,3 +42,11 @@ FACTS = {"cpu": {"model": "Example 3000", "allowed": [0, 1]}, "memory": {"total_
 def test_a_node_of_the_same_name_may_be_another_machine(now: dict[str, object], another: bool) -> None:
     assert is_another(FACTS, now) is another
     assert is_another({}, now) is False
+
+
+def test_what_is_damaged_in_the_file_of_a_run_that_was_left_is_left_out(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    cost = {"actor_cores": "much", "raylet_cores": True, "trials": 2}
+    run.nodes.write_text(json.dumps({"nodes": [1], "overhead": {"a": 3, "b": cost}}))
+    KeptFacts(run).keep({"b": FACTS}, {"b": {"trials": 1}})
+    assert json.loads(run.nodes.read_text()) == {"nodes": {"b": FACTS}, "overhead": {"b": {"trials": 3}}}

@@ -1,17 +1,18 @@
 """Every experiment and subject that comes with powerband loads, in each of its profiles."""
 
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 
-from powerband.base.errors import UsageError
+from powerband.base.errors import ExperimentError, UsageError
 from powerband.base.machine import known_noise
 from powerband.files.experiment_file import load_experiment, load_subject, parse_experiment, profile_names
 from powerband.files.library import experiment_names, find_experiment, subject_names
 from powerband.files.resolved import resolved_yaml
 from powerband.files.shipped import shipped_experiments, shipped_subjects
 from powerband.model.plan import Setting
-from powerband.model.subjects import BUILT_IN, render_command, render_env
+from powerband.model.subjects import ADDRESS, BUILT_IN, render_command, render_env, render_text
 from powerband.search.forecast import forecast
 from powerband.search.planners import dry_run
 
@@ -69,6 +70,20 @@ def test_subject_loads_and_renders_with_its_defaults(name: str) -> None:
     command = render_command(subject, Setting(()), GIVEN)
     assert command
     assert render_env(subject, Setting(()), GIVEN).keys() == subject.env.keys()
+
+
+@pytest.mark.parametrize("name", [name for name in subject_names() if load_subject(name).counts is None])
+def test_a_subject_that_is_loaded_listens_on_the_address_that_it_is_given(name: str) -> None:
+    subject, given = load_subject(name), {**GIVEN, ADDRESS: "10.0.0.9"}
+    assert "10.0.0.9" in " ".join(render_command(subject, Setting(()), given))
+    assert "://10.0.0.9:given/" in render_text(subject, Setting(()), given, subject.url)
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_other_nodes_can_load_each_experiment_but_those_that_drive_themselves(name: str) -> None:
+    self_driven = load_experiment(name).subject.counts is not None
+    with pytest.raises(ExperimentError, match="this server drives itself") if self_driven else nullcontext():
+        assert load_experiment(name, None, {"cluster.generators": "1"}).generators == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 from powerband.base.units import joined
 from powerband.model.host_facts import host_fact
 from powerband.model.results import Analysis, NodeRow
-from powerband.store import RunDir, read_host
+from powerband.store import RunDir, read_nodes
 
 MOST_CORES = 0.01
 """The most that Ray's daemon and powerband's actor may use together on a node that measures, as powerband promises."""
@@ -23,9 +23,8 @@ def with_node_costs(analysis: Analysis, run: RunDir) -> Analysis:
     """Adds them; an analysis of a run on one machine comes back as it is."""
     if analysis.nodes is None:
         return analysis
-    told = read_host(run.nodes)  # in the same form
-    hosts, costs = _mapping(told, "nodes"), _mapping(told, "overhead")
-    rows = tuple(_row(row, _mapping(hosts, row.node), _mapping(costs, row.node)) for row in analysis.nodes.rows)
+    facts, costs = read_nodes(run.nodes)
+    rows = tuple(_row(row, facts.get(row.node, {}), costs.get(row.node, {})) for row in analysis.nodes.rows)
     found = replace(analysis, nodes=replace(analysis.nodes, rows=rows))
     dear = [row for row in rows if row.ray_cores is not None and row.ray_cores > MOST_CORES]
     if not dear:
@@ -38,22 +37,13 @@ def with_node_costs(analysis: Analysis, run: RunDir) -> Analysis:
     return replace(found, warnings=(*found.warnings, warning))
 
 
-def _row(row: NodeRow, host: Mapping[str, Any], cost: Mapping[str, Any]) -> NodeRow:
+def _row(row: NodeRow, host: Mapping[str, Any], cost: Mapping[str, float]) -> NodeRow:
     model, allowed = host_fact(host, "CPU"), host_fact(host, "CPUs allowed")
-    cores = [_number(cost.get(name)) for name in ("actor_cores", "raylet_cores")]
+    actor = cost.get("actor_cores")
     return replace(
         row,
         cpu=model if isinstance(model, str) else "",
         cpus=len(allowed) if isinstance(allowed, list) else None,
-        ray_cores=None if cores[0] is None else cores[0] + (cores[1] or 0.0),
-        between_s=_number(cost.get("between_s_max")),
+        ray_cores=None if actor is None else actor + cost.get("raylet_cores", 0.0),
+        between_s=cost.get("between_s_max"),
     )
-
-
-def _mapping(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = of.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

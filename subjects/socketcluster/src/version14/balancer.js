@@ -5,14 +5,14 @@
 const fs = require('node:fs');
 const net = require('node:net');
 
-const { HOST, listen, settings, workerSocket } = require('../settings');
+const { listen, settings, workerSocket } = require('../settings');
 const { tell } = require('../tell');
 
 // For the line to the master and Node's own files.
 const DESCRIPTORS_KEPT = 64;
 
 const number = Number(process.env.SUBJECT_NUMBER);
-const { folder, port, workers } = settings();
+const { folder, host, port, workers } = settings();
 const connectionsMax = Math.floor((descriptorsMax() - DESCRIPTORS_KEPT) / 2);
 const open = new Array(workers).fill(0);
 let connections = 0;
@@ -91,4 +91,4 @@ function descriptorsMax() {
 }
 
 tell('balancer', number, () => ({ connections, messages }));
-listen(net.createServer({ noDelay: true, pauseOnConnect: true }, take), { port, host: HOST });
+listen(net.createServer({ noDelay: true, pauseOnConnect: true }, take), { port, host });

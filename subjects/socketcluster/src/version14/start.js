@@ -6,7 +6,7 @@ const path = require('node:path');
 const SocketCluster = require('socketcluster');
 
 const { crew } = require('../crew');
-const { BACKLOG, HOST } = require('../settings');
+const { BACKLOG } = require('../settings');
 
 const TERMINATE_MS = 500;
 
@@ -15,7 +15,7 @@ function start(options, folder) {
     appName: path.basename(folder),
     socketRoot: path.join(folder, 'brokers'),
     port: options.port,
-    host: HOST,
+    host: options.host,
     tcpSynBacklog: BACKLOG,
     workers: options.workers,
     brokers: options.brokers,

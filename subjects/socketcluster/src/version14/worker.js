@@ -5,7 +5,7 @@ const fs = require('node:fs');
 const SCWorker = require('socketcluster/scworker');
 
 const { answersOf } = require('../answers');
-const { HOST, listen, settings, workerSocket } = require('../settings');
+const { listen, settings, workerSocket } = require('../settings');
 const { tell } = require('../tell');
 
 class Worker extends SCWorker {
@@ -24,8 +24,8 @@ class Worker extends SCWorker {
 
   // In place of SCWorker's, which is ready before it listens and knows no socket but the port that all workers share.
   startHTTPServer() {
-    const { balancers, folder, port } = settings();
-    const where = balancers > 0 ? { path: workerSocket(folder, this.id), exclusive: true } : { port, host: HOST };
+    const { balancers, folder, host, port } = settings();
+    const where = balancers > 0 ? { path: workerSocket(folder, this.id), exclusive: true } : { port, host };
     if (where.path !== undefined) {
       fs.rmSync(where.path, { force: true }); // of a worker of this number that was killed
     }

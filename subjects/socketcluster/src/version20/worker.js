@@ -5,10 +5,11 @@ const http = require('node:http');
 const socketClusterServer = require('socketcluster-server');
 
 const { answersOf } = require('../answers');
-const { HOST, listen, settings } = require('../settings');
+const { listen, settings } = require('../settings');
 const { tell } = require('../tell');
 
 const number = Number(process.env.SUBJECT_NUMBER);
+const { host, port } = settings();
 const answers = answersOf(number, settings());
 const httpServer = http.createServer();
 const server = socketClusterServer.attach(httpServer);
@@ -38,4 +39,4 @@ async function answerCounts(socket) {
 
 serve();
 tell('worker', number, () => ({ connections: server.clientsCount, messages, pings: answers.pings() }));
-listen(httpServer, { port: settings().port, host: HOST });
+listen(httpServer, { port, host });

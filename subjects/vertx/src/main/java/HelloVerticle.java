@@ -19,6 +19,7 @@ final class HelloVerticle extends VerticleBase {
     private static final CharSequence TEXT = HttpHeaders.createOptimized("text/plain");
     private static final int BACKLOG = 4096;
 
+    private final String host;
     private final int port;
     private final int bodyBytes;
     private final List<Tally> tallies;
@@ -26,7 +27,8 @@ final class HelloVerticle extends VerticleBase {
     private Tally tally;
     private Buffer body;
 
-    HelloVerticle(int port, int bodyBytes, List<Tally> tallies, RateLines rate) {
+    HelloVerticle(String host, int port, int bodyBytes, List<Tally> tallies, RateLines rate) {
+        this.host = host;
         this.port = port;
         this.bodyBytes = bodyBytes;
         this.tallies = tallies;
@@ -45,7 +47,7 @@ final class HelloVerticle extends VerticleBase {
                 tally.connections.incrementAndGet();
                 connection.closeHandler(closed -> tally.connections.decrementAndGet());
             });
-            return server.listen(port, "127.0.0.1");
+            return server.listen(port, host);
         }).onSuccess(listening -> tally.port = listening.actualPort());
     }
 

@@ -19,12 +19,14 @@ import java.util.concurrent.CopyOnWriteArrayList;
  * ({@link MetricsPage}), the rate lines ({@link RateLines}).
  */
 public final class VertxServer {
-    private static final Set<String> OPTIONS = Set.of("port", "metrics-port", "instances", "event-loops", "worker", "body");
+    private static final Set<String> OPTIONS = Set.of(
+            "host", "port", "metrics-port", "instances", "event-loops", "worker", "body");
     private static final int BODY_MAX = 64 * 1024 * 1024;
 
     private VertxServer() { }
 
     public static void main(String[] arguments) throws IOException {
+        String host;
         int port;
         int metricsPort;
         int eventLoops;
@@ -32,6 +34,7 @@ public final class VertxServer {
         DeploymentOptions deployment;
         try {
             Map<String, String> options = options(arguments);
+            host = options.getOrDefault("host", "127.0.0.1");
             port = number(options, "port", "8080", 0, 65535);
             metricsPort = number(options, "metrics-port", "0", 0, 65535);
             eventLoops = number(options, "event-loops", "4", 1, 10_000);
@@ -50,7 +53,7 @@ public final class VertxServer {
             MetricsPage.serve(new InetSocketAddress(InetAddress.getLoopbackAddress(), metricsPort), tallies);
         }
         Vertx vertx = Vertx.vertx(new VertxOptions().setEventLoopPoolSize(eventLoops));
-        vertx.deployVerticle(() -> new HelloVerticle(port, body, tallies, rate), deployment)
+        vertx.deployVerticle(() -> new HelloVerticle(host, port, body, tallies, rate), deployment)
                 .onSuccess(id -> {
                     System.out.print(table(tallies));
                     System.out.println("listening on port " + tallies.get(0).port);
