@@ -499,7 +499,7 @@ def _warnings(
     for setting, reason in progress.left.items():
         yield f"{setting.id} is no longer tried: it {reason}"
     if invalid := sum(row.invalid for row in rows):
-        yield f"{invalid} of {len(done)} trials were failed or invalid and are in no mean; each says why"
+        yield f"{invalid} of {len(done)} trials failed or are invalid: they are excluded, each with its reason"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)
     for row in rows:

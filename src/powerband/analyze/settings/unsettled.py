@@ -98,7 +98,8 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
     compared = [trial for trial in trials if trial.valid and trial.stage not in APART]
     others = sum(1 for trial in compared if trial.steady is False and trial.setting not in restless)
     if others:
-        yield f"{plural(others, 'valid trial')} had not reached a steady state: their figures may shift with time"
+        whose = "its" if others == 1 else "their"
+        yield f"{plural(others, 'valid trial')} had not reached a steady state: {whose} figures may shift with time"
 
 
 def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer:
