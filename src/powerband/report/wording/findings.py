@@ -38,7 +38,7 @@ from powerband.report.wording.numbers import (
 )
 from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, verdict_words
 
-OUT = "out after round"  # the verdict of an eliminated setting, before the round's number
+OUT = "out after round"  # then the number of the round
 FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a factor
 _ENDED = {
     "decided": "The race was decided after {blocks}",

@@ -279,7 +279,7 @@ def test_an_unfinished_plan_and_settings_that_left_it_are_said() -> None:
     analysis = analyse(made, trials, Progress(to_come=2, left={setting(4): "left after 6 failed attempts: it died"}))
     assert analysis.warnings[0].startswith("4 of 6 planned trials were run, 2 of 3 rounds whole")
     assert "threads=4 is no longer tried: it left after 6 failed attempts: it died" in analysis.warnings
-    assert not any("failed or invalid" in warning for warning in analysis.warnings)
+    assert not any("failed or are invalid" in warning for warning in analysis.warnings)
     assert analysis.settings[0].invalid == 0
     assert analyse(made, trials).warnings == ()
 
