@@ -150,7 +150,7 @@ def _claims(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for claim in claims:
         published = f" Published: {claim['published'].rstrip('.')}." if claim["published"] else ""
         measured = re.sub(r"^All \d+ comparisons are held; ", "", claim["sentence"])
-        measured = measured.removesuffix(" The interval holds both: more blocks would tell.")
+        measured = re.sub(r" The interval (holds|includes) both: more (blocks|rounds) would \w+\.$", "", measured)
         yield f"- **{claim['verdict']}**: {claim['says'].rstrip('.')}.{published} Measured: {measured}"
 
 

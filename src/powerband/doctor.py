@@ -174,20 +174,20 @@ def _noise(noise: MachineNoise) -> Iterator[Finding]:
     yield _finding(
         "CPU speed",
         noise.speed_sd < 0.02,
-        f"the same work varies by {noise.speed_sd:.1%}, at worst {noise.speed_worst:.1%} slower",
-        "plan more blocks (measure.repeats); fix the clock frequency where that can be done",
+        f"the same work varies by {100 * noise.speed_sd:.1f} %, at worst {100 * noise.speed_worst:.1f} % slower",
+        "plan more rounds (measure.repeats); fix the clock frequency where that can be done",
     )
     yield _finding(
         "steal",
         noise.steal_share < STEAL_MAX / 4,
-        f"{noise.steal_share:.2%} of the CPU time went to other machines",
+        f"{100 * noise.steal_share:.2f} % of the CPU time went to other machines",
         "intervals grow by what it can have cost, and where times are compared, trials do not count above "
-        f"{STEAL_MAX:.0%} (measure.steal_max): run when the host is quieter, or on a machine of its own",
+        f"{100 * STEAL_MAX:.0f} % (measure.steal_max): run when the host is quieter, or on a machine of its own",
     )
     yield _finding(
         "foreign CPU",
         noise.foreign_share < QUIET_SHARE,
-        f"other programs used {noise.foreign_share:.1%} of the CPUs",
+        f"other programs used {100 * noise.foreign_share:.1f} % of the CPUs",
         "intervals grow by what they can have cost, and where times are compared, trials do not count above "
-        f"{FOREIGN_CPU_MAX:.0%} (measure.foreign_cpu_max): end those programs",
+        f"{100 * FOREIGN_CPU_MAX:.0f} % (measure.foreign_cpu_max): end those programs",
     )

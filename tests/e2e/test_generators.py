@@ -157,7 +157,7 @@ def test_each_server_is_loaded_from_another_node(tmp_path: Path, stop: StopReque
         watching = Watching()
         run, analysis = go(experiment(), tmp_path, nodes, stop, watching)
     assert watching.notes[0] == (
-        "2 nodes of the cluster: b, d; whole blocks run on each, its load comes from: c for b; e for d"
+        "2 nodes of the cluster: b, d; whole rounds run on each, its load comes from: c for b; e for d"
     )
     assert {trial.status for trial in analysis.trials} == {"measured"}
     for trial in analysis.trials:

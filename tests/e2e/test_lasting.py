@@ -65,7 +65,7 @@ def test_what_grows_with_each_request_is_told(what: str, each: float, tmp_path: 
     grows(run, what, each)
     if what == "descriptors":
         said = METRICS[what][1]
-        assert said in run.answer.sentences[0] and "used up in " in run.answer.sentences[0]
+        assert said.capitalize() in run.answer.sentences[0] and "used up in " in run.answer.sentences[0]
 
 
 @pytest.mark.crowded

@@ -143,7 +143,7 @@ def test_the_ranking_is_that_of_the_analysis(visit: Open, server: Served, root: 
     assert analysis.race is not None
     for departure in analysis.race.departures:
         row = page.locator(f'#ranking tr[data-setting="{departure.setting.id}"]')
-        assert f"out after block {departure.block + 1}" in row.inner_text()
+        assert f"out after round {departure.block + 1}" in row.inner_text()
         assert departure.reason in row.inner_text()
     assert page.locator("#ranking svg.narrowing .range").count() > 10
     page.wait_for_selector("#ranking-chart[data-drawn=yes] svg")
@@ -239,11 +239,11 @@ def test_the_nodes_of_a_cluster_are_told_with_what_each_runs(visit: Open, serve:
         now.tell({"a": {"trial": 1, "phase": "measure", "phase_began_s": 0}, "b": {}, "c": {"lost": EVIL}})
         page = visit(serve(run.path).address)
         rows = [row.split("\t") for row in page.locator("#nodes tbody tr").all_inner_texts()]
-        assert rows[0][:3] == ["a", "threads=1", "1, block 1"] and rows[0][3].startswith("measuring for ")
+        assert rows[0][:3] == ["a", "threads=1", "1, round 1"] and rows[0][3].startswith("measuring for ")
         assert rows[1] == ["b", "–", "–", "idle"] and rows[2][3].startswith("lost") and EVIL in rows[2][3]
         assert page.locator("#now").inner_text() == "1 of 3 nodes run a trial, 1 is idle, 1 is lost"
         about = page.locator('#plan button[data-trial="1"]').get_attribute("title")
-        assert about == "Trial 1, threads=1, block 1 on a, running"
+        assert about == "Trial 1, threads=1, round 1 on a, running"
         now.tell({"a": {"trial": 1, "phase": "stop", "phase_began_s": 0}, "b": {"trial": 2, "phase": ""}})
         page.locator("#nodes").get_by_text("starting").wait_for()
         assert page.locator("#nodes tbody tr").count() == 2

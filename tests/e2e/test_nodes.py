@@ -107,7 +107,7 @@ def test_blocks_run_whole_on_each_node_at_the_same_time(
     analysis = go(made, run, nodes, stop, watching)
     check_whole(made, run, analysis)
     assert set().union(*nodes_of_blocks(analysis).values()) == {"a", "b", "c"}
-    assert watching.notes[0] == "3 nodes of the cluster: a, b, c; whole blocks run on each"
+    assert watching.notes[0] == "3 nodes of the cluster: a, b, c; whole rounds run on each"
     told = json.loads(run.nodes.read_text())
     assert set(told["nodes"]) == {"a", "b", "c"} and "actor_cores" in told["overhead"]["a"]
     assert analysis.nodes is not None and [row.blocks for row in analysis.nodes.rows] == [1, 1, 1]

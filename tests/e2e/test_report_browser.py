@@ -174,7 +174,7 @@ def test_what_stands_behind_the_answer_is_drawn(look: Open, verdicts: tuple[Path
             assert drawn["marks"] >= 5, box.get_attribute("id")
             assert drawn["width"] <= drawn["room"] + 1, box.get_attribute("id")
     words = race.locator("#chart-race").evaluate(DRAWN)["words"]
-    for said in ("threads=32", "leader", "out after block 4", "within 3 %", "−5 %"):
+    for said in ("threads=32", "leader", "out after round 4", "within 3 %", "−5 %"):
         assert said in words
     assert race.locator("#chart-exploration").evaluate(DRAWN)["marks"] >= 58
     pools = race.locator("#chart-pools").evaluate(DRAWN)["words"]
@@ -199,8 +199,8 @@ def test_the_picture_of_a_race_tells_each_block_when_pointed_at(look: Open, verd
     page.mouse.move(frame["x"] + frame["width"] / 2, label["y"] + label["height"] / 2)
     page.locator(".tip").wait_for()
     tip = page.locator(".tip").inner_text()
-    assert "threads=128: out after block 4" in tip
-    assert tip.count("block ") >= 4 and "block 1: −4.3 %" in tip
+    assert "threads=128: out after round 4" in tip
+    assert tip.count("round ") >= 4 and "round 1: −4.3 %" in tip
     page.mouse.move(0, 0)
 
 
@@ -280,7 +280,7 @@ def test_what_was_found_the_inside_and_errors_are_told_and_fit_a_phone(visit: Op
     failed = replace(trial, errors=(ErrorKind("status 503", 412, f"the server gave up; its log names {EVIL}"),))
     analysis = replace(
         base.analysis,
-        found=("Of 9 claims 8 held and 1 refuted.", f"Refuted: {EVIL}."),
+        found=("Claims: 8 held and 1 refuted.", f"Refuted: {EVIL}."),
         published=(PublishedTable("goodput_per_s", "per_s", first.id, "one run each", (row, other)),),
         trials=tuple(failed if each is trial else each for each in base.analysis.trials),
     )
@@ -289,7 +289,7 @@ def test_what_was_found_the_inside_and_errors_are_told_and_fit_a_phone(visit: Op
     path = tmp_path / "inside.html"
     path.write_text(render_page(replace(base, analysis=analysis, inside=(inside,))))
     page = visit(path)
-    assert "Of 9 claims 8 held" in page.locator("#found").inner_text()
+    assert "Claims: 8 held" in page.locator("#found").inner_text()
     assert "124,600/s" in page.locator("#found").inner_text()
     assert "status 503" in page.locator("#errors").inner_text() and "412" in page.locator("#errors").inner_text()
     page.locator("#inside summary").first.click()

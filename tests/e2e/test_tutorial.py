@@ -115,7 +115,7 @@ def test_the_race(clone: Path) -> None:
     done = answered(clone, shorter(command, *PAUSING))
     assert done.returncode == 0, done.stderr
     assert measured(clone, "threads") == {"4", "8", "16", "32", "64"}
-    assert "in a race of at most 2 blocks" in done.stderr
+    assert "in a race of at most 2 rounds" in done.stderr
     # Which columns there are beside these depends on the figures.
     needed = ["threads", "goodput", "interval", "p50", "p99", "change", "verdict"]
     (answer,) = [block for block in blocks(PAGE) if "The race " in block.text and "\nrule of thumb" in block.text]

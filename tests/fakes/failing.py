@@ -50,7 +50,7 @@ def counts_of(races: int, settings: int, rank: int, share: float, code: str) -> 
         found["bound missed"] += named and row.starts.failed_most < share
         found["other named"] += analysis.answer.setting not in (None, row.setting)
         failed_ahead = rank == 0 and row.starts.failed and row.trials and analysis.answer.setting is not None
-        found["silent"] += bool(failed_ahead) and " starts" not in analysis.answer.sentences[0].split(";", 1)[-1]
+        found["silent"] += bool(failed_ahead) and " starts" not in analysis.answer.sentences[0].split(". ", 1)[-1]
     return found
 
 

@@ -85,7 +85,7 @@ def trials(levels: Sequence[Level] = LADDER, blocks: int = 5, seed: int = 7) -> 
             if number == 30:
                 status, values = "failed", {}
                 problems = (
-                    Problem("died", "the subject exited with code 137 after 4.2 s; see trials/0030/subject.log"),
+                    Problem("died", "the server exited with code 137 after 4.2 s; see trials/0030/subject.log"),
                 )
             results.append(
                 TrialResult(number, block, 1, setting(threads=level), status, problems, values, 3.2, "steady")
@@ -108,7 +108,7 @@ def analysis(levels: Sequence[Level] = LADDER, blocks: int = 5, **changes: objec
         undecided=tuple(row.setting for row in rows if row.verdict is Verdict.INCONCLUSIVE),
         sentences=(
             f"Use {answer_setting.id}.",
-            "It serves as well as the best within 3 %, shown with 95 % confidence over 5 starts of each setting; "
+            "It is equivalent to the best within 3 %, shown with 95 % confidence over 5 starts of each setting; "
             f"{best.id} measured highest.",
             "Fewer threads leave users waiting for a free one; more only add memory and context switches.",
         ),
@@ -124,7 +124,7 @@ def analysis(levels: Sequence[Level] = LADDER, blocks: int = 5, **changes: objec
         "answer": answer,
         "settings": rows,
         "trials": all_trials,
-        "warnings": ("this machine has 2 CPUs: subject and engine could not be kept apart",),
+        "warnings": ("this machine has 2 CPUs: server and load generator could not be kept apart",),
         "claims": claims(),
     }
     return Analysis(**{**values, **changes})  # type: ignore[arg-type]
@@ -138,11 +138,11 @@ def claims() -> tuple[ClaimResult, ...]:
     four = Estimate(1.332, 1.309, 1.356, 0.95, 5)
     half = Estimate(0.501, 0.492, 0.511, 0.975, 5)
     near = Estimate(1.09, 1.018, 1.167, 0.975, 5)
-    said = "197/s against 148/s, a ratio of 1.332 (95 % interval 1.309 to 1.356, over 5 blocks)."
-    less = "1,479/s against 2,951/s, a ratio of 0.501 (97.5 % interval 0.492 to 0.511, over 5 blocks)."
+    said = "197/s against 148/s, a ratio of 1.332 (95 % interval 1.309 to 1.356, over 5 rounds)."
+    less = "1,479/s against 2,951/s, a ratio of 0.501 (97.5 % interval 0.492 to 0.511, over 5 rounds)."
     open_ended = (
-        "144 ms against 132 ms, a ratio of 1.09 (97.5 % interval 1.018 to 1.167, over 5 blocks). "
-        "The interval holds both: more blocks would tell."
+        "144 ms against 132 ms, a ratio of 1.09 (97.5 % interval 1.018 to 1.167, over 5 rounds). "
+        "The interval includes both: more rounds would decide."
     )
     no_errors = "error_rate[threads=512] == 0"
     of_none = "No trial of threads=512 was valid."
@@ -269,9 +269,7 @@ def _trial_view(trial: TrialResult) -> TrialView:
         LimitSpan(
             1.6, 9.2, Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all threads busy", "40 requests queue"), "more")
         ),
-        LimitSpan(
-            9.2, 13.2, Bottleneck(BottleneckName.SUBJECT_CPU, ("the subject used 97 % of its CPU time",), "less")
-        ),
+        LimitSpan(9.2, 13.2, Bottleneck(BottleneckName.SUBJECT_CPU, ("the server uses 97 % of its CPU time",), "less")),
     )
     return TrialView(trial.number, (*tracks, *bands), (3.2, 13.2), limits)
 

@@ -150,7 +150,7 @@ def rules() -> tuple[RuleVerdict, ...]:
         RuleVerdict("M/M/c", "1,480/s x 20.3 ms = 30.0 busy; 95 % find a thread", "Erlang 1917", 41.0,
                     setting(threads=32), Estimate(1.0, 1.0, 1.0, 0.95, 4)),
         RuleVerdict("USL", "N* = sqrt((1 - 0.01) / b)", "Gunther 1993", None, None, None,
-                    "the data do not pass a peak: try more than 256 threads"),
+                    "throughput had not peaked by 256 threads: try more"),
     )  # fmt: skip
 
 

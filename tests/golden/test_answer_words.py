@@ -19,8 +19,8 @@ from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, Problem, TrialResult
 
 GOLDEN = Path(__file__).parent / "answers.txt"
-DIED = "the subject exited with code 137 after 4.2 s"
-LAGGED = "the busiest engine thread used 97% of a CPU (limit 90%): the generator was the limit"
+DIED = "the server exited with code 137 after 4.2 s"
+LAGGED = "the load generator's busiest thread used 97 % of a CPU (limit 90 %): it was the limit, not the server"
 LEVELS = (4, 8, 16, 32)
 Lost = Mapping[int, tuple[str, str, str]]  # threads to status, code, message of all its trials
 

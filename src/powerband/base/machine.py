@@ -38,7 +38,7 @@ class Noise:
             if self.measured_on
             else "assumed: `powerband doctor --pilot` measures it"
         )
-        return f"{self.sd:.1%} between equal trials ({source})"
+        return f"{100 * self.sd:.1f} % between equal trials ({source})"
 
 
 def known_noise() -> Noise:

@@ -180,6 +180,11 @@ def format_bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
+def percent(share: float) -> str:
+    """`95 %`, `97.5 %`: a share that was chosen, with all its digits up to six."""
+    return f"{100 * share:.6g} %"
+
+
 def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
     """`+2.3`, `−4.1`: the change of a ratio, in percent of `base`. Ratios beyond ten become `over +900`: they are ends
     of intervals from few noisy trials, whose digits mean nothing."""

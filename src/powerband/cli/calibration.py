@@ -69,11 +69,14 @@ def _line(check: CalibrationCheck) -> str:
     if check.measured is None or check.deviation is None:
         return f"failed  {check.name}: {check.problem}"
     outcome = "ok" if check.passed else "unsure" if check.undecided else "failed"
-    interval = "" if check.low is None or check.high is None else f" ({check.low:+.1%} to {check.high:+.1%})"
+    interval = (
+        "" if check.low is None or check.high is None else f" ({100 * check.low:+.1f} % to {100 * check.high:+.1f} %)"
+    )
     disturbed = f"; {check.disturbed} of {check.trials} trials disturbed" if check.disturbed else ""
     notes = disturbed + (f"; {check.problem}" if check.undecided else "")
     return (
         f"{outcome:6}  {check.name}: {check.quantity} "
         f"{format_value(check.measured, check.unit)}, theory {format_value(check.expected, check.unit)}: "
-        f"{check.deviation:+.1%}{interval}, {check.allowed:.1%} allowed; {check.requests:,} requests{notes}"
+        f"{100 * check.deviation:+.1f} %{interval}, {100 * check.allowed:.1f} % allowed; "
+        f"{check.requests:,} requests{notes}"
     )

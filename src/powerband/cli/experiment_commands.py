@@ -58,7 +58,7 @@ def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], ou
         raced = experiment.design.finalists if experiment.explores else size["settings"]
         explored = f"{size['settings']:,} settings to explore, " if experiment.explores else ""
         joining = f"; {joined}" if (joined := kind_of(experiment).joining_text(experiment)) else ""
-        click.echo(f"{label}: valid; {explored}{plural(raced, 'setting')} x {plural(size['blocks'], 'block')}{joining}")
+        click.echo(f"{label}: valid; {explored}{plural(raced, 'setting')} x {plural(size['blocks'], 'round')}{joining}")
     return EXIT_OK
 
 
@@ -126,7 +126,7 @@ def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Foreca
         duration_text(expected),
         *words(experiment, expected),
         "",
-        "trial  block  setting",
+        "trial  round  setting",
         *(f"{trial.number:5d}  {trial.block + 1:5d}  {trial.setting.id}" for trial in trials),
     ]
     if expected.explored or experiment.objective.is_capacity:

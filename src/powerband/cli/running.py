@@ -74,7 +74,7 @@ _SERVER = "SERVER AND ARGUMENTS"
               "[default: goodput]")  # fmt: skip
 @click.option("--minimise", metavar="METRIC", help="What is best, if less is better: p99, memory, ...")
 @click.option("--profile", type=click.Choice(list(PROFILES)),
-              help="How much is measured: trials of 3 s in at most 5 blocks, 10 s in 12, or 20 s in 25.  "
+              help="How much is measured: trials of 3 s in at most 5 rounds, 10 s in 12, or 20 s in 25.  "
               "[default: by --budget: quick to 150 s, normal to 15 min or if none]")  # fmt: skip
 @key_options(
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--regret", "--soak"),

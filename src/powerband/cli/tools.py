@@ -192,12 +192,13 @@ def _pilot_text(pilot: Pilot) -> str:
         return f"interrupted: {pilot.trials} of {PILOT_TRIALS} trials"
     if pilot.sd is None or pilot.smallest_difference is None:
         return f"The pilot is inconclusive: only {pilot.trials} trials were valid, {pilot.invalid} were not."
+    difference = f"{100 * RACE_FINDS:.0f} %"
     if pilot.race_blocks is None:
-        race = f"No race of reasonable length finds {RACE_FINDS:.0%}: make the machine quieter, or measure for longer."
+        race = f"No race of reasonable length finds {difference}: make the machine quieter, or measure for longer."
     else:
-        race = f"A race of 6 settings finds a difference of {RACE_FINDS:.0%} within {pilot.race_blocks} blocks."
+        race = f"A race of 6 settings finds a difference of {difference} within {pilot.race_blocks} rounds."
     return (
-        f"Equal trials differ by {pilot.sd:.1%} (standard deviation of {pilot.trials}, {pilot.invalid} invalid): "
-        f"6 settings in 5 blocks show a difference of {pilot.smallest_difference:.1%} half of the time, and one of "
-        f"twice that nearly always. {race}"
+        f"Equal trials differ by {100 * pilot.sd:.1f} % (standard deviation of {pilot.trials}, {pilot.invalid} "
+        f"invalid): with 6 settings, 5 rounds have a 50 % chance of detecting a difference of "
+        f"{100 * pilot.smallest_difference:.1f} %, and detect twice that nearly always. {race}"
     )

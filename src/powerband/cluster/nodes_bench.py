@@ -154,9 +154,9 @@ class ClusterBench:
         names = ", ".join(self._nodes)
         count = plural(len(self._nodes), "node")
         if not self._job.experiment.generators:
-            return f"{count} of the cluster: {names}; whole blocks run on each"
+            return f"{count} of the cluster: {names}; whole rounds run on each"
         loads = (f"{', '.join(each.name for each in node.generators)} for {node.name}" for node in self._nodes.values())
-        return f"{count} of the cluster: {names}; whole blocks run on each, its load comes from: {'; '.join(loads)}"
+        return f"{count} of the cluster: {names}; whole rounds run on each, its load comes from: {'; '.join(loads)}"
 
     def _tell_apart(self) -> None:
         """A machine that has the name of another one, which ran trials before the run was left, gets its own."""
@@ -267,7 +267,7 @@ class ClusterBench:
         node.lost, node.ended_s = why, None
         node.spec = node.directory = node.trial = None
         others = len(self._there)
-        goes_on = f"its block runs again elsewhere ({plural(others, 'node')} left)" if others else "no node is left"
+        goes_on = f"its round runs again elsewhere ({plural(others, 'node')} left)" if others else "no node is left"
         self._job.observer.note(f"{node.name} is lost: {why}. Trial {spec.number} did not happen; {goes_on}")
         if not back:
             node.out = True

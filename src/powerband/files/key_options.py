@@ -73,7 +73,7 @@ KEY_OPTIONS = {
         "measure.warmup", "TIME",
         "Load before the measured time; `auto` ends when steady.  [default: auto]",
     ),
-    "--repeats": Option("measure.repeats", "N", "Most fresh starts of a setting (blocks).  [default: by profile]"),
+    "--repeats": Option("measure.repeats", "N", "Most fresh starts of a setting (rounds).  [default: by profile]"),
     "--budget": Option("design.budget", "TIME", "Time for the whole run: 1m, 5m, 30m.  [default: none]"),
     "--order": Option(
         "design.order", "KIND",
@@ -128,7 +128,7 @@ KEY_OPTIONS = {
     ),
     "--cluster": Option(
         "cluster.address", "ADDRESS",
-        "Run blocks side by side on the nodes of a Ray cluster: `auto`, the one that this machine is part of, or its "
+        "Run rounds side by side on the nodes of a Ray cluster: `auto`, the one that this machine is part of, or its "
         "head's host:6379.  [default: all here]",
     ),
     "--generators": Option(

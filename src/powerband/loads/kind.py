@@ -94,9 +94,9 @@ class LoadKind:
         return not served and not experiment.measure.visitor and not experiment.generators
 
     def load_words(self, load: Load) -> str:
-        """The load as the end of a sentence: `with 64 users that never pause`, `at 500/s`; empty: it cannot be said."""
+        """The load as the end of a sentence: `with 64 users that never pause`, `with 500/s offered`; else empty."""
         if load.rate_per_s is not None:
-            return f"at {format_value(load.rate_per_s, 'per_s')}"
+            return f"with {format_value(load.rate_per_s, 'per_s')} offered"
         if load.users is None:
             return ""
         users, one = plural(load.users, "user"), load.users == 1

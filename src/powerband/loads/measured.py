@@ -115,7 +115,7 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def response_quantile(evidence: Evidence, q: float) -> float:
-    """Of the response times of all requests that were due, in ns."""
+    """A quantile of the response times of all requests that were due, in ns."""
     share = unanswered_share(evidence)
     return _standing_in(evidence) if q > 1 - share else evidence.response.quantile(q / (1 - share))
 
@@ -197,13 +197,13 @@ def _conservation(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[
             yield Problem(
                 "lost_work",
                 f"over {name} {counts.scheduled} requests were scheduled but {counts.sent} sent and {counts.dropped} "
-                "dropped: the engine lost count; please report this as a defect with the trial's directory",
+                "dropped: the load generator lost count; please report this as a defect with the trial's directory",
             )
         if counts.sent != counts.ended:
             yield Problem(
                 "lost_outcomes",
                 f"over {name} {counts.sent} requests were sent but {counts.ended} have an outcome: "
-                "the engine lost count; please report this as a defect with the trial's directory",
+                "the load generator lost count; please report this as a defect with the trial's directory",
             )
 
 
@@ -219,7 +219,7 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
         worst = max(fleet.window_outcomes, key=lambda outcome: fleet.window_outcomes[outcome])
         yield Problem(
             "no_request_ok",
-            f"none of {fleet.ended} requests ended ok (most: {worst}): look at the server's log and the step's checks",
+            f"none of {fleet.ended} requests succeeded (most: {worst}): look at the server's log and the step's checks",
         )
     else:
         yield from _percentiles(evidence)
@@ -244,8 +244,8 @@ def _percentiles(evidence: Evidence) -> Iterator[Problem]:
     if open_from is not None:
         yield Problem(
             "unanswered_percentiles",
-            f"{share:.1%} of the requests that were due got no right answer: of the percentiles from {open_from} on it "
-            f"is known only that they are at least {format_duration(_standing_in(evidence))}",
+            f"{100 * share:.1f} % of the requests that were due got no correct response: percentiles from {open_from} "
+            f"on are only known to be at least {format_duration(_standing_in(evidence))}",
             fatal=False,
         )
 
@@ -256,9 +256,10 @@ def _littles_law(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[P
         slots = fleet.users_mean * evidence.load.pipeline
         yield Problem(
             "littles_law",
-            f"Little's law does not hold: {slots:.1f} were present, but X (R + Z) and what the window's "
-            f"edges cut make {_present_by_times(fleet):.1f}, {deviation:.1%} apart ({LITTLE_TOLERANCE:.0%} allowed): "
-            "times or counts of this trial are wrong; please report this as a defect with the trial's directory",
+            f"Little's law does not hold: {slots:.1f} were present, but X (R + Z) and what the window's edges cut "
+            f"make {_present_by_times(fleet):.1f}, {100 * deviation:.1f} % apart ({100 * LITTLE_TOLERANCE:.0f} % "
+            "allowed): times or counts of this trial are wrong; please report this as a defect with the trial's "
+            "directory",
         )
 
 
@@ -308,15 +309,16 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
     if fleet.cpu_share_max > THREAD_SHARE_MAX and not spins:
         yield Problem(
             "generator_cpu",
-            f"the busiest engine thread used {fleet.cpu_share_max:.0%} of a CPU (limit {THREAD_SHARE_MAX:.0%}): "
-            "the generator was the limit, not the server; raise load.engine_threads or lower the load",
+            f"the load generator's busiest thread used {100 * fleet.cpu_share_max:.0f} % of a CPU (limit "
+            f"{100 * THREAD_SHARE_MAX:.0f} %): it was the limit, not the server; raise load.engine_threads or lower "
+            "the load",
         )
     lag_ns, limit_ns = evidence.send_lag.quantile(0.99), _lag_limit_ns(load, evidence.response)
     if evidence.send_lag.count and lag_ns > limit_ns:
         yield Problem(
             "generator_lag",
-            f"requests left {format_duration(lag_ns)} late at p99 ({format_duration(limit_ns)} allowed): the response "
-            "times hold the generator's own delay; give the engine more threads or CPUs, or lower the load",
+            f"requests were sent {format_duration(lag_ns)} late at p99 ({format_duration(limit_ns)} allowed): the "
+            "response times include the load generator's own delay; give it more threads or CPUs, or lower the load",
         )
 
 
@@ -328,11 +330,11 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
     if not evidence.pinned and not meant:
         known = server is not None and generator is not None
-        used = f" (it used {server:.2f}, the engine {generator:.2f} of them)" if known else ""
+        used = f" (the server used {server:.2f}, the load generator {generator:.2f})" if known else ""
         yield Problem(
             "not_pinned",
-            f"subject and engine shared CPUs{used}: each took time from the other; where there are two CPUs or more, "
-            "leave host.pinning on, or keep some from the server (--cpus, host.cpus)",
+            f"server and load generator shared CPUs{used}: each took time from the other; with two CPUs or more, leave "
+            "host.pinning on, or keep some from the server (--cpus, host.cpus)",
             fatal=False,
         )
     if not waited or not fleet.threads or not evidence.response.count:
@@ -344,9 +346,9 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     if turn_ns > WAKE_UP_NS and waited_share > STARVED_WINDOW_SHARE and (slowed or wanted_share > THREAD_SHARE_MAX):
         yield Problem(
             "generator_starved",
-            f"{whose} threads waited {format_duration(turn_ns)} for a CPU each time they were to run, "
-            f"{waited_share:.0%} of the window: the response times hold that wait; stop other programs, pin "
-            f"subject and engine apart (host.pinning), or {remedy}",
+            f"{whose} threads waited {format_duration(turn_ns)} for a CPU each time they were ready to run, "
+            f"{100 * waited_share:.0f} % of the window: the response times include that wait; stop other programs, pin "
+            f"server and load generator apart (host.pinning), or {remedy}",
         )
 
 
@@ -371,10 +373,10 @@ def _schedule(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
         yield Problem(
             "generator_schedule",
             f"{fleet.cohort.scheduled} requests were scheduled where the rate asks for {wanted:.0f}: "
-            "the engine did not keep its schedule; give it more threads or CPUs, or lower the rate",
+            "the load generator did not keep its schedule; give it more threads or CPUs, or lower the rate",
         )
 
 
-_OUR_ENGINE = partial(starved, whose="engine", remedy="use no more load.engine_threads than the engine has CPUs")
+_OUR_ENGINE = partial(starved, whose="load generator", remedy="use no more load.engine_threads than it has CPUs")
 LOAD = Source("load", load_metrics, checks(_engine, _OUR_ENGINE, _clocks))
 USERS = Source("users", lambda evidence: [*users_metrics(evidence), *in_flight_metrics(evidence)])

@@ -14,8 +14,8 @@ class BottleneckName(StrEnum):
     """The one resource that limits a trial's throughput, or none; in the order of the palette.
 
     `words`: a clause that follows `with threads=8 ...`. `short`: for a column of a table. `colour`: hue, saturation and
-    lightness (degrees, %, %) on a light page; its hue says what is short (blue the CPU, violet threads, orange a lock,
-    green what is called, gold memory, red what is not the server's fault), None is grey. `advice`: what to do, in
+    lightness (degrees, %, %) on a light page; its hue says what is saturated (blue the CPU, violet threads, orange a
+    lock, green a dependency, gold memory, red what is not the server's fault), None is grey. `advice`: what to do in
     general; a rule fills in `{noun}`, `{a_noun}` and `{pool}`, or says more where its figures do."""
 
     words: str
@@ -31,7 +31,7 @@ class BottleneckName(StrEnum):
 
     SUBJECT_CPU = (
         "subject_cpu", "CPU is the limit", "CPU", (198, 62, 36),
-        "give the subject more CPUs, or make {a_noun} cheaper; more threads do not help",
+        "give the server more CPUs, or make {a_noun} cheaper; more threads do not help",
     )  # fmt: skip
     CPU_QUOTA = (
         "cpu_quota", "the CPU quota of its cgroup is the limit", "CPU quota", (236, 40, 58),
@@ -63,8 +63,8 @@ class BottleneckName(StrEnum):
         "hold the lock for less, split it, or do without; more threads only wait longer",
     )  # fmt: skip
     DOWNSTREAM = (
-        "downstream", "the downstream is the limit", "downstream", (96, 44, 34),
-        "give the downstream (its connection pool, the database, the remote) more capacity; more threads only wait "
+        "downstream", "a dependency is the limit", "dependency", (96, 44, 34),
+        "give the dependency (a connection pool, a database, another server) more capacity; more threads only wait "
         "longer",
     )  # fmt: skip
     HIDDEN_LIMIT = (
@@ -74,11 +74,11 @@ class BottleneckName(StrEnum):
         "and raise it",
     )  # fmt: skip
     DELAYED_ACK = (
-        "delayed_ack", "answers wait for a delayed acknowledgement", "delayed ACK", (128, 34, 42),
-        "set TCP_NODELAY on the server's connections, or let it write the head and body of an answer at once",
+        "delayed_ack", "responses wait for a delayed acknowledgement", "delayed ACK", (128, 34, 42),
+        "set TCP_NODELAY on the server's connections, or let it write the head and body of a response at once",
     )  # fmt: skip
     SLOW_ANSWERS = (
-        "slow_answers", "some answers are slow before anything is full", "slow answers", (336, 40, 44),
+        "slow_answers", "some responses are slow before any resource is saturated", "slow responses", (336, 40, 44),
         "find what holds single requests up (a collector that pauses, a disk that is synced, batches, timers); more "
         "capacity does not help",
     )  # fmt: skip
@@ -87,8 +87,8 @@ class BottleneckName(StrEnum):
         "accept faster (an acceptor that does nothing else, or several), or keep connections alive",
     )  # fmt: skip
     DESCRIPTORS = (
-        "descriptors", "the descriptors run out", "descriptors", (166, 30, 42),
-        "raise the subject's limit of open files (ulimit -n, LimitNOFILE)",
+        "descriptors", "file descriptors run out", "descriptors", (166, 30, 42),
+        "raise the server's limit of open files (ulimit -n, LimitNOFILE)",
     )  # fmt: skip
     GARBAGE_COLLECTION = (
         "garbage_collection", "garbage collection is the limit", "GC", (44, 66, 36),
@@ -105,13 +105,13 @@ class BottleneckName(StrEnum):
     )  # fmt: skip
     GENERATOR = (
         "generator", "the load generator is the limit", "load generator", (2, 58, 42),
-        "give the engine more threads or CPUs (load.engine_threads, host.pinning), or lower the load",
+        "give it more threads or CPUs (load.engine_threads, host.pinning), or lower the load",
     )  # fmt: skip
     HOST_CPU = (
         "host_cpu", "other programs take the CPU", "other programs", (348, 48, 50),
         "stop the other programs, or move the trial to a quieter machine",
     )  # fmt: skip
     NONE = (
-        "none", "nothing is short and the load is the limit", "none", None,
-        "offer a higher load to find what gives way first",
+        "none", "no resource is saturated and the offered load is the limit", "none", None,
+        "raise the load to find the first bottleneck",
     )  # fmt: skip

@@ -192,7 +192,7 @@ def _closed(name: str, *, servers: int, users: int, think_s: float, seconds: int
 def _poisson(name: str, servers: int, distribution: str, utilisation: float, *, seconds: int, trials: int) -> _Case:
     load = Load(rate=utilisation * servers / SERVICE_S, arrivals="poisson", duration=seconds * 10**9)
     return _Case(
-        name=f"{name} at {utilisation:.0%} load",
+        name=f"{name} at {100 * utilisation:.0f} % load",
         quantity="mean response time",
         metric="response_time_ns_mean",
         unit="ns",
@@ -255,8 +255,8 @@ def _too_coarse(deviation: float, half: float) -> str | None:
     if half <= SAMPLING_MAX or abs(deviation) - half > TOLERANCE:
         return None
     return (
-        f"inconclusive: trials differ so much that the mean is only known within {half:.1%} "
-        f"({SAMPLING_MAX:.0%} allowed); make the machine quieter, or measure for longer (without --quick)"
+        f"inconclusive: trials differ so much that the mean is only known within {100 * half:.1f} % "
+        f"({100 * SAMPLING_MAX:.0f} % allowed); make the machine quieter, or measure for longer (without --quick)"
     )
 
 

@@ -225,7 +225,7 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
         tried = f"each looked at once and then tried at {plural(blocks - 1, 'rate')} at most"
         return f"{plural(count, 'setting')}, {tried}: at most {plural(expected.trials, 'trial')}"
     if not experiment.is_race or count == 1:
-        return f"{plural(count, 'setting')} x {plural(blocks, 'block')} = {plural(expected.trials, 'trial')}"
+        return f"{plural(count, 'setting')} x {plural(blocks, 'round')} = {plural(expected.trials, 'trial')}"
     first = f"{plural(count, 'setting')}"
     if expected.explored:
         first += f", {expected.explored} of them tried once, then {expected.raced} of these"
@@ -233,7 +233,7 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
         first += f", up to {plural(experiment.screen_blocks, 'short trial')} of each, then those left"
     confirmed = f" and {expected.confirming} to confirm the winner" if expected.confirming else ""
     return (
-        f"{first} in a race of at most {plural(blocks, 'block')}{confirmed}: at most {plural(expected.trials, 'trial')}"
+        f"{first} in a race of at most {plural(blocks, 'round')}{confirmed}: at most {plural(expected.trials, 'trial')}"
     )
 
 
@@ -277,13 +277,13 @@ def reach_text(reach: Reach) -> str:
     noise = f"With a noise of {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"
     if reach.margin_blocks is None or reach.margin_ns is None:
-        wanted = f"more blocks cannot detect {matters}: measure longer, or on a quieter machine"
+        wanted = f"more rounds cannot detect {matters}: measure longer, or on a quieter machine"
     else:
-        wanted = f"{matters} would take {plural(reach.margin_blocks, 'block')}, about {time_text(reach.margin_ns)}"
+        wanted = f"{matters} would take {plural(reach.margin_blocks, 'round')}, about {time_text(reach.margin_ns)}"
     if reach.finds is None:
-        there = f"there is time for {plural(reach.blocks, 'block')}, and it takes two"
+        there = f"there is time for {plural(reach.blocks, 'round')}, and two are needed"
         return f"{noise}, no difference can be detected: {there}; {wanted}."
-    blocks = plural(reach.blocks, "block")
+    blocks = plural(reach.blocks, "round")
     found = (
         f"{noise}, {blocks} have a 50 % chance of detecting a difference of {_difference(reach.finds)}, and detect "
         "twice that nearly always"

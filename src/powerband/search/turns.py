@@ -112,8 +112,8 @@ def replay(
 def _another_plan(
     run: RunDir, number: int, ran: TrialSpec | TrialResult | None, wanted: TrialSpec | None
 ) -> UsageError:
-    what = "of no plan" if ran is None else f"{ran.setting.id} in block {ran.block}"
-    instead = "nothing more" if wanted is None else f"{wanted.setting.id} in block {wanted.block}"
+    what = "of no plan" if ran is None else f"{ran.setting.id} in round {ran.block}"
+    instead = "nothing more" if wanted is None else f"{wanted.setting.id} in round {wanted.block}"
     return UsageError(
         f"{run.path}: trial {number} is {what}, but the plan wants {instead}: the directory's experiment.yaml was "
         "changed, or another version of powerband wrote it; start a new run, or `powerband report` what there is"

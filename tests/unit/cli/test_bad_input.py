@@ -82,7 +82,7 @@ def test_one_setting_is_measured_and_told_to_be_alone(said: Said, tmp_path: Path
     assert code == 0
     assert answer.startswith("Use threads=2: goodput 20")
     assert (
-        "It is the only setting there is, so nothing was there to compare: name more levels of what is to be chosen "
+        "It is the only setting, so there was nothing to compare: name more values of a parameter "
         "(-P threads=1..64, factors in a file)." in answer
     )
     assert "There is one setting, so nothing can be compared: name more levels" in errors
@@ -93,8 +93,8 @@ def test_a_budget_that_is_plainly_too_small_is_refused_before_anything_starts(sa
     code, answer, errors = said("design.budget=17s")
     assert (code, answer) == (3, "")
     assert (
-        "--set design.budget=17s: 17.0 s is too little for one block: 3 settings of at least 6.00 s each take 18.0 s, "
-        "and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten load.duration"
+        "--set design.budget=17s: 17.0 s is too little for one round: 3 settings of at least 6.00 s each take 18.0 s, "
+        "and a comparison needs two rounds: allow more time, name fewer values, or shorten load.duration"
     ) in errors
     assert not (tmp_path / "runs").exists()
 
@@ -117,8 +117,8 @@ def test_a_budget_that_the_first_trials_show_to_be_too_small_ends_the_run(
     assert code == 0
     assert answer.startswith("Not enough data to name a setting: threads=")
     assert (
-        f"One trial of every setting takes about 42.0 s, and at least 2 of each are needed: the budget of 30.0 s was "
-        f"too little; allow {needed}, name fewer levels, or shorten load.duration (there was no time for threads="
+        f"The budget of 30.0 s was too little: one trial of every setting takes about 42.0 s, and at least 2 of each "
+        f"are needed; allow {needed}, name fewer values, or shorten load.duration (there was no time for threads="
     ) in answer
     assert trials(tmp_path) == 1, "the first showed it, and is kept"
 
@@ -126,7 +126,9 @@ def test_a_budget_that_the_first_trials_show_to_be_too_small_ends_the_run(
 def test_a_budget_for_one_block_and_no_more_says_so_too(said: Said, tmp_path: Path) -> None:
     _, answer, _ = said("design.budget=50s", "design.order=blocks")
     assert trials(tmp_path) == 3
-    assert "the budget of 50.0 s was too little; allow 84.0 s" in answer and "no time for" not in answer
+    assert (
+        "The budget of 50.0 s was too little: " in answer and "allow 84.0 s" in answer and "no time for" not in answer
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,9 +137,9 @@ def test_a_budget_for_one_block_and_no_more_says_so_too(said: Said, tmp_path: Pa
         (
             "memory",
             "load.users=10",
-            "The probe could not read it here: `powerband doctor` says what this machine hides.",
+            "This machine does not show it: see `powerband doctor`.",
         ),
-        ("users_mean", "load={rate: 100, users: null}", "Only a load of users has it, and this one has a rate."),
+        ("users_mean", "load={rate: 100, users: null}", "Only a load with users has it, and this load has a rate."),
     ],
 )
 def test_an_objective_that_no_trial_measured(
@@ -154,8 +156,8 @@ def test_an_objective_that_no_trial_measured(
 def test_an_slo_that_nothing_meets_names_the_nearest(said: Said, tmp_path: Path) -> None:
     code, answer, _ = said("objective.subject_to=[p99 < 1ms]")
     assert code == 1
-    first = "No setting meets p99 < 1ms, with 10 users that never pause. "
-    assert answer.startswith(f"{first}threads=4 comes nearest: it misses p99 < 1ms: it was ")
+    first = "No setting meets the SLO (p99 < 1ms), with 10 users that never pause. "
+    assert answer.startswith(f"{first}threads=4 comes nearest. It violates the SLO: p99 < 1ms (it was ")
     assert trials(tmp_path) == 6, "two blocks show it"
 
 

@@ -88,4 +88,4 @@ def test_an_undecided_claim_is_exit_code_0_and_is_seen(tmp_path: Path, capsys: p
     out = " ".join(capsys.readouterr().out.split())
     assert code == 0
     assert "undecided: Two serve more than twice" in out
-    assert "The interval holds both" in out
+    assert "The interval includes both" in out

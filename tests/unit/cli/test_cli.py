@@ -198,7 +198,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     command = f'{sys.executable} -c "{code}" | head -1; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert done.stdout.startswith("quickstart: 5 settings x 3,000 blocks")
+    assert done.stdout.startswith("quickstart: 5 settings x 3,000 rounds")
     assert done.stderr == ""
 
 

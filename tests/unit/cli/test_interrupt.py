@@ -63,7 +63,7 @@ def test_a_pilot_that_was_not_stopped_tells(
 ) -> None:
     ctrl_c_in_trial(99)
     assert invoke(["doctor", "--pilot"]) in (0, 5)
-    assert "Equal trials differ by 0.0%" in capsys.readouterr().out
+    assert "Equal trials differ by 0.0 %" in capsys.readouterr().out
 
 
 def test_calibrate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

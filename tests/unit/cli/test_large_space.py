@@ -85,7 +85,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_trials(
     assert invoke(["resume", str(finished.path), "--no-progress"]) == 0
     assert [record.spec for record in finished.records()] == specs
     assert json.loads(finished.analysis.read_text())["answer"] == before
-    assert "Of 60 settings 12 were tried once and 4 raced" in " ".join(capsys.readouterr().out.split())
+    assert "12 of 60 settings were tried once, and 4 raced." in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_plan_says_what_is_certain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,7 @@ def test_the_plan_says_what_is_certain(tmp_path: Path, capsys: pytest.CaptureFix
     assert invoke(["plan", str(tmp_path / "large.yaml")]) == 0
     text = capsys.readouterr().out
     assert text.startswith(
-        "large: 60 settings, 12 of them tried once, then 4 of these in a race of at most 3 blocks and 2 to confirm the "
+        "large: 60 settings, 12 of them tried once, then 4 of these in a race of at most 3 rounds and 2 to confirm the "
         "winner: at most 26 trials, seed 7\n"
     )
     assert text.endswith("What follows depends on what these show.\n")

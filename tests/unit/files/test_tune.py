@@ -102,17 +102,16 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
     [
         ({"parameters": []}, "-P: nothing to vary: name a setting of the command, for example -P threads=1..64"),
         ({"parameters": ["threads=1,2"], "options": {"--budget": "20s", "--duration": "10s"}},
-         "--budget 20s: 20.0 s is too little for one block: 2 settings of at least 10.5 s each take 21.0 s, and it "
-         "takes two blocks to compare anything: allow more time, name fewer levels, or shorten load.duration"),
+         "--budget 20s: 20.0 s is too little for one round: 2 settings of at least 10.5 s each take 21.0 s, and a "
+         "comparison needs two rounds: allow more time, name fewer values, or shorten load.duration"),
         ({"parameters": ["threads=1,2"], "options": {"--soak": "1s"}},
          "--soak 1s: 1.00 s is no long run: at least 2.00 s"),
         ({"parameters": ["threads=1,2"], "options": {"--soak": "10m", "--budget": "10m"}},
          "--soak 10m: the soak takes 10 min of a budget of 10 min, which leaves nothing to find an answer in: allow "
          "more time (design.budget), or a shorter soak"),
         ({"parameters": ["threads=1,2"], "options": {"--soak": "50s", "--budget": "1m", "--duration": "10s"}},
-         "--budget 1m: 10.0 s beside the soak is too little for one block: 2 settings of at least 10.5 s each take "
-         "21.0 s, and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
-         "load.duration"),
+         "--budget 1m: 10.0 s beside the soak is too little for one round: 2 settings of at least 10.5 s each take "
+         "21.0 s, and a comparison needs two rounds: allow more time, name fewer values, or shorten load.duration"),
         ({"parameters": ["threads=1,2"], "options": {"--order": "races"}},
          "--order races: 'races' is not allowed; did you mean race?"),
         ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),

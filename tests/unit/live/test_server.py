@@ -274,7 +274,7 @@ def test_a_comparison_calls_its_runs_a_and_b_whatever_they_are_called(root: Path
     written(root, "a-2", synthetic.analysis(blocks=4))
     for names in (("a", "a-2"), ("a-2", "a")):
         page = get(pages, f"/compare?a={names[0]}&b={names[1]}")
-        assert "Verdicts are on B towards A, at 95% confidence for all settings together" in page.text
+        assert "B is compared with A, at 95 % confidence, corrected for multiple comparisons." in page.text
         assert re.search(r'<p class="answer long">[^<]*\bB\b[^<]*\bA\b', page.text)
 
 

@@ -71,7 +71,7 @@ def test_what_its_process_used_is_what_the_load_cost() -> None:
 def test_a_jmeter_without_a_cpu_left_was_the_limit() -> None:
     (found,) = problems_of(with_jmeter(fleet(), 0.95, 1.0))
     assert (found.code, found.fatal) == ("generator_cpu", True)
-    assert "JMeter used 95% of the CPU time" in found.message
+    assert "JMeter used 95 % of the CPU time" in found.message
 
 
 def test_one_that_waits_for_its_cpu_is_told_as_jmeter() -> None:

@@ -31,24 +31,24 @@ def test_no_bottleneck_is_a_dash() -> None:
 def test_two_candidates_are_said_with_their_evidence_and_advice() -> None:
     second = Candidate(BottleneckName.HIDDEN_LIMIT, ("4 connections are open",), "Do that")
     tied = Bottleneck(BottleneckName.DOWNSTREAM, ("4 wait",), "Do this", second)
-    assert findings.bottleneck_short(tied) == "downstream or hidden limit"
+    assert findings.bottleneck_short(tied) == "dependency or hidden limit"
     assert findings.bottleneck_sentence(setting(n=1), tied) == (
-        "At n=1 the downstream is the limit (4 wait). Do this. Or a semaphore or a connection pool inside the server "
+        "At n=1 a dependency is the limit (4 wait). Do this. Or a semaphore or a connection pool inside the server "
         "is the limit (4 connections are open). Do that."
     )
-    assert findings.what_to_do(tied).startswith("If the downstream is the limit: Do this. If a semaphore or ")
+    assert findings.what_to_do(tied).startswith("If a dependency is the limit: Do this. If a semaphore or ")
     assert findings.what_to_do(replace(tied, second=None)) == "Do this."
 
 
 @pytest.mark.parametrize(
     ("ended_by", "words"),
     [
-        ("decided", "The race was decided after 5 blocks: 25 trials, 56 % of the full grid's 45."),
-        ("regret", "The race reached the bound asked for after 5 blocks"),
-        ("blocks", "The race was not decided after 5 blocks, the most that were allowed: 25 trials"),
-        ("budget", "The race ended with its budget after 5 blocks"),
-        ("stopped", "The race was interrupted after 5 blocks"),
-        ("running", "The race goes on after 5 blocks"),
+        ("decided", "The race was decided after 5 rounds: 25 trials, 56 % of the full grid's 45."),
+        ("regret", "The race reached the bound asked for after 5 rounds"),
+        ("blocks", "The race was not decided after 5 rounds, the most that were allowed: 25 trials"),
+        ("budget", "The race ended with its budget after 5 rounds"),
+        ("stopped", "The race was interrupted after 5 rounds"),
+        ("running", "The race goes on after 5 rounds"),
     ],
 )
 def test_how_a_race_ended(ended_by: str, words: str) -> None:
@@ -58,24 +58,24 @@ def test_how_a_race_ended(ended_by: str, words: str) -> None:
 
 
 def test_a_race_without_a_block_is_no_division_by_nothing() -> None:
-    assert findings.race_words(Race((), (), 1, 0, "stopped", 0)) == "The race was interrupted after 0 blocks: 1 trial."
+    assert findings.race_words(Race((), (), 1, 0, "stopped", 0)) == "The race was interrupted after 0 rounds: 1 trial."
 
 
 def test_what_left_a_race_says_after_which_block() -> None:
     analysis = synthetic_verdicts.race_analysis()
     said = {row.setting.id: findings.state_words(row, analysis) for row in analysis.settings}
-    assert said["threads=2"] == "out after block 1"
-    assert said["threads=128"] == "out after block 4"
+    assert said["threads=2"] == "out after round 1"
+    assert said["threads=128"] == "out after round 4"
     assert said["threads=64"] == "leader"
-    assert said["threads=32"] == "as good"
-    assert said["threads=1"] == "not allowed"  # the stronger reason
+    assert said["threads=32"] == "equivalent"
+    assert said["threads=1"] == "violates SLO"  # the stronger reason
     plain = synthetic.analysis()
     assert findings.state_words(plain.settings[1], plain) == "worse"
 
 
 def test_an_exploration_and_a_capacity() -> None:
     assert findings.exploration_words(Exploration(1240, 60, 12)) == (
-        "Of 1,240 settings 60 were tried once each, and the best 12 of them raced."
+        "60 of 1,240 settings were tried once each, and the best 12 of them raced."
     )
     found = synthetic_verdicts.capacity(8)
     assert findings.capacity_words(found) == "370/s (363–378)"
@@ -90,7 +90,7 @@ def test_rules_say_what_following_them_changes_or_why_they_are_silent() -> None:
     assert findings.rule_result(n_plus_1) == "−93 % (−94 to −93)"
     assert findings.rule_result(erlang) == "0 %"
     assert findings.proposal_words(usl) == "–"
-    assert findings.rule_result(usl).startswith("refused: the data do not pass a peak")
+    assert findings.rule_result(usl).startswith("not applicable: throughput had not peaked")
     assert findings.rule_nearest(usl) == "–"
     assert findings.rule_nearest(goetz) == "threads=64"
     far = replace(goetz, setting=None, cost=None)

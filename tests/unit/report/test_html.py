@@ -138,16 +138,16 @@ def test_a_race_has_its_picture_its_table_and_its_confirmation() -> None:
     assert {"race", "pools"} <= {chart["id"] for chart in data_of(html)["charts"]}
     assert {"race", "why", "rules", "chart-race", "chart-pools"} <= set(outline.ids)
     for words in (
-        "Of 240 settings 60 were tried once each",
-        "The race was decided after 5 blocks: 25 trials, 56 % of the full grid's 45.",
+        "60 of 240 settings were tried once each",
+        "The race was decided after 5 rounds: 25 trials, 56 % of the full grid's 45.",
         "worse than threads=64 by more than 3 %",
         "Three fresh starts uphold it",
         "0.6 % (−0.9 to 2.1)",
         "The pool is too small",
         "named in 4 of 4 trials",
         "1 CPU x (1 + 20.0 ms / 0.30 ms)",
-        "refused: the data do not pass a peak",
-        "out after block 4",
+        "not applicable: throughput had not peaked",
+        "out after round 4",
     ):
         assert words in outline.text, words
     assert ("data-steady", "no") in outline.attributes
@@ -161,7 +161,7 @@ def test_a_setting_that_never_stabilised_is_marked() -> None:
     moving = tuple(replace(t, steady=t.setting.id != "threads=64") for t in analysis.trials)
     html = render_page(synthetic.page(replace(analysis, trials=moving)))
     assert html.count('<small class="unsure">never stabilised</small>') == 1
-    assert html.count("it was still changing while measured") == 8
+    assert html.count("it had not reached a steady state") == 8
 
 
 def test_a_race_that_was_not_upheld_says_so() -> None:
@@ -172,7 +172,7 @@ def test_a_race_that_was_not_upheld_says_so() -> None:
     assert "not upheld" in outline.text
     bare = replace(analysis.race, confirmation=None, looks=(), departures=())
     without = render_page(synthetic.page(replace(analysis, race=bare)))
-    assert "No setting left before the end." in Outline(without).text
+    assert "No setting was eliminated." in Outline(without).text
     assert "race" not in {chart["id"] for chart in data_of(without)["charts"]}
 
 

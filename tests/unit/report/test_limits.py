@@ -50,4 +50,4 @@ def test_of_many_settings_the_best_are_drawn_and_all_are_in_the_table() -> None:
 def test_a_span_says_its_limit_and_the_proof() -> None:
     limit = Bottleneck(BottleneckName.LOCK, ("3 threads wait", "1 is past it"), "less")
     assert span_words(LimitSpan(0, 2, limit)) == ("lock", "a lock is the limit", "3 threads wait; 1 is past it")
-    assert span_words(LimitSpan(0, 2, None)) == ("", "not told", "")
+    assert span_words(LimitSpan(0, 2, None)) == ("", "not known", "")

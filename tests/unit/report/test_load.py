@@ -59,7 +59,7 @@ def test_the_text_says_rates_times_and_outcomes() -> None:
     text = load_text(fleet(Figures(goodput_per_s=1000, failed=20, dropped=5)))
     assert text.splitlines()[0].startswith("goodput        1,000/s  (ended 1,002/s")
     assert "ok 10,000" in text and "dropped 5" in text
-    assert "busiest thread 30% of one" in text
+    assert "busiest thread 30 % of one" in text
     assert max(map(len, text.splitlines())) <= 100
 
 

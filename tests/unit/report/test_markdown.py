@@ -177,11 +177,11 @@ def test_a_run_is_told_whole(tmp_path: Path) -> None:
     assert lines[2] == "**Use threads=32.**"
     (row,) = [line for line in lines if line.startswith("| **`32`** |")]
     assert row.count("|") == lines[lines.index(row) - 6].count("|")
-    assert "| as good |" in row and "131\u00a0ms" in row
+    assert "| equivalent |" in row and "131\u00a0ms" in row
     assert [verdict for verdict in ("held", "refuted", "undecided") if f"| **{verdict}** |" in text] == [
         "held", "refuted", "undecided",
     ]  # fmt: skip
-    assert "<details><summary>2 trials not counted</summary>" in text
+    assert "<details><summary>2 trials excluded</summary>" in text
     assert f"powerband run {tmp_path}/run/experiment.yaml" in text
     assert "To mind:" in text and "this machine has 2 CPUs" in text
     assert "How to repeat" not in render_markdown(of, None)

@@ -46,13 +46,13 @@ def test_an_analysis_of_before_there_was_a_second_is_read() -> None:
 
 def test_the_terminal_says_both_with_their_advice() -> None:
     said = _bottleneck(ANALYSIS, "")
-    assert "the downstream is the limit (4 wait there). Ask it for more. Or a semaphore" in said
+    assert "a dependency is the limit (4 wait there). Ask it for more. Or a semaphore" in said
     assert said.endswith("(4 connections are open). Raise the pool.")
     told = "4 wait there, 4 connections are open"
-    assert _bottleneck(ANALYSIS, told).startswith("What to do: If the downstream is the limit: ask it for more. If a ")
+    assert _bottleneck(ANALYSIS, told).startswith("What to do: If a dependency is the limit: ask it for more. If a ")
 
 
 def test_the_report_has_both_in_a_row() -> None:
     row = why_section(ANALYSIS, None, None)
-    assert "The downstream is the limit, or a semaphore or a connection pool inside the server is the limit" in row
+    assert "A dependency is the limit, or a semaphore or a connection pool inside the server is the limit" in row
     assert "<li>4 wait there</li><li>4 connections are open</li>" in row

@@ -90,7 +90,7 @@ def test_a_trial_is_a_row_with_every_digit() -> None:
         assert row["threads"] == trial.setting.as_dict()["threads"]
         assert row["goodput_per_s"] == trial.metrics.get("goodput_per_s")
     failed = found[29]
-    assert failed["problems"].startswith("the subject exited") and failed["response_time_ns_p99"] is None
+    assert failed["problems"].startswith("the server exited") and failed["response_time_ns_p99"] is None
     kinds = {column.name: (column.kind, column.unit) for column in trials_table(analysis, "run").columns}
     assert kinds["threads"] == (Kind.WHOLE, "")
     assert kinds["rss_bytes_max"] == (Kind.NUMBER, "bytes")

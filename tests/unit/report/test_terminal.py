@@ -176,7 +176,7 @@ def test_a_terminal_shows_the_blocks_of_a_race() -> None:
     with LiveView(Console(file=out, width=100, height=40, force_terminal=True, color_system=None), clock) as view:
         view.run_started(race, RunDir(Path("runs/x")), 10, 0)
         view.analysed(synthetic_verdicts.race_analysis())
-    assert "block 5 of at most 5 done; 2 settings live, 7 out; threads=64 leads" in out.getvalue()
+    assert "round 5 of at most 5 done; 2 settings live, 7 out; threads=64 leads" in out.getvalue()
     assert "├" in out.getvalue()
 
 

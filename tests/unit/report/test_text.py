@@ -36,9 +36,9 @@ def test_everything_is_there_and_fits(width: int) -> None:
         assert f" {level} " in text
     for heading in ("goodput", "interval", "p50", "p99", "errors", "CPU", "memory", "sw/req", "verdict"):
         assert heading in text
-    assert "not allowed: error_rate < 1%" in plain(text)
+    assert "violates the SLO: error_rate < 1%" in plain(text)
     assert "trial 12 (threads=32) invalid: another process used 0.61 cores" in plain(text)
-    assert "trial 30 (threads=256) failed: the subject exited with code 137" in plain(text)
+    assert "trial 30 (threads=256) failed: the server exited with code 137" in plain(text)
     assert "Warning: this machine has 2 CPUs" in text
     for claim in analysis.claims:
         assert f"{claim.verdict}: {claim.says}" in plain(text)
@@ -117,17 +117,17 @@ def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
     assert all(len(line) <= width for line in text.splitlines())
     assert "…" not in text
     for words in (
-        "The race was decided after 5 blocks: 25 trials, 56 % of the full grid's 45.",
+        "The race was decided after 5 rounds: 25 trials, 56 % of the full grid's 45.",
         "Three fresh starts uphold it",
-        "out after block 4",
+        "out after round 4",
         "pool too small",
         "too many threads",
-        "At threads=32 nothing is short and the load is the limit (CPU in use 44 %; no request waits).",
+        "At threads=32 no resource is saturated and the offered load is the limit (CPU in use 44 %; no request waits).",
         "Goetz",
         "−93 % (−94 to −93)",
     ):
         assert words in plain(text), words
-    assert "refused" in text
+    assert "not applicable" in plain(text)
 
 
 def test_a_bottleneck_that_the_answer_tells_is_not_told_twice() -> None:
@@ -142,13 +142,13 @@ def test_a_bottleneck_that_the_answer_tells_is_not_told_twice() -> None:
 def test_what_limits_the_leader_is_told_where_there_is_no_answer() -> None:
     base = synthetic_verdicts.race_analysis()
     text = plain(printed(replace(base, answer=replace(base.answer, setting=None)), 200))
-    assert "At threads=64 nothing is short" in text
+    assert "At threads=64 no resource is saturated" in text
 
 
 def test_what_the_answer_says_of_a_race_is_not_said_again() -> None:
     base = synthetic_verdicts.race_analysis()
     assert base.race is not None and base.race.confirmation is not None
-    took = f"The race took 5 blocks and 25 trials (the full grid: {base.race.grid_trials})."
+    took = f"The race took 5 rounds and 25 trials (the full grid: {base.race.grid_trials})."
     said = ("Use threads=32.", took, base.race.confirmation.sentence)
     text = plain(printed(replace(base, answer=replace(base.answer, sentences=said)), 200))
     assert text.count("Three fresh starts") == 1

@@ -63,10 +63,16 @@ def test_the_margin_of_a_share_is_in_points_and_so_is_its_band() -> None:
 @pytest.mark.parametrize(
     ("kind", "chosen", "equivalent", "undecided", "words"),
     [
-        (AnswerKind.BEST, ONE, (ONE,), (), "none of the others is as good"),
-        (AnswerKind.EQUIVALENT_SET, ONE, (ONE, TWO), (), "also as good: threads=2"),
-        (AnswerKind.EQUIVALENT_SET, ONE, (ONE,), (TWO,), "may be as good: threads=2"),
-        (AnswerKind.EQUIVALENT_SET, ONE, (ONE, TWO), (FOUR,), "also as good: threads=2; may be as good: threads=4"),
+        (AnswerKind.BEST, ONE, (ONE,), (), "no other setting is equivalent"),
+        (AnswerKind.EQUIVALENT_SET, ONE, (ONE, TWO), (), "also equivalent: threads=2"),
+        (AnswerKind.EQUIVALENT_SET, ONE, (ONE,), (TWO,), "may be equivalent: threads=2"),
+        (
+            AnswerKind.EQUIVALENT_SET,
+            ONE,
+            (ONE, TWO),
+            (FOUR,),
+            "also equivalent: threads=2; may be equivalent: threads=4",
+        ),
         (AnswerKind.NOT_ENOUGH_DATA, None, (ONE,), (TWO,), "still possible: threads=1, threads=2"),
         (AnswerKind.NONE_VALID, None, (), (), ""),
     ],
@@ -85,7 +91,7 @@ def test_the_standing_agrees_with_the_answer(
 def test_a_setting_that_may_break_a_constraint_is_undecided() -> None:
     unsure = replace(row(TWO, "goodput_per_s", 1.0, 1.0), uncertain_because=("p99 < 50ms",))
     analysis = synthetic.analysis()
-    assert verdict_words(replace(unsure, verdict=Verdict.EQUIVALENT), analysis) == "undecided"
+    assert verdict_words(replace(unsure, verdict=Verdict.EQUIVALENT), analysis) == "inconclusive"
     assert verdict_words(unsure, analysis) == "worse"
 
 

@@ -134,7 +134,7 @@ def test_all_trials_that_count_have_the_same_cpus_and_so_after_a_resume(tmp_path
     assert [number for number, _ in cpus[5:]] == [5, 6, 7, 8, 9] and {each for _, each in cpus[5:]} == {()}
     assert {tuple(record.cpus["subject"]) for record in run.records()} == {()}
     assert (
-        "with 10 users that never pause, on all 2 CPUs of this machine (the load took 2.0% of them)."
+        "with 10 users that never pause, on all 2 CPUs of this machine (the load took 2.0 % of them)."
         in (analysis.answer.sentences[0])
     )
     trials = json.loads(run.analysis.read_text())["trials"]

@@ -48,7 +48,7 @@ def test_the_best_of_a_large_space_is_found_and_said_to_be_the_best_of_those_rac
     exploration = found.exploration
     assert exploration is not None and (exploration.settings, exploration.tried, exploration.raced) == (256, 60, 12)
     assert (
-        "Of 256 settings 60 were tried once and 12 raced: the answer is the best of those that raced."
+        "60 of 256 settings were tried once, and 12 raced. The answer is the best of those that raced."
         in found.answer.sentences[1]
     )
     assert len(found.settings) == 12 and {row.setting.id for row in found.settings} == raced(found)
@@ -102,7 +102,7 @@ def test_where_nothing_could_be_measured_nobody_races() -> None:
     assert len(found.trials) == 60
     assert found.answer.sentences == (
         "No setting could be measured.",
-        "60 of 256 settings were tried once. Each trial says why it does not count.",
+        "60 of 256 settings were tried once. Each excluded trial has its reason.",
     )
 
 
@@ -111,7 +111,7 @@ def test_an_slo_that_nothing_meets_is_said_of_those_raced() -> None:
     found = run_experiment(made, lambda spec: {**served(spec), "response_time_ns_p99": 9e6})
     assert found.answer.kind is AnswerKind.NONE_FEASIBLE
     assert found.answer.sentences[1].endswith(
-        "Of 256 settings 60 were tried once and 12 raced: nothing is said of the others."
+        "60 of 256 settings were tried once, and 12 raced. Nothing is known of the others."
     )
 
 

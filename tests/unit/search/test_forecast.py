@@ -118,21 +118,21 @@ def test_the_words() -> None:
 
     found = said(4, 5)
     assert found.startswith(
-        "With a noise of 2.0% between equal trials (assumed: `powerband doctor --pilot` measures it), 5 blocks have "
+        "With a noise of 2.0 % between equal trials (assumed: `powerband doctor --pilot` measures it), 5 rounds have "
         "a 50 % chance of detecting a difference of "
     )
-    assert found.endswith("%, and detect twice that nearly always; 3 % would take 8 blocks, about 6 min 56 s.")
+    assert found.endswith("%, and detect twice that nearly always; 3 % would take 8 rounds, about 6 min 56 s.")
     many = said(4, 40, Noise(0.01, "2026-11-21"))
-    assert "(measured here on 2026-11-21), 40 blocks" in many and many.endswith("; 3 % takes 4.")
-    assert "no difference can be detected: there is time for 1 block, and it takes two; 3 % would take" in said(
+    assert "(measured here on 2026-11-21), 40 rounds" in many and many.endswith("; 3 % takes 4.")
+    assert "no difference can be detected: there is time for 1 round, and two are needed; 3 % would take" in said(
         4, 12, budget="60s"
     )
-    assert "more blocks cannot detect 3 %: measure longer, or on a quieter machine" in said(4, 12, Noise(0.9))
+    assert "more rounds cannot detect 3 %: measure longer, or on a quieter machine" in said(4, 12, Noise(0.9))
     of = made(4, 5)
-    assert size_text(of, forecast(of, ASSUMED)) == "4 settings x 5 blocks = 20 trials"
+    assert size_text(of, forecast(of, ASSUMED)) == "4 settings x 5 rounds = 20 trials"
     race = made(200, 12, order="race")
     assert size_text(race, forecast(race, ASSUMED)) == (
-        "200 settings, 60 of them tried once, then 12 of these in a race of at most 12 blocks and 6 to confirm the "
+        "200 settings, 60 of them tried once, then 12 of these in a race of at most 12 rounds and 6 to confirm the "
         "winner: at most 210 trials"
     )
     assert [time_text(s * 1e9) for s in (50.4, 250, 7500, 1e6)] == ["50 s", "4 min 10 s", "2 h 5 min", "12 days"]

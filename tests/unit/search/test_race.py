@@ -282,7 +282,7 @@ def test_where_every_fresh_start_fails_no_setting_is_named() -> None:
 def test_where_no_fresh_start_counts_the_answer_stands_and_says_so() -> None:
     analysis = run_experiment(race_of(3), lambda spec: "host_steal" if spec.stage is Stage.CONFIRM else serve(spec))
     assert analysis.answer.setting is not None and analysis.race is not None
-    assert "it is not confirmed, for no fresh start counts (because of host_steal)" in analysis.answer.sentences[1]
+    assert "It is not confirmed: no fresh start was valid (because of host_steal)" in analysis.answer.sentences[1]
 
 
 def test_half_a_block_changes_no_verdict() -> None:

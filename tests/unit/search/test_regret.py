@@ -77,7 +77,7 @@ def test_a_race_that_a_person_stops_keeps_its_bound() -> None:
         planner.tell(results[-1])
     answer = analyse(made, results, at_rest(planner.progress)).answer
     assert answer.kind is AnswerKind.BOUNDED and answer.regret is not None
-    assert "the rest of the race (resume the run)" in answer.sentences[1]
+    assert "The rest of the race (resume the run)" in answer.sentences[1]
 
 
 @pytest.mark.parametrize("blocks", [3, 6])

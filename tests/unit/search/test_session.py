@@ -69,7 +69,7 @@ def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, s
     run_session(experiment(), run, Observer(), stop, trial=stopping)
     assert len(run.records()) == 4
     stopped = analyse_run(experiment(), run)
-    assert stopped.warnings[0].startswith("4 of 9 planned trials were run, 1 of 3 blocks whole")
+    assert stopped.warnings[0].startswith("4 of 9 planned trials were run, 1 of 3 rounds whole")
     assert json.loads(run.analysis.read_text()) == json.loads(json.dumps(stopped.to_json()))
     again = StopRequest()
     watching = Watching()
@@ -80,7 +80,7 @@ def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, s
 
 def test_another_experiments_directory_is_refused(run: RunDir, stop: StopRequest) -> None:
     run_session(experiment(), run, Observer(), stop, trial=by_threads)
-    with pytest.raises(UsageError, match=r"trial 1 is threads=\d+ in block 0, but the plan wants"):
+    with pytest.raises(UsageError, match=r"trial 1 is threads=\d+ in round 0, but the plan wants"):
         run_session(experiment({"threads": (8, 16, 32)}), run, Observer(), stop, trial=by_threads)
 
 

@@ -1,4 +1,4 @@
-"""What a comparison of two says, as values: of two runs, or of two revisions of a server, setting by setting.
+"""The result of a comparison, as values: two runs, or two revisions of a server, setting by setting.
 
 Both ways of measuring end here: `unpaired.py` (two runs, unpaired), `revisions.py` (one run, paired within blocks). The
 verdict on the whole and the sentence that states it; no statistics, no I/O."""
@@ -86,12 +86,16 @@ class RunComparison:
         match verdict:
             case Verdict.EQUIVALENT:
                 within = margin_words(self.margin, self.objective)
-                return f"{second} serves as {first} does, within {within}{where}{self._listed(mine)}."
+                return (
+                    f"{second} is equivalent to {first} (the difference is under {within}){where}{self._listed(mine)}."
+                )
             case Verdict.INCONCLUSIVE:
-                tells = "More blocks or longer trials" if self.sessions is SAME_SESSION else "Both in one run"
+                decides = (
+                    "More rounds or longer trials" if self.sessions is SAME_SESSION else "Measuring both in one run"
+                )
                 return (
                     f"It is not certain whether {second} differs from {first}{where}{self._listed(mine)}. "
-                    f"{tells} would tell."
+                    f"{decides} would decide."
                 )
         return f"{second} is {verdict.value} than {first}{where}{self._listed(mine)}."
 

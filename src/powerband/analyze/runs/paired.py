@@ -25,7 +25,7 @@ _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BE
 
 
 def compared_trials(experiment: Experiment, trials: Sequence[TrialResult], race: Race | None) -> list[TrialResult]:
-    """Those that pairs are judged by: of blocks, of a race under way whole ones, and the starts that confirm, which may
+    """The trials that pairs are judged by: of blocks, of a race under way whole ones, and confirming starts, which may
     fail; of a capacity search all."""
     half = () if race is None else race.half
     capacity = experiment.objective.is_capacity
@@ -66,7 +66,7 @@ def pair_change(
     contest = hold_contest(experiment, table, scale, compliance)
     if contest.leader is None:
         missed = (*compliance[pair[0]].barred, *compliance[pair[1]].barred)
-        because = f"neither meets the constraints ({'; '.join(dict.fromkeys(missed))})"
+        because = f"both violate the SLO ({'; '.join(dict.fromkeys(missed))})"
         return Change(of, first, second, None, Verdict.INCONCLUSIVE, None, because)
     other = pair[1] if contest.leader == pair[0] else pair[0]
     towards_new = contest.sign * (1 if other == pair[1] else -1)
@@ -103,7 +103,7 @@ def _verdict(
     it serves, and who broke one in some starts is not the better one."""
     for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
         if compliance[index].missed and not compliance[1 - index].barred:
-            return verdict, f"{names[index]} does not meet the constraints ({'; '.join(compliance[index].missed)})"
+            return verdict, f"{names[index]} violates the SLO ({'; '.join(compliance[index].missed)})"
     if contest.leader == pair[0]:
         verdict = contest.verdict(pair[1])
     else:
@@ -112,7 +112,7 @@ def _verdict(
     unsure = next((index for index in (1, 0) if not compliance[index].certain), None)
     if unsure is not None and verdict is not Verdict.WORSE:
         what = "; ".join((*compliance[unsure].barred, *compliance[unsure].open))
-        return Verdict.INCONCLUSIVE, f"whether {names[unsure]} meets the constraints is not certain ({what})"
+        return Verdict.INCONCLUSIVE, f"it is not certain whether {names[unsure]} meets the SLO ({what})"
     return verdict, ""
 
 

@@ -1,4 +1,4 @@
-"""How much the same server's figures differ from one session of measuring to the next on one machine.
+"""The amount by which the same server's figures differ from one session of measuring to the next on one machine.
 
 In: what earlier runs found of the same settings. Out: a standard deviation on the log scale and its degrees of freedom.
 Two runs cannot tell a changed server from another day, so a comparison of two allows for that. Pure; which runs are
@@ -26,14 +26,14 @@ class SessionSpread:
     runs: int = 0
 
     def half_width(self, confidence: float) -> float:
-        """Of the interval of the difference of two sessions, on the log scale (Student's t)."""
+        """The half-width of the interval of the difference of two sessions, on the log scale (Student's t)."""
         return student_t(confidence, self.freedom) * math.sqrt(2) * self.sd if self.sd else 0.0
 
     def sentence(self, confidence: float) -> str:
         width = f"{100 * math.expm1(self.half_width(confidence)):.0f} %"
-        whence = f"as {self.runs} runs tell" if self.runs else "until more runs of this experiment tell better"
+        whence = f"as {self.runs} runs show" if self.runs else "until more runs of this experiment show more"
         return (
-            f"Sessions differ too: each interval allows for up to {width} of that, {whence}. Revisions measured in one "
+            f"Separate runs differ too: each interval allows for up to {width}, {whence}. Revisions measured in one "
             "run (`powerband compare OLD NEW -- COMMAND`) need no such allowance."
         )
 

@@ -73,11 +73,11 @@ _HOST_FACTS = (
 
 
 def host_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
-    """From the host facts of two runs: a sentence for each that differs and is known of both."""
+    """The differences between the host facts of two runs: a sentence for each that differs and is known of both."""
     for name in _HOST_FACTS:
         a, b = (host_fact(host, name) for host in (first, second))
         if a is not None and b is not None and a != b:
-            yield f"the hosts differ: {name} {a} in the first run, {b} in the second; the difference may be theirs"
+            yield f"the hosts differ: {name} {a} in the first run, {b} in the second; the difference may come from that"
 
 
 def experiment_differences(first: Experiment, second: Experiment) -> Iterator[str]:
@@ -85,7 +85,7 @@ def experiment_differences(first: Experiment, second: Experiment) -> Iterator[st
     for name, a, b in (("load", first.load, second.load), ("objective", first.objective, second.objective)):
         if a != b:
             fields = [key for key in type(a).model_fields if getattr(a, key) != getattr(b, key)]
-            yield f"the runs differ in {', '.join(f'{name}.{key}' for key in fields)}: like is not compared with like"
+            yield f"the runs differ in {', '.join(f'{name}.{key}' for key in fields)}: they did not measure the same"
 
 
 def _like_with_like(first: Analysis, second: Analysis) -> list[dict[Setting, list[float]]]:
@@ -143,10 +143,10 @@ def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], er
     if not any(broken):
         return change
     if all(broken):
-        because = f"the constraints are met in neither run ({'; '.join(dict.fromkeys((*broken[0], *broken[1])))})"
+        because = f"both runs violate the SLO ({'; '.join(dict.fromkeys((*broken[0], *broken[1])))})"
         return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
     index = 1 if broken[1] else 0
-    because = f"the constraints are not met in the {('first', 'second')[index]} run ({'; '.join(broken[index])})"
+    because = f"the {('first', 'second')[index]} run violates the SLO ({'; '.join(broken[index])})"
     return replace(change, verdict=Verdict.WORSE if index else Verdict.BETTER, because=because)
 
 

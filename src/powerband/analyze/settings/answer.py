@@ -1,7 +1,7 @@
-"""The answer in three sentences: the setting; how sure; why, and at what cost. Every word rests on a figure.
+"""The answer in paragraphs: the setting; how sure; why, and at what cost. Every word rests on a figure.
 
-In: the standing of all settings after analysis. Out: sentences. What cannot be told from the figures is not said. The
-third sentence is made in `why.py`.
+In: the standing of all settings after analysis. Out: paragraphs of short sentences. What cannot be told from the
+figures is not said. The reasons are worded in `why.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,20 @@ from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
 from powerband.analyze.settings.no_answer import NOT_TRIED, RISING, none_raced, none_valid, too_little_time
-from powerband.analyze.settings.standing import LIST_MAX, Decision, Standing, close_behind, names, sentence, verb
+from powerband.analyze.settings.standing import (
+    LIST_MAX,
+    Decision,
+    Standing,
+    close_behind,
+    names,
+    sentence,
+    sentences,
+    verb,
+)
 from powerband.analyze.settings.starts import allowed_words, failed_words
 from powerband.analyze.settings.why import why
 from powerband.analyze.stats.edge import HELD_BY
-from powerband.base.units import format_value, joined, plural, significant
+from powerband.base.units import capital, format_value, joined, percent, plural, significant
 from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
@@ -42,7 +51,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
     assert chosen is not None
     told = _told(standing, chosen)
     if decision.kind is AnswerKind.BOUNDED:
-        told = f"{bound_clause(standing, decision)}; {told}"
+        told = f"{bound_clause(standing, decision)}. {capital(told)}"
     first = f"Use {chosen.id}: {told}."
     sure = (
         _how_sure(standing, decision),
@@ -51,7 +60,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
         _unseen(standing, chosen),
         _explored(standing, named=True),
     )
-    return (first, " ".join(filter(None, sure)), why(standing, chosen))
+    return (first, " ".join(filter(None, sure)), *why(standing, chosen))
 
 
 def _explored(standing: Standing, *, named: bool) -> str:
@@ -59,9 +68,9 @@ def _explored(standing: Standing, *, named: bool) -> str:
     exploration = standing.exploration
     if exploration is None:
         return ""
-    best = "the answer is the best of those that raced" if named else "nothing is said of the others"
+    best = "The answer is the best of those that raced" if named else "Nothing is known of the others"
     return (
-        f"Of {exploration.settings:,} settings {exploration.tried:,} were tried once and {exploration.raced:,} raced: "
+        f"{exploration.tried:,} of {exploration.settings:,} settings were tried once, and {exploration.raced:,} raced. "
         f"{best}."
     )
 
@@ -73,8 +82,8 @@ def _unseen(standing: Standing, setting: Setting) -> str:
         return ""
     most = f"{100 * starts.failed_most:.2g} %"
     if starts.failed:
-        return f"It {failed_words(starts)}: at most {most} of starts fail."
-    return f"{plural(starts.made, 'start')} cannot show what befalls less than {most} of all starts."
+        return f"It {failed_words(starts)}: up to {most} of all starts may fail."
+    return f"A fault that strikes up to {most} of starts can go unseen in {plural(starts.made, 'start')}."
 
 
 def _raced(standing: Standing) -> str:
@@ -82,8 +91,9 @@ def _raced(standing: Standing) -> str:
     race = standing.race
     if race is None or not race.looks:
         return ""
-    short = ", those of short trials among them," if standing.experiment.screened_ns is not None else ""
-    text = f"The race took {race.blocks} blocks{short} and {race.trials} trials (the full grid: {race.grid_trials})"
+    short = " (those of short trials included)" if standing.experiment.screened_ns is not None else ""
+    rounds = plural(race.blocks, "round")
+    text = f"The race took {rounds}{short} and {race.trials} trials (the full grid: {race.grid_trials})"
     fresh = race.confirmation
     if fresh is not None and fresh.upheld:
         one = fresh.trials == 1
@@ -93,23 +103,34 @@ def _raced(standing: Standing) -> str:
         else:
             text += f"; {starts} neither {'confirms nor contradicts' if one else 'confirm nor contradict'} it"
     elif race.unconfirmed is not None:
-        text += f"; it is not confirmed, for no fresh start counts ({race.unconfirmed})"
+        text += f". It is not confirmed: no fresh start was valid ({race.unconfirmed})"
     return f"{text}."
 
 
 def _none_feasible(standing: Standing) -> tuple[str, ...]:
     nearest = _nearest(standing)
     where = holds_for(standing, nearest.setting)
-    second = f"{nearest.setting.id} comes nearest: it misses {'; '.join(nearest.infeasible_because)}"
-    rest = [clause for clause in (_failed(standing),) if clause]
+    clauses = [
+        f"{nearest.setting.id} comes nearest",
+        f"it violates the SLO: {'; '.join(map(_broken, nearest.infeasible_because))}",
+        _failed(standing),
+    ]
     if standing.experiment.objective.is_capacity:
-        rest.append("loosen the condition or change what the server does, for fewer requests will not help")
         least = significant(floor_per_s(standing.experiment))
-        rest.append(f"of rates below {least}/s trials of this length say nothing (load.duration)")
-        return (f"No setting meets {_wanted(standing)} at {least}/s or more{where}.", f"{'; '.join([second, *rest])}.")
+        clauses += [
+            "loosen the SLO or make the server faster: a lower rate does not help",
+            f"trials of this length cannot test rates below {least}/s (load.duration)",
+        ]
+        return (f"No setting meets the SLO ({_wanted(standing)}) at {least}/s or more{where}.", sentences(clauses))
     left_out = _left_out(standing, nearest.setting)
-    told = f": at {nearest.setting.id} {left_out}" if left_out else ""
-    return (f"No setting meets {_wanted(standing)}{where}{told}.", f"{'; '.join([second, *rest])}.")
+    told = f" At {nearest.setting.id} {left_out}." if left_out else ""
+    return (f"No setting meets the SLO ({_wanted(standing)}){where}.{told}", sentences(clauses))
+
+
+def _broken(reason: str) -> str:
+    """`p99 < 50ms (it was 60.5 ms)`, from `p99 < 50ms: it was 60.5 ms`."""
+    condition, _, seen = reason.partition(": ")
+    return f"{condition} ({seen})" if seen else condition
 
 
 def _wanted(standing: Standing) -> str:
@@ -130,7 +151,8 @@ def _told(standing: Standing, setting: Setting) -> str:
     it soon."""
     figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
     ends = soon(standing.growing.get(setting, {}))
-    return "; ".join(filter(None, (figure, _left_out(standing, setting), _ahead_but_failed(standing, setting), ends)))
+    more = filter(None, (_left_out(standing, setting), _ahead_but_failed(standing, setting), ends))
+    return ". ".join([figure, *map(capital, more)])
 
 
 def _ahead_but_failed(standing: Standing, setting: Setting) -> str:
@@ -190,29 +212,27 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
     if standing.experiment.objective.is_capacity:
         if rivals:
-            parts.append(f"{names(rivals)} may still hold a higher rate by more than {standing.margin}")
+            parts.append(f"{names(rivals)} may still hold a rate that is more than {standing.margin} higher")
         allows = f"each measure.repeats allows {TRIALS_PER_REPEAT} of a setting"
         if standing.experiment.design.budget_ns is not None:
             allows += ", as far as design.budget lets them"
-        beyond = "more trials would not tell, a load engine that can offer more would"
-        tell = f"more trials ({allows}) or longer ones would tell"
+        beyond = "more trials would not decide; a load generator that can offer more would"
+        tell = f"more trials ({allows}) or longer ones would decide"
         parts.append(beyond if standing.is_beyond_engine(leader) else tell)
     elif late := too_little_time(standing):
         return (first, sentence(late))
     elif standing.blocks < 2:
-        parts.append("one trial a setting cannot tell a difference from noise: run at least 3 blocks, better 5 to 10")
+        parts.append("one trial of each setting cannot tell a difference from noise")
+        parts.append("run at least 3 rounds, better 5 to 10 (measure.repeats)")
     elif rivals:
         parts.append(f"{names(rivals)} may still be better by more than {standing.margin}")
     unsure = [row for row in map(standing.row, [leader, *rivals]) if row.uncertain_because]
     if standing.blocks >= 2 and unsure:
         who, what = names([row.setting for row in unsure]), unsure[0].uncertain_because
-        parts.append(
-            f"whether {who} {verb(unsure, 'meets', 'meet')} the constraints is not certain ({'; '.join(what)})"
-        )
+        parts.append(f"it is not certain whether {who} {verb(unsure, 'meets', 'meet')} the SLO ({'; '.join(what)})")
     if parts and standing.blocks >= 2 and not standing.experiment.objective.is_capacity:
-        parts.append(f"{more_trials(standing)} or longer trials would tell")
-    parts += [clause for clause in (_unmeasured(standing),) if clause]
-    return (first, sentence("; ".join(parts)))
+        parts.append(f"{more_trials(standing)} or longer trials would decide")
+    return (first, sentences([*parts, _unmeasured(standing)]))
 
 
 def _withdrawn(standing: Standing, setting: Setting) -> str:
@@ -235,9 +255,8 @@ def _none_seen(standing: Standing) -> tuple[str, ...]:
         nearest = _nearest(standing)
         shown = nearest if nearest in unsure else unsure[0]
         parts.append(f"{names([row.setting for row in unsure])} may meet it")
-        parts.append(f"at {shown.setting.id} what is open is {'; '.join(shown.uncertain_because)}")
-    parts += [clause for clause in (_unmeasured(standing),) if clause]
-    return (first, sentence("; ".join(parts)))
+        parts.append(f"for {shown.setting.id} the open condition is {'; '.join(shown.uncertain_because)}")
+    return (first, sentences([*parts, _unmeasured(standing)]))
 
 
 def _figure(standing: Standing, setting: Setting) -> str:
@@ -251,7 +270,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
     told = standing.row(setting).estimates.get(metric)
     if told is not None and told.at_least:
         least = format_value(found.value, unit)
-        return f"{standing.words_of(metric)} is at least {least}, for too many requests got no answer"
+        return f"{standing.words_of(metric)} is at least {least}, because too many requests got no response"
     rises = setting in standing.rising
     text = f"{standing.words_of(metric)} {_bound(metric) if rises else ''}{format_value(found.value, unit)}"
     if rises:
@@ -259,7 +278,8 @@ def _figure(standing: Standing, setting: Setting) -> str:
     if found.low is None or found.high is None:
         return f"{text}, from one trial"
     return (
-        f"{text} ({found.confidence:.0%} interval {format_value(found.low, unit)} to {format_value(found.high, unit)}, "
+        f"{text} ({percent(found.confidence)} interval {format_value(found.low, unit)} to "
+        f"{format_value(found.high, unit)}, "
         f"{found.n} {'fresh starts' if figure.fresh else 'trials'})"
     )
 
@@ -273,29 +293,32 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     assert row.capacity is not None
     found, wanted = row.capacity.estimate, _wanted(standing)
     if found is not None and row.uncertain_because:
-        return f"it held {wanted} in none of {found.n} trials, and below the rates tried it may"
+        return f"it missed {wanted} in all of {found.n} trials; lower rates were not tested"
     if found is None or found.low is None or found.high is None:
         return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the one trial that says anything'}"
     return (
-        f"{HELD_BY:.0%} of starts hold {wanted} up to {format_value(found.value, 'per_s')} "
-        f"({found.confidence:.0%} interval {significant(found.low)} to {significant(found.high)}, {found.n} trials)"
+        f"{percent(HELD_BY)} of starts hold {wanted} up to {format_value(found.value, 'per_s')} "
+        f"({percent(found.confidence)} interval {significant(found.low)} to {significant(found.high)}, "
+        f"{found.n} trials)"
     )
 
 
 def _how_sure(standing: Standing, decision: Decision) -> str:
     if len(standing.rows) == 1 and standing.exploration is not None:
-        return "No other of those tried could race, so nothing was there to compare: see why they do not count."
+        return "No other setting that was tried could race, so there was nothing to compare: see why they do not count."
     if len(standing.rows) == 1:
         return (
-            "It is the only setting there is, so nothing was there to compare: name more levels of what is to be "
-            "chosen (-P threads=1..64, factors in a file)."
+            "It is the only setting, so there was nothing to compare: name more values of a parameter "
+            "(-P threads=1..64, factors in a file)."
         )
     compared = _compared(standing, decision)
     outside = [clause for clause in (_not_allowed(standing), _failed(standing)) if clause]
     if not compared:
         return f"No other setting can be the answer: {'; '.join(outside)}."
-    sure = f"At {standing.experiment.objective.confidence:.0%} confidence over all comparisons together"
-    return f"{sure}, {'; '.join([*compared, *outside])}."
+    confidence = percent(standing.experiment.objective.confidence)
+    sure = f"these verdicts have {confidence} confidence, corrected for multiple comparisons"
+    told_with_the_bound = decision.kind is AnswerKind.BOUNDED and not _beaten(standing)
+    return sentences([*compared, "" if told_with_the_bound else sure, *outside])
 
 
 def _compared(standing: Standing, decision: Decision) -> list[str]:
@@ -305,12 +328,13 @@ def _compared(standing: Standing, decision: Decision) -> list[str]:
     others = [setting for setting in decision.equivalent if setting != decision.chosen]
     parts = []
     if others:
-        parts.append(f"{names(others)} {verb(others, 'serves', 'serve')} as well within {standing.margin}")
+        differ = verb(others, "difference is", "differences are")
+        parts.append(f"{names(others)} {verb(others, 'is', 'are')} equivalent (the {differ} under {standing.margin})")
         if decision.kind is AnswerKind.EQUIVALENT_SET and decision.chosen is not None:
-            parts[-1] += f" and {decision.chosen.id} is the cheapest of them"
+            parts[-1] += f", but {decision.chosen.id} is {verb(others, 'cheaper', 'the cheapest')}"
     if decision.undecided:
         may_be = names(decision.undecided)
-        parts.append(f"nothing is better by more than {standing.margin}, though {may_be} may be as good")
+        parts.append(f"no setting is better by more than {standing.margin}, but {may_be} may be equivalent")
     return [*parts, *_beaten(standing)]
 
 
@@ -320,8 +344,7 @@ def _beaten(standing: Standing) -> list[str]:
     if worse:
         parts.append(_worse(standing, worse, whole=len(worse) == len(standing.rows) - 1))
     if close := close_behind(standing):
-        it = "it" if len(worse) == 1 else names(close)
-        parts.append(f"{it} may be behind by less than matters ({standing.margin})")
+        parts.append(f"{names(close)} may be worse by less than the {standing.margin} that matter")
     return parts
 
 
@@ -333,8 +356,8 @@ def _worse(standing: Standing, worse: Sequence[SettingResult], *, whole: bool) -
     metric = standing.experiment.objective.metric
     best = standing.value(standing.leader, metric) or 0.0
     closest = min(worse, key=lambda row: abs((standing.value(row.setting, metric) or 0.0) - best))
-    near = "" if len(worse) == 1 else f"the nearest, {closest.setting.id}, "
-    return f"{who} worse ({near}{_gap(standing, closest, best)})"
+    near = "" if len(worse) == 1 else f"; the nearest, {closest.setting.id},"
+    return f"{who} worse{near} {_gap(standing, closest, best)}"
 
 
 def _gap(standing: Standing, row: SettingResult, best: float) -> str:
@@ -342,7 +365,7 @@ def _gap(standing: Standing, row: SettingResult, best: float) -> str:
     effect = row.effect
     if effect is None or effect.low is None or effect.high is None:
         assert standing.leader is not None
-        return f"with {standing.objective_text(row.setting)} against {standing.objective_text(standing.leader)}"
+        return f"with {standing.objective_text(row.setting)} instead of {standing.objective_text(standing.leader)}"
     low, high = sorted(abs(1 - end) * (best if standing.shares else 1.0) for end in (effect.low, effect.high))
     unit = "percentage points" if standing.shares else "%"
     return f"by {significant(100 * low)} to {significant(100 * high)} {unit}"
@@ -356,7 +379,7 @@ def _not_allowed(standing: Standing) -> str:
     if len(failed) > LIST_MAX:
         clauses.append(f"{len(failed) - LIST_MAX} more failed some of theirs")
     if found:
-        clauses.append(f"{names(found)} {verb(found, 'does', 'do')} not meet the constraints")
+        clauses.append(f"{names(found)} {verb(found, 'violates', 'violate')} the SLO")
     return joined(clauses) if clauses else ""
 
 
@@ -369,11 +392,10 @@ def _unmeasured(standing: Standing) -> str:
     untried = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
     risers = {setting: reason for setting, reason in standing.unmeasured.items() if reason == RISING}
     others = {s: reason for s, reason in standing.unmeasured.items() if reason != NOT_TRIED and s not in risers}
-    parts = [_without_trials(others, "could not be measured")] if others else []
-    parts += [_without_trials(risers, "cannot be judged yet")] if risers else []
+    parts = [_without_trials(others, "could not be measured"), _without_trials(risers, "cannot be judged yet")]
     if untried:
         parts.append(f"{names(untried)} {verb(untried, 'was', 'were')} not tried yet")
-    return "; ".join(parts)
+    return "; ".join(filter(None, parts))
 
 
 def _without_trials(reasons: Mapping[Setting, str], what: str) -> str:

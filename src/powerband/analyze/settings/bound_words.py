@@ -7,6 +7,7 @@ those of `regret.py`.
 from __future__ import annotations
 
 from powerband.analyze.settings.standing import Decision, Standing, names
+from powerband.base.units import percent
 from powerband.model.metrics import margin_words, regret_words
 
 
@@ -16,14 +17,14 @@ def bound_clause(standing: Standing, decision: Decision) -> str:
     objective = standing.experiment.objective
     other = "other setting" if standing.exploration is None else "other setting that raced"
     bound = regret_words(decision.regret, objective.metric)
-    return f"no {other} is better by more than {bound} ({100 * objective.confidence:.6g} % confidence)"
+    return f"no {other} is better by more than {bound} ({percent(objective.confidence)} confidence)"
 
 
 def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
-    """That the cheapest was picked, which may still be better, and what would narrow the bound."""
+    """Clauses: the cheapest was picked, which others may still be better, and what would narrow the bound."""
     parts = []
     if len(decision.alike) > 1 and decision.chosen is not None:
-        parts.append(f"{names(decision.alike)} cannot be told apart, and {decision.chosen.id} is the cheapest of them")
+        parts.append(f"{names(decision.alike)} cannot be told apart; {decision.chosen.id} is the cheapest of them")
     if decision.undecided:
         parts.append(f"{names(decision.undecided)} may still be better by more than {standing.margin}")
     race = standing.race
@@ -33,7 +34,7 @@ def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
 
 
 def missed_bound(standing: Standing, decision: Decision) -> str:
-    """Said where a bound was asked for and is not met: by the race as it is, or as it ended."""
+    """A sentence where a bound was asked for and is not met yet, or was not met; else empty."""
     asked, metric = standing.experiment.design.regret, standing.experiment.objective.metric
     if asked is None or (decision.regret is not None and decision.regret <= asked):
         return ""
@@ -45,4 +46,4 @@ def more_trials(standing: Standing) -> str:
     """Names what there is too little of."""
     ended_by = "" if standing.race is None else standing.race.ended_by
     more = {"budget": "a longer budget (design.budget)", "stopped": "the rest of the race (resume the run)"}
-    return more.get(ended_by, "more blocks (measure.repeats)")
+    return more.get(ended_by, "more rounds (measure.repeats)")

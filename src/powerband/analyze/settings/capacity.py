@@ -120,7 +120,7 @@ class Search:
         return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
 
     def window_ns(self, rate_per_s: float) -> int | None:
-        """How long a trial at this rate has to measure, if that is longer than `load.duration`: at a low rate until as
+        """The window that a trial at this rate needs, if that is longer than `load.duration`: at a low rate until as
         many requests are due as the percentiles need; close below what the server gives at most a queue takes long to
         fill, and close above it long to show in a time limit."""
         needed_s = _requests_needed(self.experiment) / rate_per_s
@@ -167,12 +167,12 @@ class Search:
 
     @property
     def unseen(self) -> bool:
-        """It held in no trial, though at a rate lower than those tried it may: an estimate is a guess then."""
+        """True if the SLO held in no trial, though it may at a lower rate than tried: an estimate is then a guess."""
         return self._answered and not self.nowhere and not any(answer.held for answer in self.answers)
 
     @property
     def everywhere(self) -> bool:
-        """It holds at every rate that the generator can offer, and broke down at none beyond, as a server that dies."""
+        """True if the SLO holds at every rate that the generator can offer, and the server broke at none beyond."""
         if not self._answered or not self._limit_known:
             return False
         beyond = math.log(self.offered_per_s)
@@ -260,7 +260,7 @@ def _by_generator(result: TrialResult) -> bool:
 
 
 def capacity_of(search: Search) -> Capacity | None:
-    """For the reader; None where nothing was tried at a rate of its own."""
+    """The capacity of a setting; None if no rate was tried."""
     curve = _curve(search)
     if search.first_look is None or not curve:
         return None
@@ -270,8 +270,8 @@ def capacity_of(search: Search) -> Capacity | None:
         return Capacity(
             None,
             curve,
-            f"holds at every rate that the load engine could offer, up to {search.offered_per_s:,.0f}/s: "
-            "raise load.engine_threads, give the engine more CPUs, or ask for more",
+            f"holds at every rate that the load generator could offer, up to {search.offered_per_s:,.0f}/s: "
+            "raise load.engine_threads, give it more CPUs, or ask for more",
         )
     low, high = search.edge.interval(search.objective.confidence)
     middle = search.edge.quantile(0.5)
@@ -287,12 +287,13 @@ def _seen_at(search: Search, rate_per_s: float) -> str:
         return ""
     missed = below.count(False)
     most = share_most(missed, len(below), 1 - search.objective.confidence)
-    return f"{len(below) - missed} of {plural(len(below), 'start')} held there or below; up to {most:.0%} may not"
+    held = f"{len(below) - missed} of {plural(len(below), 'start')}"
+    return f"{held} met the SLO there or below; up to {100 * most:.0f} % may not"
 
 
 def misses(search: Search) -> tuple[str, ...]:
-    """Why it holds at no rate: each condition that was missed at the lowest rate tried, with what was seen where it
-    was missed; single trials may have met it."""
+    """The reasons why the SLO holds at no rate: each condition that was missed at the lowest rate tried, with what was
+    seen where it was missed; single trials may have met it."""
     lowest = search.near_edge()
     if not lowest:
         return tuple(dict.fromkeys(problem.message for trial in search.trials for problem in trial.problems))
@@ -303,7 +304,7 @@ def misses(search: Search) -> tuple[str, ...]:
         if values:
             seen = format_value(float(np.median(values)), METRICS[constraint.metric].unit)
             found.append(f"{constraint.text}: it was {seen} at {rate:,.4g}/s, the lowest rate tried")
-    return tuple(found) or (f"less than {KEPT_UP:.0%} of {rate:,.4g}/s was served, the lowest rate tried",)
+    return tuple(found) or (f"less than {100 * KEPT_UP:.0f} % of {rate:,.4g}/s was served, the lowest rate tried",)
 
 
 def short_windows(experiment: Experiment) -> str | None:
@@ -317,8 +318,8 @@ def short_windows(experiment: Experiment) -> str | None:
         return None
     return (
         f"trials of {format_duration(whole_ns)} (warm-up and load.duration) cannot see an overload of less than "
-        f"{unseen:.1%}: capacities may be too high by as much; for the margin of {margin:.1%} make them "
-        f"{format_duration(max(limits) / margin)} or longer"
+        f"{100 * unseen:.1f} %, so capacities may be too high by as much; for the margin of {100 * margin:.1f} % make "
+        f"them {format_duration(max(limits) / margin)} or longer"
     )
 
 

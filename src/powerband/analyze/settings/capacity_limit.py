@@ -12,6 +12,7 @@ import numpy as np
 
 from powerband.analyze.settings.capacity import Search, holds
 from powerband.analyze.settings.why import commonest
+from powerband.analyze.trial.bottleneck.clauses import share
 from powerband.base.units import format_value
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Stage
@@ -25,7 +26,7 @@ TELLING = 0.02  # of the time: less is not what a hundredth of the requests wait
 
 
 def limit_of(search: Search) -> Bottleneck | None:
-    """None where too little was seen to tell."""
+    """The bottleneck at a setting's capacity; None if too little was seen to name one."""
     looks = [trial for trial in search.trials if trial.valid and trial.stage is Stage.SATURATE]
     if not search.answers or search.nowhere or search.everywhere:
         return commonest(looks or search.near_edge())
@@ -53,15 +54,15 @@ def _slow_answers(search: Search, rate_per_s: float, around: Sequence[TrialResul
     conditions = " and ".join(constraint.text for constraint in search.objective.constraints)
     most = format_value(search.most_per_s, "per_s")
     evidence = [
-        f"{conditions} ends to hold at {rate_per_s / search.most_per_s:.0%} of the {most} that it gives at most"
+        f"{conditions} stops holding at {share(rate_per_s / search.most_per_s)} of the {most} that it serves at most"
     ]
     if any("subject_cpu_share" in trial.metrics for trial in around):
-        evidence.append(f"the subject used {middle('subject_cpu_share'):.0%} of its CPU time there")
+        evidence.append(f"the server uses {share(middle('subject_cpu_share'))} of its CPU time there")
     for metric, words in (
-        ("jvm_safepoint_share", "all its Java threads stood still {:.0%} of the time"),
-        ("gc_cpu_share", "its collector used {:.0%} of its CPU time"),
-        ("psi_io_share", "something waited for a disk {:.0%} of the time"),
+        ("jvm_safepoint_share", "safepoints stop all Java threads {} of the time"),
+        ("gc_cpu_share", "its garbage collector uses {} of its CPU time"),
+        ("psi_io_share", "something on this machine waited for a disk {} of the time"),
     ):
         if (part := middle(metric)) >= TELLING:
-            evidence.append(words.format(part))
+            evidence.append(words.format(share(part)))
     return Bottleneck(BottleneckName.SLOW_ANSWERS, tuple(evidence), BottleneckName.SLOW_ANSWERS.advice)

@@ -132,9 +132,9 @@ def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells
         try:
             pair = (value(comparison.left, value_of), value(comparison.right, value_of))
         except ZeroDivisionError:
-            raise _CannotSayError(f"In block {block + 1} it divides by zero", len(usable)) from None
+            raise _CannotSayError(f"In round {block + 1} it divides by zero", len(usable)) from None
         if not all(abs(side) < _SIDE_MAX for side in pair):
-            raise _CannotSayError(f"In block {block + 1} a side is too large to reckon with", len(usable))
+            raise _CannotSayError(f"In round {block + 1} a side is too large to compute with", len(usable))
         pairs.append(pair)
     left, right = np.array(pairs, dtype=float).T
     return left, right
@@ -150,8 +150,8 @@ def _lacking(references: Sequence[Reference], case: Mapping[Reference, Setting],
             return f"No valid trial of {setting.id} measured {reference.metric}"
     several = len({case[reference] for reference in references}) > 1
     what = "a valid trial of each setting that it compares" if several else "a valid trial of it"
-    blocks = f"Only {usable} block has" if usable else "No block has"
-    return f"{blocks} {what}; an interval takes two"
+    blocks = f"Only {usable} round has" if usable else "No round has"
+    return f"{blocks} {what}; an interval needs two"
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | N
     seen = int((left > 0).sum())
     is_zero = HELD if seen == 0 else REFUTED
     verdict = {"==": is_zero, "<=": is_zero, "!=": _OPPOSITE[is_zero], ">": _OPPOSITE[is_zero], ">=": HELD}
-    why = f"zero in all {len(left)} blocks" if seen == 0 else f"above zero in {seen} of {len(left)} blocks"
+    why = f"zero in all {len(left)} rounds" if seen == 0 else f"above zero in {seen} of {len(left)} rounds"
     if seen:
         why += f", {_shown(float(left.mean()), unit)} on average"
     return _Judged(verdict.get(comparison.op, REFUTED), float(left.mean()), 0.0, "count", None, why)
@@ -277,10 +277,10 @@ def _sentence(judged: _Judged, unit: str, blocks: int) -> str:
     else:
         middle, low, high = (_difference(figure, unit) for figure in figures)
         measured = f"a difference of {middle}"
-    open_ended = ". The interval holds both: more blocks would tell" if judged.verdict is UNDECIDED else ""
+    open_ended = ". The interval includes both: more rounds would decide" if judged.verdict is UNDECIDED else ""
     if found.low == found.high:
-        return f"{sides}, {measured} in each of {blocks} blocks."
-    sure = f"{found.confidence * 100:.4g} % interval {low} to {high}, over {blocks} blocks"
+        return f"{sides}, {measured} in each of {blocks} rounds."
+    sure = f"{found.confidence * 100:.4g} % interval {low} to {high}, over {blocks} rounds"
     return f"{sides}, {measured} ({sure}){open_ended}."
 
 

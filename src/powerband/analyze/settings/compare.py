@@ -74,9 +74,9 @@ RESUME = "resume the run to finish it"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the plan is: `to_come` trials of it have not run; `left`: settings no longer tried because they only
-    fail, with the reason; `race`: how a race went, its confirmation not yet judged; `exploration`: what came before
-    it, and `raced`: the settings that race (None: all); `soak_to_come`: a soak was asked for and has not run."""
+    """The state of a plan: `to_come` trials of it have not run; `left`: settings no longer tried because they only
+    fail, with the reason; `race`: the race so far, its confirmation not yet judged; `exploration`: the exploration
+    before it, and `raced`: the settings that race (None: all); `soak_to_come`: a soak is planned and has not run."""
 
     to_come: int = 0
     left: Mapping[Setting, str] = field(default_factory=dict)
@@ -162,8 +162,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
 def decision_of(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
 ) -> Decision:
-    """What `analyse` would decide, without all that goes with it: a race wants to confirm what is named, and to know
-    its bound."""
+    """The decision of `analyse` alone: a race confirms the setting that it names, and needs its bound."""
     _, decision = _by_blocks(experiment, settings, results, progress)
     return decision
 
@@ -171,7 +170,7 @@ def decision_of(
 def confirmation_of(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
 ) -> Confirmation | None:
-    """How `analyse` would judge the fresh starts so far; None where none counts, or nothing is named."""
+    """The verdict of `analyse` on the fresh starts so far; None if none is valid, or no setting is named."""
     standing, _ = _by_blocks(experiment, settings, results, progress)
     return None if standing.race is None else standing.race.confirmation
 
@@ -329,8 +328,8 @@ def _cut_short(experiment: Experiment, rows: Sequence[SettingResult], progress: 
         return None
     margin = experiment.objective.margin
     return (
-        f"the budget of {format_duration(budget_ns)} ended the search before a capacity was known to {margin:.1%}: "
-        "allow more (design.budget)"
+        f"the budget of {format_duration(budget_ns)} ended the search before a capacity was known to "
+        f"{100 * margin:.1f} %: allow more (design.budget)"
     )
 
 
@@ -490,7 +489,7 @@ def _warnings(
         whole = sum(1 for block in blocks if block and wanted <= block)
         planned = len(done) + progress.to_come
         yield (
-            f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} blocks whole: "
+            f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} rounds whole: "
             f"intervals and verdicts hold at the end of a fixed plan; {RESUME}"
         )
     elif progress.soak_to_come and done:
@@ -500,9 +499,9 @@ def _warnings(
     for setting, reason in progress.left.items():
         yield f"{setting.id} is no longer tried: it {reason}"
     if invalid := sum(row.invalid for row in rows):
-        yield f"{invalid} of {len(done)} trials were failed or invalid and are in no mean; each says why"
+        yield f"{invalid} of {len(done)} trials failed or are invalid: they are excluded, each with its reason"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)
     for row in rows:
         for unsure in row.uncertain_because:
-            yield f"{row.setting.id}: whether it meets a constraint is not certain ({unsure})"
+            yield f"{row.setting.id}: it is not certain whether it meets the SLO ({unsure})"

@@ -29,7 +29,7 @@ from powerband.model.results import Confirmation, Estimate, TrialResult
 def confirm(
     objective: Objective, table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting
 ) -> Confirmation | None:
-    """None where no valid trial confirms `setting`, the one that the race names. Several attempts: the last valid one.
+    """The confirmation of `setting`, which the race names; None without a valid trial. The last valid attempt counts.
 
     Not upheld: where the fresh starts show it worse than its rival beside it by more than the margin; where it serves
     worse than in the race by more than the margin, against its rival too (if both lose alike, the machine has changed,
@@ -77,8 +77,8 @@ def confirm(
 
 
 def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, bool] | None:
-    """Why no fresh start of `setting` counts, and whether that was its own doing in all of them. None where there was
-    none, or one counts."""
+    """The reason why no fresh start of `setting` is valid, and whether the server was at fault in all of them. None
+    if there was no fresh start, or one is valid."""
     fresh = [result for result in tried(results, setting) if result.stage is Stage.CONFIRM]
     if not fresh or any(result.valid for result in fresh):
         return None
@@ -204,16 +204,16 @@ def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compli
     if made.rival is not None and made.advantage is not None and said.beside is not None:
         gain = table.sign * (said.beside.value if unit == "ratio" else made.advantage.value - 1)
         where = "better than" if gain >= 0 else "worse than"
-        text += f"; {_percent(abs(gain))} {_unit(unit)} {where} {made.rival.id} beside it"
+        text += f"; {_percent(abs(gain))} {_unit(unit)} {where} the runner-up {made.rival.id}"
     if kept.barred or not kept.seen:
         text += f"; misses {'; '.join(kept.barred or kept.open)}"
     return replace(made, sentence=f"{text}.")
 
 
 def _moved(lost: Estimate) -> str:
-    """`0.4 % below the race (-0.2 to 1.0 %)`, or so much above it."""
-    where, turn = ("below", 1.0) if lost.value >= 0 else ("above", -1.0)
-    text = f"{_percent(turn * lost.value)} % {where} the race"
+    """`0.4 % lower than in the race (-0.2 to 1.0 %)`, or so much higher."""
+    where, turn = ("lower", 1.0) if lost.value >= 0 else ("higher", -1.0)
+    text = f"{_percent(turn * lost.value)} % {where} than in the race"
     if lost.low is None or lost.high is None:
         return text
     low, high = sorted((turn * lost.low, turn * lost.high))
@@ -222,8 +222,8 @@ def _moved(lost: Estimate) -> str:
 
 def _points_moved(said: _Fresh) -> str:
     """Shares move by percentage points."""
-    where = "below" if said.change.value <= 0 else "above"
-    return f"{_percent(abs(said.change.value))} percentage points {where} the race"
+    where = "lower" if said.change.value <= 0 else "higher"
+    return f"{_percent(abs(said.change.value))} percentage points {where} than in the race"
 
 
 def _unit(unit: str) -> str:

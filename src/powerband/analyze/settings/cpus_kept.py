@@ -1,5 +1,5 @@
-"""For which load and on which CPUs an answer holds, and a warning where a setting that CPUs decide did not get them
-all.
+"""The load and the CPUs for which an answer holds, and a warning where the server did not get all CPUs although its
+parameters depend on their number.
 
 In: the standing of the settings, trials. Out: the end of the answer's first sentence; warnings, also where a runtime
 uses fewer CPUs than a setting counts. Method: docs/methods/cpus.md.
@@ -40,7 +40,7 @@ def _on_cpus(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
     if cpus.server < cpus.machine:
         return f"on {cpus.server:.3g} of {_machines(cpus)}"
     used = standing.value(setting, "engine_cpu_cores") if cpus.shared else None
-    load = "" if used is None else f" (the load took {used / cpus.machine:.1%} of {'it' if one else 'them'})"
+    load = "" if used is None else f" (the load took {100 * used / cpus.machine:.1f} % of {'it' if one else 'them'})"
     return f"on {'the only CPU' if one else f'all {cpus.machine} CPUs'} of this machine{load}"
 
 

@@ -37,10 +37,9 @@ def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
             f"{math.ceil(100 * median(shares))} %), and the intervals allow for that"
         )
     if refused:
-        tells, does = ("tells", "does") if len(refused) == 1 else ("tell", "do")
-        costs.append(f"{plural(len(refused), 'trial')} {tells} nothing and {does} not count")
+        costs.append(f"{plural(len(refused), 'trial')} {'is' if len(refused) == 1 else 'are'} excluded")
     of = f"{len(disturbed)} of {plural(len(done), 'trial')}"
-    yield f"{_who(disturbed)} disturbed {of}: {joined(costs)}; a quiet machine needs fewer"
+    yield f"{_who(disturbed)} disturbed {of}: {joined(costs)}; on a quiet machine fewer trials are needed"
 
 
 def _who(disturbed: Sequence[TrialResult]) -> str:
@@ -59,5 +58,5 @@ def _who(disturbed: Sequence[TrialResult]) -> str:
     elif stolen < LEAST_STEAL:
         who.append("other programs")
     if stolen >= LEAST_STEAL:
-        who.append(f"the hypervisor ({stolen:.1%} of the CPU time)")
+        who.append(f"the hypervisor ({100 * stolen:.1f} % of the CPU time)")
     return joined(who)

@@ -39,7 +39,7 @@ def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
         return
     kinds = {verdict: [claim for claim in claims if claim.verdict is verdict] for verdict in ClaimVerdict}
     parts = [f"{len(found)} {verdict.value}" for verdict, found in kinds.items() if found]
-    yield f"Of {plural(len(claims), 'claim')} {joined(parts)}."
+    yield f"Claims: {joined(parts)}."
     if held := kinds[ClaimVerdict.HELD]:
         yield f"Held: {_listed(held)}."
     for claim in kinds[ClaimVerdict.REFUTED]:

@@ -14,11 +14,11 @@ from powerband.model.experiment import Experiment
 from powerband.model.results import Analysis, Answer, SettingResult, TrialResult, Verdict
 
 NOT_RESTARTED = (
-    "The server was deployed already and was not restarted between settings: the intervals come from repeated blocks "
-    "on that one server, so how much one start of it differs from the next is not in them."
+    "The server was deployed already and was not restarted between settings: the intervals come from repeated rounds "
+    "on that one server, and do not include differences between its starts."
 )
-FROM_OUTSIDE = "Only its answers were seen, from outside: what limits it inside is not known."
-NO_DIFFERENCE = "No difference between the settings was shown: does the knob act?"
+FROM_OUTSIDE = "Only its responses were seen, from outside: the bottleneck inside it is not known."
+NO_DIFFERENCE = "No difference between the settings was found: check that the setting takes effect."
 _START = re.compile(r"(?<![\w.=-])(fresh )?start(s?)(?![\w=-])")
 """A start, as a word of its own and not as the name or level of a setting."""
 

@@ -1,5 +1,5 @@
-"""What is said where there is nothing to judge: no trial counts, none has the objective, none has raced yet, or the
-time did not hold two blocks. Each says what to change; what was measured is kept.
+"""The words of an answer where there is nothing to judge: no trial is valid, none has the objective, none has raced
+yet, or the time was too short for two rounds. Each says what to change; what was measured is kept.
 
 In: the standing of all settings. Out: sentences and clauses. The other answers are worded in `answer.py`.
 """
@@ -17,12 +17,12 @@ from powerband.model.results import Exploration
 
 NOT_TRIED = "it was not tried yet"
 BEYOND_GENERATOR = (
-    "two of its trials or more left the load engine no CPU, so that it may be faster than those that count (give the "
-    "engine more: load.engine_threads, host.pinning)"
+    "at least two of its trials left the load generator no CPU, so it may be faster than its valid trials show (give "
+    "the load generator more: load.engine_threads, host.pinning)"
 )
 RISING = "it still got faster while it was measured, and may end up ahead (lengthen measure.warmup_max)"
-_CLOSED_ONLY = "only a load of users has it, and this one has a rate"
-_NONE_OK = "no request ended ok while it measured: see the outcomes in the report"
+_CLOSED_ONLY = "only a load with users has it, and this load has a rate"
+_NONE_OK = "no request succeeded in the measured window: see the outcomes in the report"
 # What trials without it lacked, by the beginning of a metric's name.
 _LACKED = {
     "connect_time_ns": "no connection was opened while it measured: set load.keep_alive to false to open one for each "
@@ -35,7 +35,7 @@ _LACKED = {
     "jvm_": "the server is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
     OWN: "the server's page did not have it while it measured: see metrics_url and measure.metrics",
 }
-_SEEN_BY_THE_PROBE = "the probe could not read it here: `powerband doctor` says what this machine hides"
+_SEEN_BY_THE_PROBE = "this machine does not show it: see `powerband doctor`"
 
 
 def none_valid(standing: Standing) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
     if not standing.explored:
         if standing.measured:
             return _objective_unmeasured(standing)
-        return ("No setting could be measured.", f"{sentence(tried)} Each trial says why it does not count.")
+        return ("No setting could be measured.", f"{sentence(tried)} Each excluded trial has its reason.")
     objective = standing.experiment.objective
     pick = max if objective.direction == "maximise" else min
     best = pick(standing.explored, key=lambda result: result.metrics[objective.metric])
@@ -96,9 +96,9 @@ def too_little_time(standing: Standing) -> str:
     needed_s = block_s * (blocks + confirmed / max(1, len(standing.rows)))
     needed_s += min(standing.explore_s, needed_s)  # an exploration takes half of a budget at most (BUDGET_SHARE)
     text = (
-        f"one trial of every setting takes about {format_duration(block_s * 1e9)}, and at least {blocks} of each are "
-        f"needed: the budget of {format_duration(budget_ns)} was too little; allow {format_duration(needed_s * 1e9)}, "
-        "name fewer levels, or shorten load.duration"
+        f"the budget of {format_duration(budget_ns)} was too little: one trial of every setting takes about "
+        f"{format_duration(block_s * 1e9)}, and at least {blocks} of each are needed; allow "
+        f"{format_duration(needed_s * 1e9)}, name fewer values, or shorten load.duration"
     )
     rest = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
     return f"{text} (there was no time for {names(rest)})" if rest else text

@@ -51,8 +51,8 @@ def nodes_of(
     half: Collection[int] = (),
     race: Race | None = None,
 ) -> Nodes | None:
-    """None where all ran on one machine. `half`: blocks that do not count. `race`: with what fresh starts say, all
-    nodes together."""
+    """The nodes of a run; None for a single machine. `half`: blocks that do not count. `race`: with its fresh
+    starts, all nodes together."""
     names = sorted({result.node for result in results} - {""})
     if not names:
         return None
@@ -263,7 +263,7 @@ def _sentences(
     if differ is not None and differ < 1 - experiment.objective.confidence and not shown:
         told.append(f"How settings compare differs between nodes by more than chance (p = {significant(differ)}).")
     if differ is None and len(rows) > 1 and len({row.best for row in seen}) > 1:
-        told.append("With one block a node it cannot be told whether that is chance.")
+        told.append("With one round per node this may be chance.")
     if len(fresh_on) >= CONFIRMED_ON:
         told.append(f"Fresh starts confirm it on {joined(fresh_on)}.")
     elif fresh_on:

@@ -132,7 +132,7 @@ def _open_mmc(rate_per_s: float, service_s: float, limit: Constraint | None) -> 
     busy = rate_per_s * service_s
     taken = format_duration(service_s * 1e9)
     formula = f"{significant(rate_per_s)}/s x {taken}: {significant(busy)} busy, "
-    formula += limit.text if limit else f"{WAIT_MAX:.0%} wait at most"
+    formula += limit.text if limit else f"{100 * WAIT_MAX:.0f} % wait at most"
     left_s = math.inf if limit is None else limit.threshold / 1e9 - service_s
     if left_s <= 0:
         return Proposal(formula, None, f"a request alone takes {taken}: no number of threads meets that")
@@ -161,9 +161,8 @@ def _closed_mmc(users: int, service_s: float, pause_s: float, margin: float) -> 
 
     wanted = (1 - margin) * throughput(users)
     thinking = f" and pause {format_duration(pause_s * 1e9)}" if pauses else ""
-    formula = (
-        f"{users:,} users of {format_duration(service_s * 1e9)}{thinking}, within {margin:.0%} of a thread for each"
-    )
+    each = f"{format_duration(service_s * 1e9)}{thinking}"
+    formula = f"{users:,} users of {each}, within {100 * margin:.0f} % of a thread for each"
     return Proposal(formula, float(_fewest(1, users, lambda servers: throughput(servers) >= wanted)))
 
 
@@ -179,12 +178,14 @@ def usl(experiment: Experiment, line: ThreadLine) -> Proposal:
     """N* of the law fitted to all trials of the line. See `usl.py`."""
     formula = "X(N) = g N / (1 + a (N - 1) + b N (N - 1))"
     if experiment.objective.is_capacity:
-        return Proposal(formula, None, "a capacity search runs each setting but once at full load: too few for its fit")
+        return Proposal(
+            formula, None, "a capacity search runs each setting only once at full load: too few points for the fit"
+        )
     if experiment.load.rate_per_s is not None:
         return Proposal(
             formula,
             None,
-            "an open load asks for the same rate of all settings, which shows no scaling: load with users",
+            "an open load offers the same rate to all settings, which shows no scaling: load with users",
         )
     metric = "goodput_per_s"
     points = [
@@ -196,7 +197,7 @@ def usl(experiment: Experiment, line: ThreadLine) -> Proposal:
     law = fit_usl(*zip(*points, strict=True), confidence=experiment.objective.confidence) if points else None
     if law is None:
         return Proposal(
-            formula, None, "it takes four numbers of threads or more that served requests, in two blocks or more"
+            formula, None, "it needs at least four numbers of threads that served requests, in at least two rounds"
         )
     figures = f"g = {significant(law.rate_per_s)}/s, a = {law.contention:.3g}, b = {law.coherency:.3g}"
     best = law.threads_best

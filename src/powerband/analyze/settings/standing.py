@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from powerband.base.units import capital, format_value, joined
@@ -20,34 +20,40 @@ LIST_MAX = 6  # arbitrary: what a sentence bears; the table has all
 
 @dataclass(frozen=True)
 class Standing:
-    """`contenders`: those that may still be better than the leader by more than the margin; `blocks`: valid trials of
-    the leader. Settings without a valid trial: `failed` ones by their own doing, with the reason; `unmeasured` ones for
-    any other reason, so that nothing is known of them. `race`: where settings left on the way; `exploration`: what came
-    before it, with its valid trials `explored`. `measured`: the metrics that valid trials have; `block_s`: what a block
-    of all settings takes, `explore_s` the whole exploration; `out_of_time`: the budget ended before two blocks did.
-    `cpus`: those of the last valid trial; all of a run have the same, unless a cgroup changed.
-    `growing`: what grew all through the trials of a setting, per second, and the seconds to its limit.
-    `figures`: the objective of each setting as a sentence states it; empty for capacities. `rising`: those that still
-    got faster while they were measured."""
+    """All settings after analysis, with all that the words of the answer need."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
     leader: Setting | None
     contenders: frozenset[Setting]
+    """Settings that may still be better than the leader by more than the margin."""
     blocks: int
+    """Valid trials of the leader."""
     failed: Mapping[Setting, str] = field(default_factory=dict)
+    """Settings without a valid trial by their own fault, with the reason."""
     unmeasured: Mapping[Setting, str] = field(default_factory=dict)
+    """Settings without a valid trial for any other reason: nothing is known of them."""
     race: Race | None = None
     exploration: Exploration | None = None
+    """The exploration before the race."""
     explored: Sequence[TrialResult] = ()
+    """Valid trials of the exploration."""
     measured: frozenset[str] = frozenset()
+    """Names of the metrics that valid trials have."""
     block_s: float | None = None
+    """Time that one block of all settings takes, in s."""
     explore_s: float = 0.0
+    """Time that the whole exploration took, in s."""
     out_of_time: bool = False
+    """True if the budget ended before two blocks did."""
     cpus: CpuUse | None = None
+    """CPUs of the last valid trial; all trials of a run have the same, unless a cgroup changed."""
     growing: Mapping[Setting, Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
+    """By setting and quantity: growth per second all through its trials, and the seconds to its limit."""
     figures: Mapping[Setting, Figure] = field(default_factory=dict)
+    """The objective of each setting as a sentence states it; empty for capacities."""
     rising: frozenset[Setting] = frozenset()
+    """Settings that still got faster while they were measured."""
 
     def row(self, setting: Setting) -> SettingResult:
         return next(row for row in self.rows if row.setting == setting)
@@ -70,7 +76,7 @@ class Standing:
         metric = self.experiment.objective.metric
         value = self.value(setting, metric)
         if value is None:
-            return "more than the load engine could offer" if self.is_beyond_engine(setting) else "nothing"
+            return "more than the load generator could offer" if self.is_beyond_engine(setting) else "nothing"
         return format_value(value, METRICS[metric].unit)
 
     def words_of(self, metric: str) -> str:
@@ -85,21 +91,22 @@ class Standing:
 
 @dataclass(frozen=True)
 class Decision:
-    """An answer before its words. `regret`: no other setting is better than the chosen one by a larger share, and
-    `above`: by how much each may be; `alike`: those that it was picked from as the cheapest, where none was shown to be
-    best."""
+    """An answer before its words."""
 
     kind: AnswerKind
     chosen: Setting | None
     equivalent: tuple[Setting, ...]
     undecided: tuple[Setting, ...]
     regret: float | None = None
+    """The bound: no other setting is better than the chosen one by a larger share."""
     above: Mapping[Setting, float] = field(default_factory=dict)
+    """The share by which each other setting may be better."""
     alike: tuple[Setting, ...] = ()
+    """Settings from which the cheapest was chosen, where none was shown to be best."""
 
 
 def close_behind(standing: Standing) -> tuple[Setting, ...]:
-    """Those that are certainly worse than the leader, but perhaps by no more than the margin."""
+    """Settings that are certainly worse than the leader, but perhaps by no more than the margin."""
     leader = standing.leader
     if leader is None:
         return ()
@@ -128,5 +135,10 @@ def verb(settings: Sequence[object], one: str, many: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital and a full stop; names such as `threads=4` stay as they are."""
+    """The clause with a capital and a full stop; names such as `threads=4` stay as they are."""
     return f"{capital(text)}."
+
+
+def sentences(clauses: Iterable[str]) -> str:
+    """Each clause as a sentence of its own; empty ones are left out."""
+    return " ".join(map(sentence, filter(None, clauses)))

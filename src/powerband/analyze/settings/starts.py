@@ -21,7 +21,7 @@ LUCK = 0.5
 
 
 def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: float) -> Starts:
-    """Of every stage and attempt: each was a fresh start."""
+    """Counts the fresh starts of a setting, over every stage and attempt, and those of them that failed."""
     mine = tried(results, setting)
     bad = [result for result in mine if is_failed_start(result)]
     made = len(bad) + sum(result.valid for result in mine)
@@ -36,8 +36,8 @@ def failed_words(starts: Starts) -> str:
 
 
 def allowed_words(allowed: float) -> str:
-    """What is asked of the starts, as the text of a constraint."""
-    return "starts without failure" if allowed == 0 else f"at most {allowed:.3g} of the starts failed"
+    """The condition on failed starts, as the text of a constraint."""
+    return "all starts must succeed" if allowed == 0 else f"at most {allowed:.3g} of the starts failed"
 
 
 def is_allowed(bad: int, of: int, allowed: float, error: float) -> bool:

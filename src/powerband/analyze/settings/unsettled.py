@@ -92,14 +92,14 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
     """One for each such setting, and one for the unsettled trials of all others."""
     for setting, seen in restless.items():
         yield (
-            f"{setting.id} never stabilised in {seen.times} of {seen.trials} trials: its figures are those of a moving "
-            "target; lengthen measure.warmup_max or load.duration"
+            f"{setting.id} had not reached a steady state in {seen.times} of {seen.trials} trials: its figures may "
+            "shift with time; lengthen measure.warmup_max or load.duration"
         )
     compared = [trial for trial in trials if trial.valid and trial.stage not in APART]
     others = sum(1 for trial in compared if trial.steady is False and trial.setting not in restless)
     if others:
-        were = "was" if others == 1 else "were"
-        yield f"{plural(others, 'valid trial')} {were} still changing while measured: their figures may shift with time"
+        whose = "its" if others == 1 else "their"
+        yield f"{plural(others, 'valid trial')} had not reached a steady state: {whose} figures may shift with time"
 
 
 def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer:
@@ -108,5 +108,5 @@ def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer
     if named is None or named not in restless:
         return answer
     seen = restless[named]
-    said = f"{named.id} never stabilised in {seen.times} of {seen.trials} trials: this may change with time."
+    said = f"But {named.id} had not reached a steady state in {seen.times} of {seen.trials} trials: this may change."
     return replace(answer, sentences=(*answer.sentences, said))

@@ -1,7 +1,8 @@
-"""The third sentence of the answer: what holds the chosen setting, what smaller ones lack, what larger ones cost more.
+"""The reasons of an answer: what limits the chosen setting, what a smaller one lacks, what a larger one costs more.
 
-In: the standing of all settings. Out: words. A setting's named bottleneck is what is said of it; where too little was
-seen to name one, plain figures stand for it. A cause that nothing was measured for is not guessed.
+In: the standing of all settings. Out: a paragraph for each of these settings. A setting's named bottleneck is what is
+said of it; where too little was seen to name one, plain figures stand for it. A cause that nothing was measured for is
+not guessed.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from powerband.analyze.settings.standing import Standing
-from powerband.base.units import capital, format_bytes, format_value, plural, significant, with_article
+from powerband.analyze.settings.standing import Standing, sentences
+from powerband.base.units import format_bytes, format_value, plural, significant
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
@@ -23,11 +24,10 @@ TIED_LEAST = 2  # trials that name another bottleneck: a single one among severa
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
 
 
-def why(standing: Standing, chosen: Setting) -> str:
-    clauses = [clause for rule in (_limit_here, _smaller, _larger) if (clause := rule(standing, chosen))]
-    if not clauses:
-        return "The figures taken name no single resource as the limit."
-    return f"{capital('; '.join(clauses))}."
+def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
+    """A paragraph for each setting that explains the answer, `chosen` first."""
+    reasons = tuple(text for rule in (_limit_here, _smaller, _larger) if (text := rule(standing, chosen)))
+    return reasons or ("No single resource was found to be the limit.",)
 
 
 def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
@@ -61,8 +61,8 @@ def _told_by(second: Bottleneck, votes: int, trials: int) -> Candidate:
 
 
 def _named(setting: Setting, bottleneck: Bottleneck) -> str:
-    said = (f"{each.name.words}: {', '.join(each.evidence)}" for each in bottleneck.candidates)
-    return f"with {setting.id} {', or '.join(said)}"
+    said = (f"{each.name.words}. {sentences(each.evidence)}".rstrip() for each in bottleneck.candidates)
+    return f"With {setting.id} {' Or '.join(said)}"
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:
@@ -74,20 +74,20 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     if share is not None and share >= CPU_BUSY:
         cores = standing.value(chosen, "subject_cpu_cores")
         used = f" ({significant(cores)} cores)" if cores is not None else ""
-        return f"CPU is the limit: {chosen.id} uses {share:.0%} of the CPU time that the subject may have{used}"
+        return f"With {chosen.id} CPU is the limit. The server uses {100 * share:.0f} % of its CPU time{used}."
     if standing.experiment.objective.is_capacity or not kind_of(standing.experiment).has_metric("offered_rate_per_s"):
         return None  # its trials are at many rates, and what is served is what was searched; or nothing is offered
     load = standing.experiment.load_for(chosen)
     offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
     scheduled = load.rate_per_s is not None or load.pace is not None
     if scheduled and offered and goodput and goodput >= 0.99 * offered:
-        return f"the load is the limit: {chosen.id} serves all that is offered"
+        return f"With {chosen.id} the load is the limit. The whole offered load is served."
     threads = standing.value(chosen, "threads_max")
     if load.users is None or threads is None or share is None or threads < load.users or share >= CPU_IDLE:
         return None
     return (
-        f"neither threads nor CPU are the limit at {chosen.id}: {threads:,.0f} threads for {load.users} "
-        f"users, and {share:.0%} of the subject's CPU time used"
+        f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
+        f"{load.users} users and uses {100 * share:.0f} % of its CPU time."
     )
 
 
@@ -105,8 +105,8 @@ def _smaller(standing: Standing, chosen: Setting) -> str | None:
         return _named(nearest.setting, nearest.bottleneck)
     idle = 1 - (standing.value(nearest.setting, "subject_cpu_share") or 0.0)
     return (
-        f"fewer threads wait rather than work: with {nearest.setting.id}{_yield(standing, nearest)} "
-        f"{idle:.0%} of the subject's CPU time is idle"
+        f"With {nearest.setting.id} the server {_yield(standing, nearest)} {100 * idle:.0f} % of its CPU time idle. "
+        "Its threads wait rather than work."
     )
 
 
@@ -128,8 +128,9 @@ def _tells(standing: Standing, row: SettingResult) -> bool:
 
 def _yield(standing: Standing, row: SettingResult) -> str:
     if row.effect is None or standing.shares or standing.experiment.objective.direction == "minimise":
-        return ", which does worse,"
-    return f" it gives {significant(100 * row.effect.value)} % of the best while"
+        return "does worse and leaves"
+    metric = standing.words_of(standing.experiment.objective.metric)
+    return f"reaches {significant(100 * row.effect.value)} % of the best {metric} and leaves"
 
 
 def _larger(standing: Standing, chosen: Setting) -> str | None:
@@ -147,16 +148,16 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
     if not larger:
         return None
     row = max(larger, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
-    costs = [f"{standing.value(row.setting, 'threads_max') or 0:,.0f} threads against {threads:,.0f}"]
+    costs = [f"{standing.value(row.setting, 'threads_max') or 0:,.0f} threads instead of {threads:,.0f}"]
     for metric, text, show in (
         ("rss_bytes_max", "memory", format_bytes),
         ("response_time_ns_p99", "p99 response time", lambda value: format_value(value, "ns")),
-        ("context_switches_per_request", f"context switches {with_article(standing.experiment.noun)}", significant),
+        ("context_switches_per_request", f"context switches per {standing.experiment.noun}", significant),
     ):
         here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
         if here and there and there >= CHEAPER_BY * here:
-            costs.append(f"{text} {show(there)} against {show(here)}")
-    takes = f"{row.setting.id} takes {', '.join(costs[:3])}"
+            costs.append(f"{text} {show(there)} instead of {show(here)}")
+    uses = f"{row.setting.id} costs more: {', '.join(costs[:3])}."
     if row.bottleneck is not None and row.bottleneck.name is BottleneckName.TOO_MANY_RUNNABLE_THREADS:
-        return f"{takes}, and too many of them compete for the CPU"
-    return takes
+        return f"{uses} Too many of its threads compete for the CPU."
+    return uses

@@ -75,13 +75,11 @@ def fit_usl(
 def _refusal(peaks: Array, peak: float, low: float, high: float, threads: Array) -> str | None:
     most, fewest = threads.max(), threads.min()
     if peak >= most or float((peaks >= most).mean()) > PEAKLESS_MAX:
-        return (
-            f"the data do not pass the peak: up to {most:g} threads throughput does not certainly fall again; try more"
-        )
+        return f"throughput had not certainly peaked by {most:g} threads: try more"
     if peak <= fewest or float((peaks <= fewest).mean()) > PEAKLESS_MAX:
-        return f"throughput may peak below the {fewest:g} threads tried as the fewest: try fewer"
+        return f"throughput may peak below {fewest:g} threads, the fewest tried: try fewer"
     if high > WIDTH_MAX * low:
-        return f"the peak may lie anywhere from {low:.3g} to {high:.3g} threads: more blocks would tell"
+        return f"the peak may lie anywhere from {low:.3g} to {high:.3g} threads: more rounds would decide"
     return None
 
 

@@ -46,8 +46,8 @@ def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
     if steal > allowed:
         yield Problem(
             "host_steal",
-            f"{_taken(metrics)} ({allowed:.0%} allowed): other machines disturbed this trial, so it does not count. "
-            "Run when the host is quieter, or raise measure.steal_max and accept the disturbance",
+            f"{_taken(metrics)} ({100 * allowed:.0f} % allowed): other machines disturbed this trial, so it does not "
+            "count. Run when the host is quieter, or raise measure.steal_max and accept the disturbance",
         )
     elif steal > STEAL_MAX:
         yield _some_steal(metrics)
@@ -58,8 +58,8 @@ def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
     if share > allowed:
         yield Problem(
             "host_foreign",
-            f"{_used(foreign, cpus)}, more than the {allowed:.0%} allowed: so this trial does not count. Close them, "
-            "or raise measure.foreign_cpu_max and accept the disturbance",
+            f"{_used(foreign, cpus)}, more than the {100 * allowed:.0f} % allowed: this trial does not count. Close "
+            "them, or raise measure.foreign_cpu_max and accept the disturbance",
         )
     elif share > QUIET_SHARE:
         yield _some_foreign(foreign, cpus)
@@ -75,8 +75,8 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
         said = _taken(metrics) if by_steal else _used(foreign, cpus)
         yield Problem(
             "host_steal" if by_steal else "host_foreign",
-            f"{said}: they may have held this trial up for {share:.0%} of its time, so it does not count. Close "
-            "them, or run when the machine is quieter",
+            f"{said}: they may have held this trial up for {100 * share:.0f} % of its time, so it does not count. "
+            "Close them, or run when the machine is quieter",
         )
     if stolen > STEAL_MAX and not (spoilt and by_steal):
         yield _some_steal(metrics)
@@ -85,11 +85,11 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
 
 
 def _taken(metrics: Mapping[str, float]) -> str:
-    return f"the hypervisor took {metrics.get('host_steal_share', 0.0):.1%} of the CPU time"
+    return f"the hypervisor took {100 * metrics.get('host_steal_share', 0.0):.1f} % of the CPU time"
 
 
 def _used(foreign: float, cpus: float) -> str:
-    return f"other programs used {foreign:.2f} of the trial's {cpus:.0f} CPUs ({foreign / cpus:.0%})"
+    return f"other programs used {foreign:.2f} of the trial's {cpus:.0f} CPUs ({100 * foreign / cpus:.0f} %)"
 
 
 def _some_steal(metrics: Mapping[str, float]) -> Problem:
@@ -107,16 +107,16 @@ def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
     if share > PRESSURE_NOTES["memory"]:
         yield Problem(
             "memory_pressure",
-            f"tasks of this machine waited for memory in {share:.0%} of the window: it is short of it, which slows "
-            "down whatever touches a page; end other programs, or give the server less",
+            f"tasks on this machine waited for memory {100 * share:.0f} % of the window, which slows down whatever "
+            "touches a page: end other programs, or give the server less",
             fatal=False,
         )
     share = metrics.get("psi_io_share", 0.0)
     if share > PRESSURE_NOTES["io"]:
         yield Problem(
             "io_pressure",
-            f"tasks of this machine waited for a disk in {share:.0%} of the window: if the server uses none, other "
-            "programs do; end them",
+            f"tasks on this machine waited for a disk {100 * share:.0f} % of the window: if the server uses none, "
+            "other programs do; end them",
             fatal=False,
         )
 
@@ -125,8 +125,8 @@ def _steadiness(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
     if evidence.steady is False:
         yield Problem(
             "not_steady",
-            f"{kind_of(evidence.experiment).steady_figures} was still changing within the measured window: lengthen "
-            "measure.warmup_max or load.duration",
+            f"{kind_of(evidence.experiment).steady_figures} had not reached a steady state in the measured window: "
+            "lengthen measure.warmup_max or load.duration",
             fatal=False,
         )
 
@@ -138,8 +138,8 @@ def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
         if found is None:
             yield Problem(
                 "invariant",
-                f"it cannot be told whether {wanted.text}: this trial has no {wanted.metric}; see what "
-                "measure.metrics makes it of, and subject.log",
+                f"{wanted.text} cannot be checked: this trial has no {wanted.metric}; see its definition in "
+                "measure.metrics, and subject.log",
             )
         elif not OPERATORS[wanted.op](found, wanted.threshold):
             unit = METRICS[wanted.metric].unit
@@ -179,8 +179,8 @@ def _logged_much(evidence: Evidence) -> Iterator[Problem]:
     kept = f" (subject.log lacks {format_bytes(dropped)} of it)" if dropped else ""
     yield Problem(
         "much_logged",
-        f"the server printed {format_bytes(printed)}{kept}, {printed / requests:,.0f} bytes a request: what that costs "
-        "is part of these figures; set its log level as it is in production",
+        f"the server printed {format_bytes(printed)}{kept}, {printed / requests:,.0f} bytes per request: these figures "
+        "include the cost of that; set its log level as it is in production",
         fatal=False,
     )
 

@@ -38,12 +38,12 @@ class Tried:
 
     @property
     def delayed_ack_ns(self) -> float:
-        """What an answer waits until its first part is acknowledged, in ns."""
+        """The time that a response waits until its first part is acknowledged, in ns."""
         return 0.0 if self.prompt_ns is None else max(0.0, self.alone_ns - self.prompt_ns)
 
 
 def tried_of(evidence: Evidence) -> Tried | None:
-    """None where nobody looked; raises NotExactError where the looks do not suffice."""
+    """The slots of a trial; None without the two looks. Raises NotExactError where they do not suffice."""
     looks, users = evidence.looks, evidence.load.users
     record = looks.recorded
     if "alone" not in record or users is None:
@@ -81,9 +81,9 @@ def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None
         metrics = dict(host_metrics(evidence, evidence.probe, look))
         share = min(1.0, metrics.get("host_foreign_cores", 0.0) / evidence.host_cpus)
         if share > foreign_allowed(evidence.experiment):
-            raise NotExactError(f"other programs used {share:.0%} of the CPUs meanwhile")
+            raise NotExactError(f"other programs used {100 * share:.0f} % of the CPUs meanwhile")
         if (stolen := metrics.get("host_steal_share", 0.0)) > steal_allowed(evidence.experiment):
-            raise NotExactError(f"the hypervisor took {stolen:.0%} of the CPU time meanwhile")
+            raise NotExactError(f"the hypervisor took {100 * stolen:.0f} % of the CPU time meanwhile")
 
 
 def _outside(evidence: Evidence) -> float:

@@ -90,7 +90,6 @@ def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
         rest = " beside the soak" if experiment.design.soak_ns else ""
         each = f"{compared} setting{'s' if compared > 1 else ''} of at least {format_duration(trial_ns)} each"
         yield budget.problem(
-            f"{format_duration(budget_ns)}{rest} is too little for one block: {each} take {format_duration(least_ns)}, "
-            "and it takes two blocks to compare anything: allow more time, name fewer levels, or shorten "
-            "load.duration"
+            f"{format_duration(budget_ns)}{rest} is too little for one round: {each} take {format_duration(least_ns)}, "
+            "and a comparison needs two rounds: allow more time, name fewer values, or shorten load.duration"
         )

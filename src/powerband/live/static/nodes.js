@@ -28,7 +28,7 @@ function row(node, phases) {
     const why = node.lost ? [make("small", { text: node.lost })] : [];
     return make("tr", { "data-does": node.does, className: node.lost ? "out" : "" }, name, make("td", { text: "–" }), make("td", { text: "–" }), make("td", { className: node.lost ? "words bad" : "words", text: DOES[node.does] }, ...why));
   }
-  const cells = [trial.setting + offered(trial), `${trial.number}, block ${trial.block + 1}`].map((text) => make("td", { text }));
+  const cells = [trial.setting + offered(trial), `${trial.number}, round ${trial.block + 1}`].map((text) => make("td", { text }));
   const phase = make("td", { className: "words", "data-began": trial.phase_began_s, "data-phase": phases[trial.phase] });
   return make("tr", { "data-does": node.does }, name, ...cells, phase);
 }

@@ -3,13 +3,13 @@
 import { at, brief, duration, make } from "./format.js";
 
 /** What trials are for, in the order of a run. */
-const STAGES = { explore: "first look", screen: "short", saturate: "full load", capacity: "capacity search", compare: "block", confirm: "to confirm", soak: "for long" };
+const STAGES = { explore: "first look", screen: "short", saturate: "full load", capacity: "capacity search", compare: "round", confirm: "to confirm", soak: "for long" };
 const SIGNS = { running: "●", recorded: "…", invalid: "!", failed: "×", interrupted: "–", lost: "?" };
 const WORDS = {
   running: "running",
   recorded: "recorded, not judged yet",
   valid: "valid",
-  invalid: "not counted",
+  invalid: "excluded",
   failed: "failed",
   interrupted: "interrupted",
   lost: "begun, but never recorded",

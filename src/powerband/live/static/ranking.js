@@ -17,7 +17,7 @@ export function rank(run) {
   at("ranking-about").textContent = judged
     ? `${run.objective}, ${run.direction === "maximise" ? "more" : "less"} is better; after ${run.judged} trials.${run.race ? ` ${sentence(run.race)}` : ""}`
     : run.settings.length
-      ? "The first block is not over: settings are ranked once each has been tried."
+      ? "The first round is not over: settings are ranked once each has been tried."
       : "There is nothing to rank.";
   const heads = ["setting", run.objective || "objective", "interval", "to the leader", ...run.columns, ...(raced ? ["how it narrowed"] : []), "trials", "verdict"];
   at("ranking").tHead.replaceChildren(make("tr", {}, ...heads.map((text) => make("th", { scope: "col", text, className: text === "verdict" ? "words" : undefined }))));
@@ -33,7 +33,7 @@ function row(setting, run, raced) {
   const told = make("td", { className: `words ${tone(setting)}` }, setting.told);
   const why = because(setting);
   if (why) told.append(make("small", { text: why }));
-  const spoilt = setting.invalid ? make("small", { text: `${setting.invalid} not counted` }) : "";
+  const spoilt = setting.invalid ? make("small", { text: `${setting.invalid} excluded` }) : "";
   return make(
     "tr",
     { "data-setting": setting.id, className: setting.answer ? "chosen" : setting.left_after_block !== null ? "out" : undefined },
@@ -51,7 +51,7 @@ function row(setting, run, raced) {
 /** Why it is out, and since when where the verdict does not say so. */
 function because(setting) {
   if (setting.left_after_block === null || setting.told.startsWith("out")) return setting.because;
-  return `out after block ${setting.left_after_block + 1}: ${setting.because}`;
+  return `out after round ${setting.left_after_block + 1}: ${setting.because}`;
 }
 
 function tone(setting) {
@@ -71,7 +71,7 @@ function narrowing(looks) {
     box.append(element("circle", { cx: x, cy: y(value), r: 2.2, class: leads ? "leads" : "value" }));
   });
   const last = looks.at(-1);
-  box.append(element("title", {}, last ? `after block ${last[0] + 1} at ${(100 * (last[1] - 1)).toFixed(1)} % of the leader` : "not looked at yet"));
+  box.append(element("title", {}, last ? `after round ${last[0] + 1} at ${(100 * (last[1] - 1)).toFixed(1)} % of the leader` : "not looked at yet"));
   return box;
 }
 

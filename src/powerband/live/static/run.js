@@ -104,11 +104,11 @@ function head() {
   at("because").textContent = goes ? run.answer.join(" ") : run.answer.slice(1).join(" ");
   const most = run.at_most ? "at most " : "";
   at("done").textContent = run.planned_total === null ? `${run.done}` : `${run.done} of ${most}${run.planned_total}`;
-  at("counts").textContent = [`${run.valid} valid`, run.invalid && `${run.invalid} not counted`, run.failed && `${run.failed} failed`].filter(Boolean).join(", ");
+  at("counts").textContent = [`${run.valid} valid`, run.invalid && `${run.invalid} excluded`, run.failed && `${run.failed} failed`].filter(Boolean).join(", ");
   at("progress").max = Math.max(1, run.planned_total ?? 1);
   at("progress").value = run.done;
   at("began").textContent = run.started_s ? `began ${day(run.started_s)}` : "";
-  at("objective").textContent = run.objective ? `${run.direction === "maximise" ? "most" : "least"} ${run.objective}` : "–";
+  at("objective").textContent = run.objective ? `${run.direction === "maximise" ? "highest" : "lowest"} ${run.objective}` : "–";
   at("race").textContent = run.race;
   at("warnings").hidden = !run.warnings.length;
   at("warnings").replaceChildren(...run.warnings.map((text) => make("li", { text })));

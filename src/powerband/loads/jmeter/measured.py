@@ -79,9 +79,9 @@ def _too_busy(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
     if share > THREAD_SHARE_MAX:
         yield Problem(
             "generator_cpu",
-            f"JMeter used {share:.0%} of the CPU time that it may have (limit {THREAD_SHARE_MAX:.0%}): it was the "
-            "limit, not the server; lower the plan's load, give it more CPUs (load.engine_threads, host.pinning), or "
-            "let powerband's own engine load (powerband import)",
+            f"JMeter used {100 * share:.0f} % of the CPU time that it may have (limit {100 * THREAD_SHARE_MAX:.0f} %): "
+            "it was the limit, not the server; lower the plan's load, give it more CPUs (load.engine_threads, "
+            "host.pinning), or let powerband's own load generator do it (powerband import)",
         )
 
 

@@ -18,7 +18,14 @@ from powerband.model.plan import format_level
 from powerband.model.results import Analysis, SettingResult
 from powerband.report.documents.markdown_text import block, code, prose
 from powerband.report.wording.comparison import change_cells, comparison_notes, headings
-from powerband.report.wording.findings import NODE_HEADS, bottleneck_short, capacity_words, node_rows, state_words
+from powerband.report.wording.findings import (
+    NODE_HEADS,
+    bottleneck_short,
+    capacity_words,
+    node_rows,
+    state_words,
+    verdict_legend,
+)
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
 from powerband.report.wording.standings import ranked
 from powerband.report.wording.words import (
@@ -28,6 +35,7 @@ from powerband.report.wording.words import (
     factor_names,
     failed_starts,
     not_allowed,
+    objective_words,
     present_columns,
     short_id,
     start_noun,
@@ -78,8 +86,7 @@ def render_changes(comparison: RunComparison, run: RunDir | None) -> str:
 def _answer(sentences: Sequence[str]) -> Iterator[str]:
     first, *rest = sentences or ("No answer.",)
     yield f"**{prose(first)}**"
-    if rest:
-        yield prose(" ".join(rest))
+    yield from map(prose, rest)
 
 
 def _settings(analysis: Analysis) -> Iterator[str]:
@@ -127,7 +134,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
         part for part in (f"And {plural(more, 'setting')} more." if more else "", _footnote(analysis)) if part
     )
     noted = [(row.setting.id, row.capacity) for row in rows if row.capacity is not None and row.capacity.note]
-    items = [f"- {code(name)} is not allowed: {prose(why)}" for name, why in not_allowed(analysis)]
+    items = [f"- {code(name)} violates the SLO: {prose(why)}" for name, why in not_allowed(analysis)]
     items += [f"- {code(name)}: {capacity_words(found)}; {prose(found.note)}" for name, found in noted]
     if items:
         yield "\n".join(items)
@@ -140,10 +147,12 @@ def _nodes(analysis: Analysis) -> Iterator[str]:
 
 def _footnote(analysis: Analysis) -> str:
     bold = "Bold: the answer. " if analysis.answer.setting else ""
-    where = f" where {' and '.join(analysis.constraints)}" if analysis.constraints else ""
-    goal = f"Objective: {analysis.direction} {metric_words(analysis.objective)}{where}."
-    intervals = f"Intervals: {format_share(analysis.confidence)}."
-    return f"<sub>{bold}{prose(f'{verdict_note(analysis)} {intervals} {goal} {trial_counts(analysis)}.')}</sub>"
+    legend = "; ".join(f"*{words}*: {prose(meaning)}" for words, meaning in verdict_legend(analysis))
+    said = (
+        f"Objective: {objective_words(analysis)}. Intervals: {format_share(analysis.confidence)}. "
+        f"{trial_counts(analysis)}. {verdict_note(analysis)}"
+    )
+    return f"<sub>{bold}{prose(said)} Verdicts: {legend}.</sub>"
 
 
 def _claims(analysis: Analysis) -> Iterator[str]:
@@ -171,7 +180,7 @@ def _unusable(analysis: Analysis) -> Iterator[str]:
     ]
     if len(trials) > _UNUSABLE_MOST:
         items.append(f"- and {len(trials) - _UNUSABLE_MOST} more, in the report")
-    yield _folded(f"{plural(len(trials), 'trial')} not counted", "\n".join(items))
+    yield _folded(f"{plural(len(trials), 'trial')} excluded", "\n".join(items))
 
 
 def _repeat(run: RunDir | None) -> Iterator[str]:

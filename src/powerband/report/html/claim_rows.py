@@ -25,7 +25,7 @@ def claims_table(analysis: Analysis) -> str:
     rows = "".join(_row(claim, published=published) for claim in analysis.claims)
     shown = f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     return (
-        '<p class="lead">What the experiment says is so, judged by the differences within each block. Held: the '
+        '<p class="lead">The experiment’s claims, judged by the differences within each round. Held: the '
         "whole interval agrees; refuted: none of it does.</p>" + scrolling("Claims", shown)
     )
 
@@ -41,7 +41,7 @@ def _published(cited: PublishedTable) -> str:
     heads = ["setting", "published", "here", "published, as a ratio", "here, as a ratio"]
     rows = [(row.name, *published_cells(row, cited)) for row in cited.rows]
     note = f" Published figures: {cited.note}." if cited.note else ""
-    base = f"Ratios are to {cited.base}, for machines differ; ours are paired within blocks." if cited.base else ""
+    base = f"Ratios are to {cited.base}, for machines differ; ours are paired within rounds." if cited.base else ""
     return (
         f'<h3>{escape(metric_words(cited.metric).capitalize())}</h3><p class="lead">{escape(base + note)}</p>'
         + scrolling("Published figures", table(heads, rows))

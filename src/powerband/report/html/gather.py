@@ -74,7 +74,7 @@ def _own_share(analysis: Analysis) -> Facts:
     for metric, name in (("bench_cpu_cores", "control plane and probes"), ("engine_cpu_cores", "load engine")):
         values = [trial.metrics[metric] for trial in analysis.trials if trial.valid and metric in trial.metrics]
         if values:
-            rows.append((name, f"{statistics.median(values):.1%} of a CPU, at most {max(values):.1%}"))
+            rows.append((name, f"{100 * statistics.median(values):.1f} % of a CPU, at most {100 * max(values):.1f} %"))
     return Facts("What the bench used itself", tuple(rows))
 
 
@@ -129,7 +129,7 @@ def _pinning(records: list[TrialRecord]) -> Facts:
 
 
 def runtime_facts(analysis: Analysis) -> Facts:
-    """How many CPUs the server's runtimes take themselves to have; settings with the same view in one row."""
+    """The number of CPUs that the server's runtimes assume; settings with the same view in one row."""
     seen: dict[tuple[str, str], list[str]] = {}
     for trial in analysis.trials:
         for view in trial.runtimes:

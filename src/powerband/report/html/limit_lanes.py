@@ -17,7 +17,7 @@ from powerband.report.wording.standings import ranked
 from powerband.report.wording.words import counted
 
 ROWS_MAX = 40  # settings drawn; the table has all
-_UNKNOWN = "not told"
+_UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,13 @@ def _text(trial: TrialResult, analysis: Analysis) -> str:
     """`Trial 12, block 2, 1,481/s: the pool is too small (98 % of ...)`."""
     parts = [f"trial {trial.number}"]
     if trial.stage is Stage.COMPARE:
-        parts.append(f"block {trial.block + 1}")
+        parts.append(f"round {trial.block + 1}")
     if trial.rate_per_s is not None:
         parts.append(f"offered {format_number(trial.rate_per_s, 'per_s')}")
     if "goodput_per_s" in trial.metrics:
         parts.append(f"{analysis.noun}s {format_number(trial.metrics['goodput_per_s'], 'per_s')}")
     if not trial.valid:
-        parts.append("not counted")
+        parts.append("excluded")
     found = trial.bottleneck
     said = ABSENT if found is None else "; ".join((found.name.words, *found.evidence))
     return f"{', '.join(parts)}: {said}"

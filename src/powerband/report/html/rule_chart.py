@@ -52,8 +52,8 @@ def rule_chart(analysis: Analysis) -> RuleChart | None:
     return RuleChart(
         "rules",
         "rules",
-        "Rules of thumb beside the measured answer",
-        f"The line is the answer, {against.id}, the band what serves as well; small strokes: levels that were tried.",
+        "Rules of thumb and the measured answer",
+        f"Line: the answer, {against.id}; band: equivalent to it; small strokes: the values that were tried.",
         factor,
         tuple(_row(rule, analysis) for rule in analysis.rules),
         tuple(tried),

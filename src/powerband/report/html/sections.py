@@ -44,10 +44,12 @@ from powerband.report.wording.findings import (
     node_rows,
     restless_settings,
     state_words,
+    verdict_legend,
     visitor_rows,
 )
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.wording.words import (
+    INCONCLUSIVE,
     change_words,
     counted,
     error_rows,
@@ -55,6 +57,7 @@ from powerband.report.wording.words import (
     failed_starts,
     is_as_good,
     not_allowed,
+    objective_words,
     present_columns,
     standing_words,
     start_noun,
@@ -108,13 +111,13 @@ def body(page: ReportPage, charts: Charts) -> str:
         ("found", "What we found", found_section(analysis)),
         ("claims", "Claims", claims_table(analysis)),
         ("times", "Response times", _distributions(page)),
-        ("person", "A person in the crowd", _person(analysis)),
+        ("person", "Real browser under load", _person(analysis)),
         ("cost", "What it costs the server", _costs(charts.costs, charts.states)),
         ("inside", "From inside", _ODD if page.inside is None else inside_section(page.inside)),
         ("memory", "What grew in memory", memory_section(analysis)),
         ("errors", "Requests that failed", _errors(analysis)),
         ("trials", "Every trial", trial_map(analysis)),
-        ("not-counted", "Not counted", _not_counted(analysis)),
+        ("not-counted", "Excluded trials", _not_counted(analysis)),
         ("again", "How it was measured", _again(page)),
     ]
     shown = [(name, title, content) for name, title, content in sections if content]
@@ -150,7 +153,7 @@ def _nodes(analysis: Analysis) -> str:
     if not rows:
         return ""
     lead = (
-        "Each node ran whole blocks, so that settings are compared within a node. Ray and powerband's actor are on it "
+        "Each node ran whole rounds, so that settings are compared within a node. Ray and powerband's actor are on it "
         "beside the server: what they used of a core is the mean of its trials. A gap is the time from the end of a "
         "trial to the next."
     )
@@ -181,8 +184,8 @@ def _top(page: ReportPage) -> str:
 
 
 def _reasons(analysis: Analysis, figures: str, rest: Sequence[str]) -> list[tuple[str, str]]:
-    """The lines below the headline. For a named setting, they give the confidence and the reason."""
-    labels = ["How sure: ", "Why: ", "But: "] if analysis.answer.setting is not None else []
+    """The lines below the headline. For a named setting, they give the confidence and the reasons."""
+    labels = ["How sure: ", "Why: "] if analysis.answer.setting is not None else []
     return [("", capital(figures)), *zip_longest(labels[: len(rest)], rest, fillvalue="")]
 
 
@@ -195,10 +198,10 @@ _HEADLINE_CHARACTERS = 48  # from there on the largest letters would take three 
 
 _KINDS = {
     AnswerKind.BEST: "one setting is best",
-    AnswerKind.EQUIVALENT_SET: "several are as good",
-    AnswerKind.BOUNDED: "not told apart, but bounded",
+    AnswerKind.EQUIVALENT_SET: "several are equivalent",
+    AnswerKind.BOUNDED: "no clear winner",
     AnswerKind.NOT_ENOUGH_DATA: "not decided yet",
-    AnswerKind.NONE_FEASIBLE: "none is allowed",
+    AnswerKind.NONE_FEASIBLE: "all violate the SLO",
     AnswerKind.NONE_VALID: "nothing could be measured",
 }
 
@@ -226,7 +229,7 @@ def _keys(analysis: Analysis) -> str:
     trials = counted(analysis.trials)
     valid = sum(trial.valid for trial in trials)
     left = len(trials) - valid
-    rest = f"{left} more not counted" if left else "every trial was valid" if valid else "nothing was run yet"
+    rest = f"{left} more excluded" if left else "every trial was valid" if valid else "nothing was run yet"
     items.append(("Evidence", plural(valid, "trial"), rest))
     cells = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{wrapping(small)}</small></dd></div>"
@@ -239,11 +242,7 @@ def _settings(page: ReportPage, main: Sequence[Chart]) -> str:
     if not page.analysis.settings:
         return ""
     charts = f'{_marks(page.analysis)}<div class="grid two">{"".join(map(figure, main))}</div>' if main else ""
-    rules = [f"{'Most' if page.analysis.direction == 'maximise' else 'Least'} {metric_words(page.analysis.objective)}"]
-    rules += page.analysis.constraints
-    lead = (
-        f'<p class="lead">{escape(" where ".join([rules[0], " and ".join(rules[1:])]) if rules[1:] else rules[0])}.</p>'
-    )
+    lead = f'<p class="lead">Objective: {escape(objective_words(page.analysis))}.</p>'
     return f"{lead}{charts}{_table(page.analysis)}"
 
 
@@ -252,7 +251,7 @@ def _marks(analysis: Analysis) -> str:
     answer = analysis.answer
     parts = [('<i class="dot big full"></i>the answer', answer.setting is not None)]
     margin = escape(margin_words(analysis.margin, analysis.objective))
-    parts.append((f'<i class="dot full"></i>as good, within {margin}', len(answer.equivalent) > 1))
+    parts.append((f'<i class="dot full"></i>equivalent, within {margin}', len(answer.equivalent) > 1))
     parts.append(('<i class="dot open"></i>the others', len(analysis.settings) > len(answer.equivalent)))
     shown = "".join(f"<span>{part}</span>" for part, told in parts if told)
     if sum(told for _, told in parts) < 2:
@@ -288,8 +287,13 @@ def _table(analysis: Analysis) -> str:
     return (
         f'<p class="under">{wrapping(verdict_note(analysis))} '
         f"Small figures: {format_share(analysis.confidence)} intervals.</p>"
-        f"{scrolling('All settings', shown)}{allowed}"
+        f"{scrolling('All settings', shown)}{_legend(analysis)}{allowed}"
     )
+
+
+def _legend(analysis: Analysis) -> str:
+    lines = (f"<b>{words}</b>: {escape(meaning)}" for words, meaning in verdict_legend(analysis))
+    return f'<p class="under">{"<br>".join(lines)}</p>'
 
 
 def _not_allowed(analysis: Analysis) -> list[str]:
@@ -298,7 +302,8 @@ def _not_allowed(analysis: Analysis) -> list[str]:
     for name, why in not_allowed(analysis):
         by_reason.setdefault(why, []).append(name)
     return [
-        f"{joined(names)} {'is' if len(names) == 1 else 'are'} not allowed: {why}" for why, names in by_reason.items()
+        f"{joined(names)} {'violates' if len(names) == 1 else 'violate'} the SLO: {why}"
+        for why, names in by_reason.items()
     ]
 
 
@@ -312,7 +317,7 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
     cells += f'<td class="words {_tone(result, analysis)}">{escape(words)}{mark}</td>'
     cells += f'<td class="words">{escape(bottleneck_short(result.bottleneck))}</td>' if limited else ""
     cells += "".join(_estimate_cell(result, metric, 3) for metric in metrics)
-    invalid = f"<small>+{result.invalid} not counted</small>" if result.invalid else ""
+    invalid = f"<small>+{result.invalid} excluded</small>" if result.invalid else ""
     moving = '<small class="unsure">never stabilised</small>' if result.setting in restless_settings(analysis) else ""
     equal = ' class="equal"' if is_as_good(result.setting, analysis) else ""
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else equal
@@ -338,7 +343,7 @@ def _tone(result: SettingResult, analysis: Analysis) -> str:
         return "bad"
     if result.setting == analysis.answer.leader:
         return "good"
-    if verdict_words(result, analysis) == "undecided":
+    if verdict_words(result, analysis) == INCONCLUSIVE:
         return "unsure"
     return "bad" if result.verdict is Verdict.WORSE else "good"
 

@@ -111,8 +111,8 @@ def surface_section(chart: SurfaceChart | None) -> str:
             choosers += chooser(f"surface-held-{place}", factor.name, factor.labels, factor.answer, kind="held")
     key = (
         '<p class="key standing"><span><i class="cell best"></i>the answer</span>'
-        '<span><i class="cell equal"></i>as good</span>'
-        '<span><i class="cell barred"></i>not allowed</span>'
+        '<span><i class="cell equal"></i>equivalent</span>'
+        '<span><i class="cell barred"></i>violates the SLO</span>'
         + (
             '<span><i class="cell look"></i>tried once</span>'
             if any(cell.standing == "look" for cell in chart.cells)
@@ -121,7 +121,7 @@ def surface_section(chart: SurfaceChart | None) -> str:
         + "</p>"
     )
     heads = ["setting", *(measure.title for measure in chart.measures), ""]
-    words = {"answer": "the answer", "equal": "as good", "not_allowed": "not allowed", "look": "tried once"}
+    words = {"answer": "the answer", "equal": "equivalent", "not_allowed": "violates the SLO", "look": "tried once"}
     rows = [(cell.setting, *cell.texts, words.get(cell.standing, "")) for cell in chart.cells]
     spoken = (
         f"Chart: a map of {chart.measures[0].title} over {chart.factors[chart.first[0]].name} and "

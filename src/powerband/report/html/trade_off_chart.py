@@ -121,8 +121,8 @@ def trade_off_section(chart: TradeOffChart | None) -> str:
         '<p class="key standing"><span><i class="dot full"></i>unbeaten</span>'
         '<span><i class="dot open"></i>beaten, but not for certain</span>'
         '<span><i class="dot pale"></i>beaten</span>'
-        + ('<span><i class="dot cross">×</i>not allowed</span>' if barred else "")
-        + '<span><i class="dot ring"></i>the answer</span><span><i class="dot ring thin"></i>as good</span></p>'
+        + ('<span><i class="dot cross">×</i>violates the SLO</span>' if barred else "")
+        + '<span><i class="dot ring"></i>the answer</span><span><i class="dot ring thin"></i>equivalent</span></p>'
     )
     heads = ["setting", *names, "in all"]
     rows = [(point.setting, *point.texts, point.words) for point in chart.points]
@@ -144,7 +144,7 @@ _WORDS = {
     TradeOffStanding.UNBEATEN: "unbeaten",
     TradeOffStanding.CLOSE: "{} is as good or better, but not for certain",
     TradeOffStanding.BEATEN: "{} is as good or better",
-    TradeOffStanding.NOT_ALLOWED: "not allowed",
+    TradeOffStanding.NOT_ALLOWED: "violates the SLO",
 }
 
 

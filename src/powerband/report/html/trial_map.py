@@ -30,8 +30,8 @@ def trial_map(analysis: Analysis) -> str:
         rows.append(f'<tr><th scope="row">{escape(setting.id)}</th>{"".join(cells)}</tr>')
     return (
         '<p class="lead no-print">Choose a trial, with a click or the arrow keys, to see it second by second. A dashed '
-        "frame marks a trial that is not counted. Each button shows the trial’s place in the order of the run.</p>"
-        '<div class="chooser"><div class="scroll no-print"><table class="map" aria-label="Trials by setting and block">'
+        "frame marks an excluded trial. Each button shows the trial’s place in the order of the run.</p>"
+        '<div class="chooser"><div class="scroll no-print"><table class="map" aria-label="Trials by setting and round">'
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         '<div class="trial-head" aria-live="polite"><h3 id="trial-title"></h3><p id="trial-about"></p>'
         '<p id="trial-why" class="bad" hidden></p>'
@@ -60,12 +60,12 @@ def _columns(trials: Iterable[TrialResult]) -> dict[tuple[Stage, int], str]:
     """The columns in the order in which a run passes through them, with their headings."""
     order = list(_STAGES)
     keys = sorted({_column(trial) for trial in trials}, key=lambda key: (order.index(key[0]), key[1]))
-    return {key: f"block {key[1] + 1}" if key[0] is Stage.COMPARE else _STAGES[key[0]] for key in keys}
+    return {key: f"round {key[1] + 1}" if key[0] is Stage.COMPARE else _STAGES[key[0]] for key in keys}
 
 
 def _trial_button(trial: TrialResult, first: bool) -> str:
     state = "valid" if trial.valid else "invalid" if trial.status == "measured" else trial.status
-    about = [f"block {trial.block + 1}" if trial.stage is Stage.COMPARE else _STAGES[trial.stage]]
+    about = [f"round {trial.block + 1}" if trial.stage is Stage.COMPARE else _STAGES[trial.stage]]
     if trial.rate_per_s is not None:
         about.append(f"offered {format_number(trial.rate_per_s, 'per_s')}")
     if trial.attempt > 1:
@@ -78,7 +78,7 @@ def _trial_button(trial: TrialResult, first: bool) -> str:
             about.append(f"{metric_name(name)} {format_number(trial.metrics[name], METRICS[name].unit)}")
     if trial.bottleneck is not None:
         about.append(trial.bottleneck.name.words)
-    restless = ["it was still changing while measured"] if trial.steady is False else []
+    restless = ["it had not reached a steady state"] if trial.steady is False else []
     why = "; ".join([*(problem.message for problem in trial.problems), *restless])
     title = f"Trial {trial.number}, {trial.setting.id}" + ("" if trial.valid else f" ({state})")
     steady = "no" if restless else "yes"

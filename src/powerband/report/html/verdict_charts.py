@@ -111,9 +111,9 @@ def race_chart(analysis: Analysis) -> RaceChart | None:
     )
     shown = tuple(row for row in rows if row.bars or row.leads)
     margin = (1 - analysis.margin, 1.0) if analysis.direction == "maximise" else (1.0, 1 + analysis.margin)
-    note = f"Each block adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.told}"
+    note = f"Each round adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.told}"
     label = f"within {margin_words(analysis.margin, analysis.objective)}"
-    return RaceChart("race", "race", "Ratio to the leader, block by block", note, shown, _span(analysis), margin, label)
+    return RaceChart("race", "race", "Ratio to the leader, round by round", note, shown, _span(analysis), margin, label)
 
 
 def _bars(setting: Setting, analysis: Analysis) -> Iterator[RaceBar]:

@@ -50,7 +50,7 @@ def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart
 
 def _race_figure(chart: RaceChart) -> str:
     blocks = sorted({bar.block for row in chart.rows for bar in row.bars})
-    heads = ["setting", *(f"block {block}" for block in blocks), "then"]
+    heads = ["setting", *(f"round {block}" for block in blocks), "then"]
     rows = [
         (row.setting, *({bar.block: bar.text for bar in row.bars}.get(block, ABSENT) for block in blocks), row.state)
         for row in chart.rows
@@ -66,11 +66,13 @@ def _race_figure(chart: RaceChart) -> str:
 
 def _left(race: Race) -> str:
     if not race.departures:
-        return '<p class="under">No setting left before the end.</p>'
+        return '<p class="under">No setting was eliminated.</p>'
     rows = [
-        (left.setting.id, f"block {left.block + 1}", ratio_phrase(left.effect), left.reason) for left in race.departures
+        (left.setting.id, f"round {left.block + 1}", ratio_phrase(left.effect), left.reason) for left in race.departures
     ]
-    return words_table("Settings that left the race", ("setting", "left after", "ratio to the leader", "why"), rows)
+    return words_table(
+        "Settings eliminated from the race", ("setting", "out after", "ratio to the leader", "why"), rows
+    )
 
 
 def _confirmation(race: Race, analysis: Analysis) -> str:
@@ -258,9 +260,9 @@ def rules_section(analysis: Analysis, chart: RuleChart | None) -> str:
     shown = f'<table class="claims brief"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     chosen = f"; the measured answer is {analysis.answer.setting.id}" if analysis.answer.setting else ""
     return (
-        '<p class="lead">What common rules say for this server, with the figures measured here, beside the measured '
-        f"answer{escape(chosen)}. The last column is the objective at the nearest setting that was tried, towards the "
-        "answer’s. A rule whose conditions are not met is refused.</p>"
+        '<p class="lead">What common rules propose for this server, with the figures measured here'
+        f"{escape(chosen)}. The last column compares the nearest setting that was tried with the answer. A rule is not "
+        "applicable where its conditions are not met.</p>"
         + ("" if chart is None else _rule_figure(chart))
         + f'<div class="below">{scrolling("Rules of thumb", shown)}</div>'
     )

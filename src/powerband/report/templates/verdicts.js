@@ -35,7 +35,7 @@ function race(chart, t, width) {
       formatter: (items) => {
         const row = items.find((item) => item.data?.row)?.data.row;
         if (!row) return "";
-        const lines = row.bars.map((bar) => [barColour(row, bar, t), `block ${bar.block}: ${bar.text}`]);
+        const lines = row.bars.map((bar) => [barColour(row, bar, t), `round ${bar.block}: ${bar.text}`]);
         return tip(`${row.setting}: ${row.state}`, lines);
       },
     },

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from powerband.model.metrics import METRICS, metric_words
+from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, ClaimVerdict, SettingResult, Verdict
 from powerband.report.terminal.text_findings import (
@@ -29,9 +29,10 @@ from powerband.report.terminal.text_findings import (
     rules_of_thumb,
     visited,
 )
-from powerband.report.wording.findings import bottleneck_short, state_words
+from powerband.report.wording.findings import bottleneck_short, state_words, verdict_legend
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
 from powerband.report.wording.words import (
+    INCONCLUSIVE,
     MetricColumn,
     any_failed_start,
     change_words,
@@ -40,6 +41,7 @@ from powerband.report.wording.words import (
     factor_names,
     failed_starts,
     not_allowed,
+    objective_words,
     present_columns,
     short_id,
     start_noun,
@@ -68,7 +70,8 @@ def render_answer(analysis: Analysis) -> RenderableType:
     parts: list[RenderableType] = [Text(), *_sentences(analysis), *behind_the_answer(analysis)]
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
-        parts += [_bullet(f"{name} is not allowed: {why}") for name, why in not_allowed(analysis)]
+        parts += [_bullet(f"{words}: {meaning}", style="dim") for words, meaning in verdict_legend(analysis)]
+        parts += [_bullet(f"{name} violates the SLO: {why}") for name, why in not_allowed(analysis)]
     for part in (changes, nodes, capacities, rules_of_thumb, _claims, published, visited, grown):
         parts += part(analysis)
     if analysis.found:
@@ -192,19 +195,17 @@ def _verdict(result: SettingResult, analysis: Analysis) -> Text:
         return Text(words, style="red")
     if result.setting == analysis.answer.leader:
         return Text(words, style="green")
-    if words == "undecided":
+    if words == INCONCLUSIVE:
         return Text(words, style="yellow")
     return Text(words, style="red" if result.verdict is Verdict.WORSE else "green")
 
 
 def _footnote(analysis: Analysis) -> str:
-    confidence = format_share(analysis.confidence)
     answer = "* the answer. " if analysis.answer.setting else ""
-    better = "most" if analysis.direction == "maximise" else "least"
-    rule = f"Objective: {better} {METRICS[analysis.objective].name}"
-    if analysis.constraints:
-        rule += " where " + " and ".join(analysis.constraints)
-    return f"{answer}{verdict_note(analysis)} Intervals: {confidence}. {rule}. {trial_counts(analysis)}."
+    return (
+        f"{answer}Objective: {objective_words(analysis)}. Intervals: {format_share(analysis.confidence)}. "
+        f"{trial_counts(analysis)}. {verdict_note(analysis)}"
+    )
 
 
 _CLAIM_STYLES = {ClaimVerdict.HELD: "green", ClaimVerdict.REFUTED: "red", ClaimVerdict.UNDECIDED: "yellow"}
@@ -237,7 +238,7 @@ def _unusable(analysis: Analysis) -> Iterator[RenderableType]:
     if not trials:
         return
     yield Text()
-    yield Text(f"Not counted ({len(trials)} of {len(counted(analysis.trials))} trials):", style="yellow")
+    yield Text(f"Excluded ({len(trials)} of {len(counted(analysis.trials))} trials):", style="yellow")
     for trial in trials[:_UNUSABLE_SHOWN]:
         yield _bullet(f"trial {trial.number} ({trial.setting}) {trial.status}: {trial.reasons}")
     if len(trials) > _UNUSABLE_SHOWN:
@@ -251,5 +252,5 @@ def _warnings(analysis: Analysis) -> Iterator[RenderableType]:
         yield Text.assemble(("Warning: ", "yellow"), warning)
 
 
-def _bullet(text: str) -> Padding:
-    return Padding(Text(text), (0, 0, 0, 2))
+def _bullet(text: str, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, 2))

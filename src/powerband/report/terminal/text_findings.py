@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from powerband.base.units import capital
 from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis
 from powerband.report.html.memory import GROWTH_HEADS, growth_cells, growth_sentence, snapshot_trial
@@ -41,7 +42,7 @@ TYPES_SHOWN = 8  # arbitrary: what leaks is among the first; the report has more
 
 
 def behind_the_answer(analysis: Analysis) -> Iterator[RenderableType]:
-    """How the answer was found and what limits it: lines without a heading. Nothing that the answer's own sentences
+    """Lines on how the answer was found and what limits it, without a heading. Nothing that the answer's own sentences
     already say is repeated; yields nothing if there is nothing to add."""
     told = " ".join(analysis.answer.sentences)
     lines = []
@@ -89,7 +90,7 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
             proposal_words(rule),
             Text(rule_nearest(rule)),
             ABSENT if rule.cost is None else ratio_phrase(rule.cost),
-            Text(f"refused: {rule.refused}" if rule.refused else rule.formula),
+            Text(f"not applicable: {rule.refused}" if rule.refused else rule.formula),
         )
     yield Text()
     yield table
@@ -109,7 +110,7 @@ def changes(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def nodes(analysis: Analysis) -> Iterator[RenderableType]:
-    """How fast each node is, what is best there, and what Ray cost; nothing where all ran on one machine."""
+    """Tables of the nodes: how fast each is, what is best there, and what Ray cost; nothing for a single machine."""
     rows = node_rows(analysis)
     if not rows:
         return
@@ -145,7 +146,7 @@ def visited(analysis: Analysis) -> Iterator[RenderableType]:
     if not rows:
         return
     table = bare_table()
-    table.add_column("a person in the crowd", overflow="fold")
+    table.add_column("real browser under load", overflow="fold")
     for heading in VISITOR_HEADS[1:]:
         table.add_column(heading, justify="right", overflow="fold")
     for name, *cells in rows:
@@ -188,7 +189,7 @@ def _bottleneck(analysis: Analysis, told: str) -> str:
         return ""
     found = chosen.bottleneck
     figures = [figure for each in found.candidates for figure in each.evidence]
-    if figures and all(figure in told for figure in figures):
+    if figures and all(figure in told or capital(figure) in told for figure in figures):
         return f"What to do: {advice}" if (advice := what_to_do(found)) else ""
     return bottleneck_sentence(chosen.setting, found)
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from powerband.analyze.runs.changes import Change, RunComparison
-from powerband.base.units import RATIO_SHOWN_MAX, signed_percent
+from powerband.base.units import RATIO_SHOWN_MAX, percent, signed_percent
 from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting
 from powerband.model.results import Verdict
@@ -57,17 +57,17 @@ def change_reasons(comparison: RunComparison) -> list[str]:
 
 
 def comparison_note(comparison: RunComparison) -> str:
-    direction = "more" if comparison.direction == "maximise" else "less"
+    direction = "More" if comparison.direction == "maximise" else "Less"
     drift = (
-        "Both were measured in the same blocks, so that drift of the machine cancels."
+        "Both were measured in the same rounds, so drift of the machine cancels."
         if comparison.paired
         else comparison.sessions.sentence(comparison.confidence)
     )
     return (
-        f"Verdicts are on {comparison.names[1]} towards {comparison.names[0]}, at {comparison.confidence:.0%} "
-        f"confidence for all settings together; {direction} {METRICS[comparison.objective].name} is better; "
-        f"differences within {margin_words(comparison.margin, comparison.objective)} count as none, and those "
-        f"below `smallest` would most likely stay inconclusive. {drift}"
+        f"{comparison.names[1]} is compared with {comparison.names[0]}, at {percent(comparison.confidence)} "
+        f"confidence, corrected for multiple comparisons. {direction} {METRICS[comparison.objective].name} is better. "
+        f"Differences within {margin_words(comparison.margin, comparison.objective)} count as none; those below "
+        f"`smallest` would most likely stay inconclusive. {drift}"
     )
 
 

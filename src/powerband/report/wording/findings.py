@@ -36,8 +36,9 @@ from powerband.report.wording.numbers import (
     format_number,
     format_share,
 )
-from powerband.report.wording.words import verdict_words
+from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, verdict_words
 
+OUT = "out after round"  # then the number of the round
 FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a factor
 _ENDED = {
     "decided": "The race was decided after {blocks}",
@@ -82,17 +83,36 @@ def departure_of(setting: Setting, race: Race | None) -> Departure | None:
 
 
 def state_words(result: SettingResult, analysis: Analysis) -> str:
-    """The verdict, or `out after block 2` for a setting eliminated from the race; blocks are numbered from 1 for
+    """The verdict, or `out after round 2` for a setting eliminated from the race; blocks are numbered from 1 for
     readers."""
     left = departure_of(result.setting, analysis.race)
     if left is None or not result.trials or not result.feasible:
         return verdict_words(result, analysis)
-    return f"out after block {left.block + 1}"
+    return f"{OUT} {left.block + 1}"
+
+
+def verdict_legend(analysis: Analysis) -> list[tuple[str, str]]:
+    """Each word of the table's verdicts with its meaning, a line each; only words that the table has."""
+    shown = {state_words(result, analysis) for result in analysis.settings}
+    if any(words.startswith(OUT) for words in shown):
+        shown.add(OUT)
+    margin = margin_words(analysis.margin, analysis.objective)
+    meanings = {
+        "leader": "the best estimate",
+        "better": "shown to be better than the leader",
+        "equivalent": f"differs from the leader by less than {margin}",
+        "worse": "shown to be worse than the leader",
+        INCONCLUSIVE: "not shown to be worse or equivalent; more trials would decide",
+        OUT: "shown to be worse during the race, and not tried again",
+        VIOLATES: "breaks a condition, or fails in some starts",
+        "no data": "no valid trial",
+    }
+    return [(f"{words} N" if words == OUT else words, meaning) for words, meaning in meanings.items() if words in shown]
 
 
 def race_words(race: Race) -> str:
-    """`The race was decided after 4 blocks: 41 trials, 64 % of the full grid's 64.`"""
-    text = _ENDED.get(race.ended_by, _ENDED["running"]).format(blocks=plural(race.blocks, "block"))
+    """`The race was decided after 4 rounds: 41 trials, 64 % of the full grid's 64.`"""
+    text = _ENDED.get(race.ended_by, _ENDED["running"]).format(blocks=plural(race.blocks, "round"))
     text += f": {plural(race.trials, 'trial')}"
     if race.grid_trials:
         text += f", {100 * race.trials / race.grid_trials:.0f} % of the full grid's {race.grid_trials}"
@@ -101,7 +121,7 @@ def race_words(race: Race) -> str:
 
 def exploration_words(exploration: Exploration) -> str:
     return (
-        f"Of {exploration.settings:,} settings {exploration.tried:,} were tried once each, "
+        f"{exploration.tried:,} of {exploration.settings:,} settings were tried once each, "
         f"and the best {exploration.raced:,} of them raced."
     )
 
@@ -166,7 +186,7 @@ _CHANGE_VERDICTS = {
     Verdict.WORSE: "costs",
     Verdict.BETTER: "gains",
     Verdict.EQUIVALENT: "makes no difference",
-    Verdict.INCONCLUSIVE: "undecided",
+    Verdict.INCONCLUSIVE: "inconclusive",
 }
 
 
@@ -182,7 +202,7 @@ def change_rows(analysis: Analysis) -> list[tuple[str, str, str]]:
     ]
 
 
-NODE_HEADS = ("node", "trials", "blocks", "beside the others", "best there")
+NODE_HEADS = ("node", "trials", "rounds", "relative to all", "best there")
 
 
 def node_rows(analysis: Analysis) -> list[tuple[str, str, str, str, str]]:
@@ -197,8 +217,8 @@ NODE_COST_HEADS = ("node", "CPU", "CPUs", "Ray, of a core", "longest gap")
 
 
 def node_cost_rows(analysis: Analysis) -> list[tuple[str, str, str, str, str]]:
-    """What each node is, what Ray and powerband's actor used of a core there during trials, and the longest time from a
-    trial to the next. Empty where nothing of it is known."""
+    """Each node's CPU, the share of a core that Ray and powerband's actor used there during trials, and the longest
+    time between two trials. Empty where nothing of it is known."""
     rows = () if analysis.nodes is None else analysis.nodes.rows
     return [
         (
@@ -214,8 +234,8 @@ def node_cost_rows(analysis: Analysis) -> list[tuple[str, str, str, str, str]]:
 
 
 def clock_sentences(analysis: Analysis) -> list[str]:
-    """Of each node that made the load for another: what its clock showed beside that of the server's node in the last
-    trial, and at the worst how well that was known."""
+    """A sentence for each node that made the load for another: how its clock differed from that of the server's node in
+    the last trial, and how well that was known at worst."""
     found: dict[str, list[GeneratorNode]] = {}
     for trial in analysis.trials:
         for clock in trial.generators if trial.valid else ():
@@ -247,13 +267,14 @@ def changes_lead(analysis: Analysis) -> str:
     metric = metric_words(analysis.objective)
     base = analysis.settings[0].setting.id if analysis.settings else ""
     return (
-        f"One factor changed at a time, the dearest change first: {metric} towards the baseline ({base}), paired "
-        f"within blocks, with intervals that hold for all changes together at {format_share(analysis.confidence)}. "
+        f"One parameter changed at a time, the most expensive change first: {metric} relative to the baseline "
+        f"({base}), paired within rounds. Intervals: {format_share(analysis.confidence)}, corrected for multiple "
+        "comparisons. "
         f"A change within {margin_words(analysis.margin, analysis.objective)} makes no difference."
     )
 
 
-VISITOR_HEADS = ("setting", "visits", "failed", "person’s p50", "person’s p90", "crowd’s p50", "crowd’s p99")
+VISITOR_HEADS = ("setting", "visits", "failed", "browser p50", "browser p90", "load p50", "load p99")
 _VISITOR_METRICS = (
     "visits",
     "visits_failed",
@@ -283,7 +304,7 @@ def rule_nearest(rule: RuleVerdict) -> str:
 
 def rule_result(rule: RuleVerdict) -> str:
     """The effect of following the rule, or the reason why the rule does not apply."""
-    return f"refused: {rule.refused}" if rule.refused else ratio_phrase(rule.cost)
+    return f"not applicable: {rule.refused}" if rule.refused else ratio_phrase(rule.cost)
 
 
 def restless_settings(analysis: Analysis) -> dict[Setting, str]:

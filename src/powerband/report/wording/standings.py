@@ -49,7 +49,7 @@ def ranking(analysis: Analysis, width: int) -> Table:
 
 
 def race_line(analysis: Analysis, experiment: Experiment) -> str:
-    """`block 3 of at most 10 done; 5 settings live, 4 out; threads=64 leads; no other is better by more than 9 %`.
+    """`round 3 of at most 10 done; 5 settings live, 4 out; threads=64 leads; no other is better by more than 9 %`.
     Empty before the first block."""
     race = analysis.race
     if race is None or not race.looks:
@@ -58,7 +58,7 @@ def race_line(analysis: Analysis, experiment: Experiment) -> str:
     live = len(last.effects) - len(last.left)
     bound = bound_words(analysis)
     return (
-        f"block {last.block + 1} of at most {experiment.measure.repeats} done; {plural(live, 'setting')} live, "
+        f"round {last.block + 1} of at most {experiment.measure.repeats} done; {plural(live, 'setting')} live, "
         f"{len(race.departures)} out; {last.leader.id} leads{f'; {bound}' if bound else ''}"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from powerband.model.metrics import METRICS, margin_words, regret_words
+from powerband.model.metrics import METRICS, metric_words, regret_words
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.report.wording.numbers import format_change, format_number, format_share
@@ -49,21 +49,25 @@ STATES = {
 }
 
 
+VIOLATES = "violates SLO"
+INCONCLUSIVE = "inconclusive"
+
+
 def verdict_words(result: SettingResult, analysis: Analysis) -> str:
     """A setting's verdict against the leader, in two words at most."""
     if not result.trials:
         return "no data"
     if not result.feasible:
-        return "not allowed"
+        return VIOLATES
     if result.setting == analysis.answer.leader:
         return "leader"
     if result.uncertain_because and result.verdict is not Verdict.WORSE:
-        return "undecided"
+        return INCONCLUSIVE
     return {
         Verdict.BETTER: "better",
         Verdict.WORSE: "worse",
-        Verdict.EQUIVALENT: "as good",
-        Verdict.INCONCLUSIVE: "undecided",
+        Verdict.EQUIVALENT: "equivalent",
+        Verdict.INCONCLUSIVE: INCONCLUSIVE,
     }[result.verdict]
 
 
@@ -106,11 +110,11 @@ def standing_words(analysis: Analysis) -> str:
         return f"{bound}; may be better: {_ids(answer.undecided)}" if answer.undecided else bound
     parts = []
     if others := [setting for setting in answer.equivalent if setting != answer.setting]:
-        parts.append(f"also as good: {_ids(others)}")
+        parts.append(f"also equivalent: {_ids(others)}")
     if answer.undecided:
-        parts.append(f"may be as good: {_ids(answer.undecided)}")
+        parts.append(f"may be equivalent: {_ids(answer.undecided)}")
     if not parts and answer.kind is AnswerKind.BEST and len(analysis.settings) > 1:
-        parts.append(f"close behind: {_ids(answer.close)}" if answer.close else "none of the others is as good")
+        parts.append(f"close behind: {_ids(answer.close)}" if answer.close else "no other setting is equivalent")
     return "; ".join(parts)
 
 
@@ -142,7 +146,7 @@ def any_failed_start(analysis: Analysis) -> bool:
 
 
 def start_noun(analysis: Analysis) -> str:
-    """What each trial is: a start of the server, or of one that was not restarted a trial alone."""
+    """The noun for a trial: `start`, or `trial` for a server that was not restarted."""
     return "trial" if analysis.deployed else "start"
 
 
@@ -190,15 +194,23 @@ def factor_names(analysis: Analysis) -> tuple[str, ...]:
 
 
 def verdict_note(analysis: Analysis) -> str:
-    """The meaning of the verdicts, in one sentence."""
+    """The basis of the verdicts, in one sentence."""
     leader = analysis.answer.leader
     if leader is None:
         return "There is no leader to compare with."
     return (
-        f"Verdicts are towards the leader, {short_id(leader, analysis)}: as good means within "
-        f"{margin_words(analysis.margin, analysis.objective)}, "
-        f"at {format_share(analysis.confidence)} confidence for all settings together."
+        f"Each setting is compared with the leader, {short_id(leader, analysis)}, at "
+        f"{format_share(analysis.confidence)} confidence, corrected for multiple comparisons."
     )
+
+
+def objective_words(analysis: Analysis) -> str:
+    """`highest goodput (correct responses per second) where error_rate < 1%`."""
+    best = "highest" if analysis.direction == "maximise" else "lowest"
+    of_requests = analysis.objective == "goodput_per_s" and analysis.noun == "request"
+    meaning = " (correct responses per second)" if of_requests else ""
+    where = f" where {' and '.join(analysis.constraints)}" if analysis.constraints else ""
+    return f"{best} {metric_words(analysis.objective)}{meaning}{where}"
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,10 @@ def test_who_breaks_a_constraint_in_one_run_only_has_changed() -> None:
     (better,) = compare_runs(bad, good).changes
     (neither,) = compare_runs(bad, bad).changes
     assert [worse.verdict, better.verdict, neither.verdict] == [Verdict.WORSE, Verdict.BETTER, Verdict.INCONCLUSIVE]
-    assert "second run (p99 < 1ms)" in worse.because and "neither run (p99 < 1ms)" in neither.because
+    assert (
+        "second run violates the SLO (p99 < 1ms)" in worse.because
+        and "both runs violate the SLO (p99 < 1ms)" in neither.because
+    )
 
 
 def test_counts_of_all_threads_are_not_compared_with_counts_of_living_ones() -> None:

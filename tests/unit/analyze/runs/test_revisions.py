@@ -101,11 +101,11 @@ def test_each_setting_has_a_verdict_and_the_worst_is_that_of_all() -> None:
 def test_a_new_one_that_fails_by_itself_is_worse_and_one_that_was_disturbed_is_not_known() -> None:
     results = trials({("old",): DRIFT})
     new = Setting((("revision", "new"),))
-    died = Problem("died", "the subject exited with code 1")
+    died = Problem("died", "the server exited with code 1")
     failed = [TrialResult(9, 0, 1, new, "failed", (died,), {})]
     (change,) = compared(case(pairs=False), [*results, *failed]).changes
     assert (change.verdict, change.second) == (Verdict.WORSE, None)
-    assert change.because == "new could not be measured: the subject exited with code 1"
+    assert change.because == "new could not be measured: the server exited with code 1"
     disturbed = [replace(failed[0], status="measured", problems=(Problem("host_foreign", "others took CPU"),))]
     found = compared(case(pairs=False), [*results, *disturbed])
     assert found.verdict is Verdict.INCONCLUSIVE
@@ -125,7 +125,7 @@ def test_who_breaks_a_constraint_is_worse_whatever_it_serves() -> None:
     ]
     found = compared(case(pairs=False, **objective), broken)
     assert found.verdict is Verdict.WORSE
-    assert found.sentence.startswith("new is worse than old: new does not meet the constraints (error_rate < 1%")
+    assert found.sentence.startswith("new is worse than old: new violates the SLO (error_rate < 1%")
 
 
 def test_one_block_decides_nothing() -> None:

@@ -188,7 +188,7 @@ def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
     assert short_windows(capacity_experiment()) is None
     short = capacity_experiment(load=Load(users=4, duration_ns=500_000_000), measure={"warmup": "200ms"})
     warning = short_windows(short)
-    assert warning is not None and "less than 7.1%" in warning and "1.67 s or longer" in warning
+    assert warning is not None and "less than 7.1 %" in warning and "1.67 s or longer" in warning
 
 
 def test_what_held_in_no_trial_is_no_answer_whatever_is_extrapolated() -> None:
@@ -200,7 +200,7 @@ def test_what_held_in_no_trial_is_no_answer_whatever_is_extrapolated() -> None:
     assert row.feasible and "60.0 ms at 350/s, the lowest rate tried" in row.uncertain_because[0]
     assert analysis.answer.setting is None
     said = " ".join(analysis.answer.sentences)
-    assert "in none of 4 trials, and below the rates tried it may" in said and "up to" not in said
+    assert "in all of 4 trials; lower rates were not tested" in said and "up to" not in said
 
 
 def test_windows_grow_close_to_the_most_that_is_served() -> None:
@@ -239,7 +239,7 @@ def test_a_capacity_far_below_the_most_ends_at_slow_answers() -> None:
     late = [replace(trial(rate, n, **missed), bottleneck=served) for n, rate in enumerate((620.0, 600.0, 650.0), 5)]
     found = limit_of(search_of(capacity_experiment(), setting(1), [look, *held, *late]))
     assert found is not None and found.name is BottleneckName.SLOW_ANSWERS
-    assert "of the 1,000/s that it gives at most" in found.evidence[0] and "60%" in found.evidence[1]
+    assert "of the 1,000/s that it serves at most" in found.evidence[0] and "60 %" in found.evidence[1]
     full = [replace(trial(rate, n), bottleneck=served) for n, rate in enumerate((900.0, 950.0, 970.0), 2)]
     assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full])) == cpu
 
@@ -248,7 +248,7 @@ def test_the_figure_says_how_many_starts_held_there() -> None:
     rates = [(800.0, 10e6), (900.0, 10e6), (950.0, 10e6), (1100.0, 90e6), (1050.0, 90e6)]
     trials = [trial(rate, n, response_time_ns_p99=p99) for n, (rate, p99) in enumerate(rates, 2)]
     found = capacity_of(search_of(capacity_experiment(), setting(1), [trial(None, 1, goodput_per_s=1000.0), *trials]))
-    assert found is not None and "starts held there or below; up to" in found.note
+    assert found is not None and "starts met the SLO there or below; up to" in found.note
 
 
 def test_an_interval_leaves_out_no_more_than_was_asked_for_and_reaches_to_where_half_of_the_quick_starts_hold() -> None:

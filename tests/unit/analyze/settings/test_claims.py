@@ -102,12 +102,12 @@ def test_what_was_measured_is_told() -> None:
     assert part.interval.low == pytest.approx(np.exp(ratios.mean() - half), rel=1e-6)
     assert part.interval.high == pytest.approx(np.exp(ratios.mean() + half), rel=1e-6)
     assert result.sentence.startswith(f"{result.holds}: 200/s against 190/s, a ratio of 1.05")
-    assert result.sentence.endswith(", over 4 blocks).")
+    assert result.sentence.endswith(", over 4 rounds).")
 
 
 def test_what_never_varies_is_told_without_an_interval() -> None:
     assert judged("threads[threads=2] < threads[threads=1]", THREADS).sentence == (
-        "8 against 4, a ratio of 2 in each of 3 blocks."
+        "8 against 4, a ratio of 2 in each of 3 rounds."
     )
 
 
@@ -130,8 +130,8 @@ def test_shares_are_compared_by_difference() -> None:
     [
         ([], "No trial of threads=1 was valid."),
         (GOODPUT[:4], "No trial of threads=2 was valid."),
-        ([GOODPUT[0], GOODPUT[4]], "Only 1 block has a valid trial of each setting that it compares; "),
-        ([GOODPUT[0], GOODPUT[5]], "No block has a valid trial of each setting"),
+        ([GOODPUT[0], GOODPUT[4]], "Only 1 round has a valid trial of each setting that it compares; "),
+        ([GOODPUT[0], GOODPUT[5]], "No round has a valid trial of each setting"),
         (THREADS, "No valid trial of threads=1 measured goodput_per_s."),
     ],
 )
@@ -143,7 +143,7 @@ def test_without_two_blocks_nothing_is_decided(trials: Sequence[TrialResult], sa
 
 def test_a_division_by_zero_is_said() -> None:
     result = judged("error_rate[threads=1] / error_rate[threads=2] < 1", NO_ERRORS)
-    assert result.verdict == "undecided" and "In block 1 it divides by zero" in result.sentence
+    assert result.verdict == "undecided" and "In round 1 it divides by zero" in result.sentence
 
 
 def test_invalid_trials_do_not_count_and_the_last_attempt_does() -> None:
@@ -177,7 +177,7 @@ def test_factors_left_out_must_all_agree() -> None:
     assert refuted.verdict == "refuted" and [part.verdict for part in refuted.parts] == ["held", "refuted"]
     assert refuted.sentence.startswith("1 of 2 comparisons is refuted; goodput[core=2] > goodput[core=1] at queue=20")
     (undecided,) = judge_claims(made, trials(100))
-    assert undecided.verdict == "undecided" and "The interval holds both" in undecided.sentence
+    assert undecided.verdict == "undecided" and "The interval includes both" in undecided.sentence
 
 
 def test_numbers_beyond_a_float_are_no_error() -> None:

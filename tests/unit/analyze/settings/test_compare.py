@@ -52,7 +52,7 @@ def test_a_clear_winner_is_named_with_its_distance() -> None:
     effect = analysis.settings[1].effect
     assert effect is not None and effect.low is not None and effect.high is not None
     assert effect.low < 0.5 < effect.high
-    assert len(analysis.answer.sentences) == 3 and "threads=4" in analysis.answer.sentences[0]
+    assert len(analysis.answer.sentences) >= 3 and "threads=4" in analysis.answer.sentences[0]
 
 
 def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:
@@ -60,7 +60,7 @@ def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:
     found = judged(results({1: noisy(900, 1), 2: noisy(960, 2), 4: noisy(1000, 3)}))
     assert (found.answer.kind, found.answer.setting) == (AnswerKind.BEST, setting(4))
     assert found.answer.close == (setting(2),)
-    assert "threads=2 may be behind by less than matters (3 %)" in found.answer.sentences[1]
+    assert "threads=2 may be worse by less than the 3 % that matter." in found.answer.sentences[1]
 
 
 def test_who_refuses_what_would_be_slow_has_no_p99_to_win_by() -> None:
@@ -209,7 +209,7 @@ def test_a_setting_that_broke_a_constraint_in_some_starts_is_no_answer_nor_is_th
     assert analysis.settings[2].infeasible_because == ("p99 < 50ms: broken in 2 of 5 starts",)
     assert analysis.settings[2].lapsed and not analysis.settings[2].feasible
     assert analysis.answer.kind is AnswerKind.EQUIVALENT_SET and analysis.answer.setting == setting(2)
-    assert "threads=4 does not meet the constraints" in analysis.answer.sentences[1]
+    assert "threads=4 violates the SLO" in analysis.answer.sentences[1]
 
 
 def test_a_setting_that_is_better_but_may_break_a_constraint_leaves_the_answer_open() -> None:
@@ -232,7 +232,7 @@ def test_what_could_not_be_measured_is_not_worse(code: str, kind: str) -> None:
     ]
     answer = judged(trials).answer
     assert answer.kind == kind
-    assert "every other" not in " ".join(answer.sentences) and "this is why" in answer.sentences[1]
+    assert "Every other" not in " ".join(answer.sentences) and "this is why" in answer.sentences[1]
 
 
 @pytest.mark.parametrize(("metric", "others"), [("error_rate", 0.5), ("accept_overflows", 12.0)])
@@ -260,7 +260,7 @@ def test_a_setting_that_the_generator_limits_twice_is_not_called_worse(limited: 
     if limited == 2:
         assert found.answer.undecided == (setting(4),)
         assert (
-            "threads=4 could not be measured: two of its trials or more left the load engine"
+            "threads=4 could not be measured: at least two of its trials left the load generator"
             in found.answer.sentences[1]
         )
 
@@ -277,9 +277,9 @@ def test_an_unfinished_plan_and_settings_that_left_it_are_said() -> None:
     trials.append(TrialResult(9, 2, 1, setting(1), "interrupted", (Problem("interrupted", "stopped"),), {}))
     made = experiment({"threads": (1, 2, 4)})
     analysis = analyse(made, trials, Progress(to_come=2, left={setting(4): "left after 6 failed attempts: it died"}))
-    assert analysis.warnings[0].startswith("4 of 6 planned trials were run, 2 of 3 blocks whole")
+    assert analysis.warnings[0].startswith("4 of 6 planned trials were run, 2 of 3 rounds whole")
     assert "threads=4 is no longer tried: it left after 6 failed attempts: it died" in analysis.warnings
-    assert not any("failed or invalid" in warning for warning in analysis.warnings)
+    assert not any("failed or are invalid" in warning for warning in analysis.warnings)
     assert analysis.settings[0].invalid == 0
     assert analyse(made, trials).warnings == ()
 

@@ -60,15 +60,15 @@ def test_fresh_starts_that_agree_uphold_the_race() -> None:
     assert found.shrinkage.low is not None and found.shrinkage.high is not None
     assert found.shrinkage.low < 0.005 < found.shrinkage.high
     assert found.advantage is not None and found.advantage.value == pytest.approx(995 / 896, rel=0.01)
-    assert found.sentence.startswith("Confirmed on 3 fresh starts: 995/s, 0.5 % below the race (")
-    assert found.sentence.endswith("% better than threads=0 beside it.")
+    assert found.sentence.startswith("Confirmed on 3 fresh starts: 995/s, 0.5 % lower than in the race (")
+    assert found.sentence.endswith("% better than the runner-up threads=0.")
 
 
 def test_a_winner_that_its_rival_beats_afresh_is_not_upheld() -> None:
     found = confirmed((1000, 990), (930, 1000))
     assert not found.upheld
     assert found.sentence.startswith("Not confirmed: on 3 fresh starts ")
-    assert "% worse than threads=0 beside it" in found.sentence
+    assert "% worse than the runner-up threads=0" in found.sentence
 
 
 def test_a_winner_that_fell_alone_is_not_upheld_even_if_it_still_leads() -> None:
@@ -107,7 +107,7 @@ def test_fresh_starts_too_noisy_to_tell_are_not_called_a_confirmation() -> None:
 def test_where_less_is_better_more_is_a_loss() -> None:
     made = race_of(2, objective={"metric": "response_time_ns_p99", "direction": "minimise"})
     fine = confirmed((1e6, 2e6), (1e6, 2e6), made=made)
-    assert fine.upheld and "better than threads=0" in fine.sentence
+    assert fine.upheld and "better than the runner-up threads=0" in fine.sentence
     assert not confirmed((1e6, 2e6), (1.2e6, 2e6), made=made).upheld
     assert confirmed((1e6, 2e6), (0.8e6, 2e6), made=made).upheld
 
@@ -124,9 +124,9 @@ def test_shares_agree_by_percentage_points() -> None:
     found = confirmed((0.002, 0.003), (0.002, 0.001), made=made)
     assert found.upheld and found.agrees, "0.1 points of 3 that matter"
     assert found.sentence.startswith("Confirmed on 3 fresh starts: ")
-    assert found.sentence.endswith("; 0.1 percentage points worse than threads=0 beside it.")
+    assert found.sentence.endswith("; 0.1 percentage points worse than the runner-up threads=0.")
     worse = confirmed((0.0, 0.2), (0.02, 0.0), made=made)
-    assert "2.0 percentage points worse than threads=0" in worse.sentence
+    assert "2.0 percentage points worse than the runner-up threads=0" in worse.sentence
 
 
 def test_invalid_fresh_starts_confirm_nothing() -> None:

@@ -46,7 +46,7 @@ def test_a_warning_where_such_a_factor_did_not_get_all_cpus(factor: str, cpus: C
         (Load(users=64), "with 64 users that never pause"),
         (Load(users=1), "with 1 user that never pauses"),
         (Load(users=2, think=Exponential(mean_ns=3_000_000_000)), "with 2 users that pause 3s"),
-        (Load(rate_per_s=500), "at 500/s"),
+        (Load(rate_per_s=500), "with 500/s offered"),
     ],
 )
 def test_the_load_is_named(load: Load, words: str) -> None:

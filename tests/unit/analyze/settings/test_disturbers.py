@@ -72,7 +72,7 @@ def test_trials_that_tell_nothing_and_a_hypervisor_are_told_too() -> None:
     made = result_of(spec, {"goodput_per_s": 1.0, "host_steal_share": 0.3})
     spoilt: TrialResult = replace(made, problems=(problem,))
     (said,) = disturbers([spoilt])
-    assert said.startswith("the hypervisor (30.0% of the CPU time) disturbed 1 of 1 trial: 1 trial tells nothing")
+    assert said.startswith("the hypervisor (30.0 % of the CPU time) disturbed 1 of 1 trial: 1 trial is excluded")
 
 
 def test_a_disturbed_machine_excuses_server_and_generator_and_a_little_disturbance_does_not() -> None:

@@ -33,7 +33,7 @@ EXPERIMENT = Experiment.model_validate(
     [
         ("3 fresh starts confirm it", "3 further trials confirm it"),
         ("it failed 5 of 8 starts.", "it failed 5 of 8 trials."),
-        ("Use start=4: 90% of starts hold", "Use start=4: 90% of trials hold"),
+        ("Use start=4: 90 % of starts hold", "Use start=4: 90 % of trials hold"),
         ("mode=start, it was started", "mode=start, it was started"),
         ("warm-start=1 and start-up", "warm-start=1 and start-up"),
     ],

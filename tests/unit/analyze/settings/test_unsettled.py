@@ -38,7 +38,7 @@ def analysed(*steady: bool | None, **parts: Any) -> Analysis:
 
 
 NEVER = (
-    "threads=64 never stabilised in 4 of 5 trials: its figures are those of a moving target; lengthen "
+    "threads=64 had not reached a steady state in 4 of 5 trials: its figures may shift with time; lengthen "
     "measure.warmup_max or load.duration"
 )
 
@@ -46,16 +46,18 @@ NEVER = (
 def test_a_setting_that_never_stabilised_is_named_in_a_warning_and_in_the_answer() -> None:
     found = analysed(False, False, True, False, False)
     assert NEVER in found.warnings
-    assert found.answer.sentences[-1] == "threads=64 never stabilised in 4 of 5 trials: this may change with time."
-    assert not any("still changing" in text for text in found.warnings)
+    assert (
+        found.answer.sentences[-1] == "But threads=64 had not reached a steady state in 4 of 5 trials: this may change."
+    )
+    assert not any("steady state:" in text for text in found.warnings)
 
 
 @pytest.mark.parametrize("steady", [(True, True, True, False, False), (True, False), (False,)])
 def test_what_may_be_chance_is_only_counted(steady: tuple[bool, ...]) -> None:
     found = analysed(*steady)
-    assert not any("never stabilised" in text for text in (*found.warnings, *found.answer.sentences))
-    told = {1: "1 valid trial was", 2: "2 valid trials were"}[steady.count(False)]
-    assert f"{told} still changing while measured" in " ".join(found.warnings)
+    assert not any("steady state in" in text for text in (*found.warnings, *found.answer.sentences))
+    told = {1: "1 valid trial", 2: "2 valid trials"}[steady.count(False)]
+    assert f"{told} had not reached a steady state" in " ".join(found.warnings)
 
 
 def test_among_many_settings_two_restless_trials_of_one_may_be_chance() -> None:
@@ -69,7 +71,7 @@ def test_among_many_settings_two_restless_trials_of_one_may_be_chance() -> None:
 
 def test_a_warm_up_at_its_limit_counts_where_the_window_is_too_short_to_say() -> None:
     cut_short = analysed(None, None, None, warmup_ended_by="limit")
-    assert any("never stabilised in 3 of 3 trials" in text for text in cut_short.warnings)
+    assert any("had not reached a steady state in 3 of 3 trials" in text for text in cut_short.warnings)
     settled_later = analysed(True, True, True, warmup_ended_by="limit")
     assert settled_later.warnings == analysed(True, True, True).warnings
     assert analysed(None, None, None, warmup_ended_by="steady").warnings == settled_later.warnings
@@ -80,14 +82,14 @@ def test_a_steady_answer_beside_an_unsettled_setting_has_no_caveat() -> None:
         experiment({"threads": (8, 64)}),
         [one for block in range(3) for one in (trial(2 * block + 1, 64, True), trial(2 * block + 2, 8, False))],
     )
-    assert any("threads=8 never stabilised in 3 of 3 trials" in text for text in found.warnings)
-    assert not any("never stabilised" in text for text in found.answer.sentences)
+    assert any("threads=8 had not reached a steady state in 3 of 3 trials" in text for text in found.warnings)
+    assert not any("steady state in" in text for text in found.answer.sentences)
 
 
 def test_trials_that_do_not_count_or_search_for_capacity_say_nothing() -> None:
     for parts in ({"stage": Stage.CAPACITY}, {"problems": (Problem("host_steal", "stolen"),)}):
         found = analysed(False, False, False, **parts)
-        assert not any("never stabilised" in text or "still changing" in text for text in found.warnings)
+        assert not any("steady state in" in text or "steady state:" in text for text in found.warnings)
 
 
 def rising(threads: int, gain: float) -> Analysis:

@@ -1,4 +1,4 @@
-"""The third sentence names the bottleneck of the chosen setting, and that of the nearest smaller one."""
+"""The reasons of an answer name the bottleneck of the chosen setting, and that of the nearest smaller one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Estimate, SettingResult, Verdict
 
-POOL = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("8 of 8 threads of pool are busy", "56 requests queue"), "more")
-CPU = Bottleneck(BottleneckName.SUBJECT_CPU, ("the subject used 98 % of its CPU time",), "more")
+POOL = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all 8 `pool` threads are busy", "56 requests queue"), "more")
+CPU = Bottleneck(BottleneckName.SUBJECT_CPU, ("the server uses 98 % of its CPU time",), "more")
 CROWD = Bottleneck(BottleneckName.TOO_MANY_RUNNABLE_THREADS, ("200 threads wait for each CPU",), "fewer")
 NONE = Bottleneck(BottleneckName.NONE, ("all was served",), "more")
 
@@ -32,14 +32,14 @@ def said(*rows: SettingResult, chosen: int) -> str:
     leader = threads(chosen)
     case = experiment({"threads": tuple(int(row.setting.as_dict()["threads"]) for row in rows)})
     standing = Standing(experiment=case, rows=rows, leader=leader, contenders=frozenset(), blocks=3)
-    return why(standing, leader)
+    return " ".join(why(standing, leader))
 
 
 def test_the_chosen_setting_s_bottleneck_and_what_a_smaller_one_lacks() -> None:
     text = said(row(4, Verdict.WORSE, POOL), row(8, Verdict.WORSE, POOL), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
     assert text == (
-        "With threads=16 CPU is the limit: the subject used 98 % of its CPU time; with threads=8 the pool is too "
-        "small: 8 of 8 threads of pool are busy, 56 requests queue."
+        "With threads=16 CPU is the limit. The server uses 98 % of its CPU time. With threads=8 the pool is too small. "
+        "All 8 `pool` threads are busy. 56 requests queue."
     )
 
 
@@ -50,10 +50,14 @@ def test_a_smaller_setting_for_which_nothing_is_short_explains_nothing() -> None
 
 def test_where_none_is_named_plain_figures_stand_for_it() -> None:
     text = said(row(8, Verdict.WORSE, None), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
-    assert "fewer threads wait rather than work: with threads=8 it gives 50.0 % of the best while 80%" in text
-    assert said(row(16, Verdict.EQUIVALENT, None, subject_cpu_share=0.95), chosen=16).startswith("CPU is the limit")
+    assert "With threads=8 the server reaches 50.0 % of the best goodput and leaves 80 % of its CPU time idle." in text
+    assert said(row(16, Verdict.EQUIVALENT, None, subject_cpu_share=0.95), chosen=16).startswith(
+        "With threads=16 CPU is the limit."
+    )
 
 
 def test_what_larger_settings_cost_and_that_their_threads_compete() -> None:
     text = said(row(16, Verdict.EQUIVALENT, CPU), row(256, Verdict.WORSE, CROWD), chosen=16)
-    assert text.endswith("threads=256 takes 256 threads against 16, and too many of them compete for the CPU.")
+    assert text.endswith(
+        "threads=256 costs more: 256 threads instead of 16. Too many of its threads compete for the CPU."
+    )

@@ -636,7 +636,7 @@ def test_the_load_is_named_only_where_more_was_tried() -> None:
     nothing_short = scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=10 * MS)
     assert bottleneck_of(nothing_short) is None
     found = bottleneck_of(replace(nothing_short, tried=MORE))
-    assert found is not None and found.evidence[-1] == "twice its 64 users are served 2.00 times as much"
+    assert found is not None and found.evidence[-1] == "with 128 users it serves 2.00 times as much as with 64"
 
 
 def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
@@ -647,7 +647,7 @@ def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
 
 def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
     found = bottleneck_of(scene(SLEEPERS, POLLER, tried=tried(8)))
-    assert found is not None and found.evidence[-1] == "serves 8 at once, 20.0 ms each, at most 400/s"
+    assert found is not None and found.evidence[-1] == "the server serves 8 at once, 20.0 ms each, so at most 400/s"
 
 
 def test_one_at_a_time_without_threads_that_wait() -> None:
@@ -659,8 +659,8 @@ def test_the_limit_of_a_connection_pool_is_not_the_databases() -> None:
     found = bottleneck_of(scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), tried=tried(8.2, outgoing=8)))
     assert found is not None and found.advice.startswith("give the connection pool more connections")
     assert found.evidence[:2] == (
-        "only 8 threads of pool have a connection at once, of the 8 that the server has open",
-        "56 wait for their turn",
+        "only 8 `pool` threads have a connection at once, of the 8 that the server has open",
+        "56 others wait for their turn",
     )
 
 
@@ -669,7 +669,7 @@ def test_who_keeps_connections_and_takes_no_more_is_not_told_to_accept_faster() 
     kept = scene(threads, accept_queue=56.0, tried=tried(8), connections_per_request=0.05)
     limit, slow = bottleneck_of(kept), bottleneck_of(replace(kept, connections_per_request=1.0))
     assert limit is not None and slow is not None and limit.name is slow.name is B.ACCEPT_BACKLOG
-    assert limit.evidence[1] == "8 were taken and are kept" and "number of connections" in limit.advice
+    assert limit.evidence[1] == "8 connections were accepted and are kept" and "number of connections" in limit.advice
     assert slow.advice.startswith("accept faster")
 
 
@@ -678,11 +678,11 @@ def test_the_evidence_is_in_figures() -> None:
     assert found == Bottleneck(
         B.POOL_TOO_SMALL,
         (
-            "8 of 8 threads of pool are busy, 7.8 of them waiting in a sleep",
+            "all 8 `pool` threads are busy, 7.8 of them sleeping",
             "56 requests queue",
-            "the subject uses 4 % of its CPU time",
+            "the server uses 4 % of its CPU time",
         ),
-        "give pool more threads: 64 would leave no request without one",
+        "give `pool` more threads: with 64, no request would queue",
     )
 
 
@@ -697,16 +697,16 @@ def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
     assert bottleneck_of(seen) == Bottleneck(
         B.POOL_TOO_SMALL,
         (
-            "15 of 15 threads of pool are busy, 15 of them waiting in a sleep",
-            "62 % are turned away (status 429 or 503)",
-            "the subject uses 12 % of its CPU time",
+            "all 15 `pool` threads are busy, 15 of them sleeping",
+            "62 % of requests are turned away (status 429 or 503)",
+            "the server uses 12 % of its CPU time",
         ),
-        "give pool more threads: what is asked for would keep 40 busy",
+        "give `pool` more threads: the offered rate would keep 40 busy",
     )
     users = bottleneck_of(replace(seen, users=48, present=48.0))
     assert users is not None and users.name is B.POOL_TOO_SMALL
-    assert users.evidence[1] == "33 requests queue and 62 % are turned away (status 429 or 503)"
-    assert users.advice == "give pool more threads: 48 would turn nobody away"
+    assert users.evidence[1] == "33 requests queue and 62 % of requests are turned away (status 429 or 503)"
+    assert users.advice == "give `pool` more threads: with 48, no request would be turned away"
     idle = replace(seen, pools=(pool("pool", 0.1, 0.1, lock=15.2), POLLER))
     assert bottleneck_of(idle) is None, "who turns requests away is short of something, whatever it is"
 
@@ -744,7 +744,7 @@ def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is
     on_two: dict[str, Any] = {"cpus": 2.0, "present": 8000.0, "users": 400, "rate_per_s": 880_000.0}
     found = bottleneck_of(scene(loops, metrics=shared, **on_two, shares_cpus=True))
     assert found is not None and found.name is B.SUBJECT_CPU
-    assert "98 %" in found.evidence[0] and "the load engine" in found.evidence[1] and "host.pinning" in found.advice
+    assert "98 %" in found.evidence[0] and "the load generator" in found.evidence[1] and "host.pinning" in found.advice
     apart = bottleneck_of(scene(loops, metrics=shared, **on_two))
     assert apart is None or apart.name is not B.SUBJECT_CPU
     idle = bottleneck_of(scene(loops, metrics={**shared, "host_busy_share": 0.8}, **on_two, shares_cpus=True))

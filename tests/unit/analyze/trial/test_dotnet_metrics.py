@@ -113,8 +113,8 @@ def test_the_process_that_allocated_most_is_the_first() -> None:
             BottleneckName.POOL_TOO_SMALL,
             "48 work items wait for a thread",
         ),
-        ({"dotnet_lock_contentions_per_s": 790.0}, BottleneckName.LOCK, "find a lock held 0.988 times a request"),
-        ({"dotnet_gc_share": 0.23}, BottleneckName.GARBAGE_COLLECTION, "stop all its threads 23 % of the time"),
+        ({"dotnet_lock_contentions_per_s": 790.0}, BottleneckName.LOCK, "find a lock held 0.988 times per request"),
+        ({"dotnet_gc_share": 0.23}, BottleneckName.GARBAGE_COLLECTION, "stop all threads 23 % of the time"),
     ],
 )
 def test_what_the_runtime_tells_is_named(figures: dict[str, float], named: BottleneckName, said: str) -> None:

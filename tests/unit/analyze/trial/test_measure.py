@@ -192,7 +192,7 @@ def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("bytes_each", "dropped", "said"),
-    [(90, 0, None), (2048, 0, "MiB, 2,048 bytes a request: "), (2048, 3 << 30, "(subject.log lacks 3")],
+    [(90, 0, None), (2048, 0, "MiB, 2,048 bytes per request: "), (2048, 3 << 30, "(subject.log lacks 3")],
 )
 def test_a_server_that_prints_much_is_noted(tmp_path: Path, bytes_each: int, dropped: int, said: str | None) -> None:
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
@@ -217,7 +217,7 @@ def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> N
 def test_steal_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
     limited = Measure(repeats=3, steal_max=0.02)
     (problem,) = measured(tmp_path / "a", Figures(steal_share=0.05), measure=limited).problems
-    assert "(2% allowed)" in problem.message and "measure.steal_max" in problem.message
+    assert "(2 % allowed)" in problem.message and "measure.steal_max" in problem.message
     allowed = measured(tmp_path / "b", Figures(steal_share=0.05), measure=Measure(repeats=3, steal_max=0.1))
     assert codes(allowed) == {"host_steal_some"} and allowed.valid
     strict = measured(tmp_path / "c", Figures(steal_share=0.015), measure=Measure(repeats=3, steal_max=0.01))
@@ -343,7 +343,7 @@ def test_a_percentile_that_too_many_never_had_is_at_least_the_window_and_says_so
     assert result.metrics["response_time_ns_p99"] == 10e9
     assert result.metrics["response_time_ns_p95"] == pytest.approx(10e6, rel=0.01)
     (told,) = [problem.message for problem in result.problems if problem.code == "unanswered_percentiles"]
-    assert told.startswith("2.0% of the requests that were due got no right answer: of the percentiles from p99 on")
+    assert told.startswith("2.0 % of the requests that were due got no correct response: percentiles from p99 on")
 
 
 @pytest.mark.parametrize(("requests", "had"), [(9_999, "p99"), (999, "p95"), (199, "p90")])

@@ -50,8 +50,8 @@ def test_a_pool_that_is_too_small_beside_a_cpu_that_is_nearly_full(cpu: float, s
     found = bottleneck_of(seen)
     if second is not None and found is not None and found.second is not None and cpu == 0.80:
         assert found.second.evidence == (
-            "the subject used 80 % of its CPU time (0.8 cores)",
-            "all of it would serve 1.25 times as much at most",
+            "the server uses 80 % of its CPU time (0.8 cores)",
+            "with all of it, it would serve at most 1.25 times as much",
         )
 
 

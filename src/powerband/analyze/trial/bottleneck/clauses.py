@@ -1,4 +1,5 @@
-"""The words of a named bottleneck: its figures as clauses, its advice filled in. No judgement here."""
+"""The words of a named bottleneck: each figure as a clause that can stand as a sentence, the advice filled in. No
+judgement here."""
 
 from __future__ import annotations
 
@@ -6,18 +7,19 @@ from collections.abc import Sequence
 
 from powerband.analyze.stats.slots import Slots
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.base.units import format_duration, significant, with_article
+from powerband.base.units import format_duration, plural, significant, with_article
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
+from powerband.readings.pools import WatchedPool
 
 KINDS = {
-    "lock": "for a lock or a condition",
-    "sleep": "in a sleep",
-    "socket": "on a socket",
-    "poll": "for events",
-    "disk": "for the disk",
-    "memory": "for memory",
-    "other": "on something else",
+    "lock": "waiting for a lock or a condition",
+    "sleep": "sleeping",
+    "socket": "waiting on a socket",
+    "poll": "waiting for events",
+    "disk": "waiting for the disk",
+    "memory": "waiting for memory",
+    "other": "waiting on something else",
 }
 
 
@@ -37,14 +39,33 @@ def verdict(
 
 
 def slots_served(slots: Slots) -> str:
-    """`serves 4 at once, 20 ms each, at most 197/s`: the forecast for any number of users. Slots are whole; what a
-    request does outside of them adds a part of one."""
-    each = format_duration(slots.alone_ns)
-    return f"serves {max(1, round(slots.value)):,} at once, {each} each, at most {per_second(slots.most_per_s)}"
+    """`the server serves 4 at once, 20 ms each, so at most 197/s`: the forecast for any number of users. Slots are
+    whole; what a request does outside of them adds a part of one."""
+    at_once, each = max(1, round(slots.value)), format_duration(slots.alone_ns)
+    return f"the server serves {at_once:,} at once, {each} each, so at most {per_second(slots.most_per_s)}"
+
+
+def served_twice(slots: Slots) -> str:
+    """`with 128 users it serves 1.00 times as much as with 64`."""
+    return f"with {2 * slots.users:,} users it serves {significant(slots.gain)} times as much as with {slots.users:,}"
 
 
 def cpu_used(scene: Scene) -> str:
-    return f"the subject uses {share(scene.cpu_share)} of its CPU time"
+    return f"the server uses {share(scene.cpu_share)} of its CPU time"
+
+
+def outgoing_open(connections: int) -> str:
+    """`the server has 8 connections of its own open`."""
+    return f"the server has {plural(connections, 'connection')} of its own open"
+
+
+def threads_at(pool: WatchedPool, busy: float, doing: str) -> str:
+    """`29 of the 32 `pool` threads are sleeping`; of a single thread, which share of the time. `busy`: mean threads."""
+    total = count(pool.use.threads)
+    if total == "1":
+        return f"the only `{pool.name}` thread is {doing} {share(min(1.0, busy))} of the time"
+    which = f"all {total}" if busy >= pool.use.threads or count(busy) == total else f"{count(busy)} of the {total}"
+    return f"{which} `{pool.name}` threads are {doing}"
 
 
 def count(value: float) -> str:

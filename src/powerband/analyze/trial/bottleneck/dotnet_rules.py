@@ -8,7 +8,7 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, per_second, share, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.dotnet_metrics import starves
-from powerband.base.units import significant, with_article
+from powerband.base.units import significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
@@ -33,9 +33,9 @@ def pauses(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.GARBAGE_COLLECTION,
         [
-            f"collections stop all its threads {share(paused)} of the time",
+            f"garbage collections stop all threads {share(paused)} of the time",
             f"{per_second(scene.value('dotnet_gc_per_s'))} collections, {per_second(old)} of them of generation 2",
-            f"{significant(allocated / 1024)} KiB allocated {with_article(scene.noun)}",
+            f"{significant(allocated / 1024)} KiB are allocated per {scene.noun}",
         ],
         noun=scene.noun,
     )
@@ -51,7 +51,7 @@ def contended(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.LOCK,
         [
-            f"threads find a lock held {significant(waits / scene.rate_per_s)} times {with_article(scene.noun)}",
+            f"threads find a lock held {significant(waits / scene.rate_per_s)} times per {scene.noun}",
             f"{count(scene.value('dotnet_pool_busy_mean'))} threads of {POOL} are at work or wait for it",
             cpu_used(scene),
         ],
@@ -75,7 +75,7 @@ def starved_pool(scene: Scene) -> Bottleneck | None:
             f"{count(queue)} work items wait for a thread{growing}",
             cpu_used(scene),
         ],
-        advice=f"do not block the threads of {POOL} (await what waits), or start it with more: "
-        f"{count(queue + busy)} would leave nothing waiting, DOTNET_ThreadPool_ForceMinWorkerThreads="
+        advice=f"do not block the threads of {POOL} (use await), or start it with more: with "
+        f"{count(queue + busy)}, no work item would wait, DOTNET_ThreadPool_ForceMinWorkerThreads="
         f"{round(queue + busy):X} (hexadecimal)",
     )

@@ -3,7 +3,7 @@ connection by select or epoll, threads that share a loop's name, and threads tha
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     LOOP_BUSY,
@@ -42,21 +42,21 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
         off_poll = pool.blocked_on(*kinds)
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
-            waits = f"{count(off_poll)} of {count(threads)} threads of {pool.name} wait {KINDS[kind]}, not for events"
+            waits = f"{threads_at(pool, off_poll, KINDS[kind])} instead of waiting for events"
             used = cpu_used(scene)
             if _one_connection_each(pool, scene):
-                queue = f"{count(scene.present - threads)} requests wait until one of them takes their connection"
+                queue = f"{count(scene.present - threads)} requests wait until a thread takes their connection"
                 return verdict(
                     BottleneckName.POOL_TOO_SMALL,
                     [waits, queue, used],
-                    advice=f"start more of {pool.name}, for each serves one request at a time; or let it serve others "
-                    "while it waits",
+                    advice=f"start more of `{pool.name}`, since each serves one request at a time; or let it serve "
+                    "others while it waits",
                 )
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
                 [waits, f"{count(scene.present)} requests are in flight", used],
             )
-        spread = "spread the connections over more event loops, or move what computes off them"
+        spread = "spread the connections over more event loops, or move computations off them"
         if (busy := busy_thread(BottleneckName.EVENT_LOOP_BLOCKED, pool, scene, advice=spread)) is not None:
             return busy
     return None
@@ -66,7 +66,7 @@ def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice
     """The bottleneck of that name where one thread of the pool has no time left, else None. `advice`: as `verdict`."""
     if pool.busiest < LOOP_BUSY:
         return None
-    busy = f"one thread of {pool.name} is on a CPU {share(pool.busiest)} of the time"
+    busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
     return verdict(name, [busy, cpu_used(scene)], advice=advice)
 
 
@@ -83,11 +83,11 @@ def _pool_beside_a_loop(pool: WatchedPool, scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.POOL_TOO_SMALL,
         [
-            f"{count(waiting)} threads of {pool.name} wait {KINDS[kind]}, about as many as it serves at once",
-            f"another of them waits for events or runs {share(min(1.0, reads))} of the time",
+            f"{count(waiting)} `{pool.name}` threads are {KINDS[kind]}, about as many as requests are served at once",
+            f"another one waits for events or runs {share(min(1.0, reads))} of the time",
             cpu_used(scene),
         ],
-        advice=f"let more threads of {pool.name} block at once (its runtime's limit of threads for calls that block)",
+        advice=f"let more `{pool.name}` threads block at once (its runtime's limit of threads for blocking calls)",
     )
 
 

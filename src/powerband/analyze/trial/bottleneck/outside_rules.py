@@ -3,7 +3,7 @@ that disturbed the whole trial. Not here: other programs that take what the serv
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import share, verdict
+from powerband.analyze.trial.bottleneck.clauses import cpu_used, share, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.base.units import format_duration
 from powerband.loads.measured import WAKE_UP_NS
@@ -35,14 +35,14 @@ def starved_generator(scene: Scene) -> Bottleneck | None:
     """Less than the gate turns a trial down for, but answers lie about in the engine while its threads have no CPU."""
     if scene.load_served or not engine_starves(scene):
         return None
-    each = format_duration(scene.value("engine_run_wait_ns_mean"))
-    evidence = [f"engine threads waited for a CPU {share(scene.engine_wait_share)} of the time, {each} each time"]
+    waited, each = share(scene.engine_wait_share), format_duration(scene.value("engine_run_wait_ns_mean"))
+    evidence = [f"the load generator's threads waited for a CPU {waited} of the time, {each} each time"]
     if "subject_cpu_share" in scene.metrics:
-        evidence.append(f"the subject used {share(scene.cpu_share)} of its CPU time")
+        evidence.append(cpu_used(scene))
     return verdict(
         BottleneckName.GENERATOR,
         evidence,
-        advice="stop what shares the engine's CPUs, or give it others (host.pinning)",
+        advice="stop the programs that share the load generator's CPUs, or give it others (host.pinning)",
     )
 
 

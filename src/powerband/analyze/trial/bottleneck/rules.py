@@ -148,8 +148,8 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
         BottleneckName.HOST_CPU,
         [
             f"other programs used {cores(others)} of the trial's CPUs",
-            f"the subject got {share(scene.cpu_share)} of its CPU time",
-            f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
+            f"the server got {share(scene.cpu_share)} of its CPU time",
+            _without_a_cpu(scene),
         ],
     )
 
@@ -157,9 +157,9 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
 def _served(scene: Scene) -> Bottleneck | None:
     if not scene.load_served:
         return None
-    evidence = [f"all that was asked for was served: {per_second(scene.value('goodput_per_s'))}"]
+    evidence = [f"the whole offered load was served: {per_second(scene.value('goodput_per_s'))}"]
     if "subject_cpu_share" in scene.metrics:
-        evidence.append(f"the subject used {share(scene.cpu_share)} of its CPU time")
+        evidence.append(cpu_used(scene))
     return verdict(BottleneckName.NONE, evidence)
 
 
@@ -169,7 +169,7 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
         return None
     if not (scene.failed_connections or scene.accept_queue >= 1 or "starved_users" in scene.problems):
         return None
-    evidence = [f"{used:,.0f} descriptors are open, {left:,.0f} more are allowed"]
+    evidence = [f"{used:,.0f} file descriptors are open, and {left:,.0f} more are allowed"]
     if scene.accept_queue >= 1:
         evidence.append(f"{count(scene.accept_queue)} connections wait to be accepted")
     if scene.failed_connections:
@@ -185,18 +185,21 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
     refused = overflows >= 1 and (connect_ns >= CONNECT_SLOW_NS or full)
     if not (refused or full or accepts_too_late(scene)) or _too_busy_to_accept(scene):
         return None
-    evidence = [f"{count(waiting)} connections wait to be accepted, in a queue of {limit:,.0f}"]
+    evidence = [f"{count(waiting)} connections wait to be accepted, in a queue for {limit:,.0f}"]
     longer = "; a longer backlog only lets more of them wait"
     if overflows >= 1:
-        evidence.append(f"{overflows:,.0f} found it full")
-        longer = "; lengthen the backlog as well (listen() and net.core.somaxconn): who finds it full waits a second"
+        evidence.append(f"{overflows:,.0f} connections found the queue full")
+        longer = (
+            "; lengthen the backlog as well (listen() and net.core.somaxconn): a connection that finds it full waits a "
+            "second"
+        )
     evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
     if scene.connections_per_request <= KEPT and accepts_too_late(scene):
-        taken = f"{count(scene.present - waiting)} were taken and are kept"
+        taken = f"{count(scene.present - waiting)} connections were accepted and are kept"
         return verdict(
             BottleneckName.ACCEPT_BACKLOG,
             [evidence[0], taken, *evidence[1:]],
-            advice="raise the number of connections that the server takes (its setting, or what it keeps for each)",
+            advice="raise the number of connections that the server accepts (its setting, or what it keeps for each)",
         )
     return verdict(BottleneckName.ACCEPT_BACKLOG, evidence, more=longer)
 
@@ -245,8 +248,8 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.GARBAGE_COLLECTION,
         [
-            f"{names} used {cores(used)}, {share(used / scene.cpus)} of the subject's CPU time",
-            f"all else in it used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
+            f"{names} used {cores(used)}, {share(used / scene.cpus)} of the server's CPU time",
+            f"the rest of the server used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
         ],
         noun=scene.noun,
     )
@@ -269,14 +272,12 @@ def _memory(scene: Scene) -> Bottleneck | None:
     slowed = pressed or major >= MAJOR_FAULTS_PER_REQUEST
     if not (storm or slowed):
         return None
-    evidence = [
-        f"{significant(faults)} page faults {with_article(scene.noun)} ({per_second(scene.value('page_faults_per_s'))})"
-    ]
+    evidence = [f"{significant(faults)} page faults per {scene.noun} ({per_second(scene.value('page_faults_per_s'))})"]
     if major >= MAJOR_FAULTS_PER_REQUEST:
         evidence.append(f"{significant(major)} of them from disk")
     if pressed:
-        evidence.append(f"something waited for memory {share(pressure)} of the time")
-    evidence.append(f"{share(kernel)} of the subject's CPU time is the kernel's")
+        evidence.append(f"something on this machine waited for memory {share(pressure)} of the time")
+    evidence.append(_in_the_kernel(scene))
     return verdict(BottleneckName.MEMORY, evidence, noun=scene.noun)
 
 
@@ -290,7 +291,7 @@ def _cpu_quota(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.CPU_QUOTA,
         [
-            f"its quota was used up in {share(throttled)} of the periods, and it was stopped for the rest of each",
+            f"the quota was used up in {share(throttled)} of periods, and the server was stopped for the rest of each",
             f"it used {cores(scene.value('subject_cpu_cores'))} of the {significant(quota)} that its cgroup may use",
             f"{cores(idle)} of the trial's CPUs were idle",
         ],
@@ -303,7 +304,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
         return None
     waiting = scene.value("run_wait_cores") / scene.cpus
     preempted = sum(pool.preemptions_per_s for pool in scene.pools) / max(scene.rate_per_s, 1e-9)
-    used = f"the subject used {share(scene.cpu_share)} of its CPU time ({cores(scene.value('subject_cpu_cores'))})"
+    used = f"{cpu_used(scene)} ({cores(scene.value('subject_cpu_cores'))})"
     switching = preempted * SWITCH_NS >= SWITCHING_SHARE * scene.value("subject_cpu_ns_per_request")
     crowded = waiting >= GREAT_CROWD or (waiting >= CROWD and switching)
     if crowded:
@@ -311,7 +312,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             BottleneckName.TOO_MANY_RUNNABLE_THREADS,
             [
                 _waiting_for_each_cpu(waiting),
-                f"{significant(preempted)} times {with_article(scene.noun)} a thread must leave its CPU unfinished",
+                f"{significant(preempted)} preemptions per {scene.noun}",
                 used,
             ],
         )
@@ -322,20 +323,20 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             BottleneckName.SUBJECT_CPU,
             [
                 f"all CPUs together were in use {share(scene.value('host_busy_share'))} of the time",
-                f"{used}, the load engine {engine} of the same CPUs",
-                f"{count(scene.value('run_wait_cores'))} of its threads waited for a CPU all the time",
+                f"{used}, the load generator {engine} of the same CPUs",
+                _without_a_cpu(scene),
             ],
-            advice="give the load engine CPUs of its own (host.pinning), or both more; more threads do not help",
+            advice="give the load generator CPUs of its own (host.pinning), or both more; more threads do not help",
         )
-    evidence = [used, f"{each} of it {with_article(scene.noun)}"]
+    evidence = [used, f"{with_article(scene.noun)} uses {each} of CPU time"]
     if waiting >= 1:
         evidence.append(_waiting_for_each_cpu(waiting))
     elif _one_runs(scene):
-        evidence.append(f"one thread runs at a time, and {count(scene.value('run_wait_cores'))} wait for a CPU")
+        evidence.append(f"one thread runs at a time; on average {count(scene.value('run_wait_cores'))} wait for a CPU")
         return verdict(
             BottleneckName.SUBJECT_CPU,
             evidence,
-            advice="let more run at once (processes, event loops, GOMAXPROCS) and give the subject more CPUs, or make "
+            advice="let more run at once (processes, event loops, GOMAXPROCS) and give the server more CPUs, or make "
             f"{with_article(scene.noun)} cheaper; CPUs alone help only a runtime that counts them (Go, .NET)",
         )
     return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
@@ -344,6 +345,14 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
 def _one_runs(scene: Scene) -> bool:
     """One thread at a time has the CPU, and nobody stands in line for it: with more CPUs they would idle."""
     return scene.value("run_wait_cores") < FEW_WAIT and scene.value("subject_cpu_cores") < ONE_RUNS
+
+
+def _without_a_cpu(scene: Scene) -> str:
+    return f"on average {count(scene.value('run_wait_cores'))} of its threads were runnable without a CPU"
+
+
+def _in_the_kernel(scene: Scene) -> str:
+    return f"{share(scene.value('subject_cpu_system_share'))} of the server's CPU time is spent in the kernel"
 
 
 def _waiting_for_each_cpu(threads: float) -> str:
@@ -385,9 +394,9 @@ def _wake_ups(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.WAKE_UPS,
         [
-            f"threads go to sleep and are woken {per_second(slept)}, {significant(each)} times per {scene.noun}, most "
-            f"of them {pool.name}",
-            f"{share(scene.value('subject_cpu_system_share'))} of the subject's CPU time is the kernel's",
+            f"threads sleep and are woken {per_second(slept)}, {significant(each)} times per {scene.noun}, most of "
+            f"them `{pool.name}`",
+            _in_the_kernel(scene),
             cpu_used(scene),
         ],
     )

@@ -39,34 +39,39 @@ CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "res
 
 @dataclass(frozen=True)
 class Scene:
-    """`cpus`: those that the subject may use; `present`: mean requests in the system. `empty_ns`: the fastest answer of
-    the first second, when nobody stood before it; `loaded_ns`: the fastest of the window. `accept_queue`: mean
-    connections that wait to be accepted, and the queue's limit, 0 where it is not known; `turned_away_share`: of the
-    requests, those that were answered by 429 or 503; `engine_wait_share`: of the window, what an engine thread waited
-    for a CPU. None: it could not be seen; `loaded_ns` also where there was no warm-up, so that the window holds the
-    first answers."""
+    """The figures of one trial. None: it could not be seen."""
 
     metrics: Mapping[str, float]
     problems: Mapping[str, Problem]
+    """Problems of the trial, by code."""
     pools: tuple[WatchedPool, ...]
     cpus: float | None
+    """CPUs that the subject may use."""
     users: int | None
     present: float
+    """Mean requests in the system."""
     rate_per_s: float
     load_served: bool
+    """True if the whole offered load was served."""
     turned_away_share: float
+    """The share of requests that were answered with status 429 or 503."""
     failed_connections: int
     accept_queue: float
+    """Mean connections that wait to be accepted."""
     accept_queue_limit: float
+    """The limit of that queue; 0: not known."""
     descriptors_left: float | None
     major_faults_per_s: float
     empty_ns: float | None
+    """The fastest response of the first second, before requests queue."""
     loaded_ns: float | None
+    """The fastest response of the window; also None without a warm-up, where the window has the first responses."""
     engine_wait_share: float = 0.0
+    """The share of the window that a thread of the load engine waited for a CPU."""
     connections_per_request: float = 1.0
-    """Of the whole run, those that were opened."""
+    """Connections that were opened, for each request of the whole run."""
     host_cpus: float | None = None
-    """Those that the trial may use, the subject's among them."""
+    """CPUs that the trial may use, the subject's included."""
     shares_cpus: bool = False
     """Whether subject and load engine run on the same CPUs."""
     noun: str = "request"

@@ -7,7 +7,7 @@ conditions are taken off before anything is concluded from them.
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, slots_served, verdict
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, slots_served, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.analyze.trial.tried_slots import Tried
@@ -56,8 +56,8 @@ OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
 ONE_LOOP = 1.5  # threads
 DISK_SHARE = 0.5  # of the threads that wait for no lock and for no caller, wait for the disk
 ASKED_TOO_MUCH = (
-    "look at what is called: a lock, a row that all change, or its CPU lets it serve fewer at once than ask it; more "
-    "connections or threads only wait longer"
+    "look at the dependency: a lock, a row that all requests change, or its CPU keeps it from serving so many at once; "
+    "more connections or threads only wait longer"
 )
 
 
@@ -82,11 +82,16 @@ def lock(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.LOCK,
         [
-            f"{count(waiting)} threads of {pool.name} wait for a lock",
-            f"{count(max(past, 1.0))} is past it at a time",
+            f"{count(waiting)} `{pool.name}` threads wait for a lock",
+            _holders(max(past, 1.0)),
             cpu_used(scene),
         ],
     )
+
+
+def _holders(past: float) -> str:
+    number = count(past)
+    return "1 thread at a time holds the lock" if number == "1" else f"on average {number} threads are past the lock"
 
 
 def disk(scene: Scene) -> Bottleneck | None:
@@ -102,23 +107,24 @@ def disk(scene: Scene) -> Bottleneck | None:
     going_on = waiting + elsewhere + pool.use.on_cpu + pool.use.run_wait
     if waiting < HOLDER_LEAST or waiting < DISK_SHARE * going_on:
         return None
-    evidence = [f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait for the disk"]
+    evidence = [threads_at(pool, waiting, KINDS["disk"])]
     if pool in scene.workers and (locked := _locked(pool, scene)) >= 1:
-        evidence.append(f"{count(locked)} others wait for a lock, which one that waits for the disk holds")
+        evidence.append(f"{count(locked)} others wait for a lock that one of these holds")
     if stalled := scene.value("psi_io_share"):
         evidence.append(f"something on this machine waited for a disk {share(stalled)} of the time")
     return verdict(BottleneckName.DISK, [*evidence, cpu_used(scene)])
 
 
 def downstream(scene: Scene) -> Bottleneck | None:
-    """At most K threads at once are past a point where the others wait; or event loops idle while requests queue. A
-    server that calls nobody has a semaphore there, and one whose connections are all in use a pool of connections."""
+    """Names a dependency where at most K threads at once are past a point at which the others wait, or event loops
+    idle while requests queue. A server that calls nobody has a semaphore there, and one whose connections are all in
+    use a pool of connections."""
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
         kind = max(past, key=lambda kind: past[kind])
         if past[kind] > HOLDER_MOST:
-            name, where = BottleneckName.DOWNSTREAM, "with the downstream"
+            name, where = BottleneckName.DOWNSTREAM, "in a call to the dependency"
             if _nobody_is_called(scene):
                 name, where = BottleneckName.HIDDEN_LIMIT, "let in"
             elif scene.tried is not None and _all_connections_are_used(scene.tried):
@@ -126,8 +132,8 @@ def downstream(scene: Scene) -> Bottleneck | None:
             return verdict(
                 name,
                 [
-                    f"only {count(past[kind])} threads of {pool.name} are {where} at once, {KINDS[kind]}",
-                    f"{count(_locked(pool, scene))} wait for their turn",
+                    f"only {count(past[kind])} `{pool.name}` threads are {where} at once, {KINDS[kind]}",
+                    f"{count(_locked(pool, scene))} others wait for their turn",
                     cpu_used(scene),
                 ],
             )
@@ -138,12 +144,12 @@ def _connections_too_few(pool: WatchedPool, past: float, connections: int, scene
     return verdict(
         BottleneckName.HIDDEN_LIMIT,
         [
-            f"only {count(min(past, connections))} threads of {pool.name} have a connection at once, of the "
+            f"only {count(min(past, connections))} `{pool.name}` threads have a connection at once, of the "
             f"{connections:,} that the server has open",
-            f"{count(_locked(pool, scene))} wait for their turn",
+            f"{count(_locked(pool, scene))} others wait for their turn",
             cpu_used(scene),
         ],
-        advice="give the connection pool more connections, unless what it calls serves no more at once; more threads "
+        advice="give the connection pool more connections, unless the dependency serves no more at once; more threads "
         "only wait longer",
     )
 
@@ -161,7 +167,8 @@ def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
-                    f"{count(waiting)} threads of {pool.name} wait for answers on {outgoing:,} connections of its own",
+                    f"{count(waiting)} `{pool.name}` threads wait for responses on the server's own {outgoing:,} "
+                    "connections",
                     slots_served(slots),
                     cpu_used(scene),
                 ],
@@ -179,11 +186,8 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
         if scene.tried is not None and scene.tried.outgoing >= CALLS * waiting and _serves_fewer(waiting, scene):
-            calling = f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait on sockets"
-            return verdict(
-                BottleneckName.DOWNSTREAM,
-                [calling, f"over {scene.tried.outgoing:,} connections of their own, and few are answered at once"],
-            )
+            own = f"they use {scene.tried.outgoing:,} connections of the server's own, and few are answered at once"
+            return verdict(BottleneckName.DOWNSTREAM, [threads_at(pool, waiting, KINDS["socket"]), own])
         took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
         if queued > QUEUED_LEAST * pool.use.threads or not scene.queues or scene.empty_ns is None:
             continue
@@ -191,12 +195,12 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
             return verdict(
                 BottleneckName.DOWNSTREAM,
                 [
-                    f"{count(waiting)} of {count(pool.use.threads)} threads of {pool.name} wait on sockets",
-                    f"for {format_duration(took_ns)} a request, where the first took "
+                    threads_at(pool, waiting, KINDS["socket"]),
+                    f"a request holds its thread for {format_duration(took_ns)}; the first one took "
                     f"{format_duration(scene.empty_ns)} in all",
                     cpu_used(scene),
                 ],
-                advice="look at what is called: it answers more slowly the more it is asked",
+                advice="look at the dependency: the more requests it gets at once, the more slowly it answers",
             )
     return None
 
@@ -210,21 +214,22 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
         if _more_than_threads(pool, scene):
             without_thread.append(f"{count(queued)} requests queue")
         if scene.turns_away:
-            without_thread.append(f"{share(scene.turned_away_share)} are turned away (status 429 or 503)")
+            without_thread.append(f"{share(scene.turned_away_share)} of requests are turned away (status 429 or 503)")
         if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
             continue
         if _serves_fewer(threads, scene):
             continue  # they wait for each other, or for somebody else
         kind = _main_kind(pool)
+        part = pool.blocked_on(kind)
+        doing = f" ({share(part)} {KINDS[kind]})" if count(threads) == "1" else f", {count(part)} of them {KINDS[kind]}"
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
-                f"{count(busy)} of {count(threads)} threads of {pool.name} are busy, "
-                f"{count(pool.blocked_on(kind))} of them waiting {KINDS[kind]}",
+                threads_at(pool, busy, "busy") + doing,
                 " and ".join(without_thread),
                 cpu_used(scene),
             ],
-            pool=pool.name,
+            pool=f"`{pool.name}`",
             more=f": {_enough_threads(busy, threads, queued, scene)}",
         )
     return None
@@ -235,10 +240,10 @@ def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) ->
     each request that they have under way, or would have if none were turned away."""
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
     if scene.users is None and offered and done:
-        return f"what is asked for would keep {count(max(busy * offered / done, threads + 1))} busy"
+        return f"the offered rate would keep {count(max(busy * offered / done, threads + 1))} busy"
     if scene.users is not None and scene.turns_away:
-        return f"{count(scene.users)} would turn nobody away"
-    return f"{count(queued + threads)} would leave no request without one"
+        return f"with {count(scene.users)}, no request would be turned away"
+    return f"with {count(queued + threads)}, no request would queue"
 
 
 def parked_pool(scene: Scene) -> Bottleneck | None:
@@ -258,18 +263,18 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
-                f"{count(parked)} of {count(threads)} threads of {pool.name} wait for results or timers",
+                threads_at(pool, parked, "waiting for results or timers"),
                 f"{count(_queued(pool, scene))} requests queue",
                 cpu_used(scene),
             ],
-            pool=pool.name,
-            more=", or wait without a thread",
+            pool=f"`{pool.name}`",
+            more=", or wait without holding a thread",
         )
     return None
 
 
 def stands_still(loop: WatchedPool) -> bool:
-    """None of its threads runs or waits for events half of the time."""
+    """True if no thread of the loop runs or waits for events half of the time."""
     return loop.use.on_cpu + loop.use.run_wait + loop.blocked_on("poll") < STANDS_STILL
 
 
@@ -296,12 +301,12 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.DOWNSTREAM,
         [
-            f"the fastest answer takes {format_duration(scene.loaded_ns)}, where the first took "
+            f"the fastest response takes {format_duration(scene.loaded_ns)} under load; the first took "
             f"{format_duration(scene.empty_ns)}",
-            f"{pool.name} waits for events {share(idle / pool.use.threads)} of the time",
+            f"`{pool.name}` waits for events {share(idle / pool.use.threads)} of the time",
             cpu_used(scene),
         ],
-        advice="requests queue for something that is called without a thread: give the downstream more capacity",
+        advice="requests queue at a dependency that is called without a thread: give it more capacity",
     )
 
 
@@ -326,7 +331,7 @@ def _nobody_is_called(scene: Scene) -> bool:
 
 
 def calls_no_more(scene: Scene) -> bool:
-    """It has hardly more connections of its own than it serves at once: the limit may well be on its side."""
+    """True if the server has hardly more connections of its own than it serves at once: the limit may be its own."""
     return scene.tried is not None and scene.queues and scene.tried.outgoing <= CALLS_NO_MORE * scene.tried.slots.value
 
 
@@ -339,7 +344,7 @@ def without_a_thread_each(scene: Scene) -> float | None:
 
 
 def serves_about(threads: float, scene: Scene) -> bool:
-    """As many requests are served at once as there are threads, as far as the interval tells."""
+    """True if as many requests are served at once as there are threads, within the interval."""
     if scene.tried is None:
         return False
     slots = scene.tried.slots

@@ -1,4 +1,4 @@
-"""What a trial's figures would prove as well as the bottleneck that the rules named: a second candidate.
+"""A second candidate: another cause that a trial's figures would prove as well as the bottleneck that the rules named.
 
 The rules name the first that has its evidence. In a few places the figures of two causes are the same, seen from
 outside, or both resources are nearly full: there both are said, and what would tell them apart. In: the bottleneck and
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from powerband.analyze.trial.bottleneck.clauses import cores, count, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, outgoing_open, share, verdict
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import calls_no_more, pool_too_small, without_a_thread_each
 from powerband.base.units import significant
@@ -25,7 +25,7 @@ Tie = Callable[[Bottleneck, Scene], Candidate | None]
 
 
 def second_of(found: Bottleneck, scene: Scene) -> Candidate | None:
-    """None: the evidence is clear."""
+    """The second candidate; None if the evidence is clear."""
     for tie in TIES:
         if (second := tie(found, scene)) is not None:
             return Candidate(second.name, second.evidence, second.advice)
@@ -38,18 +38,18 @@ def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
     if scene.tried is None or not scene.queues or not scene.tried.outgoing:
         return None
     outgoing = scene.tried.outgoing
-    open_now = f"it has {outgoing:,} {'connection' if outgoing == 1 else 'connections'} of its own open"
+    open_now = outgoing_open(outgoing)
     if found.name is BottleneckName.HIDDEN_LIMIT:
         return verdict(
             BottleneckName.DOWNSTREAM,
-            [f"{open_now}, and what they lead to may serve no more at once"],
-            advice="ask what is called, beside the server, for more at once: if it serves no more, it is the limit",
+            [f"{open_now}, and the dependency behind them may serve no more at once"],
+            advice="load the dependency directly, beside the server: if it serves no more at once, it is the limit",
         )
     if found.name is BottleneckName.DOWNSTREAM and calls_no_more(scene):
         return verdict(
             BottleneckName.HIDDEN_LIMIT,
             [f"{open_now}, about as many as it serves at once: a connection pool of this size would look the same"],
-            advice="raise the server's connection pool first: if no more is served, what it calls is the limit",
+            advice="enlarge the server's connection pool first: if no more is served, the dependency is the limit",
         )
     return None
 
@@ -61,8 +61,8 @@ def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
     return verdict(
         BottleneckName.SUBJECT_CPU,
         [
-            f"the subject used {share(scene.cpu_share)} of its CPU time ({cores(scene.value('subject_cpu_cores'))})",
-            f"all of it would serve {significant(1 / scene.cpu_share)} times as much at most",
+            f"{cpu_used(scene)} ({cores(scene.value('subject_cpu_cores'))})",
+            f"with all of it, it would serve at most {significant(1 / scene.cpu_share)} times as much",
         ],
         noun=scene.noun,
     )
@@ -84,9 +84,9 @@ def _slots_without_threads(found: Bottleneck, scene: Scene) -> Candidate | None:
         return None
     outgoing = scene.tried.outgoing
     name = BottleneckName.DOWNSTREAM if outgoing else BottleneckName.HIDDEN_LIMIT
-    evidence = [f"no pool has as many threads as it serves at once: the largest has {count(threads)}"]
+    evidence = [f"no pool has as many threads as requests are served at once: the largest has {count(threads)}"]
     if outgoing:
-        evidence.append(f"it has {outgoing:,} connections of its own open")
+        evidence.append(outgoing_open(outgoing))
     return verdict(name, evidence)
 
 
@@ -101,8 +101,8 @@ def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
     return verdict(
         BottleneckName.SUBJECT_CPU,
         [
-            f"the subject used {share(scene.cpu_share)} of its CPU time, its collectors {share(collected)}",
-            f"without any collection it would serve {significant(1 / (1 - collected))} times as much at most",
+            f"{cpu_used(scene)}, its collectors {share(collected)}",
+            f"without collections it would serve at most {significant(1 / (1 - collected))} times as much",
         ],
         noun=scene.noun,
     )

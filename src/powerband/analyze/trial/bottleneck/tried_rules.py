@@ -3,12 +3,20 @@ delayed acknowledgements; and the one thread that has no time left, which such a
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, share, slots_served, verdict
+from powerband.analyze.trial.bottleneck.clauses import (
+    count,
+    cpu_used,
+    outgoing_open,
+    served_twice,
+    share,
+    slots_served,
+    verdict,
+)
 from powerband.analyze.trial.bottleneck.loop_rules import busy_thread
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
-from powerband.base.units import format_duration, significant
+from powerband.base.units import format_duration
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
@@ -27,18 +35,16 @@ def none(scene: Scene) -> Bottleneck | None:
         return None
     if not any(pool.use.blocked_on for pool in scene.pools):
         return None
-    evidence = [f"the subject used {share(scene.cpu_share)} of its CPU time"]
+    evidence = [cpu_used(scene)]
     workers = max(scene.workers, key=lambda pool: pool.use.threads, default=None)
     if workers is not None:
         evidence.append(
-            f"{count(workers.use.threads)} threads of {workers.name} for {count(scene.present)} requests in flight"
+            f"`{workers.name}` has {count(workers.use.threads)} threads for {count(scene.present)} requests in flight"
         )
     slots = scene.tried.slots
-    gain = f"twice its {slots.users} users are served {significant(slots.gain)} times as much"
-    if slots.more_is_served:
-        return verdict(BottleneckName.NONE, [*evidence, gain])
-    more = f"more than its {slots.users} users are served no better: {gain}"
-    return verdict(BottleneckName.NONE, [*evidence, gain], advice=more)
+    evidence.append(served_twice(slots))
+    keep = f"nothing needs to change for {slots.users:,} users; if you expect more, measure with more"
+    return verdict(BottleneckName.NONE, evidence, advice="" if slots.more_is_served else keep)
 
 
 def hidden_limit(scene: Scene) -> Bottleneck | None:
@@ -54,19 +60,19 @@ def hidden_limit(scene: Scene) -> Bottleneck | None:
             BottleneckName.DOWNSTREAM,
             [
                 slots_served(slots),
-                f"it has {outgoing:,} connections of its own open, so that more can wait there than are served at once",
+                f"{outgoing_open(outgoing)}, so more requests can wait there than are served at once",
                 cpu_used(scene),
             ],
-            advice=f"{ASKED_TOO_MUCH}. Or, if it opens connections before it needs them, look for a semaphore in it",
+            advice=f"{ASKED_TOO_MUCH}. Or, if the server opens connections early, look for a semaphore in it",
         )
     evidence = [
         slots_served(slots),
-        f"twice its {slots.users} users are served {significant(slots.gain)} times as much",
-        f"no thread shows what the others wait for, and {cpu_used(scene)}",
+        served_twice(slots),
+        f"no thread shows what the other requests wait for, and {cpu_used(scene)}",
     ]
     advice = ""
     if outgoing:
-        evidence[2] = f"it has {outgoing:,} connections of its own open, and {cpu_used(scene)}"
+        evidence[2] = f"{outgoing_open(outgoing)}, and uses {share(scene.cpu_share)} of its CPU time"
     elif slots.one_at_a_time:
         advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
     return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
@@ -84,8 +90,8 @@ def delayed_ack(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.DELAYED_ACK,
         [
-            f"one user alone waits {alone} for an answer, and {prompt} where each part of it is acknowledged at once",
-            f"with {scene.tried.slots.users} users an answer takes {format_duration(mean_ns)}",
+            f"one user alone waits {alone} for a response, and {prompt} if each part of it is acknowledged at once",
+            f"with {scene.tried.slots.users} users a response takes {format_duration(mean_ns)}",
             cpu_used(scene),
         ],
     )
