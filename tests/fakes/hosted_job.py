@@ -35,6 +35,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *words):
         pass
 
+ThreadingHTTPServer.request_queue_size = 128  # of 5, most of 64 users find no place
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 # {wait} thousand steps of a generator of random numbers, Marsaglia's xorshift: some 2 us each thousand.

@@ -21,7 +21,9 @@ from fakes.landscapes import BLOCKS, LANDS, MARGIN, NOISES, SDS, Land, Noise, is
 from fakes.races import race_of, result_of, threads
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.stats.special import Array
+from powerband.model.experiment import SCREEN_BLOCKS
 from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.results import TrialResult
 from powerband.search.planners import planner_for
 
 CONFIRM = 3
@@ -29,6 +31,7 @@ NOISIER = 3.0  # a trial of half a second, than starts that are measured for eve
 BIAS = 0.05
 AROUND_S, SHORT_S, FULL_S = 1.0, 0.5, 10.0  # a second to start, to warm up and to stop
 NOT_QUITE = 1e-9
+PARTS = ("short", "full blocks 1, 2", "3, 4", "5 on", "confirm")
 
 
 def counts(land: Land, noise: Noise, races: int) -> Counter[str]:
@@ -63,9 +66,19 @@ def counts(land: Land, noise: Noise, races: int) -> Counter[str]:
         c["trials"] += len(results)
         c["grid"] += k * BLOCKS
         c["seconds"] += round(sum(result.took_s or 0.0 for result in results))
+        for result in results:
+            c[f"{part_of(result)}, trials"] += 1
+            c[f"{part_of(result)}, ms"] += round(1000 * (result.took_s or 0.0))
         kept = {threads_of(result.setting) for result in results if result.stage is not Stage.SCREEN}
         c["lost"] += bool(truth[sorted(kept)].max() < truth.max() - np.log1p(MARGIN) - NOT_QUITE)
     return c
+
+
+def part_of(result: TrialResult) -> str:
+    """What the trial was for."""
+    if result.stage is not Stage.COMPARE:
+        return "short" if result.stage is Stage.SCREEN else "confirm"
+    return PARTS[min(1 + (result.block - SCREEN_BLOCKS) // 2, 3)]
 
 
 def window_s(spec: TrialSpec) -> float:
@@ -84,6 +97,13 @@ def line(name: str, c: Counter[str]) -> str:
     )
 
 
+def parts(c: Counter[str]) -> str:
+    """Where trials and seconds go, of the grid's."""
+    grid_ms = 1000 * c["grid"] * (AROUND_S + FULL_S)
+    shares = (f"{p} {c[f'{p}, trials'] / c['grid']:.1%} / {c[f'{p}, ms'] / grid_ms:.1%}" for p in PARTS)
+    return f"trials / seconds: {'; '.join(shares)}"
+
+
 def simulate(races: int, noises: list[Noise]) -> Counter[str]:
     whole: Counter[str] = Counter()
     for land in LANDS:
@@ -91,7 +111,7 @@ def simulate(races: int, noises: list[Noise]) -> Counter[str]:
             c = counts(land, noise, races)
             sys.stdout.write(f"\n{line(f'{land.__name__}, {noise.__name__}', c)}")
             whole += c
-    sys.stdout.write(f"\n{line('all', whole)}\n")
+    sys.stdout.write(f"\n{line('all', whole)}\n{parts(whole)}\n")
     return whole
 
 

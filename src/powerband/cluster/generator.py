@@ -45,7 +45,7 @@ GREETING_S = 3.0
 LINE_MOST = 1 << 26  # bytes: a summary holds a histogram for each step
 STDERR_MOST = 1 << 16
 _READ_BYTES = 1 << 16
-_EDGES = (b'{"type":"phase","phase":"measure"', b'{"type":"phase","phase":"drain"')
+_BEGINS, _ENDS = b'{"type":"phase","phase":"measure"', b'{"type":"phase","phase":"drain"'
 
 
 def proof(secret: str, nonce: str) -> str:
@@ -146,26 +146,52 @@ async def _pass_on_events(process: asyncio.subprocess.Process, writer: asyncio.S
     """Whole lines only: half a line of an engine that was killed says nothing. Returns how long its threads waited for
     a CPU in the measured window, which no probe sees here; empty where that is not known."""
     assert process.stdout is not None
-    seen: list[tuple[int, int]] = []
+    waits = Waits()
     while (line := await process.stdout.readline()).endswith(b"\n"):
-        if line.startswith(_EDGES):
-            seen += _waited(process.pid)
+        waits.note(line, process.pid)
         writer.write(line)
         await writer.drain()
-    if len(seen) < 2:
-        return {}
-    (before_ns, before), (after_ns, after) = seen[0], seen[-1]
-    return {"run_wait_ns": after_ns - before_ns, "turns": after - before}
+    return waits.told()
 
 
-def _waited(pid: int) -> list[tuple[int, int]]:
-    """How long all threads of a process were runnable without a CPU so far, in ns, and how often they got one; empty
-    where the kernel does not tell."""
-    try:
-        told = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-    except OSError:
-        return []
-    return [(sum(int(waited) for _, waited, _ in told), sum(int(turns) for *_, turns in told))] if told else []
+class Waits:
+    """How long the threads of an engine were runnable without a CPU in its measured window, in ns, and how often they
+    got one. They are read with each line that it says: a thread that has ended with the load, before the last line is
+    read, counts as it was seen last."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[int, int]] | None = None  # by thread, when the window began
+        self._now: dict[str, tuple[int, int]] = {}
+        self._over = False
+
+    def note(self, line: bytes, pid: int) -> None:
+        """`line`: what the engine `pid` just said."""
+        if self._over or (self._before is None and not line.startswith(_BEGINS)):
+            return
+        self._now |= waits_of_threads(pid)
+        if self._before is None:
+            self._before = dict(self._now)
+        self._over = line.startswith(_ENDS)
+
+    def told(self) -> dict[str, int]:
+        if not self._over or not self._before:
+            return {}
+        waited_ns = turns = 0
+        for thread, (now_ns, now) in self._now.items():
+            before_ns, before = self._before.get(thread, (0, 0))
+            waited_ns, turns = waited_ns + now_ns - before_ns, turns + now - before
+        return {"run_wait_ns": waited_ns, "turns": turns}
+
+
+def waits_of_threads(pid: int) -> dict[str, tuple[int, int]]:
+    """Of each thread of a process that can be read, by its number: how long it was runnable without a CPU so far, in
+    ns, and how often it got one (proc_pid_schedstat: the second and the third figure)."""
+    found = {}
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(OSError, ValueError):  # it has just ended, or the kernel does not tell
+            _, waited, turns = path.read_text().split()
+            found[path.parent.name] = int(waited), int(turns)
+    return found
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

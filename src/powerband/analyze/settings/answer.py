@@ -83,7 +83,8 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     most = f"{100 * starts.failed_most:.2g} %"
     if starts.failed:
         return f"It {failed_words(starts)}: up to {most} of all starts may fail."
-    return f"A fault that strikes up to {most} of starts can go unseen in {plural(starts.made, 'start')}."
+    made = plural(starts.made, "start")
+    return f"{made} cannot rule out a rare fault: one that strikes up to {most} of all starts may not have shown."
 
 
 def _raced(standing: Standing) -> str:

@@ -24,7 +24,7 @@ from powerband.report.wording.findings import (
     capacity_words,
     node_rows,
     state_words,
-    verdict_legend,
+    table_legend,
 )
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
 from powerband.report.wording.standings import ranked
@@ -147,7 +147,7 @@ def _nodes(analysis: Analysis) -> Iterator[str]:
 
 def _footnote(analysis: Analysis) -> str:
     bold = "Bold: the answer. " if analysis.answer.setting else ""
-    legend = "; ".join(f"*{words}*: {prose(meaning)}" for words, meaning in verdict_legend(analysis))
+    legend = "; ".join(f"*{words}*: {prose(meaning)}" for words, meaning in table_legend(analysis))
     said = (
         f"Objective: {objective_words(analysis)}. Intervals: {format_share(analysis.confidence)}. "
         f"{trial_counts(analysis)}. {verdict_note(analysis)}"

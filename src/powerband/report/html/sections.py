@@ -44,7 +44,7 @@ from powerband.report.wording.findings import (
     node_rows,
     restless_settings,
     state_words,
-    verdict_legend,
+    table_legend,
     visitor_rows,
 )
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
@@ -292,7 +292,7 @@ def _table(analysis: Analysis) -> str:
 
 
 def _legend(analysis: Analysis) -> str:
-    lines = (f"<b>{words}</b>: {escape(meaning)}" for words, meaning in verdict_legend(analysis))
+    lines = (f"<b>{words}</b>: {escape(meaning)}" for words, meaning in table_legend(analysis))
     return f'<p class="under">{"<br>".join(lines)}</p>'
 
 

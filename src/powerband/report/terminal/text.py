@@ -29,7 +29,7 @@ from powerband.report.terminal.text_findings import (
     rules_of_thumb,
     visited,
 )
-from powerband.report.wording.findings import bottleneck_short, state_words, verdict_legend
+from powerband.report.wording.findings import bottleneck_short, state_words, table_legend
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
 from powerband.report.wording.words import (
     INCONCLUSIVE,
@@ -70,7 +70,7 @@ def render_answer(analysis: Analysis) -> RenderableType:
     parts: list[RenderableType] = [Text(), *_sentences(analysis), *behind_the_answer(analysis)]
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
-        parts += [_bullet(f"{words}: {meaning}", style="dim") for words, meaning in verdict_legend(analysis)]
+        parts += [_bullet(f"{words}: {meaning}", style="dim") for words, meaning in table_legend(analysis)]
         parts += [_bullet(f"{name} violates the SLO: {why}") for name, why in not_allowed(analysis)]
     for part in (changes, nodes, capacities, rules_of_thumb, _claims, published, visited, grown):
         parts += part(analysis)

@@ -36,8 +36,9 @@ from powerband.report.wording.numbers import (
     format_number,
     format_share,
 )
-from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, verdict_words
+from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, has_column, verdict_words
 
+PERCENTILES = ("response_time_ns_p50", "response_time_ns_p99")  # of the table's columns
 OUT = "out after round"  # then the number of the round
 FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a factor
 _ENDED = {
@@ -91,8 +92,9 @@ def state_words(result: SettingResult, analysis: Analysis) -> str:
     return f"{OUT} {left.block + 1}"
 
 
-def verdict_legend(analysis: Analysis) -> list[tuple[str, str]]:
-    """Each word of the table's verdicts with its meaning, a line each; only words that the table has."""
+def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
+    """Each word of the table's verdicts with its meaning, a line each, and that of a missing percentile; only what the
+    table has."""
     shown = {state_words(result, analysis) for result in analysis.settings}
     if any(words.startswith(OUT) for words in shown):
         shown.add(OUT)
@@ -107,7 +109,13 @@ def verdict_legend(analysis: Analysis) -> list[tuple[str, str]]:
         VIOLATES: "breaks a condition, or fails in some starts",
         "no data": "no valid trial",
     }
-    return [(f"{words} N" if words == OUT else words, meaning) for words, meaning in meanings.items() if words in shown]
+    lines = [
+        (f"{words} N" if words == OUT else words, meaning) for words, meaning in meanings.items() if words in shown
+    ]
+    estimates = [result.estimates for result in analysis.settings]
+    if any(has_column(metric, estimates) and not all(metric in found for found in estimates) for metric in PERCENTILES):
+        lines.append((ABSENT, "too few requests in a trial (a p99 takes 1,000), or too few valid trials"))
+    return lines
 
 
 def race_words(race: Race) -> str:

@@ -43,7 +43,11 @@ def none(scene: Scene) -> Bottleneck | None:
         )
     slots = scene.tried.slots
     evidence.append(served_twice(slots))
-    keep = f"nothing needs to change for {slots.users:,} users; if you expect more, measure with more"
+    users = f"{slots.users:,}"
+    keep = (
+        f"nothing needs to change for {users} users. Twice as many are not served more: if you expect more than "
+        f"{users}, measure again with so many, and with larger settings"
+    )
     return verdict(BottleneckName.NONE, evidence, advice="" if slots.more_is_served else keep)
 
 
