@@ -1,4 +1,4 @@
-"""What the programs that an actor of Ray starts have in common: they run as if a person had started them, and answer by
+"""The common part of programs that an actor of Ray starts: they run as if a person had started them, and answer in
 lines of JSON on stdout."""
 
 from __future__ import annotations

@@ -184,8 +184,8 @@ class Waits:
 
 
 def waits_of_threads(pid: int) -> dict[str, tuple[int, int]]:
-    """Of each thread of a process that can be read, by its number: how long it was runnable without a CPU so far, in
-    ns, and how often it got one (proc_pid_schedstat: the second and the third figure)."""
+    """The waits of a process's threads, by thread number: ns that each was runnable without a CPU so far, and how often
+    it got one (the second and third figure of schedstat). A thread that cannot be read is left out."""
     found = {}
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with suppress(OSError, ValueError):  # it has just ended, or the kernel does not tell

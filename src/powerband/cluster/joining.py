@@ -83,7 +83,7 @@ def _ray() -> Any:
 
 
 def _why(error: BaseException) -> str:
-    """What to do about a cluster that cannot be joined."""
+    """The cause why a cluster cannot be joined, and what to do about it."""
     text = str(error)
     cause = str(error.__cause__ or error.__context__ or "")
     if "oken" in text + cause or "nauthenticated" in text + cause:

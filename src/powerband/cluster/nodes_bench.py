@@ -96,7 +96,7 @@ class ClusterBench:
 
     @property
     def places(self) -> Sequence[str]:
-        """Where there is none left, one that may come back is waited for."""
+        """The nodes that can measure. Without any, this waits for one that may come back."""
         deadline = time.monotonic() + BACK_S
         while not (places := self._there) and time.monotonic() < deadline and not self._job.stop.requested:
             if all(node.out for node in self._nodes.values()):
@@ -177,7 +177,7 @@ class ClusterBench:
         self._kept.keep(told, self.overhead())
 
     def _pack(self) -> None:
-        """What a node needs of the user's files: the folders that the experiment names."""
+        """Packs the folders that the experiment names, as the nodes need them."""
         experiment, library = self._job.experiment, library_root()
         asked = [] if experiment.cluster is None else [Path(name) for name in experiment.cluster.files]
         folder = experiment.subject.folder
@@ -234,7 +234,7 @@ class ClusterBench:
                     return node.name, self._lose(node, f"{who} was not heard of for {SILENT_S:.0f} s")
 
     def _take(self, node: _Place) -> TrialRecord:
-        """What a node answered to a trial. Raises what must end the run."""
+        """The record of the trial that a node has ended. Raises the errors that must end the run."""
         assert node.trial is not None and node.directory is not None and node.spec is not None
         try:
             answer = node.trial.result()
@@ -289,7 +289,7 @@ class ClusterBench:
                         self._job.observer.note(f"{node.name} is back")
 
     def _show_phase(self, busy: Sequence[_Place]) -> None:
-        """Of the trial that began last, for a view that shows one."""
+        """Shows the phase of the trial that began last, to a view that has room for one."""
         last = max(busy, key=lambda node: node.spec.number if node.spec is not None else 0)
         if last.phase and (last.name, last.phase) != self._shown:
             self._shown = (last.name, last.phase)

@@ -167,7 +167,7 @@ def host_metrics(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) ->
 
 
 def foreign_cores(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) -> float | None:
-    """What ran on the trial's CPUs besides its own programs and the probe, in cores; None where the probe did not tell.
+    """The cores that other programs used on the trial's CPUs; None where the probe did not read the host's CPU time.
     The engines' own account covers them where the probe did not watch them."""
     start, end = fleet.start_ns, fleet.end_ns
     busy = probe.host.growth("cpu_busy_ns", start, end)
