@@ -185,6 +185,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.6g} %"
 
 
+def share(value: float) -> str:
+    """`71 %`: a share that was measured, to a whole percent."""
+    return f"{100 * value:.0f} %"
+
+
 def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
     """`+2.3`, `−4.1`: the change of a ratio, in percent of `base`. Ratios beyond ten become `over +900`: they are ends
     of intervals from few noisy trials, whose digits mean nothing."""

@@ -12,8 +12,7 @@ import numpy as np
 
 from powerband.analyze.settings.capacity import Search, holds
 from powerband.analyze.settings.why import commonest
-from powerband.analyze.trial.bottleneck.clauses import share
-from powerband.base.units import format_value
+from powerband.base.units import format_value, share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Stage
 from powerband.model.results import Bottleneck, TrialResult

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from powerband.analyze.trial.threads import LabelTable, ThreadUse, is_counter, label_tables, thread_uses
+from powerband.base.units import share
 from powerband.model.results import Analysis
 from powerband.readings.fleet import MergedFleet
 from powerband.readings.probe_samples import read_probe
@@ -44,7 +45,7 @@ def _setting(view: InsideView) -> str:
     if view.threads:
         heads = ["thread", "on a CPU", "waiting for a CPU", "switches/s"]
         rows = [
-            (use.name, _share(use.on_cpu), _share(use.run_wait), f"{use.switches_per_s:,.0f}") for use in view.threads
+            (use.name, share(use.on_cpu), share(use.run_wait), f"{use.switches_per_s:,.0f}") for use in view.threads
         ]
         parts.append(table(heads, rows))
     parts += [_labelled(found) for found in view.tables]
@@ -69,10 +70,6 @@ def _view(run: RunDir, record: TrialRecord, fleet: MergedFleet | None) -> Inside
         threads = [use for use in uses if use.on_cpu + use.run_wait >= _BUSY_LEAST][:THREADS_SHOWN]
         tables = [] if probe.scrapes is None else label_tables(probe.scrapes, fleet.start_ns, fleet.end_ns)
     return InsideView(record.spec.setting.id, record.spec.number, tuple(threads), tuple(tables))
-
-
-def _share(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _number(value: float | None) -> str:

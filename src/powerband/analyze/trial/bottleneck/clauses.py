@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from powerband.analyze.stats.slots import Slots
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.base.units import format_duration, plural, significant, with_article
+from powerband.base.units import format_duration, plural, share, significant, with_article
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool
@@ -72,10 +72,6 @@ def count(value: float) -> str:
     """A mean number of threads, requests or connections: whole where it is nearly whole or large."""
     whole = round(value)
     return f"{whole:,}" if value >= 10 or (whole and abs(value - whole) < 0.15) else f"{value:.1f}"
-
-
-def share(value: float) -> str:
-    return f"{100 * value:.0f} %"
 
 
 def cores(value: float) -> str:

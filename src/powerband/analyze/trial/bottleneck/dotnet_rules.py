@@ -5,10 +5,10 @@ threads of its own runs on the program's.
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, per_second, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, per_second, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.dotnet_metrics import starves
-from powerband.base.units import significant
+from powerband.base.units import share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 

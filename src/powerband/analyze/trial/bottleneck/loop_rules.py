@@ -3,7 +3,7 @@ connection by select or epoll, threads that share a loop's name, and threads tha
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, threads_at, verdict
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     LOOP_BUSY,
@@ -15,6 +15,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     serves_about,
     stands_still,
 )
+from powerband.base.units import share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool

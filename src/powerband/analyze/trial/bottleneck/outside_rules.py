@@ -3,9 +3,9 @@ that disturbed the whole trial. Not here: other programs that take what the serv
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import cpu_used, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import cpu_used, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.base.units import format_duration
+from powerband.base.units import format_duration, share
 from powerband.loads.measured import WAKE_UP_NS
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck

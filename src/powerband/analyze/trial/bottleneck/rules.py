@@ -11,15 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from powerband.analyze.trial.bottleneck.clauses import (
-    cores,
-    count,
-    cpu_used,
-    per_second,
-    share,
-    slots_served,
-    verdict,
-)
+from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, per_second, slots_served, verdict
 from powerband.analyze.trial.bottleneck.dotnet_rules import contended, pauses, starved_pool
 from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP, event_loop_blocked
 from powerband.analyze.trial.bottleneck.outside_rules import disturbed, engine_starves, generator, starved_generator
@@ -41,7 +33,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
 from powerband.analyze.trial.bottleneck.ties import second_of
 from powerband.analyze.trial.bottleneck.tried_rules import delayed_ack, hidden_limit, none, one_thread
 from powerband.analyze.trial.laws import active_threads
-from powerband.base.units import format_duration, significant, with_article
+from powerband.base.units import format_duration, share, significant, with_article
 from powerband.loads import SELF_DRIVEN
 from powerband.loads.kind import LoadKind
 from powerband.model.bottlenecks import BottleneckName

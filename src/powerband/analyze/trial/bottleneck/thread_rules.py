@@ -7,11 +7,11 @@ conditions are taken off before anything is concluded from them.
 
 from __future__ import annotations
 
-from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, share, slots_served, threads_at, verdict
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, slots_served, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.analyze.trial.tried_slots import Tried
-from powerband.base.units import format_duration
+from powerband.base.units import format_duration, share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool

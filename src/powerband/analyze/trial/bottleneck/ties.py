@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, outgoing_open, share, verdict
+from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, outgoing_open, verdict
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import calls_no_more, pool_too_small, without_a_thread_each
-from powerband.base.units import significant
+from powerband.base.units import share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck, Candidate
 

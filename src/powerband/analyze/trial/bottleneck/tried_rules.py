@@ -8,7 +8,6 @@ from powerband.analyze.trial.bottleneck.clauses import (
     cpu_used,
     outgoing_open,
     served_twice,
-    share,
     slots_served,
     verdict,
 )
@@ -16,7 +15,7 @@ from powerband.analyze.trial.bottleneck.loop_rules import busy_thread
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
-from powerband.base.units import format_duration
+from powerband.base.units import format_duration, share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
