@@ -41,8 +41,8 @@ USERS = 64
 BEST = "workers=2"
 NAMED_SHARE = 19 / 20
 WITHIN = 0.10
-# Two workers of a JVM gave 1,350/s to the first 4 s of wrk, 1,515/s to the next and 1,570/s from then on.
-WARMUP_S = 15
+# Two workers of a JVM gave wrk 1,350/s in the first 4 s, 1,530/s in the fifth and 1,660/s in the seventh.
+WARMUP_S = 35
 # wrk cannot warm up, so it runs twice. A worker that still computes for the first run accepts nothing of the second: of
 # a cluster of Node the other one once got all connections, and two workers served no more than one.
 SETTLE_S = 1.0
