@@ -63,6 +63,11 @@ class Figures:
     """Thread-seconds per second that the engine waits for a CPU."""
     subject_cores: float = 0.5
     busy_cores: float = 0.85
+    loud_s: float = 0.0
+    """In so much of the window, from its start, another program uses one CPU more, for which a
+    thread of the server waits."""
+    loud_rate: float = 0.5
+    """What is served beside it, as a share of what is served in the rest; `goodput_per_s` is the mean of both."""
     cpus: int = 2
     steal_share: float = 0.0
     memory_pressure: float = 0.0
@@ -72,6 +77,14 @@ class Figures:
     engines: int = 1
     summary: Mapping[str, Any] = field(default_factory=dict)
     """Overrides fields of each engine's summary."""
+
+    def loud_ns(self, at: int) -> int:
+        """How long the other program has run at a time."""
+        return max(0, min(at - START_NS, round(self.loud_s * SECOND)))
+
+    @property
+    def quiet_goodput_per_s(self) -> float:
+        return self.goodput_per_s / (1 - self.loud_s / self.window_s * (1 - self.loud_rate))
 
 
 def summary(figures: Figures) -> dict[str, Any]:
@@ -151,13 +164,14 @@ def probe_lines(figures: Figures, period_ns: int = 100_000_000) -> list[dict[str
                 "type": "sample",
                 "at_ns": at,
                 "trees": [
-                    _tree("subject", figures.subject_cores, passed, figures),
+                    _tree("subject", figures.subject_cores, passed, figures)
+                    | {"run_wait_ns": passed // 10 + figures.loud_ns(at)},
                     _tree("engine", figures.thread_share, passed, figures)
                     | {"run_wait_ns": round(figures.engine_wait * passed)},
                 ],
                 "host": {
-                    "cpu_busy_ns": round(figures.busy_cores * passed),
-                    "cpu_idle_ns": round((figures.cpus - figures.busy_cores - steal) * passed),
+                    "cpu_busy_ns": round(figures.busy_cores * passed) + figures.loud_ns(at),
+                    "cpu_idle_ns": round((figures.cpus - figures.busy_cores - steal) * passed) - figures.loud_ns(at),
                     "cpu_steal_ns": round(steal * passed),
                     "context_switches": passed // 10_000,
                     "forks": 0,
@@ -193,7 +207,7 @@ def _tree(name: str, cores: float, passed: int, figures: Figures) -> dict[str, A
         "context_switches": 2000 * passed // SECOND,
         "voluntary_switches": 1500 * passed // SECOND,
         "involuntary_switches": 500 * passed // SECOND,
-        "run_wait_ns": passed // 10,
+        "run_wait_ns": 0,
         "minor_faults": 10 * passed // SECOND,
         "major_faults": 0,
         "descriptors_now": 20,
@@ -219,9 +233,11 @@ def _pool(figures: Figures, passed: int) -> dict[str, Any]:
 def interval_lines(figures: Figures, period_ns: int = 100_000_000) -> list[dict[str, Any]]:
     """Even intervals of one engine, from go to the end of the window."""
     lines = []
-    per_interval = round(figures.goodput_per_s * period_ns / SECOND)
     end_ns = START_NS + round(figures.window_s * SECOND)
     for number, start in enumerate(range(START_NS - 2 * SECOND, end_ns, period_ns)):
+        is_loud = figures.loud_ns(start + period_ns) > figures.loud_ns(start)
+        rate_per_s = figures.quiet_goodput_per_s * (figures.loud_rate if is_loud else 1)
+        per_interval = round(rate_per_s * period_ns / SECOND)
         line: dict[str, Any] = {
             "type": "interval",
             "engine": 0,

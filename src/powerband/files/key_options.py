@@ -11,9 +11,10 @@ from powerband.base.units import parse_duration_ns
 
 DEFAULT_URL = "http://127.0.0.1:{port}/"
 
-# How much is measured, at most: a first look, the default, and for small differences or a noisy machine.
+# How much is measured, at most: a first look, the default, and for small differences or a noisy machine. Of few rounds
+# a busy machine would leave too little: as many trials may be repeated as are planned.
 PROFILES: dict[str, dict[str, str]] = {
-    "quick": {"load.duration": "3s", "measure.warmup_max": "5s", "measure.repeats": "5"},
+    "quick": {"load.duration": "3s", "measure.warmup_max": "5s", "measure.repeats": "5", "measure.retry_budget": "1"},
     "normal": {"load.duration": "10s", "measure.repeats": "12"},
     "thorough": {"load.duration": "20s", "measure.repeats": "25"},
 }

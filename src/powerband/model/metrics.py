@@ -100,6 +100,9 @@ host_steal_share | ratio | probe | share of the CPUs' time stolen by the hypervi
 host_foreign_cores | cores | probe | CPU used on the trial's CPUs by programs that are not part of it
 held_up_share_max | ratio | machine | share of the window in which other programs and the hypervisor can have held the
   trial up, at most
+quiet_s | s | machine | seconds of the window in which others hardly ran: of a disturbed trial the two rates are of
+  these (docs/methods/disturbance.md)
+quiet_held_up_share_max | ratio | machine | share of these in which others can have held the trial up, at most
 host_awake_cores | cores | probe | CPU of the loops of idle priority that kept the trial's CPUs awake (`host.awake`);
   counted as idle in all other figures
 host_busy_share | ratio | probe | share of the time of the trial's CPUs in use

@@ -19,9 +19,12 @@ from powerband.readings.crowd import Crowd, crowd_of
 from powerband.readings.fleet import MergedFleet, MergedTimes
 from powerband.readings.pools import WatchedPool, watched_pools
 from powerband.readings.probe_samples import ProbeSamples
+from powerband.readings.quiet_time import QuietTime, quiet_time_of
 from powerband.readings.recorded_looks import RecordedLooks
 from powerband.store import TrialRecord
 from powerband.wire.load_events import EngineInterval
+
+PAUSES_MOST = 0.05  # of the users' time
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,17 @@ class Evidence:
     def crowd(self) -> Crowd | None:
         """The users of a WebSocket load; None where no engine has any."""
         return crowd_of(self.record.engines, self.intervals, self.fleet)
+
+    @cached_property
+    def quiet_time(self) -> QuietTime | None:
+        """The parts of the window in which other programs hardly ran. None in a load whose users pause, or that comes
+        at a rate: what others held up is made up for later."""
+        fleet, probe = self.fleet, self.probe
+        engines_seen = probe is not None and (self.record.generators or probe.matching("engine"))
+        pauses = self.load.users is None or fleet.thinking_users_mean > PAUSES_MOST * fleet.users_mean
+        if probe is None or not engines_seen or pauses or not self.foreign_is_known:
+            return None
+        return quiet_time_of(probe, self.intervals, fleet, settle_ns=self.response.moment(1))
 
     def overflows(self, until_ns: int | None = None) -> float | None:
         """Connections that found an accept queue full since the start of the load, by default until the engines' last

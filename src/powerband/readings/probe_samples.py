@@ -52,13 +52,18 @@ class Counters:
     def slopes(self, name: str) -> tuple[float | None, ...]:
         """Growth per ns from each sample to the next, constant between two readings; None without readings around
         it."""
-        at, values = self._readings(name)
-        if at.size < 2:
+        steps = self.steps(name, self.at_ns)
+        if steps is None:
             return (None,) * (self.at_ns.size - 1)
-        filled = np.interp(self.at_ns, at, values, left=np.nan, right=np.nan)
         passed = np.diff(self.at_ns)
-        rates = np.divide(np.diff(filled), passed, out=np.full(passed.shape, np.nan), where=passed > 0)
+        rates = np.divide(steps, passed, out=np.full(passed.shape, np.nan), where=passed > 0)
         return tuple(None if math.isnan(rate) else rate for rate in rates.tolist())
+
+    def steps(self, name: str, at_ns: Array) -> Array | None:
+        """Growth from each of these times to the next, linear between readings; NaN where there are none on both sides.
+        None without two readings."""
+        at, values = self._readings(name)
+        return np.diff(np.interp(at_ns, at, values, left=np.nan, right=np.nan)) if at.size > 1 else None
 
     def cores(self, start_ns: int, end_ns: int) -> float | None:
         """CPU of a process tree over a stretch, in cores."""

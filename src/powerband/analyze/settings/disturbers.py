@@ -24,11 +24,18 @@ def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
     """One sentence, or none where no trial was disturbed."""
     done = [result for result in results if result.status == "measured"]
     refused = [result for result in done if fatal_codes(result) & MACHINE_CODES]
-    widened = [result for result in done if result.valid and result.held_up]
-    disturbed = [*refused, *widened]
+    valid = [result for result in done if result.valid]
+    quiet = [result for result in valid if "quiet_s" in result.metrics]
+    widened = [result for result in valid if result.held_up]
+    hit = {result.number for result in (*refused, *quiet, *widened)}
+    disturbed = [result for result in done if result.number in hit]
     if not disturbed:
         return
     costs = []
+    if quiet:
+        lasted = sorted(result.metrics["quiet_s"] for result in quiet)
+        span = " to ".join(dict.fromkeys(f"{each:.1f}" for each in (lasted[0], lasted[-1])))
+        costs.append(f"of {plural(len(quiet), 'trial')} only the {span} s without them count")
     if widened:
         shares = [result.held_up for result in widened]
         most = math.ceil(100 * max(shares))

@@ -1,6 +1,6 @@
 """How much of a trial other programs and the hypervisor can have held up, at most.
 
-In: a trial's evidence. Out: `held_up_share_max`, and whether the trial is judged by it. Not here: what follows for a
+In: a trial's evidence. Out: `held_up_share_max`, the rates that stand for it, and whether the trial is judged by that. Not here: what follows for a
 comparison (`ResponseTable.slack`), fixed limits (`honesty.py`). Derivation: docs/methods/disturbance.md.
 """
 
@@ -12,14 +12,16 @@ from powerband.analyze.trial.laws import IDLE_KINDS
 from powerband.analyze.trial.processes import foreign_cores
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
 from powerband.readings.evidence import Evidence
-from powerband.readings.fleet import SECOND_NS
+from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.pools import WatchedPool
+from powerband.readings.quiet_time import QuietTime
 
 RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: what time takes off them is known
 QUIET_SHARE = 0.03  # of the trial's CPUs, used by others: as much as the default margin
 QUIET_CORES = 0.06  # used by others: as much is seen where nothing else runs (kernel threads, the bench's own)
 WHOLE = 0.01
 """Held up for so small a share, a trial counts whole: a third of the default margin."""
+ERRORS = 2.0  # standard errors
 TELLS_NOTHING = 0.5
 """Held up for so large a share, the server may do twice as well: as large a bound is none (`regret.MOST`)."""
 
@@ -54,19 +56,48 @@ def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if steal is None or (foreign is None and evidence.foreign_is_known):
         return
     waited = 0.0 if foreign is None else min(foreign, _waited(evidence, foreign))
-    held_up = waited + steal / SECOND_NS / fleet.window_s
-    yield "held_up_share_max", min(1.0, held_up)
+    stolen = steal / SECOND_NS / fleet.window_s
+    share = min(1.0, waited + stolen)
+    yield "held_up_share_max", share
+    if not judged_by_bound(evidence.experiment):
+        return
+    quiet = evidence.quiet_time
+    if quiet is not None and _is_disturbed(share, foreign or 0.0, stolen) and _tells_more(quiet, share, fleet):
+        yield "quiet_s", quiet.seconds
+        yield "quiet_held_up_share_max", quiet.held_up
+
+
+def _is_disturbed(share: float, foreign: float, stolen: float) -> bool:
+    return share > WHOLE and not (foreign <= QUIET_CORES and stolen <= WHOLE)
+
+
+def _tells_more(quiet: QuietTime, share: float, fleet: MergedFleet) -> bool:
+    """Whether less is unknown of the quiet parts than of the whole window. Where less was served in them, the others
+    did not hold the trial up: they may work for it."""
+    slower = quiet.goodput_per_s * (1 + ERRORS * quiet.error) < fleet.goodput_per_s
+    return quiet.held_up + ERRORS * quiet.error < share and not slower
+
+
+def compared_rates(evidence: Evidence, metrics: Mapping[str, float]) -> Mapping[str, float]:
+    """The rates of a disturbed trial's quiet parts, which stand for those of its whole window; empty where the window
+    stands for itself."""
+    quiet = evidence.quiet_time
+    if quiet is None or "quiet_s" not in metrics:
+        return {}
+    return dict(zip(RATES, (quiet.goodput_per_s, quiet.achieved_per_s), strict=True))
 
 
 def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
-    """The share of the window that a comparison must allow for; 0 where it cannot have mattered, or fixed limits judge
+    """The share of the time that a comparison must allow for; 0 where it cannot have mattered, or fixed limits judge
     the trial."""
-    share = metrics.get("held_up_share_max", 0.0)
-    if share <= WHOLE or not judged_by_bound(evidence.experiment):
+    if not judged_by_bound(evidence.experiment):
         return 0.0
+    if (share := metrics.get("quiet_held_up_share_max")) is not None:
+        return share if share > QUIET_CORES else 0.0
+    share = metrics.get("held_up_share_max", 0.0)
     stolen = metrics.get("host_steal_share", 0.0) * (evidence.host_cpus or 1.0)
-    quiet = metrics.get("host_foreign_cores", 0.0) <= QUIET_CORES and stolen <= WHOLE
-    return 0.0 if quiet else min(share, TELLS_NOTHING)
+    disturbed = _is_disturbed(share, metrics.get("host_foreign_cores", 0.0), stolen)
+    return min(share, TELLS_NOTHING) if disturbed else 0.0
 
 
 def _waited(evidence: Evidence, foreign: float) -> float:

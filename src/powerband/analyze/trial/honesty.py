@@ -69,7 +69,7 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
     """No fixed limit: what others can have cost decides. Where that is half of the window, the trial tells nothing."""
     share, cpus = metrics.get("held_up_share_max", 0.0), evidence.host_cpus or 1.0
     foreign, stolen = metrics.get("host_foreign_cores", 0.0), metrics.get("host_steal_share", 0.0)
-    spoilt = share > TELLS_NOTHING
+    spoilt = share > TELLS_NOTHING and "quiet_s" not in metrics
     by_steal = stolen * cpus > share / 2
     if spoilt:
         said = _taken(metrics) if by_steal else _used(foreign, cpus)
@@ -122,7 +122,7 @@ def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 
 
 def _steadiness(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    if evidence.steady is False:
+    if evidence.steady is False and "quiet_s" not in metrics:  # else others came and went
         yield Problem(
             "not_steady",
             f"{kind_of(evidence.experiment).steady_figures} had not reached a steady state in the measured window: "

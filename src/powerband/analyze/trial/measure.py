@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
-from powerband.analyze.trial.disturbance import held_up
+from powerband.analyze.trial.disturbance import compared_rates, held_up
 from powerband.analyze.trial.dotnet_metrics import DOTNET
 from powerband.analyze.trial.growing import GROWING
 from powerband.analyze.trial.honesty import INVARIANTS, LOG, MACHINE
@@ -82,13 +82,14 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         metrics.update(source.metrics(evidence))
     found = [problem for source in sources for problem in source.problems(evidence, metrics)]
     problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
+    quiet = compared_rates(evidence, metrics)
     # Threads that serve no requests hold none.
     rate_per_s = fleet.achieved_per_s if kind.sends_requests else 0.0
     return replace(
-        _result(record, problems, metrics),
-        steady=evidence.steady,
+        _result(record, problems, {**metrics, **quiet}),
+        steady=None if quiet else evidence.steady,
         held_up=held_up(evidence, metrics),
-        rising=evidence.rising or _still_compiles(record, metrics),
+        rising=(evidence.rising and not quiet) or _still_compiles(record, metrics),
         pools=tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in evidence.pools),
         bottleneck=bottleneck_of(
             scene_of(evidence, metrics, problems), rules_of(kind, sees_inside=evidence.sees_inside)

@@ -75,8 +75,24 @@ def test_trials_that_tell_nothing_and_a_hypervisor_are_told_too() -> None:
     assert said.startswith("the hypervisor (30.0 % of the CPU time) disturbed 1 of 1 trial: 1 trial is excluded")
 
 
+def test_of_trials_whose_quiet_time_counts_it_is_said_how_long_that_was() -> None:
+    setting = race_of(2).settings()[0]
+    parts = [
+        result_of(TrialSpec(n, n, 1, setting, 1), {"goodput_per_s": 1.0, "quiet_s": s})
+        for n, s in ((1, 0.3), (2, 1.42))
+    ]
+    whole = result_of(TrialSpec(3, 2, 1, setting, 1), {"goodput_per_s": 1.0})
+    (said,) = disturbers([replace(parts[0], held_up=0.08), parts[1], whole])
+    assert said.startswith(
+        "other programs disturbed 2 of 3 trials: of 2 trials only the 0.3 to 1.4 s without them count"
+    )
+    assert "1 trial may have lost up to 8 % by it" in said
+
+
 def test_a_disturbed_machine_excuses_server_and_generator_and_a_little_disturbance_does_not() -> None:
     made = result_of(TrialSpec(1, 0, 1, race_of(2).settings()[0], 1), {"goodput_per_s": 1.0})
     for code, blamed in (("generator_cpu", limited_by_generator), ("no_request_ok", is_failed_start)):
         faulty = replace(made, problems=(Problem(code, "it is so"),))
         assert [blamed(replace(faulty, held_up=share)) for share in (0.0, 0.05, 0.2)] == [True, True, False]
+        in_part = replace(faulty, metrics={"goodput_per_s": 1.0, "quiet_s": 0.5, "held_up_share_max": 0.2})
+        assert not blamed(in_part), "the fault may have come while others ran"

@@ -55,6 +55,43 @@ def test_a_trial_that_may_have_lost_half_tells_nothing(tmp_path: Path, figures: 
     assert "does not count" in fatal[0].message
 
 
+def test_beside_a_program_that_rests_for_a_while_only_that_while_counts(tmp_path: Path) -> None:
+    figures = Figures(loud_s=8.0)
+    beside = measured(tmp_path, figures)
+    assert beside.valid and beside.steady is None
+    assert beside.metrics["held_up_share_max"] > 0.5, "of the whole window too little is known"
+    assert beside.metrics["quiet_s"] == pytest.approx(1.9), "but for the tenth of a second after it"
+    assert beside.metrics["quiet_held_up_share_max"] < 0.05 and beside.held_up == 0.0
+    for rate in ("goodput_per_s", "achieved_rate_per_s"):
+        assert beside.metrics[rate] == pytest.approx(figures.quiet_goodput_per_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("figures", "changes"),
+    [
+        (Figures(loud_s=10.0), {}),  # it never rests
+        (Figures(loud_s=9.8), {}),  # too short a while
+        (
+            Figures(loud_s=5.0, loud_rate=1.5),
+            {},
+        ),  # less is served without it: it may work for the server
+        (
+            Figures(loud_s=5.0, think_ns=9e6),
+            {"load": {"users": 10, "think": "9ms", "duration": "10s"}},
+        ),
+        (Figures(loud_s=5.0), {"load": {"rate": 1000, "duration": "10s"}}),
+        (Figures(loud_s=5.0), {"measure": Measure(repeats=3, foreign_cpu_max=0.9)}),
+        (Figures(loud_s=0.05), {}),  # it cannot have mattered
+    ],
+)
+def test_the_whole_window_counts_where_no_quiet_part_tells_more(
+    tmp_path: Path, figures: Figures, changes: dict[str, Any]
+) -> None:
+    result = measured(tmp_path, figures, **changes)
+    assert "quiet_s" not in result.metrics and "quiet_held_up_share_max" not in result.metrics
+    assert result.metrics["goodput_per_s"] == pytest.approx(figures.goodput_per_s)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -59,6 +59,8 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     assert set(METRICS) - set(result.metrics) - others == {
         "queue_growth_per_s",  # the load is closed
         "host_awake_cores",  # nothing keeps CPUs awake
+        "quiet_s",  # no other program disturbs it
+        "quiet_held_up_share_max",
         "cpu_quota_cores",  # there is none
         "cpu_throttled_share",
         "memory_lasts_s",  # nothing grows

@@ -136,6 +136,11 @@ def test_every_metric_is_made_by_some_kind(tmp_path: Path) -> None:
     assert closed.probe is not None
     kept_awake = replace(closed.probe, awake=(closed.probe.trees["subject"],))
     trials.append((HTTP, replace(closed, probe=kept_awake)))
+    disturbed = Figures(loud_s=5.0)
+    record = write_trial(beside := TrialDir(tmp_path / "beside"), record_of(spec(), disturbed), disturbed)
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    trials.append((HTTP, evidence_of(beside, record, experiment(), fleet)))
     made = {name for kind, trial in trials for source in sources_of(kind) for name in dict(source.metrics(trial))}
     assert made - {"app_lost", "app_n"} == {name for name, metric in METRICS.items() if metric.source != "search"}
 

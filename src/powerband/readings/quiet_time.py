@@ -1,0 +1,99 @@
+"""The parts of a measured window in which other programs hardly ran, and what was served in them.
+
+In: the probe's samples and the engines' intervals, both of a tenth of a second. Out: a `QuietTime`. Not here: whether
+a comparison takes it instead of the whole window (`analyze/trial/disturbance.py`).
+Derivation: docs/methods/disturbance.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from powerband.readings.fleet import SECOND_NS, MergedFleet
+from powerband.readings.probe_samples import Array, Counters, ProbeSamples
+from powerband.wire.load_events import EngineInterval
+
+LOUD_CORES = 0.25
+"""Used by others and stolen in a sample of 0.1 s: the kernel counts in ticks of 10 ms, so that up to 0.25 is seen where
+nothing else runs."""
+LEAST_SAMPLES = 3
+FINE_NS = 150_000_000  # a longer interval mixes what was served in quiet samples and in loud ones
+
+
+@dataclass(frozen=True)
+class QuietTime:
+    """`held_up`: others' CPU time and stolen time per second of it, hence the share of it that they can have cost at
+    most; `error`: the standard error of `goodput_per_s` as a share of it, by the scatter of its samples."""
+
+    seconds: float
+    held_up: float
+    goodput_per_s: float
+    achieved_per_s: float
+    error: float
+
+
+def quiet_time_of(
+    probe: ProbeSamples, intervals: Iterable[EngineInterval], fleet: MergedFleet, settle_ns: float
+) -> QuietTime | None:
+    """The quiet samples of the window, but for one beside each loud one, and `settle_ns` after it, in which requests
+    that it held up still end. None where these are fewer than three, or the readings are too coarse."""
+    at = probe.host.at_ns
+    served = _served(intervals, at)
+    busy, steal = (probe.host.steps(f"cpu_{kind}_ns", at) for kind in ("busy", "steal"))
+    trees = [tree.steps(f"cpu_{kind}_ns", at) for tree in probe.trees.values() for kind in ("user", "system")]
+    used = [each for each in trees if each is not None]
+    if served is None or busy is None or steal is None or len(used) < len(trees):
+        return None
+    passed = np.diff(at)
+    others = busy - np.sum(used, axis=0) - probe.own_cores * passed + steal
+    with np.errstate(invalid="ignore"):
+        loud = ~(others <= LOUD_CORES * passed)  # where it is not known, too
+    after = max(1, math.ceil(settle_ns / float(np.median(passed))))
+    spoilt = loud | np.append(loud[1:], False)
+    for turns in range(1, after + 1):
+        spoilt[turns:] |= loud[:-turns]
+    ok, ended = served
+    quiet = ~spoilt & (at[:-1] >= fleet.start_ns) & (at[1:] <= fleet.end_ns) & ~np.isnan(ok)
+    lasted = float(passed[quiet].sum())
+    if quiet.sum() < LEAST_SAMPLES or not ok[quiet].sum():
+        return None
+    rates = ok[quiet] / passed[quiet]
+    return QuietTime(
+        seconds=lasted / SECOND_NS,
+        held_up=min(1.0, max(0.0, float(others[quiet].sum()) / lasted)),
+        goodput_per_s=float(ok[quiet].sum()) / lasted * SECOND_NS,
+        achieved_per_s=float(ended[quiet].sum()) / lasted * SECOND_NS,
+        error=float(rates.std(ddof=1) / rates.mean() / math.sqrt(rates.size)),
+    )
+
+
+def _served(intervals: Iterable[EngineInterval], at: Array) -> tuple[Array, Array] | None:
+    """Requests that ended ok, and all that ended, from each time to the next: even within an interval, summed over
+    engines; NaN before the first interval and after the last of any engine."""
+    ends: dict[int, list[int]] = {}
+    counts: dict[int, list[tuple[int, int]]] = {}
+    for event in intervals:
+        if event["end_ns"] - event["start_ns"] > FINE_NS:
+            return None
+        engine = event.get("engine", 0)
+        ends.setdefault(engine, [event["start_ns"]]).append(event["end_ns"])
+        outcomes = event["outcomes"]
+        counts.setdefault(engine, [(0, 0)]).append((outcomes.get("ok", 0), sum(outcomes.values())))
+    if not ends:
+        return None
+    ok, ended = (
+        np.sum([_steps(ends[engine], [count[kind] for count in counts[engine]], at) for engine in ends], axis=0)
+        for kind in (0, 1)
+    )
+    return ok, ended
+
+
+def _steps(ends: list[int], counts: list[int], at: Array) -> Array:
+    known = Counters(np.array(ends, dtype=float), {"count": np.cumsum(counts).astype(float)})
+    steps = known.steps("count", at)
+    assert steps is not None, "each engine has the start of its first interval and its end"
+    return steps

@@ -1,0 +1,80 @@
+"""Quiet time of trials beside a program that burns CPU in bursts: what the server gives alone is known here, and so is
+what the kernel's ticks and the two clocks make of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fakes.trials import SECOND, Figures, summary
+from powerband.readings.fleet import merge_fleet
+from powerband.readings.probe_samples import Array, Counters, ProbeSamples
+from powerband.readings.quiet_time import QuietTime, quiet_time_of
+
+MS = 1_000_000
+TICK_NS = 10 * MS
+ALONE_PER_S = 2000.0
+WINDOW_S = 4.0
+TRIALS = 200
+STARVED = 0.5
+"""What a burner takes of each CPU while it runs there, and a server that computes loses."""
+
+
+def trial(number: int, burnt: float, *, computes: bool) -> QuietTime | None:
+    """Two CPUs, each with a burner that runs for a share `burnt` of the time, in bursts of half a second on average."""
+    dice = np.random.default_rng([number, round(100 * burnt)])
+    ms = np.arange(round(1000 * (WINDOW_S + 2)))
+    others = STARVED * (bursts(dice, burnt, ms.size) + bursts(dice, burnt, ms.size))  # cores
+    rate = ALONE_PER_S * (1 - others / 2 if computes else np.ones(ms.size))
+    answers = np.concatenate(([0], np.cumsum(dice.poisson(rate / 1000))))
+    used = 1.8 - others if computes else np.full(ms.size, 0.2)
+    at_ms = np.sort(np.arange(0, ms.size, 100) + dice.integers(0, 6, ms.size // 100))
+    sampled = at_ms.astype(float) * MS
+    busy, own = ticks(dice, others + used, at_ms), ticks(dice, used, at_ms)
+    probe = ProbeSamples(
+        trees={"subject": Counters(sampled, {"cpu_user_ns": own, "cpu_system_ns": 0 * own})},
+        host=Counters(sampled, {"cpu_busy_ns": busy, "cpu_steal_ns": 0 * busy}),
+        threads=(),
+        own_cores=0.0,
+    )
+    edges = np.arange(int(dice.integers(0, 100)), ms.size, 100)
+    intervals = [
+        {"start_ns": a * MS, "end_ns": b * MS, "outcomes": {"ok": int(answers[b] - answers[a])}}
+        for a, b in itertools.pairwise(edges.tolist())
+    ]
+    window = {"measure_start_ns": 1 * SECOND, "measure_end_ns": round((1 + WINDOW_S) * SECOND)}
+    fleet = merge_fleet([summary(Figures(window_s=WINDOW_S, summary=window))])  # type: ignore[list-item]
+    assert fleet is not None
+    return quiet_time_of(probe, intervals, fleet, settle_ns=20 * MS)  # type: ignore[arg-type]
+
+
+def bursts(dice: np.random.Generator, share: float, size: int) -> Array:
+    """1 in each ms in which the burner runs, else 0."""
+    spans = dice.exponential((1000 * share / 2, 1000 * (1 - share) / 2), (size, 2)).ravel().round().astype(int)
+    on = np.tile([1.0, 0.0], size)[np.newaxis].ravel()
+    return np.roll(np.repeat(on, spans)[: 2 * size], int(dice.integers(0, size)))[:size]
+
+
+def ticks(dice: np.random.Generator, cores: Array, at_ms: Array) -> Array:
+    """CPU time at these times, as a kernel shows it that counts whole ticks."""
+    used = np.concatenate(([0.0], np.cumsum(cores))) * MS + dice.integers(0, TICK_NS)
+    return np.floor(used[at_ms] / TICK_NS) * TICK_NS
+
+
+@pytest.mark.parametrize("burnt", [0.1, 0.25, 0.5])
+def test_a_server_that_loses_what_others_take_shows_in_quiet_time_what_it_gives_alone(burnt: float) -> None:
+    found = [quiet for number in range(TRIALS) if (quiet := trial(number, burnt, computes=True)) is not None]
+    assert len(found) > TRIALS / 3
+    rates = np.array([quiet.goodput_per_s for quiet in found]) / ALONE_PER_S
+    assert np.median(rates) == pytest.approx(1, abs=0.025), "bursts of 25 ms at most are in it"
+    low = rates * (1 - 3 * np.array([quiet.error for quiet in found]))
+    high = rates * (1 + 3 * np.array([quiet.error for quiet in found])) / (1 - np.array([q.held_up for q in found]))
+    assert np.mean((low <= 1) & (high >= 1)) > 0.95
+
+
+def test_a_server_that_waits_shows_the_same_in_quiet_time() -> None:
+    found = [quiet for number in range(TRIALS) if (quiet := trial(number, 0.25, computes=False)) is not None]
+    rates = np.array([quiet.goodput_per_s for quiet in found]) / ALONE_PER_S
+    assert rates.mean() == pytest.approx(1, abs=0.005)
