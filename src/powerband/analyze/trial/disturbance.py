@@ -1,7 +1,8 @@
 """How much of a trial other programs and the hypervisor can have held up, at most.
 
-In: a trial's evidence. Out: `held_up_share_max`, the rates that stand for it, and whether the trial is judged by that. Not here: what follows for a
-comparison (`ResponseTable.slack`), fixed limits (`honesty.py`). Derivation: docs/methods/disturbance.md.
+In: a trial's evidence. Out: `held_up_share_max`, the rates that stand for the trial in a comparison, and whether that
+bound judges it. Not here: what follows for a comparison (`ResponseTable.slack`), fixed limits (`honesty.py`).
+Derivation: docs/methods/disturbance.md.
 """
 
 from __future__ import annotations
