@@ -25,7 +25,7 @@ from powerband.model.host_use import HostUse
 from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
 from powerband.model.own_expression import OwnExpression, Series, parse_own, parse_series
-from powerband.model.plan import Level, Setting, Stage, TrialSpec, format_level, grid, one_at_a_time
+from powerband.model.plan import REVISION, Level, Setting, Stage, TrialSpec, format_level, grid, one_at_a_time
 from powerband.model.templates import placeholders
 from powerband.model.websocket import WebSocket
 
@@ -409,6 +409,11 @@ class Experiment(Frozen):
         """True if settings are eliminated during the run, judged after each block. A capacity search has its own
         procedure."""
         return self.design.order == "race" and not self.objective.is_capacity
+
+    @property
+    def compares_revisions(self) -> bool:
+        """True if the question is how revisions of a server differ, and not which one to use."""
+        return tuple(self.factors) == (REVISION,)
 
     @property
     def screened_ns(self) -> int | None:

@@ -284,4 +284,5 @@ def _open(rules: _Rules, difference: Array, half: Array, one: Array, led: Flags)
     contends = ~(difference + one <= rules.allowed)
     other = (difference < -rules.allowed) | (cheapest & ~equivalent)
     worse = ~equivalent & (difference < -half)
-    return np.asarray(~worse & np.where(equivalent | ~contends, other, True))
+    asked = rules.experiment.compares_revisions & ~equivalent
+    return np.asarray(~worse & (np.where(equivalent | ~contends, other, True) | asked))

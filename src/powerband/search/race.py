@@ -353,7 +353,8 @@ class RacePlanner:
             gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting], block)]
         self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
-        open_now = still_open(contest, {**compliance, **passing}, table, self._live)
+        differences = self._experiment.compares_revisions
+        open_now = still_open(contest, {**compliance, **passing}, table, self._live, differences=differences)
         if (asked := self._experiment.design.regret) is not None:
             return self._look_at_bound(asked, contest.leader, open_now)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
@@ -409,9 +410,15 @@ class RacePlanner:
 
 
 def still_open(
-    contest: Contest, compliance: Mapping[Setting, Compliance], table: ResponseTable, live: Sequence[Setting]
+    contest: Contest,
+    compliance: Mapping[Setting, Compliance],
+    table: ResponseTable,
+    live: Sequence[Setting],
+    *,
+    differences: bool = False,
 ) -> list[Setting]:
-    """Settings for which more blocks could change the answer, or the verdict against the leader.
+    """Settings for which more blocks could change the answer, or the verdict against the leader. `differences`: what is
+    asked for is how the settings differ, not which serves best, so that each one without a verdict is open.
 
     A setting that cannot be better than the leader by more than the margin, and looks equivalent to it, is not worth
     more trials just to prove the equivalence, unless it is cheaper than the setting that would be named now."""
@@ -425,6 +432,8 @@ def still_open(
         verdict = contest.verdict(setting)
         if verdict is Verdict.WORSE:
             return False
+        if differences and verdict is Verdict.INCONCLUSIVE:
+            return True
         unsure = bool(compliance[setting].open)
         if verdict is Verdict.EQUIVALENT or setting not in contenders:
             looks_worse = contest.difference.get(setting, -math.inf) < -contest.allowed

@@ -78,6 +78,7 @@ def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks()
     compliance = dict.fromkeys(contest.settings, Compliance())
     table = ResponseTable(made, made.settings(), results)
     assert still_open(contest, compliance, table, contest.settings) == [cheap]
+    assert still_open(contest, compliance, table, contest.settings, differences=True) == [cheap, dear]
 
 
 def test_looks_come_after_each_block_from_the_second_on() -> None:
