@@ -158,11 +158,14 @@ class Evidence:
     @cached_property
     def quiet_time(self) -> QuietTime | None:
         """The parts of the window in which other programs hardly ran. None in a load whose users pause, or that comes
-        at a rate: what others held up is made up for later."""
-        fleet, probe = self.fleet, self.probe
+        at a rate: what others held up is made up for later; and none of users who end once they have done their
+        work."""
+        fleet, probe, load = self.fleet, self.probe, self.load
         engines_seen = probe is not None and (self.record.generators or probe.matching("engine"))
-        pauses = self.load.users is None or fleet.thinking_users_mean > PAUSES_MOST * fleet.users_mean
-        if probe is None or not engines_seen or pauses or not self.foreign_is_known:
+        never_pauses = load.users is not None and fleet.thinking_users_mean <= PAUSES_MOST * fleet.users_mean
+        if probe is None or not engines_seen or not self.foreign_is_known:
+            return None
+        if not never_pauses or load.requests_per_user is not None:
             return None
         return quiet_time_of(probe, self.intervals, fleet, settle_ns=self.response.moment(1))
 

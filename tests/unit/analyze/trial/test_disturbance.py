@@ -80,6 +80,7 @@ def test_beside_a_program_that_rests_for_a_while_only_that_while_counts(tmp_path
             {"load": {"users": 10, "think": "9ms", "duration": "10s"}},
         ),
         (Figures(loud_s=5.0), {"load": {"rate": 1000, "duration": "10s"}}),
+        (Figures(loud_s=5.0), {"load": {"users": 10, "requests_per_user": 1000}}),
         (Figures(loud_s=5.0), {"measure": Measure(repeats=3, foreign_cpu_max=0.9)}),
         (Figures(loud_s=0.05), {}),  # it cannot have mattered
     ],
