@@ -36,8 +36,8 @@ _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", 
 
 # A metric a line: name | unit | source | help. Names in braces are several, each with its own word for `*`.
 _TABLE = """\
-goodput_per_s | per_s | load | requests answered rightly per second of the measured window; of a program without
-  requests the growth of its counter
+goodput_per_s | per_s | load | requests answered rightly per second of the measured window (of a disturbed trial, of
+  quiet_s); of a program without requests the growth of its counter
 capacity_per_s | per_s | search | highest Poisson rate at which the constraints hold: searched for each setting, an
   objective only
 achieved_rate_per_s | per_s | load | requests that ended per second, whatever their outcome
@@ -103,6 +103,8 @@ held_up_share_max | ratio | machine | share of the window in which other program
 quiet_s | s | machine | seconds of the window in which others hardly ran: of a disturbed trial the two rates are of
   these (docs/methods/disturbance.md)
 quiet_held_up_share_max | ratio | machine | share of these in which others can have held the trial up, at most
+window_goodput_per_s | per_s | machine | of such a trial: the rate of its whole window
+window_achieved_rate_per_s | per_s | machine | likewise
 host_awake_cores | cores | probe | CPU of the loops of idle priority that kept the trial's CPUs awake (`host.awake`);
   counted as idle in all other figures
 host_busy_share | ratio | probe | share of the time of the trial's CPUs in use

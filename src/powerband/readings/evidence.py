@@ -24,8 +24,6 @@ from powerband.readings.recorded_looks import RecordedLooks
 from powerband.store import TrialRecord
 from powerband.wire.load_events import EngineInterval
 
-PAUSES_MOST = 0.05  # of the users' time
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -157,17 +155,14 @@ class Evidence:
 
     @cached_property
     def quiet_time(self) -> QuietTime | None:
-        """The parts of the window in which other programs hardly ran. None in a load whose users pause, or that comes
-        at a rate: what others held up is made up for later; and none of users who end once they have done their
-        work."""
-        fleet, probe, load = self.fleet, self.probe, self.load
-        engines_seen = probe is not None and (self.record.generators or probe.matching("engine"))
-        never_pauses = load.users is not None and fleet.thinking_users_mean <= PAUSES_MOST * fleet.users_mean
-        if probe is None or not engines_seen or not self.foreign_is_known:
+        """The parts of the window in which other programs hardly ran. None in a load that pauses, or comes at a rate:
+        what others held up is made up for later."""
+        probe = self.probe
+        if probe is None or not self.load.keeps_asking or not self.foreign_is_known:
             return None
-        if not never_pauses or load.requests_per_user is not None:
+        if not self.record.generators and not probe.matching("engine"):
             return None
-        return quiet_time_of(probe, self.intervals, fleet, settle_ns=self.response.moment(1))
+        return quiet_time_of(probe, self.intervals, self.fleet, settle_ns=self.response.moment(1))
 
     def overflows(self, until_ns: int | None = None) -> float | None:
         """Connections that found an accept queue full since the start of the load, by default until the engines' last

@@ -20,27 +20,37 @@ from powerband.wire.load_events import EngineInterval
 LOUD_CORES = 0.25
 """Used by others and stolen in a sample of 0.1 s: the kernel counts in ticks of 10 ms, so that up to 0.25 is seen where
 nothing else runs."""
+CONTRAST = 1.5  # times that, on average in loud samples: less is the noise of a program that runs all the time
 LEAST_SAMPLES = 3
-FINE_NS = 150_000_000  # a longer interval mixes what was served in quiet samples and in loud ones
+FINE_NS = 150_000_000  # what is longer mixes quiet time and loud time
 
 
 @dataclass(frozen=True)
 class QuietTime:
-    """`held_up`: others' CPU time and stolen time per second of it, hence the share of it that they can have cost at
-    most; `error`: the standard error of `goodput_per_s` as a share of it, by the scatter of its samples."""
+    """`foreign`, `stolen`: CPU time of others, and stolen time, per second of it; `error`: the standard error of
+    `goodput_per_s` as a share of it, by the scatter of its samples; `rise`: by how much more, as a share, was served in
+    its last third than in its first, less two standard errors; 0 where it is too short to tell."""
 
     seconds: float
-    held_up: float
+    foreign: float
+    stolen: float
     goodput_per_s: float
     achieved_per_s: float
     error: float
+    rise: float
+
+    @property
+    def held_up(self) -> float:
+        """The share of it that they can have cost at most."""
+        return min(1.0, self.foreign + self.stolen)
 
 
 def quiet_time_of(
     probe: ProbeSamples, intervals: Iterable[EngineInterval], fleet: MergedFleet, settle_ns: float
 ) -> QuietTime | None:
     """The quiet samples of the window, but for one beside each loud one, and `settle_ns` after it, in which requests
-    that it held up still end. None where these are fewer than three, or the readings are too coarse."""
+    that it held up still end. None where these are fewer than three, loud samples are hardly louder, or the readings
+    are too coarse."""
     at = probe.host.at_ns
     served = _served(intervals, at)
     busy, steal = (probe.host.steps(f"cpu_{kind}_ns", at) for kind in ("busy", "steal"))
@@ -49,26 +59,42 @@ def quiet_time_of(
     if served is None or busy is None or steal is None or len(used) < len(trees):
         return None
     passed = np.diff(at)
-    others = busy - np.sum(used, axis=0) - probe.own_cores * passed + steal
+    foreign = busy - np.sum(used, axis=0) - probe.own_cores * passed
+    others = foreign + steal
     with np.errstate(invalid="ignore"):
-        loud = ~(others <= LOUD_CORES * passed)  # where it is not known, too
+        loud = ~(others <= LOUD_CORES * passed) | (passed > FINE_NS)  # where it is not known, too
+    within = (at[:-1] >= fleet.start_ns) & (at[1:] <= fleet.end_ns)
+    heard = loud & within & ~np.isnan(others)
+    if others[heard].sum() < CONTRAST * LOUD_CORES * passed[heard].sum():
+        return None
     after = max(1, math.ceil(settle_ns / float(np.median(passed))))
     spoilt = loud | np.append(loud[1:], False)
     for turns in range(1, after + 1):
         spoilt[turns:] |= loud[:-turns]
     ok, ended = served
-    quiet = ~spoilt & (at[:-1] >= fleet.start_ns) & (at[1:] <= fleet.end_ns) & ~np.isnan(ok)
+    quiet = ~spoilt & within & ~np.isnan(ok)
     lasted = float(passed[quiet].sum())
     if quiet.sum() < LEAST_SAMPLES or not ok[quiet].sum():
         return None
     rates = ok[quiet] / passed[quiet]
     return QuietTime(
         seconds=lasted / SECOND_NS,
-        held_up=min(1.0, max(0.0, float(others[quiet].sum()) / lasted)),
+        foreign=max(0.0, float(foreign[quiet].sum()) / lasted),
+        stolen=float(steal[quiet].sum()) / lasted,
         goodput_per_s=float(ok[quiet].sum()) / lasted * SECOND_NS,
         achieved_per_s=float(ended[quiet].sum()) / lasted * SECOND_NS,
         error=float(rates.std(ddof=1) / rates.mean() / math.sqrt(rates.size)),
+        rise=_rise(rates),
     )
+
+
+def _rise(rates: Array) -> float:
+    third = rates.size // 3
+    if third < 2:
+        return 0.0
+    first, last = rates[:third], rates[-third:]
+    error = math.sqrt((first.var(ddof=1) + last.var(ddof=1)) / third)
+    return float((last.mean() - first.mean() - 2 * error) / first.mean()) if first.mean() else 0.0
 
 
 def _served(intervals: Iterable[EngineInterval], at: Array) -> tuple[Array, Array] | None:

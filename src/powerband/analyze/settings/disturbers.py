@@ -35,7 +35,8 @@ def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
     if quiet:
         lasted = sorted(result.metrics["quiet_s"] for result in quiet)
         span = " to ".join(dict.fromkeys(f"{each:.1f}" for each in (lasted[0], lasted[-1])))
-        costs.append(f"of {plural(len(quiet), 'trial')} only the {span} s without them count")
+        verb = "counts" if len(quiet) == 1 else "count"
+        costs.append(f"{plural(len(quiet), 'trial')} {verb} by the {span} s in which they rested")
     if widened:
         shares = [result.held_up for result in widened]
         most = math.ceil(100 * max(shares))

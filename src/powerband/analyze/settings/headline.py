@@ -96,11 +96,17 @@ def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequen
     load = experiment.load
     if load.requests_per_user is not None or metric not in ("goodput_per_s", "achieved_rate_per_s", "error_rate"):
         return found
-    rate = metric if metric != "error_rate" else "achieved_rate_per_s"
-    requests = found.n * float(np.mean([trial.get(rate, 0.0) for trial in trials])) * load.duration_ns / 1e9
+    requests = found.n * float(np.mean([_requests(metric, trial, load.duration_ns / 1e9) for trial in trials]))
     if metric == "error_rate":
         return no_narrower_than_counted(found, found.value * requests, requests) if requests else found
     return no_narrower_than_counted(found, requests, requests / found.value) if found.value > 0 else found
+
+
+def _requests(metric: str, trial: Mapping[str, float], lasts_s: float) -> float:
+    """The number of requests that a trial's rate, or its share, is of."""
+    if metric != "error_rate":
+        return trial.get(metric, 0.0) * trial.get("quiet_s", lasts_s)
+    return trial.get("window_achieved_rate_per_s", trial.get("achieved_rate_per_s", 0.0)) * lasts_s
 
 
 def _known(column: Array) -> Array:

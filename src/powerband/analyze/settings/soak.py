@@ -70,6 +70,8 @@ def _figures(
     """Of a capacity search nothing ran at the soak's rate: its figures stand alone."""
     objective = experiment.objective
     judged = [name for name in names if name == objective.metric or name not in TOLD]
+    if trial.held_up:  # a rate that others may have lowered shows nothing of the server
+        judged = [name for name in judged if name not in MORE]
     confidence = 1 - (1 - objective.confidence) / max(1, len(judged))
     for name in names:
         values = [each.metrics[name] for each in before if name in each.metrics]

@@ -41,7 +41,9 @@ class ThreadLine:
     trials: Mapping[Setting, tuple[TrialResult, ...]]
 
     def mean(self, setting: Setting, metric: str) -> float | None:
-        values = [trial.metrics[metric] for trial in self.trials[setting] if metric in trial.metrics]
+        """Over the whole windows of its trials, as all figures of a trial but its rates are."""
+        found = [trial.metrics for trial in self.trials[setting] if metric in trial.metrics]
+        values = [metrics.get(f"window_{metric}", metrics[metric]) for metrics in found]
         return fmean(values) if values else None
 
     def cores(self) -> float | None:

@@ -38,6 +38,8 @@ class Unsettled:
 
 
 def is_unsettled(trial: TrialResult) -> bool:
+    if "quiet_s" in trial.metrics:
+        return False  # others came and went
     if trial.steady is None:
         return trial.warmup_ended_by == "limit"
     return not trial.steady

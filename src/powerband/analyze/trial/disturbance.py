@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from powerband.analyze.trial.laws import IDLE_KINDS
 from powerband.analyze.trial.processes import foreign_cores
+from powerband.loads.measured import THREAD_SHARE_MAX
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet
@@ -66,6 +67,8 @@ def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if quiet is not None and _is_disturbed(share, foreign or 0.0, stolen) and _tells_more(quiet, share, fleet):
         yield "quiet_s", quiet.seconds
         yield "quiet_held_up_share_max", quiet.held_up
+        yield "window_goodput_per_s", fleet.goodput_per_s
+        yield "window_achieved_rate_per_s", fleet.achieved_per_s
 
 
 def _is_disturbed(share: float, foreign: float, stolen: float) -> bool:
@@ -73,10 +76,19 @@ def _is_disturbed(share: float, foreign: float, stolen: float) -> bool:
 
 
 def _tells_more(quiet: QuietTime, share: float, fleet: MergedFleet) -> bool:
-    """Whether less is unknown of the quiet parts than of the whole window. Where less was served in them, the others
-    did not hold the trial up: they may work for it."""
-    slower = quiet.goodput_per_s * (1 + ERRORS * quiet.error) < fleet.goodput_per_s
-    return quiet.held_up + ERRORS * quiet.error < share and not slower
+    """Whether less is unknown of the quiet parts than of the whole window. Not where less was served in them, or more
+    than the others can have held up: then they work for the server. Nor where the load engine had hardly any CPU left,
+    as far as its busiest thread used more while more was served."""
+    error = ERRORS * quiet.error
+    slower = quiet.goodput_per_s * (1 + error) < fleet.goodput_per_s
+    beyond = quiet.goodput_per_s * (1 - error) * (1 - share) > fleet.goodput_per_s
+    engine = fleet.cpu_share_max * quiet.achieved_per_s
+    return (
+        quiet.held_up + error < share
+        and not slower
+        and not beyond
+        and engine <= THREAD_SHARE_MAX * fleet.achieved_per_s
+    )
 
 
 def compared_rates(evidence: Evidence, metrics: Mapping[str, float]) -> Mapping[str, float]:
@@ -93,8 +105,9 @@ def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
     the trial."""
     if not judged_by_bound(evidence.experiment):
         return 0.0
-    if (share := metrics.get("quiet_held_up_share_max")) is not None:
-        return share if share > QUIET_CORES else 0.0
+    quiet = evidence.quiet_time
+    if quiet is not None and "quiet_s" in metrics:
+        return quiet.held_up if _is_disturbed(quiet.held_up, quiet.foreign, quiet.stolen) else 0.0
     share = metrics.get("held_up_share_max", 0.0)
     stolen = metrics.get("host_steal_share", 0.0) * (evidence.host_cpus or 1.0)
     disturbed = _is_disturbed(share, metrics.get("host_foreign_cores", 0.0), stolen)

@@ -2,7 +2,8 @@
 the trial is valid.
 
 Sources make the metrics and say what is wrong with them; here they are asked in turn. All figures are of the measured
-window. Not here: comparing trials (`analyze/settings/compare.py`), series for plots (`series.py`).
+window, but for the rates of a disturbed trial (`disturbance.py`). Not here: comparing trials
+(`analyze/settings/compare.py`), series for plots (`series.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from powerband.analyze.trial.laws import held_ns
 from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
 from powerband.analyze.trial.processes import JVMS, POOLS, PROBE
-from powerband.analyze.trial.steady import window_is_steady, window_rises
+from powerband.analyze.trial.steady import SHIFT_MIN, window_is_steady, window_rises
 from powerband.analyze.trial.tried_slots import SLOTS
 from powerband.base.logs import end_of
 from powerband.loads import kind_of
@@ -89,7 +90,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         _result(record, problems, {**metrics, **quiet}),
         steady=None if quiet else evidence.steady,
         held_up=held_up(evidence, metrics),
-        rising=(evidence.rising and not quiet) or _still_compiles(record, metrics),
+        rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(record, metrics),
         pools=tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in evidence.pools),
         bottleneck=bottleneck_of(
             scene_of(evidence, metrics, problems), rules_of(kind, sees_inside=evidence.sees_inside)
@@ -121,6 +122,10 @@ def evidence_of(directory: TrialDir, record: TrialRecord, experiment: Experiment
         heap_growth=heap_growth(directory.read_snapshots()),
         log=end_of(directory.log, LOG_BYTES_MAX),
     )
+
+
+def _rises_when_quiet(evidence: Evidence) -> bool:
+    return evidence.quiet_time is not None and evidence.quiet_time.rise > SHIFT_MIN
 
 
 def _still_compiles(record: TrialRecord, metrics: Mapping[str, float]) -> bool:

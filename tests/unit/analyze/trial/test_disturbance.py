@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes.trials import Figures, experiment, record_of, spec, write_trial
-from powerband.analyze.trial.disturbance import _pool_waited, judged_by_bound
+from fakes.trials import Figures, experiment, record_of, spec, summary, write_trial
+from powerband.analyze.trial.disturbance import _pool_waited, _tells_more, judged_by_bound
 from powerband.analyze.trial.measure import measure
 from powerband.model.experiment import Measure
 from powerband.model.results import PoolUse, TrialResult
+from powerband.readings.fleet import merge_fleet
 from powerband.readings.pools import WatchedPool
+from powerband.readings.quiet_time import QuietTime
 from powerband.store import TrialDir
 
 
@@ -64,6 +67,21 @@ def test_beside_a_program_that_rests_for_a_while_only_that_while_counts(tmp_path
     assert beside.metrics["quiet_held_up_share_max"] < 0.05 and beside.held_up == 0.0
     for rate in ("goodput_per_s", "achieved_rate_per_s"):
         assert beside.metrics[rate] == pytest.approx(figures.quiet_goodput_per_s, rel=0.01)
+        assert beside.metrics[f"window_{rate}"] == pytest.approx(figures.goodput_per_s)
+
+
+@pytest.mark.parametrize("figures", [Figures(loud_s=8.0, busy_cores=0.95), Figures(loud_s=8.0, steal_share=0.02)])
+def test_what_others_used_and_what_was_stolen_in_quiet_time_is_allowed_for(tmp_path: Path, figures: Figures) -> None:
+    beside = measured(tmp_path, figures)
+    assert 0.07 < beside.held_up == beside.metrics["quiet_held_up_share_max"] < 0.15
+
+
+def test_who_is_missed_by_more_than_the_time_that_they_took_does_not_disturb_but_works_for_the_server() -> None:
+    fleet = merge_fleet([summary(Figures())])  # type: ignore[list-item]
+    assert fleet is not None and fleet.goodput_per_s == 1000
+    quiet = QuietTime(2.0, 0.0, 0.0, goodput_per_s=1500, achieved_per_s=1500, error=0.01, rise=0.0)
+    assert _tells_more(quiet, 0.4, fleet) and not _tells_more(quiet, 0.2, fleet)
+    assert not _tells_more(replace(quiet, error=0.3), 0.4, fleet), "so little is known of its rate"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +101,7 @@ def test_beside_a_program_that_rests_for_a_while_only_that_while_counts(tmp_path
         (Figures(loud_s=5.0), {"load": {"users": 10, "requests_per_user": 1000}}),
         (Figures(loud_s=5.0), {"measure": Measure(repeats=3, foreign_cpu_max=0.9)}),
         (Figures(loud_s=0.05), {}),  # it cannot have mattered
+        (Figures(loud_s=8.0, thread_share=0.7, busy_cores=1.25), {}),  # without it the load engine is at its limit
     ],
 )
 def test_the_whole_window_counts_where_no_quiet_part_tells_more(

@@ -61,6 +61,8 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "host_awake_cores",  # nothing keeps CPUs awake
         "quiet_s",  # no other program disturbs it
         "quiet_held_up_share_max",
+        "window_goodput_per_s",
+        "window_achieved_rate_per_s",
         "cpu_quota_cores",  # there is none
         "cpu_throttled_share",
         "memory_lasts_s",  # nothing grows
