@@ -166,7 +166,8 @@ def test_each_server_is_loaded_from_another_node(tmp_path: Path, stop: StopReque
         assert abs(clock.offset_ns) <= clock.uncertainty_ns, "it is the same clock"
         record = run.trial(trial.number).read_record()
         (summary,) = record.engines
-        assert summary["go_ns"] == record.phases["go"]
+        late_ns = summary["go_ns"] - record.phases["go"]
+        assert 0 <= late_ns < 1e9, "never sooner; later if it hears of it too late"
         assert trial.metrics["engine_run_wait_ns_mean"] > 0, "how long engines over there waited for a CPU is known"
         assert record.cpus["subject"] == [] and trial.cpus is not None and not trial.cpus.shared
         assert not {problem.code for problem in trial.problems} & {"not_pinned", "clock_unknown", "engines_apart"}

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,13 @@ def read_file(path: Path) -> str:
 
 def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:
     """The tree of a document. Raises ExperimentError if it is no YAML; adds a problem for each duplicate key."""
+    root, found = _parsed(text, file)
+    problems += found
+    return root
+
+
+@lru_cache(maxsize=8)  # an experiment and its subject are asked for once a profile
+def _parsed(text: str, file: str) -> tuple[Node, tuple[FileProblem, ...]]:
     if _brackets_open(text) > _BRACKETS_MAX:
         raise ExperimentError(f"{file} is nested too deeply")
     yaml = YAML(typ="rt", pure=True)
@@ -116,9 +124,10 @@ def parse_yaml(text: str, file: str, problems: list[FileProblem]) -> Node:
     except _NO_YAML as error:
         raise ExperimentError(f"{file} is not valid YAML: {error}") from None
     if root is None:
-        return Node({}, "", Position(file, 1, 1))
+        return Node({}, "", Position(file, 1, 1)), ()
+    problems: list[FileProblem] = []
     try:
-        return _TreeConverter(file, problems).convert(root, "", None)
+        return _TreeConverter(file, problems).convert(root, "", None), tuple(problems)
     except RecursionError:
         raise ExperimentError(f"{file} is nested too deeply") from None
 

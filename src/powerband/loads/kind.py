@@ -14,11 +14,11 @@ from powerband.base.units import duration_text, format_value, plural, time_text
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load, mean_ns
-from powerband.model.results import ErrorKind
 from powerband.model.subjects import uses
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
+    from powerband.model.results import ErrorKind
     from powerband.processes.stop_request import StopRequest
     from powerband.processes.subject_process import RunningSubject, SubjectCounter
     from powerband.readings.evidence import Evidence, Source

@@ -19,7 +19,7 @@ from powerband.base.errors import did_you_mean
 from powerband.base.units import parse_bytes
 from powerband.model.fields import Frozen, HeaderName, HeaderValue, Section, WithinDay, listed, pairs
 from powerband.model.templates import fill, placeholders
-from powerband.wire.specs import DIALECTS, Dialect
+from powerband.wire.dialects import DIALECTS, Dialect
 
 # Placeholders that the engine fills in while it sends: the number of the request, the time in ns, the user's index.
 TOKENS = ("{id}", "{stamp}", "{user}")

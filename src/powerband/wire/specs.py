@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from powerband.wire.dialects import Dialect
 from powerband.wire.message import PROTOCOL, Count, Cpus, Wire
 
 SAMPLE_EVERY_NS = 100_000_000  # of a probe, by default
@@ -139,10 +140,6 @@ class MatchById(Wire):
 class Tally(Wire):
     label_after: str | None = None
     count_after: str
-
-
-Dialect = Literal["plain", "socketcluster14", "socketcluster20"]
-DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 
 class WebSocket(Wire):

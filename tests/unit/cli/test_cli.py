@@ -179,7 +179,10 @@ def test_doctor_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--help"], ("numpy", "scipy", "optuna", "pydantic", "ruamel.yaml", "rich")),
         (["list"], ("numpy", "scipy", "optuna", "pydantic", "rich")),
-        (["check", "quickstart"], ("numpy", "scipy", "optuna", "rich")),
+        (
+            ["check", "quickstart"],
+            ("numpy", "scipy", "optuna", "rich", "powerband.model.results", "powerband.wire.specs"),
+        ),
     ],
 )
 def test_what_starts_nothing_loads_no_heavy_library_that_it_does_not_need(

@@ -13,7 +13,6 @@ from powerband.loads.http.checks import check_http, with_scenario
 from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
-from powerband.processes.failures import Code
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
@@ -48,5 +47,7 @@ class Http(LoadKind):
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """A limit of this machine, where no factor changes the load."""
+        from powerband.processes.failures import Code
+
         limits = (Code.DESCRIPTOR_LIMIT, Code.PORT_LIMIT)
         return code in limits and not any(name.startswith("load.") for name in experiment.factors)

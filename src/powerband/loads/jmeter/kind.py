@@ -11,7 +11,6 @@ from powerband.loads.kind import LoadKind
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
 from powerband.model.templates import placeholders
-from powerband.processes.failures import Code
 
 if TYPE_CHECKING:
     from powerband.loads.driver import Driver, DriverSetup
@@ -61,6 +60,8 @@ class JMeterPlan(LoadKind):
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """A failure of the plan, where no factor changes its properties."""
+        from powerband.processes.failures import Code
+
         if code not in (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED):
             return False
         return not placeholders((experiment.load.properties or {}).values()) & set(experiment.factors)

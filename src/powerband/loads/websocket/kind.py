@@ -11,9 +11,9 @@ from powerband.base.yaml_document import Node
 from powerband.loads.http.kind import Http
 from powerband.loads.websocket.checks import check_websocket, with_websocket
 from powerband.model.experiment import Subject
-from powerband.model.results import ErrorKind
 
 if TYPE_CHECKING:
+    from powerband.model.results import ErrorKind
     from powerband.readings.evidence import Evidence, Source
 
 
