@@ -160,20 +160,22 @@ def test_each_server_is_loaded_from_another_node(tmp_path: Path, stop: StopReque
         "2 nodes of the cluster: b, d; whole rounds run on each, its load comes from: c for b; e for d"
     )
     assert {trial.status for trial in analysis.trials} == {"measured"}
+    late_ns = []
     for trial in analysis.trials:
         (clock,) = trial.generators
         assert (trial.node, clock.node) in {("b", "c"), ("d", "e")}
         assert abs(clock.offset_ns) <= clock.uncertainty_ns, "it is the same clock"
         record = run.trial(trial.number).read_record()
         (summary,) = record.engines
-        late_ns = summary["go_ns"] - record.phases["go"]
-        assert 0 <= late_ns < 1e9, "never sooner; later if it hears of it too late"
+        late_ns.append(summary["go_ns"] - record.phases["go"])
         assert trial.metrics["engine_run_wait_ns_mean"] > 0, "how long engines over there waited for a CPU is known"
         assert record.cpus["subject"] == [] and trial.cpus is not None and not trial.cpus.shared
         assert not {problem.code for problem in trial.problems} & {"not_pinned", "clock_unknown", "engines_apart"}
         assert not any(
             line["name"].startswith("engine") for line in run.trial(trial.number).read_probe() if "name" in line
         )
+    # An engine that hears of the go too late, on a machine that is full, begins as soon as it can.
+    assert min(late_ns) == 0 and max(late_ns) < 1e9
     told = json.loads(run.nodes.read_text())["nodes"]
     assert told["c"]["loads"] == "b" and "loads" not in told["b"]
     assert analyse_run(experiment(), run).trials == analysis.trials

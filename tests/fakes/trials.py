@@ -64,10 +64,9 @@ class Figures:
     subject_cores: float = 0.5
     busy_cores: float = 0.85
     loud_s: float = 0.0
-    """In so much of the window, from its start, another program uses one CPU more, for which a
-    thread of the server waits."""
+    """Another program uses one more CPU for so long, from the start of the window. A thread of the server waits."""
     loud_rate: float = 0.5
-    """What is served beside it, as a share of what is served in the rest; `goodput_per_s` is the mean of both."""
+    """The rate beside that program over the rate without it. `goodput_per_s` is the mean over the window."""
     cpus: int = 2
     steal_share: float = 0.0
     memory_pressure: float = 0.0

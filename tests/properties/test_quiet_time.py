@@ -19,11 +19,11 @@ ALONE_PER_S = 2000.0
 WINDOW_S = 4.0
 TRIALS = 200
 STARVED = 0.5
-"""What a burner takes of each CPU while it runs there, and a server that computes loses."""
+"""A burner takes this share of its CPU while it runs. A server that computes loses as much."""
 
 
 def trial(number: int, burnt: float, *, computes: bool) -> QuietTime | None:
-    """Two CPUs, each with a burner that runs for a share `burnt` of the time, in bursts of half a second on average."""
+    """Two CPUs, each with a burner that runs for a share `burnt` of the time. A burst and a pause take half a second."""
     dice = np.random.default_rng([number, round(100 * burnt)])
     ms = np.arange(round(1000 * (WINDOW_S + 2)))
     others = STARVED * (bursts(dice, burnt, ms.size) + bursts(dice, burnt, ms.size))  # cores
@@ -53,7 +53,7 @@ def trial(number: int, burnt: float, *, computes: bool) -> QuietTime | None:
 def bursts(dice: np.random.Generator, share: float, size: int) -> Array:
     """1 in each ms in which the burner runs, else 0."""
     spans = dice.exponential((1000 * share / 2, 1000 * (1 - share) / 2), (size, 2)).ravel().round().astype(int)
-    on = np.tile([1.0, 0.0], size)[np.newaxis].ravel()
+    on = np.tile([1.0, 0.0], size)
     return np.roll(np.repeat(on, spans)[: 2 * size], int(dice.integers(0, size)))[:size]
 
 

@@ -176,6 +176,11 @@ class TrialResult:
         return self.status == "measured" and not any(problem.fatal for problem in self.problems)
 
     @property
+    def by_quiet_time(self) -> bool:
+        """True if its rates are of the part of its window in which other programs hardly ran."""
+        return "quiet_s" in self.metrics
+
+    @property
     def lost(self) -> bool:
         """True if the node that ran the trial, and with it the rest of its block, is gone."""
         return any(problem.code == NODE_LOST for problem in self.problems)

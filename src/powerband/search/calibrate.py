@@ -269,7 +269,7 @@ def _disturbed(result: TrialResult, *, alone: bool) -> bool:
     """True if other programs disturbed the trial. Trials that run at the same time see each other as foreign programs,
     so `host_foreign` is ignored unless the trial ran `alone`."""
     codes = fatal_codes(result)
-    return bool(codes or result.held_up or "quiet_s" in result.metrics) if alone else bool(codes - {"host_foreign"})
+    return bool(codes or result.held_up or result.by_quiet_time) if alone else bool(codes - {"host_foreign"})
 
 
 def _reason(results: Sequence[TrialResult]) -> str:

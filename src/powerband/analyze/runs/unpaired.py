@@ -106,7 +106,7 @@ def _values(analysis: Analysis, metric: str, stage: Stage) -> dict[Setting, list
     """The metric of every valid trial of a stage, by setting, in the order of the analysis' settings."""
     found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
     for trial in analysis.trials:
-        whole = not trial.held_up and "quiet_s" not in trial.metrics
+        whole = not trial.held_up and not trial.by_quiet_time
         if trial.valid and whole and trial.stage is stage and metric in trial.metrics:
             found.setdefault(trial.setting, []).append(trial.metrics[metric])
     return {setting: values for setting, values in found.items() if values}

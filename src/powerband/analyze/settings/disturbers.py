@@ -25,7 +25,7 @@ def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
     done = [result for result in results if result.status == "measured"]
     refused = [result for result in done if fatal_codes(result) & MACHINE_CODES]
     valid = [result for result in done if result.valid]
-    quiet = [result for result in valid if "quiet_s" in result.metrics]
+    quiet = [result for result in valid if result.by_quiet_time]
     widened = [result for result in valid if result.held_up]
     hit = {result.number for result in (*refused, *quiet, *widened)}
     disturbed = [result for result in done if result.number in hit]

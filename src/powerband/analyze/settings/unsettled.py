@@ -38,7 +38,7 @@ class Unsettled:
 
 
 def is_unsettled(trial: TrialResult) -> bool:
-    if "quiet_s" in trial.metrics:
+    if trial.by_quiet_time:
         return False  # others came and went
     if trial.steady is None:
         return trial.warmup_ended_by == "limit"

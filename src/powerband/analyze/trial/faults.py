@@ -30,7 +30,7 @@ def fatal_codes(result: TrialResult) -> frozenset[str]:
 
 def machine_disturbed(result: TrialResult) -> bool:
     """Others disturbed the trial so much that its faults may be theirs."""
-    held_up = result.metrics.get("held_up_share_max", 0.0) if "quiet_s" in result.metrics else result.held_up
+    held_up = result.metrics.get("held_up_share_max", 0.0) if result.by_quiet_time else result.held_up
     return bool(fatal_codes(result) & MACHINE_CODES) or held_up > EXCUSES
 
 
