@@ -23,7 +23,7 @@ STARVED = 0.5
 
 
 def trial(number: int, burnt: float, *, computes: bool) -> QuietTime | None:
-    """Two CPUs, each with a burner that runs for a share `burnt` of the time. A burst and a pause take half a second."""
+    """A burner on each of two CPUs runs for a share `burnt` of the time. A burst and a pause take half a second."""
     dice = np.random.default_rng([number, round(100 * burnt)])
     ms = np.arange(round(1000 * (WINDOW_S + 2)))
     others = STARVED * (bursts(dice, burnt, ms.size) + bursts(dice, burnt, ms.size))  # cores
