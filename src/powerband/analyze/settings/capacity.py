@@ -19,7 +19,7 @@ from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.stats.shares import share_most
 from powerband.analyze.stats.theory import relaxation_s
 from powerband.analyze.trial.faults import fatal_codes
-from powerband.analyze.trial.honesty import MACHINE_CODES, SUBJECT_CODES
+from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES
 from powerband.base.units import format_duration, format_value, plural
 from powerband.loads.measured import FEW_REQUESTS, requests_for
 from powerband.model.claim_expression import OPERATORS
@@ -41,6 +41,9 @@ OVERLOADED = SUBJECT_CODES | {"no_response", "no_valid_response", "died"}
 """A trial that ended so was answered by the subject: it does not bear the rate."""
 LIMITED_TRIALS = 2
 """So many trials at one rate in which the generator was the limit: the rate is beyond what it can offer."""
+LATE = frozenset({"generator_lag", "generator_starved"})
+HALF_BUSY = 0.5
+"""A generator whose busiest thread used less of a CPU, and that was late while other programs ran, waited for them."""
 LIMIT_KNOWN = 1.15
 """The generator's limit is known closely enough between a rate that it offered and so much more."""
 TRIALS_MIN = 5
@@ -254,9 +257,13 @@ def _offered_per_s(trial: TrialResult, steps: int) -> float:
 
 
 def _by_generator(result: TrialResult) -> bool:
-    """Where other programs took its CPU, it was not its own limit that it met."""
-    codes = fatal_codes(result)
-    return any(code.startswith("generator") for code in codes) and not codes & MACHINE_CODES
+    """True if the generator met a limit of its own. Where other programs took its CPU, it did not."""
+    fatal = fatal_codes(result)
+    limits = {code for code in fatal if code.startswith("generator")}
+    disturbed = any(problem.code in DISTURBED_CODES for problem in result.problems)
+    if disturbed and result.metrics.get("engine_cpu_share_max", 1.0) < HALF_BUSY:
+        limits -= LATE
+    return bool(limits) and not fatal & MACHINE_CODES
 
 
 def capacity_of(search: Search) -> Capacity | None:

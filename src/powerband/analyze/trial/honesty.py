@@ -35,6 +35,7 @@ PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
 SUBJECT_CODES = frozenset({"no_request_ended", "no_request_ok", "invariant", "memory_kills"})
 # Problems that the machine caused.
 MACHINE_CODES = frozenset({"host_steal", "host_foreign"})
+DISTURBED_CODES = MACHINE_CODES | {"host_steal_some", "host_foreign_some"}  # however little
 
 
 def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:

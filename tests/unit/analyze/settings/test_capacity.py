@@ -219,6 +219,19 @@ def test_a_generator_that_was_late_below_what_it_gave_users_was_disturbed() -> N
     assert search_of(capacity_experiment(), setting(1), [trial(None, 1), *beyond]).ceiling_per_s == 1500.0
 
 
+@pytest.mark.parametrize(("busy", "others", "own"), [(0.2, True, False), (0.2, False, True), (0.8, True, True)])
+def test_a_generator_that_is_not_busy_is_late_because_of_others(busy: float, others: bool, own: bool) -> None:
+    noted = (Problem("host_foreign_some", "why", fatal=False),) if others else ()
+    late = [
+        replace(result, problems=(*result.problems, *noted))
+        for number in (2, 3)
+        for result in [trial(900.0, number, code="generator_lag", engine_cpu_share_max=busy)]
+    ]
+    assert search_of(capacity_experiment(), setting(1), [trial(None, 1), *late]).ceiling_per_s == (
+        900.0 if own else math.inf
+    )
+
+
 def test_windows_grow_at_low_rates_until_a_p99_can_be_had() -> None:
     """A p99 needs 1,000 requests, and a tenth more are asked for: at 40/s that takes 27.5 s, and the longest of a
     window of 10 s is a minute, so that 18.4/s is the lowest rate."""
