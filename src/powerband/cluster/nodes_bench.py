@@ -71,12 +71,13 @@ class _Place(HeardNode):
 
     def now(self) -> dict[str, Any]:
         """For `NodesNow`."""
+        load = {"load_from": [each.name for each in self.generators]} if self.generators else {}
         if self.spec is None:
-            return {"lost": self.lost} if self.lost else {}
+            return {"lost": self.lost, **load} if self.lost else load
         if self.phase != self.shown_phase:
             self.shown_phase, self.phase_began_s = self.phase, time.time()
         phase = {"phase": self.phase, "phase_began_s": self.phase_began_s}
-        return {"trial": self.spec.number, "began_s": self.began_s, **phase}
+        return {"trial": self.spec.number, "began_s": self.began_s, **phase, **load}
 
 
 class ClusterBench:

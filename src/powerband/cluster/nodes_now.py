@@ -20,8 +20,9 @@ class NodesNow:
         self._told: Mapping[str, Any] | None = None
 
     def tell(self, nodes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Each node by name: of one that runs a trial its number as `trial`, `began_s`, `phase` and `phase_began_s`; of
-        one that is lost why, as `lost`; of an idle one nothing. A disk that refuses it costs only the view."""
+        """Each node that runs trials, by name. While it runs one: its number as `trial`, `began_s`, `phase` and
+        `phase_began_s`; once it is lost: why, as `lost`. `load_from`: the nodes that load its server, if others do.
+        A disk that refuses it costs only the view."""
         if nodes == self._told:
             return
         self._told = nodes

@@ -37,10 +37,11 @@ def nodes_now(text: bytes | None, specs: Mapping[int, TrialSpec]) -> tuple[NodeS
 def _node(name: str, told: object, specs: Mapping[int, TrialSpec]) -> NodeState:
     if not isinstance(told, dict):
         return NodeState(name)
-    lost, number = told.get("lost"), told.get("trial")
+    lost, number, generators = told.get("lost"), told.get("trial"), told.get("load_from")
+    load_from = tuple(each for each in generators if isinstance(each, str)) if isinstance(generators, list) else ()
     spec = specs.get(number) if isinstance(number, int) else None
     if spec is None:
-        return NodeState(name, lost=lost if isinstance(lost, str) else "")
+        return NodeState(name, lost=lost if isinstance(lost, str) else "", load_from=load_from)
     word = told.get("phase")
     trial = TrialState(
         number=spec.number,
@@ -52,7 +53,7 @@ def _node(name: str, told: object, specs: Mapping[int, TrialSpec]) -> NodeState:
         phase_began_s=_number(told.get("phase_began_s")),
         began_s=_number(told.get("began_s")),
     )
-    return NodeState(name, trial)
+    return NodeState(name, trial, load_from=load_from)
 
 
 def _number(value: Any) -> float | None:

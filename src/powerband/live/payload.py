@@ -53,7 +53,7 @@ def run_row(state: RunState, folder: str) -> Row:
 
 def _node(node: NodeState) -> Row:
     trial = None if node.trial is None else current_row(node.trial)
-    return {"name": node.name, "does": node.does, "lost": node.lost, "trial": trial}
+    return {"name": node.name, "does": node.does, "lost": node.lost, "trial": trial, "load_from": node.load_from}
 
 
 def trial_row(line: TrialLine, unit: str) -> Row:

@@ -102,11 +102,12 @@ POINTS_MAX = 3600
 @dataclass(frozen=True)
 class NodeState:
     """A node of a cluster. `trial`: the one that it runs; its seconds arrive once it has ended. `lost`: why no trial
-    runs there any more. Neither: it is idle."""
+    runs there any more. Neither: it is idle. `load_from`: the other nodes that load its server."""
 
     name: str
     trial: TrialState | None = None
     lost: str = ""
+    load_from: tuple[str, ...] = ()
 
     @property
     def does(self) -> str:

@@ -62,9 +62,10 @@ def test_each_node_is_told_with_what_it_runs(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert state.started_s == NOW_S
         json.dumps(run_row(state, "run"), allow_nan=False)
-        NodesNow(run).tell({**NODES, "b": {}})
+        NodesNow(run).tell({**NODES, "b": {"load_from": ["e"]}})
         after = settled(follower)
         assert after.nodes[1].does == "idle" and after.version > state.version
+        assert [node.load_from for node in after.nodes[:2]] == [(), ("e",)]
         NodesNow(run).close()
         assert settled(follower).nodes == ()
     assert not run.nodes_now.exists()

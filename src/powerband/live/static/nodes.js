@@ -23,7 +23,8 @@ export function summary() {
 
 function row(node, phases) {
   const trial = node.trial;
-  const name = make("th", { scope: "row", text: node.name });
+  const from = node.load_from.length ? [make("small", { text: `load from ${node.load_from.join(", ")}` })] : [];
+  const name = make("th", { scope: "row", text: node.name }, ...from);
   if (!trial) {
     const why = node.lost ? [make("small", { text: node.lost })] : [];
     return make("tr", { "data-does": node.does, className: node.lost ? "out" : "" }, name, make("td", { text: "–" }), make("td", { text: "–" }), make("td", { className: node.lost ? "words bad" : "words", text: DOES[node.does] }, ...why));
