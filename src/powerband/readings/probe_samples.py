@@ -44,7 +44,7 @@ class Counters:
             return None
         first, last = max(float(at[0]), start_ns), min(float(at[-1]), end_ns)
         covered = (last - first) / (end_ns - start_ns)
-        if covered < covered_least:
+        if covered <= 0 or covered < covered_least:
             return None
         low, high = np.interp([first, last], at, values)
         return float(high - low) / covered

@@ -73,3 +73,9 @@ def test_a_rate_stands_for_the_stretch_it_covers_and_too_little_is_nothing() -> 
     assert counters.growth("cpu_user_ns", SECOND, 6 * SECOND) is None
     assert counters.growth("cpu_user_ns", 4 * SECOND, 5 * SECOND) is None
     assert counters.growth("nothing", 0, 3 * SECOND) is None
+
+
+def test_readings_that_only_touch_the_window_say_nothing_of_it() -> None:
+    counters = tree(range(SECOND, 3 * SECOND + 1, 100 * MS), 4, lambda now: now)
+    assert counters.growth("cpu_user_ns", 3 * SECOND, 4 * SECOND, covered_least=0.0) is None
+    assert counters.growth("cpu_user_ns", 0, SECOND, covered_least=0.0) is None
