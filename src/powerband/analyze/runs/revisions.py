@@ -15,7 +15,7 @@ from powerband.model.results import Analysis
 
 
 def holds_revisions(experiment: Experiment) -> bool:
-    """Whether the experiment has a factor `revision` of two levels."""
+    """True if the experiment has a factor `revision` of two levels."""
     return len(experiment.factors.get(REVISION, ())) == 2
 
 
