@@ -1,5 +1,5 @@
-"""The words of a named bottleneck: each figure as a clause that can stand as a sentence, the advice filled in. No
-judgement here."""
+"""Words a named bottleneck: each figure as a clause that can stand as a sentence, and the advice filled in. Nothing is
+judged here."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def verdict(
     more: str = "",
     advice: str = "",
 ) -> Bottleneck:
-    """The first three clauses are the evidence: more prove no more (slots are added in `rules.py`). The advice is the
-    table's, with `noun` and `pool` filled in and `more` added; or `advice`, where the figures ask for another one."""
+    """Makes a bottleneck. Its evidence is the first three clauses: more prove no more (slots are added in `rules.py`).
+    Its advice is the table's, with `noun` and `pool` filled in and `more` added; or `advice`, if the figures ask for
+    another one."""
     general = name.advice.format(noun=noun, a_noun=with_article(noun), pool=pool)
     return Bottleneck(name, tuple(evidence[:3]), advice or general + more)
 
@@ -60,7 +61,8 @@ def outgoing_open(connections: int) -> str:
 
 
 def threads_at(pool: WatchedPool, busy: float, doing: str) -> str:
-    """`29 of the 32 `pool` threads are sleeping`; of a single thread, which share of the time. `busy`: mean threads."""
+    """`29 of the 32 `pool` threads are sleeping`; for a single thread, the share of the time. `busy`: the mean number
+    of threads that do it."""
     total = count(pool.use.threads)
     if total == "1":
         return f"the only `{pool.name}` thread is {doing} {share(min(1.0, busy))} of the time"
