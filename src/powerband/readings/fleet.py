@@ -101,12 +101,12 @@ class MergedFleet:
     thinking_users_mean: float
     """Mean number of users in a pause, by Little's law."""
     carried_users_mean: float
-    """What the window's edges cut off from the sum of the two means above: the ages of requests in flight and of
-    pauses at the window's end, less those at its start, per second of the window."""
+    """The part that the window's edges cut off from the sum of the two means above: the ages of requests in flight and
+    of pauses at the window's end, less those at its start, per second of the window."""
     unanswered: int
     """Requests scheduled before the window and still without an answer at its end."""
     unserved: Unserved | None
-    """None if the engines did not report it (JMeter, runs of earlier versions)."""
+    """Users who were never served; None if the engines did not report them (JMeter, runs of earlier versions)."""
     cpu_cores: float
     cpu_share_max: float
     """CPU share of the busiest engine thread."""

@@ -125,8 +125,8 @@ def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """What one thread did in the stretch. `polls`: True if it waits for events, judged by all looks at it until the
-    stretch ends (later ones see it being stopped). `waited`: the number of looks that found it blocked, by what it
+    """The activity of one thread in the stretch. `polls`: True if it waits for events, judged by all looks at it until
+    the stretch ends (later ones see it being stopped). `waited`: the number of looks that found it blocked, by what it
     waited on."""
 
     polls: bool

@@ -81,7 +81,7 @@ def _without_estimates(first: Search, second: Search, found: Sequence[Capacity |
 
 
 def _range(search: Search, capacity: Capacity | None) -> tuple[float, float] | None:
-    """Where the capacity lies, per second; None: nothing is known."""
+    """The range in which the capacity lies, per second; None if nothing is known."""
     if capacity is None or not search.answers:
         return None
     if search.nowhere:

@@ -54,7 +54,7 @@ class RunComparison:
     paired: bool = False
     warnings: tuple[str, ...] = ()
     sessions: SessionSpread = SAME_SESSION
-    """By how much sessions may differ; each interval allows for it."""
+    """The amount by which sessions may differ; each interval allows for it."""
 
     @classmethod
     def of(cls, first: Analysis, changes: Iterable[Change], **other: Any) -> RunComparison:

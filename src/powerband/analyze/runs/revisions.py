@@ -20,7 +20,8 @@ def holds_revisions(experiment: Experiment) -> bool:
 
 
 def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparison:
-    """One change for each setting of the other factors; needs `holds_revisions`. Never raises for what trials hold."""
+    """Compares the two revisions at each setting of the other factors; needs `holds_revisions`. Never raises for what
+    trials hold."""
     old, new = map(format_level, experiment.factors[REVISION])
     others = grid({name: levels for name, levels in experiment.factors.items() if name != REVISION})
     judged = at_confidence_for_all(experiment, len(others))

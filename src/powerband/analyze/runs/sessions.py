@@ -19,7 +19,7 @@ ASSUMED_SD, ASSUMED_FREEDOM = 0.03, 3.0  # weighs as much as four earlier runs
 
 @dataclass(frozen=True)
 class SessionSpread:
-    """How much sessions differ. `sd`: the standard deviation of a session's effect on the logarithm of a figure;
+    """The spread between sessions. `sd`: the standard deviation of a session's effect on the logarithm of a figure;
     `freedom`: its degrees of freedom. `runs`: the number of runs that it was found from; 0: it is assumed."""
 
     sd: float

@@ -12,8 +12,8 @@ from powerband.model.metrics import margin_words, regret_words
 
 
 def bound_clause(standing: Standing, decision: Decision) -> str:
-    """`no other setting is better by more than 9 % (95 % confidence)`; `other setting that raced` in an explored
-    space."""
+    """Words the bound: `no other setting is better by more than 9 % (95 % confidence)`; in an explored space `no other
+    setting that raced`."""
     assert decision.regret is not None
     objective = standing.experiment.objective
     other = "other setting" if standing.exploration is None else "other setting that raced"

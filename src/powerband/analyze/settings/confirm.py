@@ -234,5 +234,5 @@ def _unit(unit: str) -> str:
 
 
 def _percent(share: float) -> str:
-    """One decimal below 10 %: what is smaller does not matter here."""
+    """A share in percent, with one decimal below 10 %: what is smaller does not matter here."""
     return f"{100 * share:.1f}" if abs(share) < 0.1 else significant(100 * share)

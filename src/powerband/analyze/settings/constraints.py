@@ -25,9 +25,9 @@ ENDLESS = 1e4  # high / low: a hundredfold to either side
 
 @dataclass(frozen=True)
 class Compliance:
-    """How a setting meets the constraints. `missed`: those that it certainly breaks. `lapsed`: those that more of its
-    starts broke than is allowed, though other settings may do so as often. `open`: those that it may meet or break.
-    `seen`: True if the estimates meet them all."""
+    """The judgement on how a setting meets the constraints. `missed`: those that it certainly breaks. `lapsed`: those
+    that more of its starts broke than is allowed, though other settings may do so as often. `open`: those that it may
+    meet or break. `seen`: True if the estimates meet them all."""
 
     missed: tuple[str, ...] = ()
     lapsed: tuple[str, ...] = ()

@@ -27,8 +27,8 @@ _COUNTS_CPUS = re.compile(
 
 
 def holds_for(standing: Standing, setting: Setting) -> str:
-    """`, with 64 users that never pause, on 1 of this machine's 2 CPUs`; for a capacity, which has a rate of its own,
-    the CPUs alone."""
+    """Words load and CPUs: `, with 64 users that never pause, on 1 of this machine's 2 CPUs`; for a capacity, which has
+    a rate of its own, the CPUs alone."""
     experiment = standing.experiment
     load = "" if experiment.objective.is_capacity else kind_of(experiment).load_words(experiment.load_for(setting))
     cpus = "" if standing.cpus is None else _on_cpus(standing, standing.cpus, setting)

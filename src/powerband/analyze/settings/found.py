@@ -81,7 +81,7 @@ def _limits(analysis: Analysis) -> Iterator[str]:
 
 
 def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
-    """For each table, how many of the published ratios lie within our intervals, and which is farthest off."""
+    """Says for each table how many of the published ratios lie within our intervals, and which is farthest off."""
     for table in tables:
         judged = [
             (row, row.published_ratio, row.our_ratio)
@@ -103,7 +103,7 @@ def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
 
 
 def ratio_words(ratio: Estimate) -> str:
-    """`1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full."""
+    """Words a ratio: `1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full."""
     if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
         return f"{ratio.value:.3g}"
     high = f"{ratio.high:.3g}" if ratio.high < _RATIO_SHOWN_MAX * ratio.value else "any"

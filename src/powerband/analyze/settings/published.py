@@ -17,7 +17,7 @@ from powerband.model.results import Estimate, PublishedRow, PublishedTable, Tria
 
 
 def published_tables(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[PublishedTable, ...]:
-    """One for each metric with published figures, its rows in the publication's order."""
+    """One table for each metric with published figures, its rows in the publication's order."""
     settings = experiment.settings()
     return tuple(_table(published, settings, results, experiment) for published in experiment.published)
 

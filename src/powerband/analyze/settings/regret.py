@@ -37,7 +37,8 @@ class Regrets:
     above: Mapping[Setting, Mapping[Setting, float]] = field(default_factory=dict)
 
     def of(self, setting: Setting) -> float | None:
-        """How much better any other can be; 0 if there is no other. None: there is no bound, or one above `MOST`."""
+        """The bound of a setting: how much better any other can be; 0 if there is no other. None if there is no bound,
+        or one above `MOST`."""
         if setting not in self.above:
             return None
         worst = max(self.above[setting].values(), default=0.0)

@@ -124,7 +124,7 @@ def close_behind(standing: Standing) -> tuple[Setting, ...]:
 
 
 def names(settings: Sequence[Setting]) -> str:
-    """`a, b and c`; a long list is cut."""
+    """The ids of settings as a list, `a, b and c`; a long one is cut."""
     shown = [setting.id for setting in settings[:LIST_MAX]]
     if len(settings) > LIST_MAX:
         shown.append(f"{len(settings) - LIST_MAX} more")

@@ -25,11 +25,11 @@ WIDTH_PRIOR = np.array([1, 1, 1, 1, 1, 0.8, 0.4, 0.15]) / 6.35
 """Prior of each width. Those above 12 % are mostly starts of two kinds, which have a shape of their own."""
 TWO_MODES = 0.6
 SLOW_SHARES, SLOW_PRIOR, SLOWER_BY = (0.1, 0.3, 0.5), (0.5, 0.33, 0.17), (0.06, 0.15, 0.35)
-"""With probability `TWO_MODES` starts are of two kinds: a share of them (one of `SLOW_SHARES`, with the probability in
+"""Starts are of two kinds with probability `TWO_MODES`: a share of them (one of `SLOW_SHARES`, with the probability in
 `SLOW_PRIOR`) has an edge that is lower by one of `SLOWER_BY`, in log rate. If that were less likely, intervals would
 leave out what a tenth of the starts does, which few trials show."""
 COMPARED_TWO_MODES = 0.3
-"""As `TWO_MODES`, where settings are compared by their quick starts: to allow for more there only hides differences."""
+"""The same where settings are compared by their quick starts: to allow for more there only hides differences."""
 LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
 """How often a trial far below the edge does not hold, whatever its rate."""
 LUCK = 0.01
@@ -131,7 +131,7 @@ class Edge:
 
     @cached_property
     def compared(self) -> Edge:
-        """As `middle`, for comparing settings with each other: starts of two kinds have a lower prior there."""
+        """The same for comparing settings with each other: starts of two kinds have a lower prior there."""
         masses = self.joint.sum(2) * COMPARED_WEIGHT
         return self._middle(masses / masses.sum())
 

@@ -77,7 +77,7 @@ def _ends_s(growth: float, *left: float | None) -> list[float]:
 
 
 def _left(of: Counters, name: str, window: Window) -> float | None:
-    """What a limit left at the end of the window; None if there is no limit, or it is not known."""
+    """The amount that a limit left at the end of the window; None if there is no limit, or it is not known."""
     levels = of.levels(name, *window)
     return None if levels is None else float(levels[-1])
 

@@ -170,7 +170,7 @@ def parse_histogram(text: str) -> Histogram:
 
 
 def type_name(name: str) -> str:
-    """`byte[]` for `[B`, `java.lang.Object[][]` for `[[Ljava.lang.Object;`."""
+    """The name that a program has for a type: `byte[]` for `[B`, `java.lang.Object[][]` for `[[Ljava.lang.Object;`."""
     element = name.lstrip("[")
     brackets = "[]" * (len(name) - len(element))
     if brackets and element.startswith("L"):

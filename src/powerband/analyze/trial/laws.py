@@ -38,7 +38,7 @@ def time_in_pool_ns(busy_threads: float, rate_per_s: float) -> float:
 
 
 def held_ns(pool: PoolUse, rate_per_s: float) -> float | None:
-    """How long a request holds a thread of this pool, on average and at least; None if no request ended."""
+    """The time that a request holds a thread of this pool, on average and at least; None if no request ended."""
     return time_in_pool_ns(active_threads(pool), rate_per_s) if rate_per_s > 0 else None
 
 

@@ -42,7 +42,7 @@ LOG_BYTES_MAX = 4 * 2**20  # the end of a subject's log; the rest of a long one 
 
 
 def _times_of_trial(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """How long the start and the load took, and the CPU of the bench itself meanwhile."""
+    """Yields the time that the start and the load took, and the CPU of the bench itself meanwhile."""
     record, phases = evidence.record, evidence.record.phases
     if "launched" in phases and "ready" in phases:
         yield "ready_s", (phases["ready"] - phases["launched"]) / SECOND_NS

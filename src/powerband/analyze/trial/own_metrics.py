@@ -1,4 +1,4 @@
-"""A subject's own metrics over the measured window, from the scrapes of its Prometheus page.
+"""Computes a subject's own metrics over the measured window, from the scrapes of its Prometheus page.
 
 In: the expressions that the experiment names, the scrapes. Out: metrics by name; one that the scrapes cannot back is
 absent. The grammar is `own_expression.py`'s; scraping is the probe's.

@@ -124,7 +124,7 @@ def _gauges(tree: Counters, start_ns: int, end_ns: int) -> Iterator[tuple[str, f
 def _engine_wait_metrics(
     probe: ProbeSamples, fleet: MergedFleet, generators: Sequence[GeneratorNode]
 ) -> Iterator[tuple[str, float]]:
-    """How long the engine's threads were runnable without a CPU; empty unless every engine's wait is known."""
+    """Yields how long the engine's threads were runnable without a CPU; nothing unless every engine's wait is known."""
     if generators:
         waits = [(each.run_wait_ns, each.turns) for each in generators if each.run_wait_ns is not None and each.turns]
         if len(waits) == len(generators):

@@ -20,7 +20,7 @@ _COUNTED = (ON_CPU, RUN_WAIT, BLOCKED)
 
 @dataclass(frozen=True)
 class ThreadStates:
-    """What threads did over time. `bands`: a value at each of `t_s`, over the time since the instant before, for
+    """The activity of threads over time. `bands`: a value at each of `t_s`, over the time since the instant before, for
     `on_cpu`, `run_wait`, each kind that blocked threads were seen to wait on (`lock`, `socket`, ...), and `blocked` if
     that is not known. A band that is 0 throughout is left out."""
 

@@ -27,7 +27,7 @@ DELAYED_ACK_LEAST_NS = 20e6
 
 @dataclass(frozen=True)
 class Tried:
-    """What the looks of one trial showed. `alone_ns`: the mean time of a request of one user. `doubled_per_s`: the rate
+    """The findings of one trial's looks. `alone_ns`: the mean time of a request of one user. `doubled_per_s`: the rate
     of twice the users; while these asked, the server itself had `outgoing` connections open, and `held` has the number
     of sockets by the name of the processes that held them (empty: not known). `prompt_ns`: as `alone_ns`, for a user
     who acknowledges each part of an answer at once; None if that was not tried."""

@@ -24,8 +24,8 @@ DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not wha
 
 def none(scene: Scene) -> Bottleneck | None:
     """Says that nothing is short if a look with more load showed it: twice the users got clearly more, or there is a
-    slot for each user. If it was not tried, or requests are turned away, or threads use or want most of the CPUs that the load engine
-    needs as well, to name nothing is better than this."""
+    slot for each user. If that was not tried, or requests are turned away, or threads use or want most of the CPUs that
+    the load engine needs as well, to name nothing is better than this."""
     if scene.tried is None or not scene.tried.slots.load_is_limit:
         return None
     if "subject_cpu_share" not in scene.metrics or not scene.rate_per_s or scene.turns_away:
