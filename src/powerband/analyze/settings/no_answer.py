@@ -40,7 +40,7 @@ _SEEN_BY_THE_PROBE = "this machine does not show it: see `powerband doctor`"
 
 def none_valid(standing: Standing) -> tuple[str, ...]:
     """The answer if no setting has a trial with the objective."""
-    if standing.measured and not standing.experiment.objective.is_capacity:  # of a capacity no single trial has it
+    if standing.measured and not standing.experiment.objective.is_capacity:  # no single trial has a capacity
         return _objective_unmeasured(standing)
     reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
     second = f"Most often: {reasons.most_common(1)[0][0]}." if reasons else "No trial has run."

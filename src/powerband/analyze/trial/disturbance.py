@@ -18,7 +18,7 @@ from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.pools import WatchedPool
 from powerband.readings.quiet_time import QuietTime
 
-RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: what time takes off them is known
+RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: the effect of lost time on them is known
 QUIET_SHARE = 0.03  # of the trial's CPUs, used by others: as much as the default margin
 QUIET_CORES = 0.06  # used by others: as much is seen where nothing else runs (kernel threads, the bench's own)
 WHOLE = 0.01

@@ -25,7 +25,7 @@ from powerband.readings.probe_samples import ProbeSamples
 from powerband.store import TrialRecord
 
 STRETCH_S = 2.0  # two readings of the threads
-STRETCHES_MAX = 60  # of a longer trial each is longer
+STRETCHES_MAX = 60  # in a longer trial each stretch is longer
 SHORTEST_S = 1.0  # a warm-up below it has no stretch of its own
 # A stretch has no count of its own for these: the trial's stands for it.
 _OF_THE_TRIAL = ("connect_time_ns_p99",)
