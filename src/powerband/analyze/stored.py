@@ -1,7 +1,7 @@
-"""analysis.json read back: its text in, the `Analysis` that it was written from out.
+"""Reads analysis.json back. In: its text. Out: the `Analysis` that it was written from.
 
-`results.py` says its shape: each value is read as its dataclass declares it, so that a new field needs nothing here.
-Keys that this version does not know are left out; no file is opened here, and nothing is computed.
+`results.py` defines its shape: each value is read as its dataclass declares it, so that a new field needs nothing here.
+Keys that this version does not know are left out. No file is opened here, and nothing is computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from powerband.model.results import FORMAT, Analysis, TrialResult
 
 
 def stored_analysis(text: str) -> Analysis:
-    """Raises UsageError for what is no analysis, is damaged, or was written by another version."""
+    """Returns the analysis in a text. Raises UsageError if it is no analysis, is damaged, or was written by another
+    version."""
     try:
         data = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     except (ValueError, RecursionError) as error:
@@ -28,7 +29,7 @@ def stored_analysis(text: str) -> Analysis:
         raise UsageError("it is no analysis of a run")
     if data.get("format") != FORMAT:
         raise UsageError(f"its format is {data.get('format')!r}, and this version of powerband reads {FORMAT}")
-    whole = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")  # halves of characters are no JSON
+    whole = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")  # lone surrogates are no JSON
     found: Analysis = _validated(Analysis, whole)
     if found.objective not in METRICS:
         raise UsageError(f"it is damaged, or another version wrote it (there is no metric {found.objective})")
@@ -36,7 +37,7 @@ def stored_analysis(text: str) -> Analysis:
 
 
 def stored_results(text: str) -> tuple[TrialResult, ...]:
-    """Trials as an analysis has them. Raises UsageError for anything else."""
+    """Returns the trials in a text, which has them as analysis.json does. Raises UsageError for anything else."""
     found: tuple[TrialResult, ...] = _validated(tuple[TrialResult, ...], text)
     return found
 

@@ -1,6 +1,6 @@
 """Merges what the engines say of their WebSocket users: joins, drops, deliveries, and counts of the server's workers.
 
-In: the engines' last words and their intervals. Out: a `Crowd`. Not here: its metrics and problems
+In: the engines' summaries and intervals. Out: a `Crowd`. Not here: its metrics and problems
 (`loads/websocket/measured.py`), requests and their times (`fleet.py`).
 """
 
@@ -16,7 +16,8 @@ from powerband.wire.load_events import EngineInterval, Summary
 
 @dataclass(frozen=True)
 class Crowd:
-    """Counts and times of the whole run, those called `*_in_window` excepted. `joined` counts `rejoined` too."""
+    """The WebSocket users of all engines together. Counts and times are of the whole run, except those called
+    `*_in_window`. `joined` includes `rejoined`."""
 
     started: int
     joined: int
@@ -29,11 +30,12 @@ class Crowd:
     delivered_in_window: int
     delivery_times: MergedTimes
     tallies: Mapping[str, int]
-    """The highest count that any engine received, by worker: one worker serves users of several engines."""
+    """By worker of the server: the highest count that any engine received, since one worker serves users of several
+    engines."""
     joined_at_start: int | None
     """Users that had joined when the window began; None without an interval before it."""
     joined_mean: float | None
-    """Over the window, sampled with each interval."""
+    """Mean number of joined users, sampled with each interval of the window; None without one."""
 
     @property
     def dropped(self) -> int:
@@ -41,12 +43,12 @@ class Crowd:
 
     @property
     def failed(self) -> int:
-        """Joins that failed; those under way when the run ended did not."""
+        """The number of joins that failed; those still under way when the run ended are not counted."""
         return sum(self.joins_failed.values()) - self.joins_failed.get("unfinished", 0)
 
 
 def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], fleet: MergedFleet) -> Crowd | None:
-    """None where no engine has WebSocket users."""
+    """Merges what the engines reported; None if no engine has WebSocket users."""
     parts = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not parts:
         return None
@@ -73,7 +75,7 @@ def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], 
 
 
 def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
-    """Users joined at the start of the window, and on average over it; engines are added up."""
+    """The number of users joined at the start of the window, and the mean over it, summed over the engines."""
     before: dict[int, int] = {}
     within: dict[int, list[int]] = {}
     for event in intervals:

@@ -1,4 +1,4 @@
-"""Everything that one trial left, read once: what metrics and problems are made from.
+"""Gathers everything that one trial left, read once: metrics and problems are made from it.
 
 In: a trial's record, the engines' events, the probe's samples. Out: an `Evidence`, and `Source`, the type of everything
 that makes metrics of it. Not here: the sources themselves (`loads/` for what depends on the load, `analyze/trial/`).
@@ -27,7 +27,8 @@ from powerband.wire.load_events import EngineInterval
 
 @dataclass(frozen=True)
 class Evidence:
-    """One trial, or a stretch of it: metrics are of the time from `fleet.start_ns` to `fleet.end_ns`."""
+    """The evidence of one trial, or of a stretch of it: metrics are of the time from `fleet.start_ns` to
+    `fleet.end_ns`."""
 
     experiment: Experiment
     record: TrialRecord
@@ -36,13 +37,13 @@ class Evidence:
     fleet: MergedFleet
     response: MergedTimes
     probe: ProbeSamples | None
-    """None: the probe took no sample."""
+    """The probe's samples; None if it took none."""
     intervals: Sequence[EngineInterval]
     """The engines' `interval` events since the start of the load."""
     steady: bool | None = None
-    """Whether the measured window was steady; None: too few intervals to say."""
+    """True if the measured window was steady; None if there were too few intervals to say."""
     rising: bool = False
-    """Whether the server still got faster in it."""
+    """True if the server still got faster in the measured window."""
     heap_growth: HeapGrowth | None = None
     log: str = ""
     """The end of the subject's log."""
@@ -65,25 +66,26 @@ class Evidence:
 
     @property
     def sees_inside(self) -> bool:
-        """False: the subject runs already, and none of its processes was watched."""
+        """False if the subject was deployed already and none of its processes was watched."""
         watched = self.probe is not None and "subject" in self.probe.trees
         return watched or self.experiment.subject.deployed is None
 
     @property
     def is_here(self) -> bool:
-        """Whether the subject ran on this machine."""
+        """True if the subject ran on this machine."""
         return bool(self.record.subject.get("here", True))
 
     @property
     def foreign_is_known(self) -> bool:
-        """Whether other programs can be told from the subject. Of one that ran before, and runs here, one process is
-        watched at most, and its database may be among the others; but where `foreign_cpu_max` is set, they count."""
+        """True if the CPU use of other programs can be told from the subject's. Of a deployed subject on this machine
+        one process is watched at most, so that its database, say, would count among the others. If its process is
+        watched and the experiment sets `foreign_cpu_max`, the others are judged all the same."""
         limited = self.experiment.measure.foreign_cpu_max is not None and self.sees_inside
         return self.experiment.subject.deployed is None or not self.is_here or limited
 
     @cached_property
     def generators(self) -> tuple[GeneratorNode, ...]:
-        """The other nodes that loaded the server; none: the load came from its own."""
+        """The other nodes that loaded the server; empty if the load came from the server's own node."""
         return tuple(GeneratorNode.from_json(each) for each in self.record.generators)
 
     @property
@@ -100,7 +102,8 @@ class Evidence:
 
     @cached_property
     def host_cpus(self) -> float | None:
-        """CPUs that the trial may use: all CPU time of the host's samples over the time that passed."""
+        """The number of CPUs that the trial may use: the CPU time in the host's samples (busy, idle and stolen),
+        divided by the time that passed. None if it is not known."""
         if self.probe is None:
             return None
         start, end = self.window
@@ -110,7 +113,8 @@ class Evidence:
 
     @property
     def subject_cpus(self) -> float | None:
-        """CPUs that the subject may use: those it is pinned to, else all; no more than a cgroup quota allows."""
+        """The number of CPUs that the subject may use: those it is pinned to, else all, but no more than a cgroup quota
+        allows. None if it is not known."""
         if self.probe is None:
             return None
         cpus = len(self.record.cpus.get("subject", ())) or self.host_cpus
@@ -119,16 +123,17 @@ class Evidence:
 
     @property
     def subject_quota(self) -> float | None:
-        """CPUs that the narrowest CPU quota of the subject's cgroups allows; None where there is none."""
+        """The number of CPUs that the lowest CPU quota of the subject's cgroups allows; None without a quota."""
         tree = None if self.probe is None else self.probe.trees.get("subject")
         levels = None if tree is None else tree.levels("cpu_quota_now", *self.window)
         return None if levels is None else float(levels.min())
 
     @cached_property
     def go_collecting_cores(self) -> float | None:
-        """CPUs that the collectors of the subject's Go programs used: of each program's CPU the part that its
-        processors, while they were not idle, spent on collections. That is known of the whole load, and is taken in
-        proportion to the subject's CPU in the window. None: no Go program collected, or that of one is not known."""
+        """The number of CPUs that the garbage collectors of the subject's Go programs used. Each program contributes
+        the share of its CPU time that its processors, while not idle, spent on collections. That share is known only
+        for the whole load, so the result is scaled by the subject's CPU use in the window. None if no Go program
+        collected, or if the figures of one are not known."""
         found, phases = list(self.record.go_collected.values()), self.record.phases
         tree = None if self.probe is None else self.probe.trees.get("subject")
         if not found or tree is None or "go" not in phases or "end" not in phases:
@@ -155,8 +160,8 @@ class Evidence:
 
     @cached_property
     def quiet_time(self) -> QuietTime | None:
-        """The parts of the window in which other programs hardly ran. None in a load that pauses, or comes at a rate:
-        what others held up is made up for later."""
+        """The parts of the window in which other programs hardly ran. None for a load that pauses or comes at a rate,
+        which makes up later for what others held up."""
         probe = self.probe
         if probe is None or not self.load.keeps_asking or not self.foreign_is_known:
             return None
@@ -165,8 +170,8 @@ class Evidence:
         return quiet_time_of(probe, self.intervals, self.fleet, settle_ns=self.response.moment(1))
 
     def overflows(self, until_ns: int | None = None) -> float | None:
-        """Connections that found an accept queue full since the start of the load, by default until the engines' last
-        word; None where nothing counted them."""
+        """The number of connections that found an accept queue full, from the start of the load until `until_ns` (by
+        default the end of the load); None if they were not counted."""
         go_ns, until_ns = self.record.phases.get("go"), until_ns or self.record.phases.get("end")
         if self.probe is None or go_ns is None or until_ns is None or not self.is_here:
             return None
@@ -183,8 +188,8 @@ def _nothing(*_: object) -> tuple[()]:
 
 @dataclass(frozen=True)
 class Source:
-    """Makes some of a trial's metrics, and says what is wrong with them. A metric names its source
-    (`model/metrics.py`); `problems` looks at the metrics of all sources."""
+    """A source makes some of a trial's metrics, and reports problems. Each metric names its source
+    (`model/metrics.py`); `problems` is given the metrics of all sources."""
 
     name: str
     metrics: Callable[[Evidence], Figures] = _nothing

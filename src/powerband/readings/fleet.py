@@ -53,7 +53,8 @@ class MergedTimes:
 
 @dataclass(frozen=True)
 class Unserved:
-    """Users without any `ok` answer within the window though one was due, and their requests of the cohort."""
+    """The number of users who got no `ok` answer within the window although one was due, and the number of their
+    requests in the cohort."""
 
     users: int
     requests: int
@@ -79,10 +80,12 @@ class RequestCounts:
 
 @dataclass(frozen=True)
 class MergedFleet:
-    """All engine processes of one trial merged into one. Windows that end by time differ by microseconds; each rate is
-    taken over its engine's own window and then added; `start_ns`, `end_ns`: the part common to all. If an engine ended
-    because its users had done their work, everything is taken over the whole span: a process that finishes early sends
-    no more load."""
+    """All engine processes of one trial merged into one.
+
+    The engines' windows, if they end by time, differ by microseconds: each rate is computed over its engine's own
+    window, then the rates are added, and `start_ns` to `end_ns` is the part common to all windows. If an engine ended
+    because its users had done their work, everything is computed over the whole span instead, since a process that
+    finishes early sends no more load."""
 
     start_ns: int
     end_ns: int
@@ -94,16 +97,16 @@ class MergedFleet:
     offered_per_s: float
     users_mean: float
     busy_users_mean: float
-    """Mean requests in the system by Little's law: time in system per second of window."""
+    """Mean number of requests in the system by Little's law: time in the system per second of the window."""
     thinking_users_mean: float
-    """Mean users thinking by Little's law."""
+    """Mean number of users in a pause, by Little's law."""
     carried_users_mean: float
-    """The part of both sums that the window's edges cut off: the ages, at each edge, of requests in flight and of
-    pauses."""
+    """The part that the window's edges cut off from the sum of the two means above: the ages of requests in flight and
+    of pauses at the window's end, less those at its start, per second of the window."""
     unanswered: int
     """Requests scheduled before the window and still without an answer at its end."""
     unserved: Unserved | None
-    """None: not told (JMeter, runs of earlier versions)."""
+    """Users who were never served; None if the engines did not report them (JMeter, runs of earlier versions)."""
     cpu_cores: float
     cpu_share_max: float
     """CPU share of the busiest engine thread."""
@@ -122,7 +125,7 @@ class MergedFleet:
 
     @property
     def rejected_statuses(self) -> Counter[str]:
-        """Number of requests rejected by their status over the whole run, by status."""
+        """The number of requests of the whole run that were rejected because of their status, by status."""
         return sum((Counter(summary.get("rejected_statuses", {})) for summary in self.summaries), Counter())
 
     def times(self, name: str) -> MergedTimes:
@@ -134,7 +137,7 @@ class MergedFleet:
 
 
 def encoded_times(summaries: Iterable[Summary], name: str) -> Iterator[str]:
-    """The histogram of each engine, by its name in `Times`."""
+    """Yields each engine's encoded histogram of this name, a key of `Times`."""
     for summary in summaries:
         yield cast(Mapping[str, str], summary["cohort_times"])[name]
 
@@ -182,7 +185,7 @@ def merge_fleet(summaries: Sequence[Summary]) -> MergedFleet | None:
 
 
 def _unserved(windows: Iterable[Window]) -> Unserved | None:
-    """None where a window does not tell."""
+    """The sum over all windows; None if one of them does not report it."""
     users = requests = 0
     for window in windows:
         if "users_unserved" not in window:

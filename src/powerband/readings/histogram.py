@@ -15,7 +15,7 @@ import numpy as np
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-HALF_MAGNITUDE = 10  # of the cells in a bucket: 3 significant digits are 2 x 1,024 cells
+HALF_MAGNITUDE = 10  # log2 of half a bucket's cells: 3 significant digits need 2 x 1,024 cells
 _COMPRESSED_COOKIE, _COOKIE = 0x1C849304, 0x1C849303
 _COOKIE_MASK = ~0xF0  # the word size, which has no meaning in V2
 _HEADER = struct.Struct(">IIiIQQd")
@@ -60,7 +60,7 @@ def merge(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 
 
 def bounds(cells: Ints) -> tuple[Ints, Ints]:
-    """Lowest value and width of cells (HdrHistogram's `get_value_from_index`)."""
+    """The lowest value and the width of each cell (HdrHistogram's `get_value_from_index`)."""
     half = 1 << HALF_MAGNITUDE
     bucket = (cells >> HALF_MAGNITUDE) - 1
     within = (cells & (half - 1)) + np.where(bucket < 0, 0, half)
@@ -69,8 +69,8 @@ def bounds(cells: Ints) -> tuple[Ints, Ints]:
 
 
 def _numbers(data: np.ndarray[Any, np.dtype[np.uint8]]) -> Ints:
-    """Decodes zigzag LEB128, all numbers at once. Nine bytes, the format's longest, never occur: they begin at 2 **
-    56."""
+    """Decodes zigzag LEB128, all numbers at once. Numbers of nine bytes, the format's longest, never occur: they begin
+    at 2 ** 56."""
     ends = np.flatnonzero(data < 0x80)
     if not ends.size:
         return _NO_CELLS

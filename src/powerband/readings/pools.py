@@ -1,4 +1,4 @@
-"""The subject's threads over a stretch of time, by pool: `PoolUse` for reports, and what rules need beside it.
+"""Sums up the subject's threads over a stretch of time, by pool: `PoolUse` for reports, and more figures for the rules.
 
 In: the probe's `threads` events, some in each window, whose counters are interpolated at the stretch's edges. Not here:
 conclusions (`analyze/trial/bottleneck/rules.py`), series over time (`analyze/trial/series.py`).
@@ -22,11 +22,11 @@ from powerband.readings.thread_groups import ThreadGroup, groups_of
 from powerband.wire.probe_events import PoolSample, Threads
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
-# Of trees with many threads events come once a second at most: they cover half of a window of 2 s in the worst case.
+# For trees with many threads, events come once a second at most: in the worst case they cover half of a window of 2 s.
 COVERED_LEAST = 0.25
-NEAR_NS = 1_000_000_000  # between two events
-# A pool that waited in poll for so large a share of all its waits, the idle time before the load included, is one of
-# event loops: a pool of workers waits for its tasks on a condition, a thread of a connection in recv.
+NEAR_NS = 1_000_000_000  # the time between two events
+# A pool that spent at least this share of all its waits in poll, the idle time before the load included, is one of
+# event loops: a worker pool waits for its tasks on a condition, a thread that serves one connection waits in recv.
 LOOP_POLL_SHARE = 0.05
 # Threads that collect garbage, by their names in HotSpot (G1, Parallel, Serial's VM Thread, ZGC, Shenandoah), OpenJ9,
 # .NET and Ruby; the kernel cuts names at 15 bytes. Compilers (C1, C2) are not collectors.
@@ -37,8 +37,8 @@ COLLECTORS = re.compile(
 )
 # Collectors that work while the program's own threads go on.
 BESIDE = re.compile(r"^(G1 |CMS |Z(Driver|Director|Worker|Stat)|XWorker|Shenan|\.NET BGC)", re.IGNORECASE)
-# Threads of a runtime that serve no request: compilers and other services of HotSpot and .NET, its startup hook's, and
-# whoever only accepts. Newer JDKs cut long names in the middle (`C2 Com..hread4`).
+# Threads of a runtime that serve no request: compilers and other services of HotSpot and .NET, the thread of .NET's
+# startup hook, and threads that only accept. Newer JDKs cut long names in the middle (`C2 Com..hread4`).
 HOUSEKEEPERS = re.compile(
     r"^(C[12] Com|VM Per|Signal ?(Disp|\.\.)|Common-Cleaner|Finalizer|Referen?(ce Handl|\.\.)|Sweeper|"
     r"Monitor? ?(Deflati|\.\.)|Service Thread|Notifi(cation|c?\.\.)|Attach Listener|JFR |"
@@ -51,10 +51,10 @@ LOOPS = re.compile(r"event.?loop|^loop\b|^loop-|reactor|nio-?loop|^ev-", re.IGNO
 
 @dataclass(frozen=True)
 class WatchedPool:
-    """`busiest`: CPU share of its busiest thread; `switches_per_s`: voluntary context switches, `preemptions_per_s`:
-    involuntary ones; `polled`: share of epoll and select in all waits of its threads since they began, 1 for
-    threads told apart as event loops; `alive_max`:
-    most threads alive at an event of the stretch, which the mean of a short stretch misses where threads end early."""
+    """A pool of threads over a stretch of time. `busiest`: CPU share of its busiest thread. `switches_per_s`: voluntary
+    context switches; `preemptions_per_s`: involuntary ones. `polled`: the share of epoll and select in all waits of its
+    threads since they began, 1 for threads told apart as event loops. `alive_max`: the most threads alive at an event
+    of the stretch; the mean over a short stretch misses threads that end early."""
 
     use: PoolUse
     busiest: float
@@ -85,7 +85,7 @@ class WatchedPool:
         return self.polled >= LOOP_POLL_SHARE or LOOPS.search(self.name) is not None
 
     def blocked_on(self, *kinds: str) -> float:
-        """Mean number of its threads that were blocked on these."""
+        """The mean number of its threads that were blocked on any of these kinds."""
         return self.use.blocked * sum(self.use.blocked_on.get(kind, 0.0) for kind in kinds)
 
 
@@ -99,8 +99,8 @@ def watched_pools(events: Sequence[Threads], start_ns: int, end_ns: int) -> tupl
 
 
 def watched_share(events: Sequence[Threads], start_ns: int, end_ns: int) -> float:
-    """The share of a stretch of time that lies between the first and the last look in it at the subject's threads, 0
-    to 1: for this part their counters are known, at its edges they are interpolated with what was beside it."""
+    """The share of a stretch of time, 0 to 1, that lies between the first and the last look at the subject's threads in
+    it. In this part their counters are known; at the edges they are interpolated with looks outside the stretch."""
     inside = [event["at_ns"] for event in events if event["tree"] == "subject" and start_ns <= event["at_ns"] <= end_ns]
     return (inside[-1] - inside[0]) / (end_ns - start_ns) if len(inside) > 1 else 0.0
 
@@ -141,8 +141,9 @@ def _pool(name: str, group: ThreadGroup, instants: Sequence[int], start_ns: int,
 def _counters(
     rows: Sequence[tuple[int, Mapping[str, Any]]], instants: Sequence[int], start_ns: int, end_ns: int
 ) -> Counters:
-    """The pool's counters at its events. Where these cover too little of the stretch because the pool is new, it starts
-    from 0 at the event before; otherwise that event is left out, since its threads began at some time in between."""
+    """The pool's counters at its events. If these cover too little of the stretch because the pool is new, its counters
+    are taken as 0 at the event before its first one; otherwise they are not, since its threads began at some time in
+    between."""
     fields = {field: [float(pool[field]) for _, pool in rows] for field in SUMS}
     for kind in {kind for _, pool in rows for kind in pool.get("blocked_on_samples", {})}:
         fields[kind] = [float(pool["blocked_on_samples"].get(kind, 0)) for _, pool in rows]
@@ -160,7 +161,7 @@ def _polled(rows: Sequence[tuple[int, PoolSample]]) -> float:
 
 
 def _polls_single(rows: Sequence[tuple[int, PoolSample]]) -> bool:
-    """True where poll(2) prevails: runtimes wait so for one socket with a time limit; loops use epoll."""
+    """True if most polls are by poll(2): runtimes use it to wait for one socket with a time limit; loops use epoll."""
     channels: Counter[str] = Counter()
     for _, pool in rows:
         channels.update(pool["wait_channels_now"])

@@ -19,7 +19,7 @@ import numpy as np
 
 from powerband.wire.probe_events import Jvm, Sample, Scrape, ScrapeFailed, Statsd, Threads
 
-MANY_THREADS = 64  # as the probe's own (`FEW_THREADS` of tree.rs)
+MANY_THREADS = 64  # the probe's own limit (`FEW_THREADS` of tree.rs)
 PER_THREAD = ("voluntary_switches", "involuntary_switches", "run_wait_ns")
 READ_TOGETHER = (*PER_THREAD, "minor_faults", "major_faults")
 COVERED_LEAST = 0.5  # half of a window: growth beyond what was seen would be a guess
@@ -66,7 +66,7 @@ class Counters:
         return np.diff(np.interp(at_ns, at, values, left=np.nan, right=np.nan)) if at.size > 1 else None
 
     def cores(self, start_ns: int, end_ns: int) -> float | None:
-        """CPU of a process tree over a stretch, in cores."""
+        """The CPU use of a process tree over a stretch, in cores; None if it is not known."""
         user, system = (self.growth(f"cpu_{kind}_ns", start_ns, end_ns) for kind in ("user", "system"))
         return None if user is None or system is None else (user + system) / (end_ns - start_ns)
 
@@ -101,15 +101,15 @@ class ProbeSamples:
     jvm_pids: tuple[int, ...] = ()
     """Their pids, in the same order."""
     dotnets: tuple[Counters, ...] = ()
-    """Each .NET process of the server that its startup hook told of, the one that allocated most first."""
+    """The .NET processes of the server that a startup hook reported on, the one that allocated most first."""
     scrapes: Counters | None = None
     """The server's own series, from its metrics page and from the StatsD sink: a field for each, with its name on the
-    page."""
+    page. None if nothing was read."""
     scrapes_failed: tuple[ScrapeFailed, ...] = ()
     on_page: frozenset[str] = frozenset()
-    """The own series that are on the server's page; the others arrive by StatsD."""
+    """Names of the server's own series that are on its page; the others arrive by StatsD."""
     awake: tuple[Counters, ...] = ()
-    """The loops that keep CPUs awake (`trials/instruments/awake.py`); in `host` what they ran is idle time."""
+    """The loops that keep CPUs awake (`trials/instruments/awake.py`); in `host` their CPU time counts as idle."""
 
     def matching(self, prefix: str) -> list[Counters]:
         """The trees named `prefix` or `prefix-...`, e.g. every engine of a trial."""
@@ -169,8 +169,8 @@ def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
 
 
 def _asleep(host: Counters, awake: Sequence[Counters]) -> Counters:
-    """The host's counters as if its CPUs had slept while loops of idle priority ran. How long tasks waited for a CPU is
-    not known then: the loops always wait for one."""
+    """The host's counters with the CPU time of the loops that keep CPUs awake counted as idle. The time that tasks
+    waited for a CPU is left out, since the loops always wait for one."""
     if not awake:
         return host
     fields = {name: values for name, values in host.fields.items() if name != "psi_cpu_some_ns"}
@@ -231,8 +231,8 @@ def own_readings(readings: Sequence[Mapping[str, Any]]) -> Counters | None:
 
 
 def _read(readings: Sequence[Mapping[str, Any]]) -> Counters:
-    """The readings of one source. A page is timed at the middle between request and response. The sink's own figures
-    become series too."""
+    """The readings of one source. A page's reading is dated at the middle between request and response. The sink's own
+    figures become series too."""
     rows = [
         {**each["values"], **{f"statsd_{name}_total": each[name] for name in SINK_FIGURES if name in each}}
         for each in readings
@@ -264,8 +264,8 @@ def _merged(parts: Sequence[Counters]) -> Counters:
 
 
 def _repeated(fields: Mapping[str, Array]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Marks the samples of a tree with many threads that only repeat the per-thread counts: none of them has
-    changed."""
+    """Marks the samples of a tree with many threads that only repeat the per-thread counts, i.e. in which none of them
+    has changed."""
     threads = fields.get("threads_now")
     if threads is None:
         return np.zeros(0, dtype=bool)

@@ -1,4 +1,4 @@
-"""The parts of a measured window in which other programs hardly ran, and what was served in them.
+"""Finds the parts of a measured window in which other programs hardly ran, and the rates served in them.
 
 In: the probe's samples and the engines' intervals, both of a tenth of a second. Out: a `QuietTime`. Not here: whether
 a comparison takes it instead of the whole window (`analyze/trial/disturbance.py`).
@@ -18,18 +18,19 @@ from powerband.readings.probe_samples import Array, Counters, ProbeSamples
 from powerband.wire.load_events import EngineInterval
 
 LOUD_CORES = 0.25
-"""Used by others and stolen in a sample of 0.1 s: the kernel counts in ticks of 10 ms, so that up to 0.25 is seen where
-nothing else runs."""
-CONTRAST = 1.5  # times that, on average in loud samples: less is the noise of a program that runs all the time
+"""A sample of 0.1 s is loud if more cores than this were used by others or stolen. The kernel counts in ticks of 10 ms,
+so that up to 0.25 is seen where nothing else runs."""
+CONTRAST = 1.5  # times that, on average over loud samples: less is the noise of a program that runs all the time
 LEAST_SAMPLES = 3
-FINE_NS = 150_000_000  # what is longer mixes quiet time and loud time
+FINE_NS = 150_000_000  # longer samples and intervals mix quiet time and loud time
 
 
 @dataclass(frozen=True)
 class QuietTime:
-    """`foreign`, `stolen`: CPU time of others, and stolen time, per second of it; `error`: the standard error of
-    `goodput_per_s` as a share of it, by the scatter of its samples; `rise`: by how much more, as a share, was served in
-    its last third than in its first, less two standard errors; 0 where it is too short to tell."""
+    """The quiet parts of a window, taken together. `foreign`, `stolen`: CPU time of other programs, and stolen time,
+    per second of quiet time. `error`: the standard error of `goodput_per_s` as a share of it, from the scatter of the
+    samples. `rise`: the share by which more was served in the last third than in the first, less two standard errors;
+    0 if it is too short to tell."""
 
     seconds: float
     foreign: float
@@ -41,16 +42,16 @@ class QuietTime:
 
     @property
     def held_up(self) -> float:
-        """The share of it that they can have cost at most."""
+        """The highest share of the quiet time that other programs and the hypervisor can have held up."""
         return min(1.0, self.foreign + self.stolen)
 
 
 def quiet_time_of(
     probe: ProbeSamples, intervals: Iterable[EngineInterval], fleet: MergedFleet, settle_ns: float
 ) -> QuietTime | None:
-    """The quiet samples of the window, but for one beside each loud one, and `settle_ns` after it, in which requests
-    that it held up still end. None where these are fewer than three, loud samples are hardly louder, or the readings
-    are too coarse."""
+    """Returns the quiet time of the window: all samples but the loud ones, one before each of these, and those within
+    `settle_ns` after it (one at least), in which requests that it held up still end. None if fewer than three samples
+    remain, if the loud ones are not loud enough (`CONTRAST`), or if the readings are too coarse."""
     at = probe.host.at_ns
     served = _served(intervals, at)
     busy, steal = (probe.host.steps(f"cpu_{kind}_ns", at) for kind in ("busy", "steal"))
@@ -62,7 +63,7 @@ def quiet_time_of(
     foreign = busy - np.sum(used, axis=0) - probe.own_cores * passed
     others = foreign + steal
     with np.errstate(invalid="ignore"):
-        loud = ~(others <= LOUD_CORES * passed) | (passed > FINE_NS)  # where it is not known, too
+        loud = ~(others <= LOUD_CORES * passed) | (passed > FINE_NS)  # unknown (NaN) counts as loud
     within = (at[:-1] >= fleet.start_ns) & (at[1:] <= fleet.end_ns)
     heard = loud & within & ~np.isnan(others)
     if others[heard].sum() < CONTRAST * LOUD_CORES * passed[heard].sum():
@@ -98,8 +99,9 @@ def _rise(rates: Array) -> float:
 
 
 def _served(intervals: Iterable[EngineInterval], at: Array) -> tuple[Array, Array] | None:
-    """Requests that ended ok, and all that ended, from each time to the next: even within an interval, summed over
-    engines; NaN before the first interval and after the last of any engine."""
+    """The number of requests that ended ok, and of all that ended, from each time to the next: spread evenly over each
+    interval and summed over engines; NaN before the first interval and after the last of any engine. None if there are
+    no intervals, or one is too long."""
     ends: dict[int, list[int]] = {}
     counts: dict[int, list[tuple[int, int]]] = {}
     for event in intervals:

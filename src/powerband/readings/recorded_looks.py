@@ -1,5 +1,5 @@
-"""The looks with other numbers of users after a trial's load, merged and decoded once, however many stretches of the
-trial are held against them.
+"""Merges and decodes the looks, i.e. the short loads with other numbers of users after a trial's own load, only once,
+however many stretches of the trial are compared with them.
 
 In: `slots` of a trial's record. Out: fleets. Not here: what follows from them (`analyze/trial/tried_slots.py`).
 """
@@ -12,22 +12,23 @@ from powerband.readings.fleet import MergedFleet, merge_fleet
 
 
 class RecordedLooks:
-    """`recorded`: the summaries of each look by its name, or why there are none."""
+    """The looks of one trial. `recorded`: `slots` of its record, with the summaries of each look by its name, or the
+    reason why there are none."""
 
     def __init__(self, recorded: Mapping[str, Any]) -> None:
         self.recorded = recorded
 
     @cached_property
     def alone(self) -> MergedFleet | None:
-        """One user alone; None: no answer came in time."""
+        """The look with one user alone; None if no answer came in time."""
         return merge_fleet(self.recorded["alone"])
 
     @cached_property
     def doubled(self) -> MergedFleet | None:
-        """Twice the users; None as above."""
+        """The look with twice the users; None if no answer came in time."""
         return merge_fleet(self.recorded["doubled"])
 
     @cached_property
     def prompt(self) -> MergedFleet | None:
-        """One user who acknowledges at once; None: nobody tried."""
+        """The look with one user who acknowledges each part of an answer at once; None if it was not tried."""
         return merge_fleet(self.recorded.get("prompt", ()))

@@ -1,17 +1,19 @@
-"""Pools whose threads do different work under one name, told apart by what each thread does.
+"""Splits pools whose threads do different work under one name, by what each thread does.
 
 Many runtimes give all their threads, and all their processes, one name: an event loop, the threads behind it, and a
 parent that only watches over its children. In: the probe's `threads` events, with counters of each thread. Out: the
-pools' rows as the probe gives them, but for a pool of mixed work a row for each group. Pure.
+pools' rows as the probe gives them, except that a pool of mixed work becomes several groups with rows of their own.
+Pure.
 
-- A process **rests** where its threads are woken far less often than those of the busiest one.
-- A thread **waits for events** where it was seen in epoll or select in one look of twenty or more since it began, idle
-  times included: a worker waits for its tasks on a condition. So does the first thread of a process that does all its
-  work and is busy, or blocked by something else: it is the loop, or the only worker, even where it never comes to rest.
-  One that is woken far less often than the busiest of them rests: runtimes keep loops for timers of their own. Loops
-  of processes that hardly wait for events stand apart from the **free** ones of others, such as a parent that accepts.
-- Of the others some may be **at work** (three looks of four) while all the rest wait on conditions: those at work are
-  a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both.
+- A process **rests** if its threads are woken far less often than those of the busiest process.
+- A thread **waits for events** if at least one look in twenty since it began, idle times included, found it in epoll or
+  select; a worker waits for its tasks on a condition instead. The first thread of a process also counts as one if it
+  does all the work of the process and is busy, or blocked by something else: it is the loop, or the only worker, even
+  if it never comes to rest. A thread that is woken far less often than the busiest of them rests: runtimes keep loops
+  for timers of their own. Loops of a process that hardly wait for events are kept apart from **free** ones, such as
+  those of a parent that only accepts.
+- Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
+  work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from dataclasses import dataclass
 from powerband.wire.probe_events import PoolSample, Threads, ThreadSample, WaitKind
 
 POLLED = 0.05  # of the looks at one thread; a loop under full load still polls now and then, a worker never
-PARKS = 0.1  # of the looks in the stretch at a thread that waits for events at others: on a condition
+PARKS = 0.1  # of the looks in the stretch, a thread that waits for events in other looks waits on a condition
 ALONE = 0.8  # of the CPU time and the switches of its process: one thread does its work
 MOST = 0.5  # of the CPU time of its process, where it is woken for nearly all of its work
 BUSY = 0.5  # of the time, a thread is on a CPU: arbitrary, more often at work than not
-FREE_LEAST = 0.25  # of the looks at a process's event loops, at which they wait for events: arbitrary
+FREE_LEAST = 0.25  # of the looks at a process's event loops, they wait for events: arbitrary
 RESTS = 0.05  # of the switches of the busiest process, or of the busiest event loop
 AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
 LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is concluded from them
@@ -39,16 +41,16 @@ Seen = dict[int, list[tuple[int, ThreadSample]]]
 
 @dataclass(frozen=True)
 class ThreadGroup:
-    """A pool, or those of its threads that do the same. `rows`: over all events; `loops`: whether they wait for events
-    between their work, None where that was not told apart."""
+    """A pool, or those of its threads that do the same work. `rows`: the time in ns and the counters at each event.
+    `loops`: True if the threads wait for events between their work; None if that was not told apart."""
 
     rows: Rows
     loops: bool | None = None
 
 
 def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str, ThreadGroup]:
-    """The subject's pools by name; of a pool of mixed work each of its groups. Where events do not tell of every
-    thread, pools stay whole."""
+    """The subject's pools by name; a pool of mixed work is replaced by its groups. Pools stay whole if the events do
+    not list every thread."""
     events = [event for event in events if event["tree"] == "subject"]
     rows: dict[str, Rows] = {}
     for event in events:
@@ -74,7 +76,7 @@ def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str
 
 
 def _seen(events: Iterable[Threads]) -> Seen:
-    """What was told of each thread; nothing where an event leaves some out, or is of an older engine."""
+    """The samples of each thread by its id; empty if an event leaves threads out, or is of an older engine."""
     seen: Seen = {}
     for event in events:
         threads = event.get("threads", [])
@@ -88,7 +90,7 @@ def _seen(events: Iterable[Threads]) -> Seen:
 
 
 def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns: int) -> dict[str, list[int]]:
-    """Thread ids by what the pool's name is followed by."""
+    """The thread ids of each group, by the suffix that the pool's name gets."""
     groups: dict[str, list[int]] = {REST: [], LOOP: [], FREE: [], WORK: [], MIXED: [], "": []}
     processes: dict[int, list[int]] = {}
     for tid, told in members.items():
@@ -123,8 +125,9 @@ def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """What one thread did in the stretch. `polls`: whether it waits for events, by all looks at it until the stretch
-    ends (later ones see it being stopped); `waited`: looks at it while it was blocked, by what it waited on."""
+    """The activity of one thread in the stretch. `polls`: True if it waits for events, judged by all looks at it until
+    the stretch ends (later ones see it being stopped). `waited`: the number of looks that found it blocked, by what it
+    waited on."""
 
     polls: bool
     on_cpu_ns: int
@@ -133,7 +136,7 @@ class _Stretch:
 
     @classmethod
     def of(cls, told: Sequence[tuple[int, ThreadSample]], start_ns: int, end_ns: int) -> _Stretch:
-        """From the event before the stretch on: two seconds hold two."""
+        """Counts from the event before the stretch on, since two seconds hold only two events."""
         before = [thread for at, thread in told if at < start_ns][-1:]
         inside = before + [thread for at, thread in told if start_ns <= at <= end_ns]
         if not inside:
@@ -156,8 +159,8 @@ class _Stretch:
 
     @property
     def works(self) -> float:
-        """The share of the looks at which it waited for something else than a condition; between all and none where it
-        was hardly looked at."""
+        """The share of the looks at which it waited for something else than a condition; 0.5 if it was hardly looked
+        at."""
         return 0.5 if self.looks < LOOKS_LEAST else 1 - self.share("lock")
 
 
@@ -166,10 +169,11 @@ def _of_process(pid: int, seen: Seen, start_ns: int, end_ns: int) -> list[_Stret
 
 
 def _does_all(main: _Stretch, process: Collection[_Stretch], lasted_ns: int) -> bool:
-    """Whether the first thread of a process does its work, and is on a CPU or blocked by something else than events."""
+    """True if the first thread of a process does all its work, and is on a CPU or blocked by something else than
+    events."""
     used = sum(each.on_cpu_ns for each in process)
     woken = main.looks >= LOOKS_LEAST and main.switches >= ALONE * sum(each.switches for each in process)
-    # Of a process that mostly waits a runtime's own helpers may use a fifth of the CPU.
+    # In a process that mostly waits, a runtime's own helpers may use a fifth of the CPU.
     blocked = woken and main.on_cpu_ns >= MOST * used
     busy = main.on_cpu_ns >= max(ALONE * used, BUSY * lasted_ns)
     return (blocked or busy) and main.share("poll") < FREE_LEAST
@@ -186,7 +190,7 @@ def _resting(seen: Seen, start_ns: int, end_ns: int) -> set[int]:
 
 def _summed(name: str, members: Seen, whole: Rows) -> Iterator[tuple[int, PoolSample]]:
     """The group's rows at the events of the whole pool. A thread that has ended keeps its last counters. States and
-    wait channels are known of the whole pool alone."""
+    wait channels are known only for the whole pool, and are left empty."""
     by_event = {tid: dict(told) for tid, told in members.items()}
     last: dict[int, ThreadSample] = {}
     for at_ns, _ in whole:

@@ -1,4 +1,4 @@
-"""Two capacities of one setting, the second towards the first: of two revisions of a server, or of two runs.
+"""Compares two capacities of one setting, the second with the first: of two revisions of a server, or of two runs.
 
 In: the searches of both. Out: a `Change`. The two edges are independent posteriors, so that the quantiles of their
 difference are exact; the error is shared among all settings that are compared (Bonferroni)."""
@@ -23,7 +23,7 @@ def compare_capacities(
     warnings: Sequence[str] = (),
     sessions: SessionSpread = ASSUMED,
 ) -> RunComparison:
-    """Two runs whose objective is capacity, by the first one's direction, confidence and margin."""
+    """Compares two runs whose objective is capacity, by the first one's direction, confidence and margin."""
     first, second = (
         {
             row.setting: search_of(experiment, row.setting, analysis.trials)
@@ -49,8 +49,9 @@ def compare_capacities(
 def capacity_change(
     of: Setting, first: Search, second: Search, names: Sequence[str], error: float, *, session_half: float = 0.0
 ) -> Change:
-    """`error`: the chance that the interval of the ratio may miss; `session_half`: by how much sessions may differ
-    besides, on the log scale. By the first one's margin."""
+    """The change of a setting's capacity from the first search to the second, judged by the first one's margin.
+    `error`: the chance that the interval of the ratio may miss. `session_half`: by how much sessions may differ
+    besides, on the log scale."""
     found = [capacity_of(search) for search in (first, second)]
     estimates = [None if capacity is None else capacity.estimate for capacity in found]
     before, after = estimates
@@ -69,8 +70,8 @@ def capacity_change(
 
 
 def _without_estimates(first: Search, second: Search, found: Sequence[Capacity | None]) -> Verdict:
-    """Where the conditions hold at no rate, or at all that the generator could offer, a verdict may still be certain:
-    by the ranges in which the capacities lie."""
+    """The verdict by the ranges in which the capacities lie: it may be certain even if the conditions hold at no rate,
+    or at all that the load engine could offer."""
     a, b = (_range(search, capacity) for search, capacity in zip((first, second), found, strict=True))
     if a is None or b is None:
         return Verdict.INCONCLUSIVE
@@ -80,7 +81,7 @@ def _without_estimates(first: Search, second: Search, found: Sequence[Capacity |
 
 
 def _range(search: Search, capacity: Capacity | None) -> tuple[float, float] | None:
-    """Where the capacity lies, per second; None: nothing is known."""
+    """The range in which the capacity lies, per second; None if nothing is known."""
     if capacity is None or not search.answers:
         return None
     if search.nowhere:

@@ -1,7 +1,7 @@
 """The result of a comparison, as values: two runs, or two revisions of a server, setting by setting.
 
-Both ways of measuring end here: `unpaired.py` (two runs, unpaired), `revisions.py` (one run, paired within blocks). The
-verdict on the whole and the sentence that states it; no statistics, no I/O."""
+Both ways of comparing end here: `unpaired.py` (two runs, unpaired), `revisions.py` (one run, paired within blocks). It
+has the verdict on the whole and the sentence that states it; no statistics, no I/O."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NAMED_MOST = 4  # arbitrary: what a sentence bears; the table has all
 
 @dataclass(frozen=True)
 class Change:
-    """One setting in both; `ratio` is second / first, None where it cannot be had, as from 0. The verdict is the
-    second's towards the first. `first` and `second` are None where no trial counts; `because`: why a verdict was
-    given, or could not be, other than by the interval.
+    """One setting in both. `first` and `second` are None if no trial counts. `ratio`: second / first; None if there is
+    none, as from 0. `verdict`: the second's towards the first. `because`: the reason why a verdict was given, or could
+    not be, if it is another one than the interval.
 
-    `smallest_difference`: half the width of the interval; a smaller difference would most likely stay inconclusive.
-    Relative to the first, for shares in the share's own unit; None where there is no interval."""
+    `smallest_difference`: half the width of the interval; a smaller difference would most likely stay inconclusive. It
+    is relative to the first, for shares in the share's own unit; None if there is no interval."""
 
     setting: Setting
     first: Estimate | None
@@ -39,8 +39,9 @@ class Change:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """`changes` in the first's order; `only_first` and `only_second` name settings that cannot be compared. `names`:
-    what the first and the second are called. `paired`: measured in the same blocks, so that drift cancels."""
+    """The comparison of the first and the second. `changes`: in the first's order. `only_first`, `only_second`:
+    settings that cannot be compared. `names`: what the first and the second are called. `paired`: True if both were
+    measured in the same blocks, so that drift cancels."""
 
     objective: str
     direction: str
@@ -53,17 +54,17 @@ class RunComparison:
     paired: bool = False
     warnings: tuple[str, ...] = ()
     sessions: SessionSpread = SAME_SESSION
-    """What the sessions may differ by, which is in each interval."""
+    """The amount by which sessions may differ; each interval allows for it."""
 
     @classmethod
     def of(cls, first: Analysis, changes: Iterable[Change], **other: Any) -> RunComparison:
-        """`first`: whose objective, confidence and margin hold for both; `other`: further fields."""
+        """Makes a comparison with the objective, confidence and margin of `first`; `other`: further fields."""
         return cls(first.objective, first.direction, first.confidence, first.margin, tuple(changes), **other)
 
     @property
     def verdict(self) -> Verdict:
-        """On the second as a whole: worse where any setting is, else inconclusive where any is, else better where any
-        is, else equivalent."""
+        """The verdict on the second as a whole: worse if any setting is, else inconclusive if any is, else better if
+        any is, else equivalent."""
         verdicts = [change.verdict for change in self.changes]
         for verdict in (Verdict.WORSE, Verdict.INCONCLUSIVE, Verdict.BETTER):
             if verdict in verdicts:
@@ -72,7 +73,7 @@ class RunComparison:
 
     @property
     def comparable(self) -> bool:
-        """Whether any setting was measured in both."""
+        """True if any setting was measured in both."""
         return any(change.first is not None and change.second is not None for change in self.changes)
 
     @property
@@ -100,7 +101,7 @@ class RunComparison:
         return f"{second} is {verdict.value} than {first}{where}{self._listed(mine)}."
 
     def change_words(self, change: Change) -> str:
-        """The change of one setting in a clause; empty where nothing is known."""
+        """The change of one setting in a clause; empty if nothing is known."""
         ratio = change.ratio
         metric = metric_words(self.objective)
         if change.because or ratio is None:

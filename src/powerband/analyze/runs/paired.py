@@ -1,8 +1,8 @@
-"""One setting against another, measured in the same blocks: what a contest of two says, as a `Change`.
+"""Compares one setting with another that was measured in the same blocks, by a contest of the two.
 
-In: the trials of a run, the two settings. Out: the second towards the first: a ratio paired within blocks, a verdict,
-or why there is none; and what each change of one factor costs, towards the baseline. Which other pairs are compared is
-for those who ask (`revisions.py`).
+In: the trials of a run, the two settings. Out: a `Change` from the first to the second, with a ratio paired within
+blocks and a verdict, or the reason why there is none; also what each change of one factor costs, compared with the
+baseline. Callers choose which other pairs are compared (`revisions.py`).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BE
 
 
 def compared_trials(experiment: Experiment, trials: Sequence[TrialResult], race: Race | None) -> list[TrialResult]:
-    """The trials that pairs are judged by: of blocks, of a race under way whole ones, and confirming starts, which may
-    fail; of a capacity search all."""
+    """The trials that pairs are judged by: those of blocks (in a race under way, of whole ones) and confirming starts,
+    which may fail; in a capacity search, all."""
     half = () if race is None else race.half
     capacity = experiment.objective.is_capacity
     return [trial for trial in trials if capacity or (trial.stage is not Stage.EXPLORE and trial.block not in half)]
 
 
 def at_confidence_for_all(experiment: Experiment, pairs: int) -> Experiment:
-    """With a confidence for each pair at which all of them hold together (Bonferroni)."""
+    """The experiment with a confidence for each pair at which all of them hold together (Bonferroni)."""
     each = 1 - (1 - experiment.objective.confidence) / max(1, pairs)
     return experiment.model_copy(update={"objective": experiment.objective.model_copy(update={"confidence": each})})
 
@@ -47,8 +47,9 @@ def pair_change(
     trials: Sequence[TrialResult],
     confidence: float,
 ) -> Change:
-    """The second of the pair towards the first, called `of`; `names`: what the two are called. The experiment's own
-    confidence is that of the comparison, `confidence` that of each figure alone. Never raises for what trials hold."""
+    """The change from the first of the pair to the second, as that of the setting `of`. `names`: what the two are
+    called. The experiment's own confidence is that of the comparison, `confidence` that of each figure alone. Never
+    raises for what trials hold."""
     mine = [trial for trial in trials if trial.setting in pair]
     if experiment.objective.is_capacity:
         searches = [search_of(experiment, setting, mine) for setting in pair]
@@ -88,7 +89,7 @@ def _unmeasured(
 
 
 def _by_starts(starts: Sequence[Starts], names: Sequence[str], experiment: Experiment) -> tuple[Verdict, str]:
-    """Who certainly fails more starts is worse; no reason where nobody does."""
+    """The verdict by failed starts: the one that certainly fails more is worse. The reason is empty if neither does."""
     for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
         if fails_more(starts[index], starts[1 - index], 1 - experiment.objective.confidence):
             told = (f"{name} {failed_words(each)}" for name, each in zip(names, starts, strict=True))
@@ -99,8 +100,9 @@ def _by_starts(starts: Sequence[Starts], names: Sequence[str], experiment: Exper
 def _verdict(
     contest: Contest, pair: Sequence[Setting], compliance: Sequence[Compliance], names: Sequence[str]
 ) -> tuple[Verdict, str]:
-    """Constraints and failed starts come first: who breaks one for certain where the other does not is worse, whatever
-    it serves, and who broke one in some starts is not the better one."""
+    """The verdict on the second and its reason. Constraints and failed starts come first: the one that certainly breaks
+    one while the other breaks none is worse, whatever it serves, and one that broke one in some starts is not the
+    better one."""
     for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
         if compliance[index].missed and not compliance[1 - index].barred:
             return verdict, f"{names[index]} violates the SLO ({'; '.join(compliance[index].missed)})"
@@ -119,8 +121,8 @@ def _verdict(
 def costs_of_changes(
     experiment: Experiment, trials: Sequence[TrialResult], race: Race | None = None
 ) -> tuple[ChangeCost, ...]:
-    """Every changed setting towards the baseline, the dearest first, with intervals that hold for all of them together.
-    Empty unless the design says one-at-a-time; changes that could not be compared come last."""
+    """The cost of every changed setting compared with the baseline, the dearest first, with intervals that hold for all
+    of them together. Changes that could not be compared come last. Empty unless the design says one-at-a-time."""
     if experiment.design.vary != "one-at-a-time":
         return ()
     base, *changed = experiment.settings()

@@ -15,12 +15,13 @@ from powerband.model.results import Analysis
 
 
 def holds_revisions(experiment: Experiment) -> bool:
-    """Whether the experiment has a factor `revision` of two levels."""
+    """True if the experiment has a factor `revision` of two levels."""
     return len(experiment.factors.get(REVISION, ())) == 2
 
 
 def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparison:
-    """One change for each setting of the other factors; needs `holds_revisions`. Never raises for what trials hold."""
+    """Compares the two revisions at each setting of the other factors; needs `holds_revisions`. Never raises for what
+    trials hold."""
     old, new = map(format_level, experiment.factors[REVISION])
     others = grid({name: levels for name, levels in experiment.factors.items() if name != REVISION})
     judged = at_confidence_for_all(experiment, len(others))

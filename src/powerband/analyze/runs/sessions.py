@@ -19,7 +19,8 @@ ASSUMED_SD, ASSUMED_FREEDOM = 0.03, 3.0  # weighs as much as four earlier runs
 
 @dataclass(frozen=True)
 class SessionSpread:
-    """`sd`: of a session's effect on the logarithm of a figure; `runs`: how many told it, 0: it is assumed."""
+    """The spread between sessions. `sd`: the standard deviation of a session's effect on the logarithm of a figure;
+    `freedom`: its degrees of freedom. `runs`: the number of runs that it was found from; 0: it is assumed."""
 
     sd: float
     freedom: float
@@ -43,11 +44,12 @@ SAME_SESSION = SessionSpread(0.0, math.inf)
 
 
 def spread_of_sessions(runs: Sequence[Mapping[Setting, float]]) -> SessionSpread:
-    """`runs`: a figure of each setting, above zero, in each earlier run of the same server.
+    """Estimates the spread of sessions. `runs`: a figure of each setting, above zero, in each earlier run of the same
+    server.
 
-    A run's effect is the mean of the logarithms over the settings that all have. Their variance is pooled with the
-    assumed one as with a conjugate prior, a scaled inverse chi-squared (Gelman and others, Bayesian Data Analysis,
-    3rd edition, section 2.6). The noise within a run is in it: too wide rather than too narrow."""
+    A run's effect is the mean of the logarithms over the settings that all runs have. The variance of these effects is
+    pooled with the assumed one as with a conjugate prior, a scaled inverse chi-squared (Gelman and others, Bayesian
+    Data Analysis, 3rd edition, section 2.6). It includes the noise within a run: too wide rather than too narrow."""
     common = set.intersection(*(set(run) for run in runs)) if runs else set()
     if len(runs) < 2 or not common:
         return ASSUMED

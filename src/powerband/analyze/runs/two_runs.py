@@ -1,6 +1,6 @@
-"""Two runs held against each other, whatever they searched for: values in, one `RunComparison` out.
+"""Compares two runs, whatever they searched for: values in, one `RunComparison` out.
 
-What they say of each other is `unpaired.py`'s (metrics of trials) and `capacity_changes.py`'s (capacities)."""
+`unpaired.py` compares metrics of trials, `capacity_changes.py` capacities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from powerband.model.results import Analysis
 
 @dataclass(frozen=True)
 class ToldRun:
-    """`host`: the run's host.json, empty where that cannot be read."""
+    """A run to compare. `host`: its host.json, empty if that cannot be read."""
 
     name: str
     experiment: Experiment
@@ -30,7 +30,8 @@ class ToldRun:
 
 def compare_two(first: ToldRun, second: ToldRun, earlier: Sequence[Mapping[Setting, float]] = ()) -> RunComparison:
     """The changes from the first to the second. `earlier`: the objective of each setting in other runs of the first
-    one's experiment on its machine. Raises UsageError where there is no like to compare."""
+    one's experiment on its machine. Raises UsageError if the two cannot be compared, e.g. as only one searched for
+    capacities."""
     differences = [
         *experiment_differences(first.experiment, second.experiment),
         *host_differences(first.host, second.host),

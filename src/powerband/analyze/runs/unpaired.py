@@ -1,8 +1,8 @@
 """Compares two runs setting by setting: what changed from the first to the second, and how sure that is.
 
 Runs share no blocks, so trials cannot be paired: Welch's t interval (Welch 1947), at a confidence that holds for all
-settings together (Bonferroni); on logs where every value is above zero and no share, else on plain differences. What
-sessions of a machine differ by is added to each interval (`sessions.py`).
+settings together (Bonferroni); on logs if every value is above zero and no share, else on plain differences. The amount
+by which sessions of a machine differ is added to each interval (`sessions.py`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def compare_runs(
     first: Analysis, second: Analysis, warnings: Sequence[str] = (), sessions: SessionSpread = ASSUMED
 ) -> RunComparison:
     """Compares valid trials by the first run's objective, confidence and margin. `warnings`: what else differs. Raises
-    UsageError where the objective counts context switches, exactly in one run and only of living threads in the other.
-    """
+    UsageError if the objective counts context switches and only one of the runs counted those of ended threads, too."""
     partial = [_counts_living_threads(analysis) for analysis in (first, second)]
     if first.objective.startswith("context_switches_per_") and partial[0] != partial[1]:
         raise UsageError(
@@ -65,7 +64,7 @@ def compare_runs(
     )
 
 
-# What of host.json changes what a server can do; all else (load average, uptime, free memory) is never the same.
+# The facts of host.json that change what a server can do; others (load average, uptime, free memory) always differ.
 _HOST_FACTS = (
     *("CPU", "CPUs allowed", "CPU governor", "turbo", "CPU limit of the cgroup", "memory", "kernel", "system"),
     *("virtualisation", "container", "clock", "host name", "engine"),
@@ -81,7 +80,7 @@ def host_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Ite
 
 
 def experiment_differences(first: Experiment, second: Experiment) -> Iterator[str]:
-    """A sentence where the runs were not asked for the same: another load, or another objective."""
+    """Yields a sentence if the runs had different loads, and one if they had different objectives."""
     for name, a, b in (("load", first.load, second.load), ("objective", first.objective, second.objective)):
         if a != b:
             fields = [key for key in type(a).model_fields if getattr(a, key) != getattr(b, key)]
@@ -89,8 +88,8 @@ def experiment_differences(first: Experiment, second: Experiment) -> Iterator[st
 
 
 def _like_with_like(first: Analysis, second: Analysis) -> list[dict[Setting, list[float]]]:
-    """The objective of every setting in both runs, from trials of the same purpose: of blocks; where a run has none,
-    from fresh starts that confirmed it in both; else from the short trials of both."""
+    """The objective of every setting in both runs, from trials of the same purpose: those of blocks; if a run has none,
+    the fresh starts that confirmed the setting in both; else the short trials of both."""
     found = [_values(analysis, first.objective, Stage.COMPARE) for analysis in (first, second)]
     for stage in (Stage.CONFIRM, Stage.SCREEN):
         others = [_values(analysis, first.objective, stage) for analysis in (first, second)]
@@ -103,7 +102,7 @@ def _like_with_like(first: Analysis, second: Analysis) -> list[dict[Setting, lis
 
 
 def _values(analysis: Analysis, metric: str, stage: Stage) -> dict[Setting, list[float]]:
-    """The metric of every valid trial of a stage, by setting, in the order of the analysis' settings."""
+    """The metric of every valid, undisturbed trial of a stage, by setting, in the order of the analysis' settings."""
     found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
     for trial in analysis.trials:
         whole = not trial.held_up and not trial.by_quiet_time
@@ -117,7 +116,8 @@ def _counts_living_threads(analysis: Analysis) -> bool:
 
 
 def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[Setting, list[float]]]) -> Change:
-    """Tried in both, measured in one at most. Who fails by itself where it served in the other run has changed."""
+    """The change of a setting that was tried in both runs and measured in one at most. If it failed by its own fault in
+    one and served in the other, it has changed."""
     metric, confidence = runs[0].objective, runs[0].confidence
     estimates = [estimate_of(run[setting], metric, confidence) if setting in run else None for run in values]
     measured = [found is not None for found in estimates]
@@ -127,9 +127,10 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
 
 
 def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], error: float) -> Change:
-    """Failed starts and constraints come first, as each run judged its own: who breaks one where it did not in the
-    other run is worse, whatever it serves; who breaks one in both is nothing to choose from. The second is not better
-    where some of its starts failed or broke one, though it be luck that those of the first did not."""
+    """The change with failed starts and constraints put first, as each run judged its own. A setting is worse in the
+    run in which it breaks a constraint that it does not break in the other, whatever it serves; if it breaks one in
+    both, the verdict is inconclusive. The second is not better if some of its starts failed or broke one, even if it is
+    only luck that those of the first did not."""
     found = [row.get(change.setting) for row in rows]
     if found[0] is not None and found[1] is not None and found[0].starts and found[1].starts:
         starts = (found[0].starts, found[1].starts)
@@ -160,8 +161,9 @@ def _change(
     confidence: float,
     sessions: SessionSpread,
 ) -> Change:
-    """`confidence`: of the interval of the ratio. The two allowances are added: a session's is one for all settings,
-    and the sum holds for any mixture of both."""
+    """The change of a setting measured in both runs. `confidence`: that of the interval of the ratio. The half-widths
+    for trials and for sessions are added: a session's effect is one for all settings, and the sum holds for any mixture
+    of both."""
     a, b = map(scale.scaled, values)
     difference, half = _difference(a, b, confidence)
     before, after = (estimate(x, analysis.confidence, log=scale.log) for x in values)
@@ -175,7 +177,7 @@ def _change(
 
 
 def _difference(a: Array, b: Array, confidence: float) -> tuple[float, float]:
-    """Second less first, and half the width of Welch's interval; NaN where there is none."""
+    """The second less the first, and half the width of Welch's interval, NaN if there is none."""
     difference = float(b.mean() - a.mean())
     if min(len(a), len(b)) < 2:
         return difference, math.nan

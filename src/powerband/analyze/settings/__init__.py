@@ -1,1 +1,1 @@
-"""All trials of a run: estimates per setting, verdicts, claims, capacity, the answer."""
+"""Judges all trials of a run: estimates per setting, verdicts, claims, capacity, the answer."""

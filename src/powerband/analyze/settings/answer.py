@@ -1,4 +1,4 @@
-"""The answer in paragraphs: the setting; how sure; why, and at what cost. Every word rests on a figure.
+"""Words the answer in paragraphs: the setting; how sure it is; why, and at what cost. Every word rests on a figure.
 
 In: the standing of all settings after analysis. Out: paragraphs of short sentences. What cannot be told from the
 figures is not said. The reasons are worded in `why.py`.
@@ -76,7 +76,8 @@ def _explored(standing: Standing, *, named: bool) -> str:
 
 
 def _unseen(standing: Standing, setting: Setting) -> str:
-    """What so few starts cannot have shown: failures, broken constraints, slow modes (Clopper & Pearson 1934)."""
+    """Says how frequent a fault may be that so few starts did not show: a failure, a broken constraint, a slow mode
+    (Clopper & Pearson 1934)."""
     starts = standing.row(setting).starts
     if starts is None or not starts.made:
         return ""
@@ -88,7 +89,7 @@ def _unseen(standing: Standing, setting: Setting) -> str:
 
 
 def _raced(standing: Standing) -> str:
-    """After how much it was decided, against the full grid, and whether fresh starts confirm it."""
+    """Says after how many trials it was decided, beside those of the full grid, and whether fresh starts confirm it."""
     race = standing.race
     if race is None or not race.looks:
         return ""
@@ -142,14 +143,14 @@ def _wanted(standing: Standing) -> str:
 
 
 def _in_force(standing: Standing) -> tuple[Constraint, ...]:
-    """The constraints, with that on unserved users where there are any."""
+    """The constraints, with the one on unserved users if there are any."""
     means = [{UNSERVED: standing.value(row.setting, UNSERVED) or 0.0} for row in standing.rows]
     return in_force(standing.experiment.objective, means)
 
 
 def _told(standing: Standing, setting: Setting) -> str:
-    """The objective's figure, for what it holds, who was left out of it, who failed that gave more, and what will end
-    it soon."""
+    """The objective's figure, the load and CPUs for which it holds, the users left out of it, a setting that gave more
+    but failed, and what will end it soon."""
     figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
     ends = soon(standing.growing.get(setting, {}))
     more = filter(None, (_left_out(standing, setting), _ahead_but_failed(standing, setting), ends))
@@ -157,8 +158,8 @@ def _told(standing: Standing, setting: Setting) -> str:
 
 
 def _ahead_but_failed(standing: Standing, setting: Setting) -> str:
-    """`level=3 gave 768/s, but failed 5 of 8 starts`: the best of those that failed and came out ahead of `setting`,
-    which may itself be one."""
+    """`level=3 gave 768/s, but failed 5 of 8 starts`: the best of the settings that failed starts and came out ahead of
+    `setting`. If `setting` itself failed some, this is said first."""
     own = standing.value(setting, standing.experiment.objective.metric)
     sign = 1 if standing.experiment.objective.direction == "maximise" else -1
     values = [
@@ -177,7 +178,7 @@ def _ahead_but_failed(standing: Standing, setting: Setting) -> str:
 
 
 def _left_out(standing: Standing, setting: Setting) -> str:
-    """`56 of 64 users were never served`, mean over the trials; empty where all were."""
+    """`56 of 64 users were never served`, mean over the trials; empty if all were served."""
     unserved, users = (standing.value(setting, name) for name in ("users_unserved", "users_mean"))
     if not unserved or not users:
         return ""
@@ -237,7 +238,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
 
 
 def _withdrawn(standing: Standing, setting: Setting) -> str:
-    """Why fresh starts took back what the race named."""
+    """Says why fresh starts took back the setting that the race named."""
     starts = standing.row(setting).starts
     if starts is not None and starts.failed:
         return f"The race named {setting.id}, but it {failed_words(starts)}. Leave it out and race again."
@@ -248,7 +249,7 @@ def _withdrawn(standing: Standing, setting: Setting) -> str:
 
 
 def _none_seen(standing: Standing) -> tuple[str, ...]:
-    """No setting was seen to meet the constraints, and of some it is not certain that they do not."""
+    """The words if no setting was seen to meet the constraints, but some may."""
     first = f"Not enough data to name a setting: none was seen to meet {_wanted(standing)}."
     unsure = [row for row in standing.rows if row.uncertain_because]
     parts = [late] if (late := too_little_time(standing)) else []
@@ -286,7 +287,8 @@ def _figure(standing: Standing, setting: Setting) -> str:
 
 
 def _bound(metric: str) -> str:
-    """Which bound the measured figure is: a server that still gets faster ends with a higher rate and shorter times."""
+    """The kind of bound that the figure of a server that still gets faster is: it ends with a higher rate and shorter
+    times."""
     return "at most " if metric.startswith("response_time") else "at least "
 
 
@@ -323,7 +325,7 @@ def _how_sure(standing: Standing, decision: Decision) -> str:
 
 
 def _compared(standing: Standing, decision: Decision) -> list[str]:
-    """Clauses on the settings that may be an answer, against each other."""
+    """Clauses that compare the settings that may be an answer."""
     if decision.kind is AnswerKind.BOUNDED:
         return [*not_told_apart(standing, decision), *_beaten(standing)]
     others = [setting for setting in decision.equivalent if setting != decision.chosen]
@@ -362,7 +364,7 @@ def _worse(standing: Standing, worse: Sequence[SettingResult], *, whole: bool) -
 
 
 def _gap(standing: Standing, row: SettingResult, best: float) -> str:
-    """How much worse: a percentage, for shares percentage points, and both figures where the leader's is 0."""
+    """How much worse it is: a percentage, for shares percentage points, and both figures if there is no interval."""
     effect = row.effect
     if effect is None or effect.low is None or effect.high is None:
         assert standing.leader is not None
@@ -389,7 +391,7 @@ def _failed(standing: Standing) -> str:
 
 
 def _unmeasured(standing: Standing) -> str:
-    """Mandatory wherever it is not empty: nothing is known of these settings."""
+    """Names the settings of which nothing certain is known. Wherever it is not empty, it must be said."""
     untried = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
     risers = {setting: reason for setting, reason in standing.unmeasured.items() if reason == RISING}
     others = {s: reason for s, reason in standing.unmeasured.items() if reason != NOT_TRIED and s not in risers}

@@ -1,4 +1,4 @@
-"""The words of a bound: while settings cannot be told apart, how much better than the one to use any other can be.
+"""Words a bound: while settings cannot be told apart, how much better than the one to use any other can be.
 
 In: the standing of all settings, the decision. Out: clauses and sentences of the answer (`answer.py`). The figures are
 those of `regret.py`.
@@ -12,7 +12,8 @@ from powerband.model.metrics import margin_words, regret_words
 
 
 def bound_clause(standing: Standing, decision: Decision) -> str:
-    """`no other setting is better by more than 9 % (95 % confidence)`; explored: `other setting that raced`."""
+    """Words the bound: `no other setting is better by more than 9 % (95 % confidence)`; in an explored space `no other
+    setting that raced`."""
     assert decision.regret is not None
     objective = standing.experiment.objective
     other = "other setting" if standing.exploration is None else "other setting that raced"
@@ -21,7 +22,8 @@ def bound_clause(standing: Standing, decision: Decision) -> str:
 
 
 def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
-    """Clauses: the cheapest was picked, which others may still be better, and what would narrow the bound."""
+    """Clauses which say that the cheapest was picked, which others may still be better, and what would narrow the
+    bound."""
     parts = []
     if len(decision.alike) > 1 and decision.chosen is not None:
         parts.append(f"{names(decision.alike)} cannot be told apart; {decision.chosen.id} is the cheapest of them")
@@ -34,7 +36,7 @@ def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
 
 
 def missed_bound(standing: Standing, decision: Decision) -> str:
-    """A sentence where a bound was asked for and is not met yet, or was not met; else empty."""
+    """A sentence if a bound was asked for and is not met yet, or was not met; else empty."""
     asked, metric = standing.experiment.design.regret, standing.experiment.objective.metric
     if asked is None or (decision.regret is not None and decision.regret <= asked):
         return ""
@@ -43,7 +45,7 @@ def missed_bound(standing: Standing, decision: Decision) -> str:
 
 
 def more_trials(standing: Standing) -> str:
-    """Names what there is too little of."""
+    """Names what there is too little of: rounds, or the budget or race that ended before them."""
     ended_by = "" if standing.race is None else standing.race.ended_by
     more = {"budget": "a longer budget (design.budget)", "stopped": "the rest of the race (resume the run)"}
     return more.get(ended_by, "more rounds (measure.repeats)")

@@ -1,8 +1,9 @@
-"""Settings by their capacity: who leads, and how every other compares; the same verdicts as between loads of one rate.
-Who leads has the highest rate that 95 % of starts hold; it is the best only where its typical start is ahead as well.
+"""Compares settings by their capacity: which one leads, and how every other compares, with the same verdicts as between
+loads of one rate. The leader has the highest rate that 95 % of starts hold; it is the best only if its typical start is
+ahead as well.
 
-In: each setting's search. Out: a contest. The planner asks it after every round who may leave, the analysis asks it for
-verdicts: so both say the same. Not here: one setting's own search (`capacity.py`), words (`answer.py`).
+In: each setting's search. Out: a contest. The planner asks it after every round which settings may leave, the analysis
+asks it for verdicts: so both say the same. Not here: one setting's own search (`capacity.py`), words (`answer.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Gap:
     high_tost: float
 
     def verdict(self, allowed: float) -> Verdict:
-        """Equivalence comes first: within the margin (on logs) no difference matters, however certain."""
+        """The verdict. Equivalence comes first: within the margin (on logs) no difference matters, however certain."""
         if max(-self.low_tost, self.high_tost) <= allowed:
             return Verdict.EQUIVALENT
         if self.high < 0:
@@ -37,7 +38,7 @@ class Gap:
         return Verdict.BETTER if self.low > 0 else Verdict.INCONCLUSIVE
 
     def widened(self, half: float) -> Gap:
-        """With so much more to either side, on the log scale."""
+        """The gap with its intervals wider by `half` to either side, on the log scale."""
         return Gap(self.middle, self.low - half, self.high + half, self.low_tost - half, self.high_tost + half)
 
     def ratio(self, confidence: float, n: int) -> Estimate:
@@ -45,15 +46,15 @@ class Gap:
 
 
 def gap_between(search: Search, leader: Search, error: float) -> Gap:
-    """Compares the rates that half of each setting's quick starts hold: so few trials do not show what the slowest
-    twentieth of its starts does. `error`: the chance that the interval may miss."""
+    """Compares the rates that half of each setting's quick starts hold, since so few trials do not show what the
+    slowest twentieth of its starts does. `error`: the chance that the interval may miss."""
     tails = (0.5, error / 2, 1 - error / 2, error, 1 - error)
     return Gap(*difference_quantiles(search.edge.compared, leader.edge.compared, tails))
 
 
 @dataclass(frozen=True)
 class CapacityContest:
-    """`gaps`: of all settings whose edge is known to lie somewhere, but the leader."""
+    """All settings compared by capacity. `gaps`: those of all settings that may hold at some rate, but the leader."""
 
     searches: Mapping[Setting, Search]
     leader: Setting | None
@@ -62,14 +63,14 @@ class CapacityContest:
     gaps: Mapping[Setting, Gap]
 
     def verdict(self, setting: Setting) -> Verdict:
-        """Towards the leader."""
+        """The verdict towards the leader."""
         if setting == self.leader:
             return Verdict.EQUIVALENT
         gap = self.gaps.get(setting)
         return Verdict.INCONCLUSIVE if gap is None else gap.verdict(self._allowed)
 
     def effect(self, setting: Setting) -> Estimate | None:
-        """Ratio of capacities; None where the leader's is beyond what the generator offers, or this one's is."""
+        """The ratio of capacities; None if the leader's or this one's is beyond what the load engine offers."""
         if self.leader is None or self.searches[self.leader].everywhere:
             return None
         trials = len(self.searches[setting].answers)
@@ -103,11 +104,11 @@ def hold_capacity_contest(
 
 
 def contest_of(experiment: Experiment, searches: Mapping[Setting, Search]) -> CapacityContest:
-    """Compares all settings that hold at some rate. Simultaneous by Bonferroni over the others of all settings: the
-    error of an interval is (1 - confidence) / (settings - 1).
+    """Compares all settings that may hold at some rate. All intervals hold at once (Bonferroni): the error of one is
+    (1 - confidence) / (settings - 1).
 
-    The leader is the highest median of those with at least half as many answers as any other: a setting that was
-    tried once is led by where its first trial happened to lie."""
+    The leader has the highest median among those with at least half as many answers as any other: the median of a
+    setting that was tried once depends on where its first trial happened to lie."""
     known = [setting for setting, search in searches.items() if search.answers and search.first_look]
     in_play = [setting for setting in known if not searches[setting].nowhere]
     objective = experiment.objective

@@ -1,8 +1,8 @@
-"""From the trials of a capacity search to each setting's capacity: the highest Poisson rate at which the SLO holds.
+"""Finds each setting's capacity, the highest Poisson rate at which the SLO holds, from the trials of a search.
 
 In: an experiment and its trials' results, in any order. Out: `Search` of each setting (what was tried, where the edge
-lies), which the planner asks for the next rate, and `Capacity` for the reader. The estimate of the edge is `edge.py`'s;
-how settings compare is `capacities.py`'s.
+lies), which the planner asks for the next rate, and `Capacity` for the reader. The edge is estimated in `edge.py`;
+settings are compared in `capacities.py`.
 """
 
 from __future__ import annotations
@@ -28,45 +28,48 @@ from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Capacity, CapacityPoint, Estimate, TrialResult
 
-FLOOR_SLACK = 1.1  # of the lowest rate: three standard deviations of 1,000 random arrivals
+FLOOR_SLACK = 1.1  # times the requests needed: three standard deviations of 1,000 random arrivals
 TRIALS_PER_REPEAT = 5
-"""Each setting is tried at `measure.repeats` times so many rates at most: an answer yes or no tells less than a figure
+"""Each setting is tried at most this many times for each of `measure.repeats`: a yes or no tells less than a figure
 does, and the first few only find the edge."""
 KEPT_UP = 0.97
-"""Share of the offered rate that must be served within the window. Past its capacity C a server gives C / rate of what
-is offered, so this asks for no more than 3 % above what it gives for ever: the margin below which nothing counts."""
+"""The share of the offered rate that must be served within the window. Past its capacity C a server serves the share
+C / rate, so this lets pass a rate of up to 3 % above what it can serve for ever, the margin below which nothing
+counts."""
 IN_FLIGHT_ERRORS = 3.0
-"""What is in flight at the window's two ends differs by chance: so many standard deviations of it are let pass."""
+"""The number of requests in flight differs by chance between the window's two ends: this many standard deviations of
+the difference are let pass."""
 OVERLOADED = SUBJECT_CODES | {"no_response", "no_valid_response", "died"}
-"""A trial that ended so was answered by the subject: it does not bear the rate."""
+"""Problems by which an invalid trial shows that the subject does not bear the rate."""
 LIMITED_TRIALS = 2
-"""So many trials at one rate in which the generator was the limit: the rate is beyond what it can offer."""
+"""After this many trials at one rate in which the load engine was the limit, the rate is beyond what it can offer."""
 LATE = frozenset({"generator_lag", "generator_starved"})
 HALF_BUSY = 0.5
-"""A generator whose busiest thread used less of a CPU, and that was late while other programs ran, waited for them."""
+"""A load engine whose busiest thread used less than this of a CPU, and that was late while other programs ran, waited
+for them."""
 LIMIT_KNOWN = 1.15
-"""The generator's limit is known closely enough between a rate that it offered and so much more."""
+"""The load engine's limit is known closely enough if it is at most this many times a rate that it did offer."""
 TRIALS_MIN = 5
-"""Before so many answers no interval is believed to be narrow."""
+"""With fewer answers than this no interval is believed to be narrow."""
 RELAXATIONS = 20
-"""A trial measures for so many relaxation times of the queue at its rate: the mean of a queue of M/M/1 is then off by a
-factor of 1.5 at times (2 / sqrt(20), Whitt 1989), which is 3 % of the rate at 94 % of what the server can give."""
+"""A trial measures for this many relaxation times of the queue at its rate: the mean of a queue of M/M/1 is then off by
+a factor of 1.5 at times (2 / sqrt(20), Whitt 1989), which is 3 % of the rate at 94 % of what the server can give."""
 WINDOW_STEP_NS = 500_000_000  # arbitrary: windows of few lengths, so that trials at near rates are alike
 LONGEST_WINDOW, LONGEST_WINDOW_NS = 10, 60_000_000_000
-"""No trial measures for more than so many times `load.duration`, nor longer than that: at 99 % and more the queue of a
-slow server is not waited for."""
+"""No trial measures for more than `LONGEST_WINDOW` times `load.duration`, nor for more than `LONGEST_WINDOW_NS`: the
+queue of a slow server at 99 % of its capacity and more is not waited for."""
 NEAR = 0.10
-"""Other metrics of a setting are those of its trials within so much of the edge."""
+"""Other metrics of a setting are those of its trials within this share of the edge."""
 
 
 def longest_window_ns(experiment: Experiment) -> int:
-    """The longest that a trial of the search measures."""
+    """The longest time that a trial of the search measures, in ns."""
     usual_ns = experiment.load.duration_ns
     return max(usual_ns, min(LONGEST_WINDOW_NS, LONGEST_WINDOW * usual_ns))
 
 
 def holds(experiment: Experiment, result: TrialResult) -> bool | None:
-    """Whether the SLO held in a capacity trial; None where the trial says nothing of it."""
+    """True if the SLO held in a capacity trial; None if the trial says nothing of it."""
     if result.stage is not Stage.CAPACITY or result.rate_per_s is None:
         return None
     if not result.valid:
@@ -94,8 +97,9 @@ def _kept_up(result: TrialResult, window_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Search:
-    """One setting's search so far. `first_look`: what it gave its users at most, per second; None: not known yet.
-    `floor_per_s`: the lowest rate of which a trial says something; `ceiling_per_s`: the generator's limit, if met."""
+    """One setting's search so far. `first_look`: the rate that it served under a full load of users, in scenarios per
+    second; None: not known yet. `floor_per_s`: the lowest rate at which a trial says something. `ceiling_per_s`: the
+    load engine's limit; infinite if it was not met."""
 
     setting: Setting
     experiment: Experiment
@@ -116,16 +120,16 @@ class Search:
         return locate(self.answers, max(math.log(self.first_look), floor), floor)
 
     def next_rate_per_s(self) -> float:
-        """Rounded, so that the same rate comes again and the plan reads well."""
+        """The rate to try next, rounded so that the same rate comes again and the plan reads well."""
         digits = 3 if self.objective.margin >= 0.02 else 4
         highest = self._highest_per_s
         rate = math.exp(self.edge.next_log_rate(math.log(highest)))
         return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
 
     def window_ns(self, rate_per_s: float) -> int | None:
-        """The window that a trial at this rate needs, if that is longer than `load.duration`: at a low rate until as
-        many requests are due as the percentiles need; close below what the server gives at most a queue takes long to
-        fill, and close above it long to show in a time limit."""
+        """The window that a trial at this rate needs, in ns; None if `load.duration` is enough. At a low rate it must
+        last until as many requests are due as the percentiles need. Close below the most that the server serves, a
+        queue takes long to fill; close above it, overload takes long to show in a time limit."""
         needed_s = _requests_needed(self.experiment) / rate_per_s
         if self.most_per_s:
             queue_s = RELAXATIONS * relaxation_s(rate_per_s, self.most_per_s)
@@ -145,7 +149,8 @@ class Search:
 
     @property
     def _highest_per_s(self) -> float:
-        """Under the generator's limit: half way to it, in log rate, from the highest rate that it did offer."""
+        """The highest rate to try, below the load engine's limit: half way to it, in log rate, from the highest rate
+        that it did offer, or that rate itself if the limit is known. Infinite if no limit was met."""
         if math.isinf(self.ceiling_per_s):
             return math.inf
         if self._limit_known:
@@ -154,7 +159,7 @@ class Search:
 
     @property
     def offered_per_s(self) -> float:
-        """The highest rate below the ceiling that a valid trial had."""
+        """The highest rate of a valid trial that is below the ceiling."""
         offered = [trial.rate_per_s for trial in self.trials if trial.valid and trial.rate_per_s]
         below = [rate for rate in offered if rate < self.ceiling_per_s]
         return max(below, default=min(self.first_look or math.inf, self.ceiling_per_s / 2))
@@ -165,7 +170,7 @@ class Search:
 
     @property
     def nowhere(self) -> bool:
-        """The SLO holds at no rate that can be tried."""
+        """True if the SLO certainly holds at no rate that can be tried."""
         return self._answered and float(self.edge.below(math.log(self.floor_per_s))) > self._sure
 
     @property
@@ -175,7 +180,7 @@ class Search:
 
     @property
     def everywhere(self) -> bool:
-        """True if the SLO holds at every rate that the generator can offer, and the server broke at none beyond."""
+        """True if the SLO holds at every rate that the load engine can offer, and was missed at none beyond."""
         if not self._answered or not self._limit_known:
             return False
         beyond = math.log(self.offered_per_s)
@@ -184,7 +189,7 @@ class Search:
         return 1 - float(self.edge.below(beyond)) > self._sure
 
     def narrow(self, half_width: float) -> bool:
-        """Whether the capacity is known this closely, as a share of it."""
+        """True if the capacity is known this closely, as a share of it."""
         wanted = math.log1p(half_width)
         enough = self._answered and len(self.answers) >= TRIALS_MIN
         return enough and self.edge.half_width(self.objective.confidence) <= wanted
@@ -198,8 +203,8 @@ class Search:
         return (1 + self.objective.confidence) / 2
 
     def near_edge(self) -> list[TrialResult]:
-        """The valid trials that show the setting at its capacity: those that held within a tenth of it, else the
-        nearest below it that held, else, and where it has none, those at the lowest rate of all."""
+        """The valid trials that show the setting at its capacity: those that held within a tenth of it, else one that
+        held at the highest rate. If none held, or there is no capacity, those at the lowest rate of all."""
         valid = [trial for trial in self.trials if trial.valid and trial.stage is Stage.CAPACITY and trial.rate_per_s]
         held = [trial for trial in valid if holds(self.experiment, trial)]
         if not held or self.nowhere:
@@ -211,7 +216,7 @@ class Search:
 
 
 def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialResult]) -> Search:
-    """The state of one setting's search. A first look needs no honest figure, just any: it only says where to begin."""
+    """The state of one setting's search. A first look counts even if it is not valid: it only says where to begin."""
     mine = tuple(sorted((r for r in results if r.setting == setting), key=lambda result: result.number))
     answered = [(result, held) for result in mine if (held := holds(experiment, result)) is not None]
     looks = [
@@ -231,33 +236,33 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
 
 
 def floor_per_s(experiment: Experiment) -> float:
-    """The lowest rate of which a trial says something: at it, in the longest window, so many requests are due as the
+    """The lowest rate at which a trial says something: in the longest window it has as many requests due as the
     conditions' percentiles need."""
     return _requests_needed(experiment) / (longest_window_ns(experiment) / 1e9)
 
 
 def _requests_needed(experiment: Experiment) -> float:
-    """In a window, and a tenth more, for arrivals are random."""
+    """The number of requests that a window needs, and a tenth more, since arrivals are random."""
     needed = max((requests_for(constraint.metric) for constraint in experiment.objective.constraints), default=0)
     return FLOOR_SLACK * max(needed, FEW_REQUESTS)
 
 
 def _ceiling(trials: Sequence[TrialResult], steps: int) -> float:
     limited = Counter(trial.rate_per_s for trial in trials if trial.rate_per_s and _by_generator(trial))
-    # Where it offered more in a trial that counts, or twice as much to the users of a first look, it was disturbed and
+    # A load engine that offered more in a valid trial, or twice as much to the users of a first look, was disturbed and
     # not at its limit.
     offered = max((_offered_per_s(trial, steps) for trial in trials if trial.valid), default=0.0)
     return min((rate for rate, n in limited.items() if n >= LIMITED_TRIALS and rate > offered), default=math.inf)
 
 
 def _offered_per_s(trial: TrialResult, steps: int) -> float:
-    """Scenarios per second, of so many requests each; of a first look half, for a rate costs the generator more than
-    users who wait do."""
+    """The scenarios per second, of `steps` requests each, that the load engine offered; half of them for a first look,
+    since a rate costs the engine more than users who wait."""
     return trial.metrics.get("goodput_per_s", 0.0) / steps / 2 if trial.rate_per_s is None else trial.rate_per_s
 
 
 def _by_generator(result: TrialResult) -> bool:
-    """True if the generator met a limit of its own. Where other programs took its CPU, it did not."""
+    """True if the load engine met its own limit: where other programs took its CPU, it did not."""
     fatal = fatal_codes(result)
     limits = {code for code in fatal if code.startswith("generator")}
     disturbed = any(problem.code in DISTURBED_CODES for problem in result.problems)
@@ -288,7 +293,7 @@ def capacity_of(search: Search) -> Capacity | None:
 
 
 def _seen_at(search: Search, rate_per_s: float) -> str:
-    """How many of the starts held that were tried at this rate or below, and what share of bad ones so few exclude."""
+    """Says how many of the starts tried at this rate or below held, and what share of all may not."""
     below = [answer.held for answer in search.answers if answer.log_rate <= math.log(rate_per_s)]
     if not below:
         return ""
@@ -299,8 +304,8 @@ def _seen_at(search: Search, rate_per_s: float) -> str:
 
 
 def misses(search: Search) -> tuple[str, ...]:
-    """The reasons why the SLO holds at no rate: each condition that was missed at the lowest rate tried, with what was
-    seen where it was missed; single trials may have met it."""
+    """The reasons why the SLO holds at no rate: each condition that was missed at the lowest rate tried, with the
+    median of the trials that missed it; others may have met it."""
     lowest = search.near_edge()
     if not lowest:
         return tuple(dict.fromkeys(problem.message for trial in search.trials for problem in trial.problems))
@@ -315,7 +320,8 @@ def misses(search: Search) -> tuple[str, ...]:
 
 
 def short_windows(experiment: Experiment) -> str | None:
-    """A share e of overload shows in a time limit L once warm-up and window are longer than L / e."""
+    """A warning if trials are too short to show an overload of the margin: one by a share e shows in a time limit L
+    only once warm-up and window are longer than L / e."""
     warmup_ns = experiment.warmup_ns_of(Stage.CAPACITY) or 0
     whole_ns = warmup_ns + experiment.load.duration_ns
     limits = [limit for limit in experiment.allowed_times_ns() if limit > 0]
@@ -331,7 +337,7 @@ def short_windows(experiment: Experiment) -> str | None:
 
 
 def _curve(search: Search) -> tuple[CapacityPoint, ...]:
-    """The trials that say something, by rate."""
+    """One point for each rate with trials that say something, by rate."""
     points = []
     rates = sorted({trial.rate_per_s for trial in search.trials if trial.rate_per_s is not None})
     for rate in rates:

@@ -18,9 +18,9 @@ from powerband.model.plan import Stage
 from powerband.model.results import Bottleneck, TrialResult
 
 FULL = 0.85
-"""From this share of what the server gives at full load on, its capacity ends for the reason that it is full."""
+"""A capacity of at least this share of what the server gives at full load ends because the server is full."""
 AROUND = 0.15
-"""Trials within so much of the capacity show what it ends at."""
+"""Trials within this share of the capacity show what limits it."""
 TELLING = 0.02  # of the time: less is not what a hundredth of the requests waits for
 
 
@@ -40,7 +40,8 @@ def limit_of(search: Search) -> Bottleneck | None:
 
 
 def _around(search: Search, rate_per_s: float) -> list[TrialResult]:
-    """The valid trials at about this rate that missed the conditions; else those that held; else the nearest."""
+    """The valid trials at about this rate that missed the conditions; else those that held; else those of
+    `near_edge`."""
     tried = [trial for trial in search.trials if trial.valid and trial.stage is Stage.CAPACITY and trial.rate_per_s]
     around = [trial for trial in tried if abs((trial.rate_per_s or 0.0) / rate_per_s - 1) <= AROUND]
     return [trial for trial in around if holds(search.experiment, trial) is False] or around or search.near_edge()

@@ -43,7 +43,7 @@ Cells = Mapping[tuple[Setting, int], TrialResult]
 def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[ClaimResult, ...]:
     """Every claim, in the experiment's order; never raises for what results hold.
 
-    Only valid trials count; of several attempts at one setting in one block the last valid one. All intervals of one
+    Only valid trials count, and of several attempts at one setting in one block the last one. All intervals of one
     claim hold at once with the experiment's confidence; several claims are not corrected for one another."""
     cells = last_valid(results)
     return tuple(_judge(claim, experiment, cells) for claim in experiment.claims)
@@ -51,7 +51,7 @@ def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tupl
 
 @dataclass(frozen=True)
 class _Rule:
-    """`error`: of one interval, so that all of a claim hold together."""
+    """How a claim is judged. `error`: that of one interval, so that all intervals of the claim hold together."""
 
     error: float
     margin: float
@@ -62,7 +62,7 @@ def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
     there = set(experiment.settings())
     cases = [case for case in settings_of(claimed, experiment.factors) if there.issuperset(case.values())]
     objective = experiment.objective
-    # A race ends when it has seen enough: its claims, too, spend their look's share only.
+    # A race ends when it has seen enough: so its claims, too, spend only their look's share of the error.
     share = share_at(experiment, len({block for _, block in cells}))
     error = share * (1 - objective.confidence) / (len(cases) * len(claimed.comparisons))
     rule = _Rule(error, objective.margin)
@@ -88,7 +88,8 @@ def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells:
 
 
 class _CannotSayError(Exception):
-    """Why a comparison has no verdict, as words without a full stop, and how many blocks could be used."""
+    """Raised if a comparison has no verdict: the reason, in words without a full stop, and the number of usable
+    blocks."""
 
     def __init__(self, words: str, blocks: int) -> None:
         super().__init__(words)
@@ -96,7 +97,7 @@ class _CannotSayError(Exception):
 
 
 def _balanced(comparison: ClaimComparison) -> ClaimComparison:
-    """`a - b > 0` as `a > b`, which says the same and can be judged as a ratio; zeros stand on the right."""
+    """Turns `a - b > 0` into `a > b`, which says the same and can be judged as a ratio, and puts zeros on the right."""
     if _is_zero(comparison.left) and not _is_zero(comparison.right):
         op, text = _MIRRORED[comparison.op], comparison.text
         comparison = ClaimComparison(op, comparison.right, comparison.left, text)
@@ -111,7 +112,7 @@ def _is_zero(term: Term) -> bool:
 
 
 def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells) -> tuple[Array, Array]:
-    """Both sides in every block that has all their metrics: settings are paired within blocks."""
+    """The values of both sides in every block that has all their metrics: settings are paired within blocks."""
     references = comparison.references
     usable = [
         block
@@ -165,8 +166,8 @@ class _Judged:
 
 
 def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | None:
-    """What is never below zero, against zero: one block that is not zero shows that the mean is not, and zero in every
-    block is taken as zero. None for all other comparisons, where an interval decides."""
+    """Judges a comparison of a side that is never below zero with zero: one block that is not zero shows that the mean
+    is not, and zero in every block is taken as zero. None for all other comparisons, which an interval decides."""
     if not (_is_zero(comparison.right) and _never_negative(comparison.left)):
         return None
     seen = int((left > 0).sum())
@@ -179,7 +180,7 @@ def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | N
 
 
 def _never_negative(term: Term) -> bool:
-    """No metric is ever negative, nor a number as written; only a minus can lead below zero."""
+    """True if a term cannot be negative: no metric or written number is, so only a minus can lead below zero."""
     return not isinstance(term, Arithmetic) or (
         term.op != "-" and _never_negative(term.left) and _never_negative(term.right)
     )
@@ -231,7 +232,8 @@ def _shared_unit(comparison: ClaimComparison) -> str:
 
 
 def _unit(term: Term) -> str | None:
-    """None: a number, which is in whatever unit it is compared with."""
+    """The unit of a term; None for a number, which is in whatever unit it is compared with; empty if it has no
+    metric's unit."""
     match term:
         case Number():
             return None
@@ -254,8 +256,8 @@ def _where(case: Mapping[Reference, Setting]) -> str:
 
 
 def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
-    """The sentence of the only part, or of the first part that decides, and how many there are. Sides that are not just
-    measured but reckoned (`0.9 * goodput[...]`) are shown as their expression."""
+    """The sentence of the only part, or of the first part that decides, with the number of parts. Sides that are not
+    just measured but computed (`0.9 * goodput[...]`) are shown as their expression."""
     if len(parts) == 1:
         reckoned = "*" in parts[0].comparison or "+" in parts[0].comparison
         return f"{parts[0].comparison}: {parts[0].sentence}" if reckoned else parts[0].sentence
@@ -285,13 +287,13 @@ def _sentence(judged: _Judged, unit: str, blocks: int) -> str:
 
 
 def _shown(value: float, unit: str) -> str:
-    """Whole counts without decimals, though logarithms leave them a hair beside."""
+    """The value with its unit; counts have no decimals if they are whole but for the rounding of logarithms."""
     whole = unit == "count" and abs(value - round(value)) < 1e-6 * max(1.0, abs(value))
     return f"{value:,.0f}" if whole else format_value(value, unit)
 
 
 def _difference(value: float, unit: str) -> str:
-    """Differences of shares are in points: a percentage could be taken for a ratio."""
+    """The difference with its unit; those of shares are in points, since a percentage could be taken for a ratio."""
     return f"{format_value(value, unit).removesuffix('%')}points" if unit == "ratio" else _shown(value, unit)
 
 

@@ -1,4 +1,4 @@
-"""Trial results in, `Analysis` out: estimates per setting, verdicts against the leader, the answer.
+"""Turns trial results into an `Analysis`: estimates per setting, verdicts against the leader, the answer.
 
 In: an experiment and the results of its trials, in any order. Out: values for reports. The statistics themselves are in
 `intervals.py`, the words in `answer.py`; nothing is read or written here.
@@ -67,16 +67,17 @@ from powerband.model.results import (
 )
 
 TAKES_TIME = frozenset({"error_rate", "users_unserved", "users_unserved_share"})
-"""Metrics of users whose answer may come after the end of a short trial."""
+"""Metrics that count users whose answer may come after the end of a short trial."""
 RESUME = "resume the run to finish it"
-"""Ends each warning of a plan that is not over: no advice for one who looks at a run that goes on."""
+"""The end of each warning of a plan that is not over; it is removed for a reader of a run that goes on."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a plan: `to_come` trials of it have not run; `left`: settings no longer tried because they only
-    fail, with the reason; `race`: the race so far, its confirmation not yet judged; `exploration`: the exploration
-    before it, and `raced`: the settings that race (None: all); `soak_to_come`: a soak is planned and has not run."""
+    """The state of a plan. `to_come`: the number of its trials that have not run. `left`: settings no longer tried
+    because they only fail, with the reason. `race`: the race so far, its confirmation not yet judged. `exploration`:
+    the exploration before it. `raced`: the settings that race; None: all. `soak_to_come`: True if a soak is planned and
+    has not run."""
 
     to_come: int = 0
     left: Mapping[Setting, str] = field(default_factory=dict)
@@ -89,10 +90,10 @@ class Progress:
 def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Progress | None = None) -> Analysis:
     """Judges all settings by the objective, from their valid trials; never raises for what results hold.
 
-    Of several attempts at one setting in one block the last valid one counts. Settings that certainly miss a constraint
-    cannot lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
-    another one could not be measured for no fault of its own. Of a space that was explored first, those that raced are
-    judged, and no others. A soak is compared with them, and counts for nothing else."""
+    The last valid one of several attempts at one setting in one block counts. Settings that certainly miss a constraint
+    can neither lead nor be the answer; those for which it is not certain are undecided. No setting is called best while
+    another one could not be measured for no fault of its own. If a space was explored first, only the settings that
+    raced are judged. A soak is compared with its setting's other trials, and counts for nothing else."""
     progress = progress or Progress()
     soak, whole = soak_of(experiment, results), results
     results = [result for result in results if result.stage is not Stage.SOAK]
@@ -178,8 +179,8 @@ def confirmation_of(
 def _by_blocks(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
 ) -> tuple[Standing, Decision]:
-    """All settings under one load, paired within blocks; a race's winner is confirmed. Of a race under way whole blocks
-    are judged: its error is spent at looks, and half a block is none."""
+    """Judges all settings under one load, paired within blocks, and a race's winner by its fresh starts. In a race
+    under way only whole blocks count: its error is spent at looks, and half a block is none."""
     half = _half(progress)
     whole = [result for result in results if result.stage is Stage.EXPLORE or result.block not in half]
     table = ResponseTable(experiment, settings, whole)
@@ -239,25 +240,26 @@ def _by_blocks(
 
 
 def _half(progress: Progress) -> Collection[int]:
-    """Blocks that do not count."""
+    """The blocks of a race that are not whole, and do not count."""
     return () if progress.race is None else progress.race.half
 
 
 def _looked_at(table: ResponseTable, setting: Setting, results: Sequence[TrialResult]) -> Sequence[TrialResult]:
-    """The trials that say what limits a setting: full ones where there are any, if only those that confirm it."""
+    """The trials that say what limits a setting: full ones if there are any, even if only those that confirm it."""
     fresh = [result for (of, _), result in last_valid(results, Stage.CONFIRM).items() if of == setting]
     return fresh if table.screened and fresh else table.valid(setting)
 
 
 def _bounds_hold(standing: Standing, decision: Decision, progress: Progress) -> bool:
-    """A fixed plan is judged once, at its end; and of a setting that was not measured nothing is known."""
+    """True if there can be bounds: a fixed plan is judged only once, at its end, and nothing bounds a setting that was
+    not measured."""
     if decision.kind in (AnswerKind.NONE_FEASIBLE, AnswerKind.NONE_VALID) or standing.unmeasured:
         return False
     return standing.experiment.is_race or progress.to_come == 0
 
 
 def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progress) -> Standing:
-    """With what a block takes, and whether the budget ended before there were two."""
+    """The standing with the time that a block takes, and whether the budget ended before there were two."""
     experiment = standing.experiment
     ran = [result for result in results if result.status != "interrupted"]
     trials = [result for result in ran if result.stage is not Stage.EXPLORE]
@@ -280,7 +282,7 @@ def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progres
 
 
 def _by_capacity(experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> Standing:
-    """Each setting by the highest rate at which it holds the constraints."""
+    """Judges each setting by the highest rate at which it holds the constraints."""
     contest = hold_capacity_contest(experiment, settings, results)
     rows = tuple(_capacity_row(experiment, contest, setting, results) for setting in settings)
     blocks = 0 if contest.leader is None else len(contest.searches[contest.leader].answers)
@@ -290,7 +292,7 @@ def _by_capacity(experiment: Experiment, settings: Sequence[Setting], results: S
 def _capacity_row(
     experiment: Experiment, contest: CapacityContest, setting: Setting, results: Sequence[TrialResult]
 ) -> SettingResult:
-    """Its other metrics are those of its trials near the capacity."""
+    """The row of a setting, with its capacity. Its other metrics are those of its trials near the capacity."""
     search = contest.searches[setting]
     capacity = capacity_of(search)
     estimates = {} if capacity is None else _estimates(experiment, search.near_edge())
@@ -318,7 +320,8 @@ def _capacity_row(
 
 
 def _cut_short(experiment: Experiment, rows: Sequence[SettingResult], progress: Progress) -> str | None:
-    """Said where the budget ended a search whose most tried setting has trials left and is not known to the margin."""
+    """A warning if the budget ended a search whose most tried setting has trials left and is not known to the
+    margin."""
     budget_ns, most = experiment.design.budget_ns, max(rows, key=lambda row: row.trials, default=None)
     found = most.capacity.estimate if most and most.capacity else None
     if budget_ns is None or progress.to_come > 0 or found is None or found.low is None or found.high is None:
@@ -334,7 +337,7 @@ def _cut_short(experiment: Experiment, rows: Sequence[SettingResult], progress: 
 
 
 def _unanswered(search: Search) -> tuple[str, ...]:
-    """Why valid trials do not tell whether a setting holds the conditions; nothing where none is valid."""
+    """The reasons why valid trials do not tell whether a setting holds the conditions; empty if none is valid."""
     valid = [trial for trial in search.trials if trial.valid]
     tried = [trial for trial in valid if trial.stage is Stage.CAPACITY]
     if valid and len(valid) == sum(trial.status != "interrupted" for trial in search.trials) and not tried:
@@ -352,7 +355,7 @@ def _judged(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
 
 
 def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[str, Estimate]:
-    """Every metric that all of the setting's valid trials have, or those that have it."""
+    """The estimate of every metric, from all valid trials of the setting that have it."""
     known = set().union(*(trial.metrics for trial in trials))
     names = [*(name for name in METRICS if name in known), *sorted(name for name in known if name.startswith(OWN))]
     confidence = experiment.objective.confidence
@@ -364,12 +367,13 @@ def _estimates(experiment: Experiment, trials: Sequence[TrialResult]) -> dict[st
 
 
 def _spoilt(result: TrialResult) -> bool:
-    """It counts for nothing. An interrupted trial is none of these: it is run again, or was never finished."""
+    """True if the trial counts for nothing. An interrupted trial is not spoilt: it is run again, or was never
+    finished."""
     return not result.valid and result.status != "interrupted"
 
 
 def _absent_because(setting: Setting, results: Sequence[TrialResult], metric: str) -> tuple[str, ...]:
-    """Why a setting has no valid trial: the fatal problems of its trials, each once."""
+    """The reasons why a setting has no valid trial: the fatal problems of its trials, each once."""
     mine = tried(results, setting)
     messages = [
         problem.message
@@ -423,8 +427,8 @@ def _shows(experiment: Experiment, result: TrialResult) -> bool:
 
 
 def _decide(standing: Standing) -> Decision:
-    """The kind of answer from the verdicts; see `AnswerKind`. Only what certainly meets the constraints is an answer;
-    what may be better, may not be allowed, or could not be measured, is undecided."""
+    """Decides the kind of answer from the verdicts; see `AnswerKind`. Only a setting that certainly meets the
+    constraints is an answer; one that may be better, may not be allowed, or could not be measured, is undecided."""
     rows = standing.rows
     leader = standing.leader
     undecided = tuple(row.setting for row in rows if row.setting in standing.unmeasured or _is_open(row))
@@ -459,7 +463,7 @@ def _is_open(row: SettingResult) -> bool:
 
 
 def cheapest(rows: Sequence[SettingResult], among: Sequence[Setting]) -> Setting:
-    """The setting of least cost (`cost_of`); of equal ones the first of the plan."""
+    """The setting of least cost (`cost_of`); among equal ones the first of the plan."""
     likely = (row for row in rows if row.setting in among)
     return min(likely, key=lambda row: cost_of({name: mean.value for name, mean in row.estimates.items()})).setting
 

@@ -1,8 +1,8 @@
-"""Is a race's answer upheld by fresh starts? What wins among many was lucky too: new trials, which had no part in
-choosing it, show by how much.
+"""Judges whether fresh starts uphold a race's answer. A setting that wins among many was lucky too: new trials, which
+had no part in choosing it, show by how much.
 
 In: the race's table, the confirming trials, the setting that the race names. Out: a `Confirmation`. The race's data
-decide; these only uphold or contradict, and enter no interval of the race. Method: docs/methods/racing.md.
+decide; fresh starts only uphold or contradict, and enter no interval of the race. Method: docs/methods/racing.md.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def confirm(
 ) -> Confirmation | None:
     """The confirmation of `setting`, which the race names; None without a valid trial. The last valid attempt counts.
 
-    Not upheld: where the fresh starts show it worse than its rival beside it by more than the margin; where it serves
-    worse than in the race by more than the margin, against its rival too (if both lose alike, the machine has changed,
-    not the standing); and where it certainly breaks a constraint."""
+    It is not upheld if the fresh starts show it worse than its rival in the same blocks by more than the margin; if it
+    serves worse than in the race by more than the margin, also in comparison with its rival (if both lose alike, the
+    machine has changed, not the standing); or if it certainly breaks a constraint."""
     counted = last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
     fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
     held_up = [result.held_up for (of, _), result in counted.items() if of == setting]
@@ -55,7 +55,7 @@ def confirm(
     fresh_starts = [result for result in results if result.stage is Stage.CONFIRM]
     starts = starts_of(fresh_starts, setting, objective.confidence)
     said = _Fresh(table.sign, change, beside, against, short=table.screened)
-    # What held the fresh starts up contradicts nobody.
+    # A loss that may be due to disturbances of the fresh starts contradicts nothing.
     room = float(slack_of(np.array(held_up), np.array(list(own.values())), scale).mean())
     allowed = scale.allowed(objective.margin, _mean(raced)) + room
     kept = judge(
@@ -77,7 +77,7 @@ def confirm(
 
 
 def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, bool] | None:
-    """The reason why no fresh start of `setting` is valid, and whether the server was at fault in all of them. None
+    """The reason why no fresh start of `setting` is valid, and True if the server was at fault in all of them. None
     if there was no fresh start, or one is valid."""
     fresh = [result for result in tried(results, setting) if result.stage is Stage.CONFIRM]
     if not fresh or any(result.valid for result in fresh):
@@ -88,7 +88,8 @@ def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, 
 
 @dataclass(frozen=True)
 class _Difference:
-    """A difference of two means on the scale in use; `half` NaN where there is no interval. `df` of its variance."""
+    """A difference of two means on the scale in use. `df`: the degrees of freedom of its variance. `half`: half the
+    width of its interval, NaN if there is none."""
 
     value: float
     variance: float
@@ -99,13 +100,13 @@ class _Difference:
 
 @dataclass(frozen=True)
 class _Back:
-    """The scale, and the way back from it."""
+    """Computes differences on the scale, and turns them back into ratios."""
 
     scale: Scale
     confidence: float
 
     def paired(self, first: dict[int, float], second: dict[int, float]) -> _Difference | None:
-        """Mean difference over the blocks that hold both, with Student's t interval."""
+        """The mean difference over the blocks that hold both, with Student's t interval."""
         shared = sorted(first.keys() & second.keys())
         if not shared:
             return None
@@ -116,7 +117,7 @@ class _Back:
         return _difference(float(differences.mean()), variance, n - 1, self.confidence, n)
 
     def unpaired(self, first: Sequence[float], second: Sequence[float]) -> _Difference:
-        """Difference of means with Welch's interval (Welch 1947)."""
+        """The difference of means with Welch's interval (Welch 1947)."""
         a, b = self.scale.scaled(first), self.scale.scaled(second)
         value = float(a.mean() - b.mean())
         if min(len(a), len(b)) < 2:
@@ -133,7 +134,8 @@ class _Back:
         return replace(ratio, value=1 - ratio.value, low=1 - high, high=1 - low)
 
     def ratio(self, difference: _Difference, base: float) -> Estimate:
-        """first / second; `base`: the second's mean, needed off the log scale. 1 without interval where it is 0."""
+        """The ratio first / second. `base`: the second's mean, needed off the log scale; if it is 0, the ratio is 1
+        without an interval."""
         found = self.scale.ratio(difference.value, difference.half, base, self.confidence, difference.n)
         return found or Estimate(1.0, None, None, self.confidence, difference.n)
 
@@ -162,9 +164,9 @@ def _less(first: _Difference | None, second: _Difference | None, confidence: flo
 
 @dataclass(frozen=True)
 class _Fresh:
-    """The fresh starts' differences. `change`: to the race; `beside`: to the rival in the same blocks;
-    `against`: how `beside` differs from the same in the race. `short`: the race had short trials only, which do not
-    measure what full ones give: then the standing beside the rival counts alone."""
+    """The fresh starts' differences. `change`: to the race. `beside`: to the rival in the same blocks. `against`:
+    `beside` less the same difference in the race. `short`: True if the race had only short trials, which do not measure
+    what full ones do: then only `beside` counts."""
 
     sign: float
     change: _Difference
@@ -179,7 +181,8 @@ class _Fresh:
         return not fell and not self._surely_below(self.beside, -allowed)
 
     def agrees(self, allowed: float) -> bool:
-        """Taken as they came out. Beside a rival the standing counts, alone the figure itself."""
+        """True if the fresh starts, taken as they came out, agree with the race: in comparison with the rival if there
+        is one, else by the figure itself."""
         return self.sign * (self.change if self.beside is None else self.beside).value >= -allowed
 
     def _surely_below(self, difference: _Difference | None, limit: float) -> bool:
@@ -231,5 +234,5 @@ def _unit(unit: str) -> str:
 
 
 def _percent(share: float) -> str:
-    """One decimal below 10 %: what is smaller does not matter here."""
+    """A share in percent, with one decimal below 10 %: what is smaller does not matter here."""
     return f"{100 * share:.1f}" if abs(share) < 0.1 else significant(100 * share)

@@ -1,8 +1,8 @@
-"""Does a setting meet the objective's constraints: certainly, certainly not, or is it not certain?
+"""Judges whether a setting meets the objective's constraints: certainly, certainly not, or not certain.
 
 In: the values of its valid trials, and how many of its starts failed. Out: what it misses and what is open, in words.
-The interval of the mean decides, never the estimate alone: of equal settings at a limit the estimates of some lie on
-either side by luck. And no more starts may fail or break a constraint than the objective allows: a mean hides the start
+The interval of the mean decides, never the estimate alone: among equal settings at a limit, estimates lie on either
+side by luck. Besides, no more starts may fail or break a constraint than the objective allows: a mean hides the start
 in which a third of the requests failed.
 """
 
@@ -25,9 +25,9 @@ ENDLESS = 1e4  # high / low: a hundredfold to either side
 
 @dataclass(frozen=True)
 class Compliance:
-    """`missed`: constraints that the setting certainly breaks; `lapsed`: those that some of its starts broke, more than
-    is allowed, though others may do so as often; `open`: those that it may meet or break. `seen`: whether the estimates
-    meet them all."""
+    """The judgement on how a setting meets the constraints. `missed`: those that it certainly breaks. `lapsed`: those
+    that more of its starts broke than is allowed, though other settings may do so as often. `open`: those that it may
+    meet or break. `seen`: True if the estimates meet them all."""
 
     missed: tuple[str, ...] = ()
     lapsed: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Compliance:
 
     @property
     def barred(self) -> tuple[str, ...]:
-        """Why the setting can be no answer; empty where it can."""
+        """The reasons why the setting can be no answer; empty if it can."""
         return (*self.missed, *self.lapsed)
 
     @property
@@ -52,14 +52,14 @@ def judge(
     share: float = 1.0,
     starts: Starts | None = None,
 ) -> Compliance:
-    """`trials`: the metrics of one setting's valid trials. `settings`: how many are judged, this one included.
-    `share`: of the error that this judgement may spend, where there is one after each block. `starts`: None where
-    failed ones are judged elsewhere.
+    """Judges one setting. `trials`: the metrics of its valid trials. `settings`: how many are judged, this one
+    included. `share`: the part of the error that this judgement may spend, if there is one after each block. `starts`:
+    None if failed ones are judged elsewhere.
 
-    One-sided t intervals, each at the error (1 - confidence) / (settings x constraints) (Bonferroni): with the
-    confidence asked for, none of all these judgements is wrong. One trial alone decides only where there is nothing
-    to choose from. A constraint that holds of the mean lapses where more starts break it than are allowed
-    (`is_allowed`, at the same error), and is missed where these are certainly more than luck (`is_surely_more`)."""
+    The intervals are one-sided t intervals, each at the error (1 - confidence) / (settings x constraints) (Bonferroni):
+    with the confidence asked for, none of all these judgements is wrong. One trial alone decides only if there is
+    nothing to choose from. A constraint that the mean may meet lapses if more starts break it than are allowed
+    (`is_allowed`, at the same error), and is missed if these are certainly more than luck (`is_surely_more`)."""
     constraints = in_force(objective, trials)
     allowed = objective.allow_failed_starts
     error = share * (1 - objective.confidence) / (settings * max(1, len(constraints)))
@@ -110,7 +110,7 @@ def in_force(objective: Objective, trials: Sequence[Mapping[str, float]]) -> tup
 
 
 def shortfall(constraint: Constraint, value: float | None) -> float | None:
-    """How far a value lies beyond the threshold, relative to it; None where it meets it. Unmeasured: infinitely."""
+    """How far a value lies beyond the threshold, relative to it; None if it meets it, infinite if not measured."""
     if value is None:
         return float("inf")
     if _meets(constraint, value):
@@ -119,7 +119,7 @@ def shortfall(constraint: Constraint, value: float | None) -> float | None:
 
 
 def _endless(low: float, high: float) -> bool:
-    """An interval so wide, a hundredfold and more to either side, that its ends are only arithmetic."""
+    """True if an interval is so wide, a hundredfold and more to either side, that its ends are only arithmetic."""
     return low > 0 and high / low > ENDLESS
 
 

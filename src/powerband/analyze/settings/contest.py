@@ -1,8 +1,8 @@
-"""The contest of settings: which one leads and how every other one compares, from a table of blocks and settings.
+"""Holds the contest of settings: which one leads and how every other one compares, from a table of blocks and settings.
 
 In: an experiment and its trials' results. Out: `ResponseTable`, `Compliance` of each setting, `Contest`. The statistics
 are in `intervals.py`; the answer is put together in `compare.py`, and a race asks for a contest after every block: in
-a race every interval spends its share of the error (`spending.py`), and who left it does not come back.
+a race every interval spends its share of the error (`spending.py`), and a setting that left it does not come back.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from powerband.model.plan import Setting, Stage
 from powerband.model.results import Departure, Estimate, TrialResult, Verdict
 
 COSTS = ("threads_max", "rss_bytes_max")
-SCREENED_UNTIL = 2  # blocks of short trials, and of full ones: one alone shows no noise
+SCREENED_UNTIL = 2  # blocks of short trials, then of full ones, are needed: one alone shows no noise
 
 
 def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
-    """The cheapest of equals has the fewest threads, then the least memory; what was not measured is infinite.
+    """The cost of a setting: its threads, then its memory; infinite if not measured. The cheapest of equals has the
+    least.
 
-    `means`: those of `mean_of`, geometric ones, since a reader finds them in the table of settings and can check."""
+    `means`: as `mean_of` makes them, since a reader finds these in the table of settings and can check."""
     threads, memory = (means.get(name, math.inf) for name in COSTS)
     return (threads if math.isinf(threads) else round(threads), memory)
 
 
 def last_valid(results: Iterable[TrialResult], stage: Stage = Stage.COMPARE) -> dict[tuple[Setting, int], TrialResult]:
-    """The valid results of a stage, by setting and block; of several attempts the last one."""
+    """The valid results of a stage, by setting and block; the last one of several attempts."""
     ordered = sorted(results, key=lambda result: result.number)
     return {(result.setting, result.block): result for result in ordered if result.valid and result.stage is stage}
 
 
 class ResponseTable:
-    """Valid results of the blocks, by setting and block; what was run to explore or to confirm is not among them.
+    """The valid results of the blocks, by setting and block, without trials that were run to explore or to confirm.
 
-    Of a race that begins with short trials (`Stage.SCREEN`) it holds these until two whole blocks of full trials are
-    there (`screened`), and then only full ones: the two have noise of their own. A setting that left before its first
-    full trial is still described by its short ones (`valid`), but no longer compared (`values`)."""
+    If a race begins with short trials (`Stage.SCREEN`), the table holds these until there are two blocks of full trials
+    (`screened`), and then only full ones: the two kinds differ in noise. A setting that left before its first full
+    trial is still described by its short ones (`valid`), but no longer compared (`values`)."""
 
     def __init__(self, experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> None:
         self.settings = settings
@@ -68,7 +69,7 @@ class ResponseTable:
         confidence = experiment.objective.confidence
         self.starts = {setting: starts_of(results, setting, confidence) for setting in settings}
         self.fits: dict[Scale, Fit] = {}
-        """Made once for all contests over the table, whoever leads them."""
+        """Made once for all contests over the table, whichever setting leads."""
         self._valid: dict[Setting, list[TrialResult]] = {}
         full = {result.setting for result in results if result.stage is Stage.COMPARE}
         spared = {key: result for key, result in short.items() if key[0] not in full}
@@ -76,7 +77,7 @@ class ResponseTable:
             self._valid.setdefault(result.setting, []).append(result)
 
     def valid(self, setting: Setting) -> list[TrialResult]:
-        """In the order of the blocks."""
+        """The setting's valid results, in the order of the blocks."""
         return self._valid.get(setting, [])
 
     def experiment_of(self, setting: Setting) -> Experiment:
@@ -85,26 +86,27 @@ class ResponseTable:
         return self._experiment.measured_for(round(min(windows_s) * 1e9) if windows_s else None)
 
     def has_only_short(self, setting: Setting) -> bool:
-        """True if what is known of it comes from short trials."""
+        """True if the setting's valid results are those of short trials."""
         return any(result.stage is Stage.SCREEN for result in self.valid(setting))
 
     def cost(self, setting: Setting) -> tuple[float, float, int]:
-        """The cost of a setting, as `cost_of` has it; of equal ones the first of the plan is the cheapest."""
+        """The cost of a setting, as `cost_of` has it; among equal ones the first of the plan is the cheapest."""
         trials = [result.metrics for result in self.valid(setting)]
         measured = {name: [metrics[name] for metrics in trials if name in metrics] for name in COSTS}
         means = {name: mean_of(values, METRICS[name].unit) for name, values in measured.items() if values}
         return (*cost_of(means), self.settings.index(setting))
 
     def values(self) -> Array:
-        """(blocks, settings) of the objective as measured; NaN for missing cells."""
+        """The objective as measured, (blocks, settings); NaN for missing cells."""
         return self._of_cells(lambda result: result.metrics[self.metric])
 
     def slack(self, scale: Scale) -> Array:
-        """(blocks, settings) How much more each trial may have served undisturbed, on the scale; NaN as in `values`."""
+        """How much more each trial may have served undisturbed, on the scale, (blocks, settings); NaN for missing
+        cells."""
         return slack_of(self._of_cells(lambda result: result.held_up), self.values(), scale)
 
     def _of_cells(self, figure: Callable[[TrialResult], float]) -> Array:
-        """(blocks, settings) of a figure; NaN for missing cells."""
+        """A figure of each trial, (blocks, settings); NaN for missing cells."""
         figures = np.full((len(self.blocks), len(self.settings)), np.nan)
         rows = {block: row for row, block in enumerate(self.blocks)}
         columns = {setting: column for column, setting in enumerate(self.settings)}
@@ -114,8 +116,8 @@ class ResponseTable:
 
 
 def slack_of(held_up: Array, values: Array, scale: Scale) -> Array:
-    """The room above each value, on the scale: a trial that was held up for such a share of its time may serve up to
-    `values / (1 - held_up)` when nobody disturbs it (docs/methods/disturbance.md)."""
+    """The room above each value, on the scale: a trial that was held up for the share `held_up` of its time may serve
+    up to `values / (1 - held_up)` when nothing disturbs it (docs/methods/disturbance.md)."""
     most = 1 / (1 - held_up)
     return np.asarray(np.log(most) if scale.log else np.abs(values) * (most - 1))
 
@@ -127,7 +129,9 @@ def scale_of(table: ResponseTable) -> Scale:
 
 @dataclass(frozen=True)
 class Contest:
-    """The leader, and how every other setting compares; in differences and half-widths larger is better."""
+    """The leader, and how every other setting compares. `difference`: setting less leader, larger is better. `half`,
+    `half_tost`: half-widths, as in `LeaderComparison`. `shared`: the number of blocks that hold both. `left`: settings
+    that left the race."""
 
     settings: tuple[Setting, ...]
     leader: Setting | None
@@ -143,7 +147,8 @@ class Contest:
     left: Mapping[Setting, Departure] = field(default_factory=dict)
 
     def verdict(self, setting: Setting) -> Verdict:
-        """Towards the leader. Equivalence comes first: within the margin no difference matters, however certain."""
+        """The verdict towards the leader. Equivalence comes first: within the margin no difference matters, however
+        certain."""
         if setting == self.leader:
             return Verdict.EQUIVALENT
         if self._left_as_worse(setting):
@@ -158,8 +163,8 @@ class Contest:
         return Verdict.INCONCLUSIVE
 
     def effect(self, setting: Setting) -> Estimate | None:
-        """Ratio of the objective to the leader's; None where it cannot be had, as with a leader at 0. Of a setting that
-        left a race as worse: the ratio to who led then."""
+        """The ratio of the objective to the leader's; None if there is none, as with a leader at 0. For a setting that
+        left a race as worse, the ratio to the setting that led then."""
         if self._left_as_worse(setting):
             return self.left[setting].effect
         if self.leader is None or setting not in self.difference:
@@ -169,7 +174,7 @@ class Contest:
 
     def contenders(self) -> list[Setting]:
         """Settings that the intervals allow to be better than the leader by more than the margin, and those that are
-        better for certain: what leads need not have the best mean where it alone certainly meets the constraints."""
+        better for certain: the leader need not have the best mean if it alone certainly meets the constraints."""
         return [
             setting
             for setting in self.settings
@@ -181,7 +186,7 @@ class Contest:
         ]
 
     def below(self, setting: Setting) -> bool:
-        """Its whole interval lies below the leader by more than the margin."""
+        """True if the setting's whole interval lies below the leader by more than the margin."""
         end = self.difference.get(setting, math.nan) + self.half.get(setting, math.nan)
         return setting != self.leader and end < -self.allowed
 
@@ -202,9 +207,9 @@ def hold_contest(
     *,
     against: Setting | None = None,
 ) -> Contest:
-    """Compares all settings that have data. Those that certainly meet the constraints may lead; where there are none,
-    those that were seen to meet them. `left`: who left the race; none of these leads. `against`: compares with
-    this one, whichever leads."""
+    """Compares all settings that have data. Those that certainly meet the constraints may lead; if there are none,
+    those that were seen to meet them. `left`: settings that left the race; none of these leads. `against`: a setting to
+    compare with, whichever leads."""
     left = left or {}
     raw = table.values()
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
@@ -254,8 +259,8 @@ def hold_contest(
 
 
 def _room(slack: Array, lead: int) -> tuple[Array, Array]:
-    """(k,) Undisturbed, each setting's difference to the leader lies up to so much above and below the one measured:
-    by the mean room of its own trials, and of the leader's beside them."""
+    """How far, undisturbed, each setting's difference to the leader may lie above and below the measured one, (k,)
+    each: above by the mean room of its own trials, below by that of the leader's trials in the same blocks."""
     together = ~np.isnan(slack) & ~np.isnan(slack[:, [lead]])
     n = np.maximum(together.sum(0), 1)
     above = np.where(together, slack, 0.0).sum(0) / n
@@ -265,7 +270,8 @@ def _room(slack: Array, lead: int) -> tuple[Array, Array]:
 
 
 def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
-    """Of a rate on the log scale: what the ends of the window leave of each setting's count, relative to it."""
+    """The least standard deviation of each setting, for a rate on the log scale: the counting error that the ends of
+    the window leave, relative to the count. None for all else."""
     if not scale.log or METRICS[experiment.objective.metric].unit != "per_s":
         return None
     counts = np.nanmean(values, axis=0) * experiment.load.duration_ns / 1e9
@@ -273,15 +279,16 @@ def _least(experiment: Experiment, values: Array, scale: Scale) -> Array | None:
 
 
 def _judged(result: TrialResult) -> Mapping[str, float]:
-    """The metrics that constraints are judged by. A user who waits in line gets no answer within a short trial."""
+    """The metrics that constraints are judged by; without unserved users for a short trial, in which a user who waits
+    in line gets no answer."""
     if result.stage is not Stage.SCREEN:
         return result.metrics
     return {name: value for name, value in result.metrics.items() if name != UNSERVED}
 
 
 def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:
-    """Whether each setting meets the constraints; one without valid trials says nothing of them. In a race each spends
-    its look's share of the error."""
+    """Judges how each setting meets the constraints; one without valid trials says nothing of them. In a race each
+    judgement spends its look's share of the error."""
     trials = {setting: [_judged(result) for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1

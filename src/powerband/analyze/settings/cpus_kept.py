@@ -1,4 +1,4 @@
-"""The load and the CPUs for which an answer holds, and a warning where the server did not get all CPUs although its
+"""Words the load and the CPUs for which an answer holds, and a warning if the server did not get all CPUs although its
 parameters depend on their number.
 
 In: the standing of the settings, trials. Out: the end of the answer's first sentence; warnings, also where a runtime
@@ -27,8 +27,8 @@ _COUNTS_CPUS = re.compile(
 
 
 def holds_for(standing: Standing, setting: Setting) -> str:
-    """`, with 64 users that never pause, on 1 of this machine's 2 CPUs`; of a capacity, which has a rate of its own,
-    the CPUs alone."""
+    """Words load and CPUs: `, with 64 users that never pause, on 1 of this machine's 2 CPUs`; for a capacity, which has
+    a rate of its own, the CPUs alone."""
     experiment = standing.experiment
     load = "" if experiment.objective.is_capacity else kind_of(experiment).load_words(experiment.load_for(setting))
     cpus = "" if standing.cpus is None else _on_cpus(standing, standing.cpus, setting)
@@ -45,8 +45,8 @@ def _on_cpus(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
 
 
 def cpus_kept(experiment: Experiment, cpus: CpuUse | None, results: Sequence[TrialResult] = ()) -> Iterator[str]:
-    """A warning where factors count threads or processes by their names, and the server had fewer CPUs than there
-    are: more of them pay off on more CPUs. What the server's runtime made of them is said too."""
+    """Yields a warning if factors count threads or processes, by their names, and the server had fewer CPUs than there
+    are: more threads pay off on more CPUs. It also says what the server's runtime made of its CPUs."""
     counting = [name for name in experiment.factors if counts_cpus(name)]
     if cpus is None or cpus.server >= cpus.machine or not counting:
         return
@@ -58,8 +58,8 @@ def cpus_kept(experiment: Experiment, cpus: CpuUse | None, results: Sequence[Tri
 
 
 def runtime_limits(experiment: Experiment, results: Sequence[TrialResult]) -> Iterator[str]:
-    """A warning for each runtime that uses fewer CPUs than the server has, and than a level of a factor that counts
-    threads or processes: they take turns. Processes with CPUs of their own add up."""
+    """Yields a warning for each runtime that uses fewer CPUs than the server has, and fewer than a level of a factor
+    that counts threads or processes, which then take turns. The CPUs of several processes add up."""
     counting = [name for name in experiment.factors if counts_cpus(name)]
     limited: dict[str, list[Setting]] = {}
     for result in results:
@@ -78,7 +78,7 @@ def runtime_limits(experiment: Experiment, results: Sequence[TrialResult]) -> It
 
 
 def _limit(views: Sequence[RuntimeView]) -> str:
-    """What keeps the runtimes from more CPUs: their own number, or what the kernel allows their processes."""
+    """The reason why the runtimes use no more CPUs: their own number, or what the kernel allows their processes."""
     return joined(
         [
             f"{view.runtime} may use {view.usable:.3g} by its CPU affinity or quota"
@@ -100,7 +100,7 @@ def _machines(cpus: CpuUse) -> str:
 
 
 def counts_cpus(factor: str) -> bool:
-    """Whether a factor's name says that it counts threads, loops, workers or processes: `threads`, `http.workers`,
-    `poolSize`, `GOMAXPROCS`. `load.engine_threads` counts those of the generator."""
+    """True if a factor's name says that it counts threads, loops, workers or processes: `threads`, `http.workers`,
+    `poolSize`, `GOMAXPROCS`. `load.engine_threads` counts those of the load engine, so it does not."""
     words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", factor)
     return not factor.startswith(("load.", "host.")) and any(_COUNTS_CPUS.fullmatch(word.lower()) for word in words)

@@ -1,4 +1,4 @@
-"""Names who disturbed a run, and what that cost, in one sentence for all its trials.
+"""Names what disturbed a run, and what that cost, in one sentence for all its trials.
 
 In: trial results. Out: words for the warnings. Nothing is judged here.
 """
@@ -21,7 +21,7 @@ LEAST_STEAL = 0.005  # of the CPUs' time: less is seen on hosts that nobody call
 
 
 def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
-    """One sentence, or none where no trial was disturbed."""
+    """Yields one sentence, or none if no trial was disturbed."""
     done = [result for result in results if result.status == "measured"]
     refused = [result for result in done if fatal_codes(result) & MACHINE_CODES]
     valid = [result for result in done if result.valid]

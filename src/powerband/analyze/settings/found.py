@@ -1,5 +1,5 @@
-"""What we found, in one paragraph, written from the figures by rules: which claims of a publication stand, what differs
-how much, what limits whom, and how the published figures compare.
+"""Writes one paragraph on what was found, from the figures by rules: which claims of a publication stand, how much
+settings differ, what limits each, and how the published figures compare.
 
 In: an `Analysis` without it. Out: sentences; none for an experiment that claims nothing and cites no figures. Nothing
 is judged here: every verdict was made elsewhere.
@@ -34,7 +34,7 @@ def found_sentences(analysis: Analysis) -> tuple[str, ...]:
 
 
 def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
-    """How many claims held; those that did not stand with what was measured."""
+    """Says how many claims held; refuted ones are told with what was measured."""
     if not claims:
         return
     kinds = {verdict: [claim for claim in claims if claim.verdict is verdict] for verdict in ClaimVerdict}
@@ -81,7 +81,7 @@ def _limits(analysis: Analysis) -> Iterator[str]:
 
 
 def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
-    """For each table, how many of the published ratios lie within our intervals, and which is farthest off."""
+    """Says for each table how many of the published ratios lie within our intervals, and which is farthest off."""
     for table in tables:
         judged = [
             (row, row.published_ratio, row.our_ratio)
@@ -103,7 +103,7 @@ def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
 
 
 def ratio_words(ratio: Estimate) -> str:
-    """`1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full."""
+    """Words a ratio: `1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full."""
     if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
         return f"{ratio.value:.3g}"
     high = f"{ratio.high:.3g}" if ratio.high < _RATIO_SHOWN_MAX * ratio.value else "any"
@@ -124,6 +124,6 @@ def _listed(claims: Sequence[ClaimResult]) -> str:
 
 
 def _lower(text: str) -> str:
-    """Within a sentence; names such as `JVM` and `core=30` stay as they are."""
+    """The text as it is written within a sentence; names such as `JVM` and `core=30` stay as they are."""
     named = (text[:2].isalpha() and text[:2].isupper()) or "=" in text.partition(" ")[0]
     return text if named else text[:1].lower() + text[1:]

@@ -1,9 +1,9 @@
-"""The figure of the answer's first sentence, with an interval that stays true though the setting was picked for it.
+"""Computes the figure of the answer's first sentence, with an interval that holds though the setting was picked by it.
 
-In: the table of blocks, the confirmation. Out: a `Figure` of each setting. What wins among many was lucky, and a race
-stops when it looks decided: so the figure is that of fresh starts, which had no part in either; where there are too
-few, the race's own, with an interval that holds for all settings and looks together. Method and simulated coverage:
-docs/methods/estimates.md.
+In: the table of blocks, the confirmation. Out: a `Figure` of each setting. A setting that wins among many was lucky,
+and a race stops when it looks decided. So the figure is that of fresh starts, which had no part in either; if there are
+too few, it is the race's own, with an interval that holds for all settings and looks together. Method and simulated
+coverage: docs/methods/estimates.md.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from powerband.model.plan import Setting
 from powerband.model.results import Confirmation, Estimate, Figure
 
 FRESH_MIN = 2
-"""Fresh starts that make a figure of their own: of one there is no interval."""
+"""The fewest fresh starts that make a figure of their own: one alone has no interval."""
 
 
 def figures_of(
     experiment: Experiment, table: ResponseTable, scale: Scale, confirmation: Confirmation | None = None
 ) -> dict[Setting, Figure]:
-    """Of every setting with data. As compared: each interval holds though it be the best of all, at the last of all
-    looks (Bonferroni). The confirmed setting's is of its fresh starts alone, where there are enough.
+    """The figure of every setting with data. Its interval holds even if the setting was picked as the best of all, at
+    the last of all looks (Bonferroni). The confirmed setting's figure is that of its fresh starts alone, if there are
+    enough.
 
-    Never narrower than Student's t interval of the starts themselves. Starts that agree by luck look quiet, and whoever
-    leads had more luck than most: so on the log scale, on which settings are alike, the variance is at least that of
-    all of them, each around its own mean."""
+    No interval is narrower than Student's t interval of the starts themselves. Starts that agree by luck look quiet,
+    and the leader had more luck than most. So on the log scale, on which the settings' noise is alike, the variance is
+    at least the pooled one of all settings, each around its own mean."""
     values = scale.scaled(table.values())
     columns = {setting: _known(values[:, column]) for column, setting in enumerate(table.settings)}
     columns = {setting: known for setting, known in columns.items() if len(known)}
@@ -74,14 +75,14 @@ class _Spread:
 
     @classmethod
     def of(cls, samples: Iterable[Array]) -> _Spread:
-        """Of all samples together, each around its own mean."""
+        """The spread of all samples together, each around its own mean."""
         known = list(samples)
         df = sum(len(sample) - 1 for sample in known)
         squares = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in known)
         return cls(math.sqrt(squares / df) if df else 0.0, df)
 
     def half(self, error: float, n: int) -> float:
-        """Of the interval of a mean of n; 0 where nothing is known."""
+        """Half the width of the interval of a mean of n; 0 if nothing is known."""
         return student_t(1 - error, self.df) * self.sd / math.sqrt(n) if self.df else 0.0
 
 
@@ -91,8 +92,8 @@ def _hull(first: Estimate, second: Estimate) -> Estimate:
 
 
 def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:
-    """No narrower than the counting error of a rate of requests, or of a share of them; other metrics as they are.
-    `trials`: metrics of trials like those that the estimate is of, at least one."""
+    """The estimate with an interval no narrower than the counting error, for a rate of requests or a share of them;
+    other metrics as they are. `trials`: metrics of trials like those that the estimate is of, at least one."""
     load = experiment.load
     if load.requests_per_user is not None or metric not in ("goodput_per_s", "achieved_rate_per_s", "error_rate"):
         return found
@@ -103,7 +104,7 @@ def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequen
 
 
 def _requests(metric: str, trial: Mapping[str, float], lasts_s: float) -> float:
-    """The number of requests that a trial's rate, or its share, is of."""
+    """The number of requests that a trial's rate or share is of."""
     if metric != "error_rate":
         return trial.get(metric, 0.0) * trial.get("quiet_s", lasts_s)
     return trial.get("window_achieved_rate_per_s", trial.get("achieved_rate_per_s", 0.0)) * lasts_s

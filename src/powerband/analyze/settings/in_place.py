@@ -1,6 +1,6 @@
-"""Words the answer for a server that was deployed already: it says what the intervals hold, and what was not seen.
+"""Words the answer for a server that was deployed already: it says what the intervals include, and what was not seen.
 
-In: an answer that is worded for fresh starts, the settings, the trials. Out: the answer in the words of trials, and a
+In: an answer that is worded for fresh starts, the settings, the trials. Out: the answer worded for trials, with one
 sentence more. Nothing is judged here.
 """
 
@@ -20,7 +20,7 @@ NOT_RESTARTED = (
 FROM_OUTSIDE = "Only its responses were seen, from outside: the bottleneck inside it is not known."
 NO_DIFFERENCE = "No difference between the settings was found: check that the setting takes effect."
 _START = re.compile(r"(?<![\w.=-])(fresh )?start(s?)(?![\w=-])")
-"""A start, as a word of its own and not as the name or level of a setting."""
+"""Matches `start` as a word of its own, not as the name or level of a setting."""
 
 
 def deployed_answer(
@@ -42,7 +42,7 @@ def deployed_answer(
 
 
 def in_words_of_trials(analysis: Analysis) -> Analysis:
-    """The other sentences of an analysis."""
+    """The analysis of a deployed server with its other sentences worded for trials."""
     if not analysis.deployed:
         return analysis
     race = analysis.race

@@ -1,4 +1,4 @@
-"""Settings that cannot last: in each of their trials something grew all through the window.
+"""Finds settings that cannot last: in each of their trials something grew all through the window.
 
 In: results of trials. Out: a warning for each such setting, and a phrase where a limit is reached soon.
 """
@@ -13,9 +13,9 @@ from powerband.model.plan import Setting
 from powerband.model.results import TrialResult
 
 Growths = Mapping[str, tuple[float, float | None]]
-"""By what grows: how much per second, and in how many seconds its limit is reached (None: not known)."""
+"""The growth per second, and the seconds until its limit is reached (None: not known), by what grows."""
 
-SOON_S = 3600.0  # an hour: a person waits for it; what fills up later is the table's, not the answer's
+SOON_S = 3600.0  # an hour, as a person waits for it; what fills up later is told in the table, not in the answer
 TRIALS_LEAST = 2  # one alone may be chance: six floors in random order rise so in 1 of 120 (lasting.md)
 _METRICS = {
     "memory": ("memory_growth_bytes_per_s", "memory_lasts_s"),
@@ -26,7 +26,7 @@ _METRICS = {
 
 
 def growth_of(metrics: Mapping[str, float]) -> Growths:
-    """What grew all through one trial."""
+    """Returns what grew all through one trial."""
     return {
         what: (metrics[growth], metrics.get(lasts))
         for what, (growth, lasts) in _METRICS.items()
@@ -35,7 +35,7 @@ def growth_of(metrics: Mapping[str, float]) -> Growths:
 
 
 def growing(results: Iterable[TrialResult]) -> dict[Setting, Growths]:
-    """What grew in each valid trial of a setting, of which there must be two: the medians of its trials."""
+    """Returns what grew in each valid trial of a setting that has at least two: the medians of its trials."""
     by_setting: dict[Setting, list[Growths]] = {}
     for result in results:
         if result.valid:
@@ -56,21 +56,22 @@ def _median(trials: Sequence[tuple[float, float | None]]) -> tuple[float, float 
 
 
 def soon(grew: Growths) -> str:
-    """`memory grows by 300 MiB/s, full in 80 s`: what reaches its limit within an hour; empty: nothing does."""
+    """Words what reaches its limit within an hour: `memory grows by 300 MiB/s, full in 80 s`; empty if nothing does."""
     return ", and ".join(
         _phrase(what, *each) for what, each in grew.items() if each[1] is not None and each[1] < SOON_S
     )
 
 
 def lasting_warnings(found: Mapping[Setting, Growths], soaked: Setting | None = None) -> Iterator[str]:
-    """`soaked`: the setting of a soak, in which it grew, too."""
+    """Yields a warning for each setting in `found`. `soaked`: the setting of a soak that gave a verdict, which needs no
+    advice to run one."""
     for setting, grew in found.items():
         advice = "" if setting == soaked else "; a long run (--soak 10m) shows whether it goes on"
         yield f"{setting.id} may not last: all through each of its trials {phrases(grew)}{advice}"
 
 
 def phrases(grew: Growths) -> str:
-    """`memory grows by 300 MiB/s, full in 80 s; threads grow by 12/s`."""
+    """Words all growths: `memory grows by 300 MiB/s, full in 80 s; threads grow by 12/s`."""
     return "; ".join(_phrase(what, *each) for what, each in grew.items())
 
 

@@ -1,5 +1,5 @@
-"""The words of an answer where there is nothing to judge: no trial is valid, none has the objective, none has raced
-yet, or the time was too short for two rounds. Each says what to change; what was measured is kept.
+"""Words the answer if there is nothing to judge: no trial is valid, none has the objective, none has raced yet, or the
+time was too short for two rounds. Each answer says what to change; measured trials are kept.
 
 In: the standing of all settings. Out: sentences and clauses. The other answers are worded in `answer.py`.
 """
@@ -23,7 +23,7 @@ BEYOND_GENERATOR = (
 RISING = "it still got faster while it was measured, and may end up ahead (lengthen measure.warmup_max)"
 _CLOSED_ONLY = "only a load with users has it, and this load has a rate"
 _NONE_OK = "no request succeeded in the measured window: see the outcomes in the report"
-# What trials without it lacked, by the beginning of a metric's name.
+# The reason why trials lack a metric, by the beginning of its name.
 _LACKED = {
     "connect_time_ns": "no connection was opened while it measured: set load.keep_alive to false to open one for each "
     "request",
@@ -39,8 +39,8 @@ _SEEN_BY_THE_PROBE = "this machine does not show it: see `powerband doctor`"
 
 
 def none_valid(standing: Standing) -> tuple[str, ...]:
-    """No setting has a trial with the objective."""
-    if standing.measured and not standing.experiment.objective.is_capacity:  # of a capacity no single trial has it
+    """The answer if no setting has a trial with the objective."""
+    if standing.measured and not standing.experiment.objective.is_capacity:  # no single trial has a capacity
         return _objective_unmeasured(standing)
     reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
     second = f"Most often: {reasons.most_common(1)[0][0]}." if reasons else "No trial has run."
@@ -60,7 +60,7 @@ def _objective_unmeasured(standing: Standing) -> tuple[str, ...]:
 
 
 def _why_unmeasured(standing: Standing, metric: str) -> str:
-    """Why the trials lack the metric, as far as its name and the kind of load say."""
+    """The reason why the trials lack the metric, as far as its name and the kind of load tell."""
     if (reason := kind_of(standing.experiment).why_missing(metric)) is not None:
         return reason
     if metric in ("users_mean", "littles_law_deviation") and standing.experiment.load.users is None:
@@ -71,7 +71,7 @@ def _why_unmeasured(standing: Standing, metric: str) -> str:
 
 
 def none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
-    """The run ended before the race began."""
+    """The answer if the run ended before the race began."""
     tried = f"{exploration.tried:,} of {exploration.settings:,} settings were tried once"
     if not standing.explored:
         if standing.measured:
@@ -87,7 +87,7 @@ def none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:
 
 
 def too_little_time(standing: Standing) -> str:
-    """A clause, where the budget ended before anything could be compared; empty where time was not what lacked."""
+    """A clause if the budget ended before anything could be compared; empty if that was not the reason."""
     budget_ns, block_s = standing.experiment.design.budget_ns, standing.block_s
     if not standing.out_of_time or budget_ns is None or block_s is None:
         return ""

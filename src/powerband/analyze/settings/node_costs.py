@@ -20,7 +20,7 @@ MOST_CORES = 0.01
 
 
 def with_node_costs(analysis: Analysis, run: RunDir) -> Analysis:
-    """Adds them; an analysis of a run on one machine comes back as it is."""
+    """Adds these figures; an analysis of a run on one machine comes back as it is."""
     if analysis.nodes is None:
         return analysis
     facts, costs = read_nodes(run.nodes)

@@ -1,4 +1,4 @@
-"""Several nodes as a factor: how fast each is, and whether the setting that is best of all is best on each.
+"""Judges several nodes as a factor: how fast each is, and whether the setting that is best over all is best on each.
 
 In: an experiment, results with their nodes, the setting that is named or leads. Out: `Nodes`. Blocks are nested in
 nodes, and settings crossed with them: the model is block + setting x node on the scale of the objective (a randomised
@@ -24,14 +24,14 @@ from powerband.model.plan import Setting, Stage
 from powerband.model.results import Estimate, NodeRow, Nodes, Race, TrialResult
 
 CONFIRMED_ON = 3
-"""Nodes on which fresh starts have to confirm what is named, where there are so many: of settings that are best on one
-machine many are not on the next (TUNA, EuroSys'25)."""
+"""The number of nodes on which fresh starts have to confirm the named setting, if there are that many: many settings
+that are best on one machine are not on the next (TUNA, EuroSys'25)."""
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """The valid compared trials: setting, block and node of each by index, and the value on the scale, more is
-    better."""
+    """The valid compared trials. `at`: setting, block and node of each, by index. `values`: on the scale, more is
+    better. `base`: the mean of the raw values."""
 
     settings: list[Setting]
     nodes: list[str]
@@ -51,8 +51,8 @@ def nodes_of(
     half: Collection[int] = (),
     race: Race | None = None,
 ) -> Nodes | None:
-    """The nodes of a run; None for a single machine. `half`: blocks that do not count. `race`: with its fresh
-    starts, all nodes together."""
+    """The nodes of a run; None for a single machine. `half`: blocks that do not count. `race`: the race, with its
+    confirmation by the fresh starts of all nodes together."""
     names = sorted({result.node for result in results} - {""})
     if not names:
         return None
@@ -91,8 +91,7 @@ def _cells(experiment: Experiment, valid: Sequence[TrialResult]) -> _Cells | Non
 
 @dataclass(frozen=True)
 class _Residual:
-    """The residual of the full model: sum of squares and degrees of freedom, which are 0 where each node had one
-    block."""
+    """The residual of the full model: sum of squares and degrees of freedom, which are 0 if each node had one block."""
 
     sum_squares: float
     freedom: int
@@ -119,7 +118,8 @@ class _Fit:
 
 
 def _fit(cells: _Cells, chosen: Sequence[int]) -> _Fit:
-    """By least squares, blocks taken out first (Frisch and Waugh 1933), for there may be a thousand of them."""
+    """Fits the model to the chosen cells by least squares. Blocks are taken out first (Frisch and Waugh 1933), since
+    there may be a thousand of them."""
     count = len(cells.settings)
     rows: dict[int, list[int]] = {}
     for index in chosen:
@@ -143,8 +143,8 @@ def _fit(cells: _Cells, chosen: Sequence[int]) -> _Fit:
 
 
 def _interaction(cells: _Cells, full: _Residual) -> float | None:
-    """The p-value of settings that differ from node to node: F of the model with the interaction against the one
-    without."""
+    """The p-value for settings that compare alike on all nodes: F of the model with the interaction against the one
+    without. None if there are too few blocks."""
     additive = _fit(cells, range(len(cells.at)))
     added = additive.freedom - full.freedom
     if added <= 0 or full.freedom <= 0:
@@ -153,8 +153,8 @@ def _interaction(cells: _Cells, full: _Residual) -> float | None:
 
 
 def _ratios(cells: _Cells, confidence: float) -> dict[str, Estimate]:
-    """Each node's figure to the mean of all nodes, from its blocks' means with the settings taken out. The interval is
-    by the variation of a node's blocks about its mean."""
+    """The ratio of each node's figure to the mean of all nodes, from the means of its blocks with the settings taken
+    out. The interval comes from the variation of the blocks about their node's mean."""
     count = len(cells.nodes)
     effects = _fit(cells, range(len(cells.at))).blocks
     node_of = {block: node for _, block, node in cells.at}
@@ -169,7 +169,7 @@ def _ratios(cells: _Cells, confidence: float) -> dict[str, Estimate]:
         rest = sum((value - mean) ** 2 for each, mean in zip(blocks, means, strict=True) for value in each)
         variance = max(rest / freedom, SD_FLOOR**2)
         t = student_t(confidence, freedom)
-        # A node's mean less that of all nodes, of which it is one.
+        # The variance of a node's mean less that of all nodes, of which it is one.
         parts = [variance / len(each) for each in blocks]
         half = [t * math.sqrt(part * (1 - 2 / count) + sum(parts) / count**2) for part in parts]
     found = {}
@@ -206,7 +206,7 @@ def _row(
     if not leads or max(leads, key=lambda each: each[0])[0] <= 0:
         return replace(row, best=named)
     lead, shared_blocks, best = max(leads, key=lambda each: each[0])
-    # Whichever pair of whichever node came out furthest is looked at: all of them are corrected for (Bonferroni).
+    # The pair that came out furthest on any node is looked at, so all pairs are corrected for (Bonferroni).
     pairs = len(cells.nodes) * max(1, len(cells.settings) - 1)
     half, confidence = math.nan, experiment.objective.confidence
     if residual.freedom > 0:
@@ -219,7 +219,7 @@ def _row(
 
 
 def confirmed_on(results: Iterable[TrialResult], setting: Setting) -> tuple[str, ...]:
-    """The nodes with a valid fresh start of it."""
+    """The nodes with a valid fresh start of the setting."""
     fresh = (r for r in results if r.stage is Stage.CONFIRM and r.setting == setting and r.valid)
     return tuple(sorted({result.node for result in fresh if result.node}))
 

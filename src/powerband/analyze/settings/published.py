@@ -1,4 +1,4 @@
-"""A publication's figures beside ours: both as ratios to the first setting that both have, for machines differ.
+"""Puts a publication's figures beside ours, both as ratios to the first setting that both have, since machines differ.
 
 In: the experiment's `published` and the results of its trials. Out: `PublishedTable`s. Our ratios are paired within
 blocks, as everything is here; each interval stands alone, at the experiment's confidence."""
@@ -17,7 +17,7 @@ from powerband.model.results import Estimate, PublishedRow, PublishedTable, Tria
 
 
 def published_tables(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[PublishedTable, ...]:
-    """One for each metric with published figures, its rows in the publication's order."""
+    """One table for each metric with published figures, its rows in the publication's order."""
     settings = experiment.settings()
     return tuple(_table(published, settings, results, experiment) for published in experiment.published)
 
@@ -50,7 +50,8 @@ def _table(
 
 
 def _ratio(values: Mapping[int, float], base: Mapping[int, float], confidence: float, *, same: bool) -> Estimate | None:
-    """Takes logs within blocks where all are above zero; else the ratio of the means, without an interval."""
+    """The ratio to the base: by logs within blocks if all values are above zero; else that of the means, without an
+    interval."""
     shared = sorted(set(values) & set(base))
     if not shared:
         return None

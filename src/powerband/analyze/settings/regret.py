@@ -1,4 +1,4 @@
-"""How much better than a setting any other one can be, at most: a bound that an answer has long before a winner.
+"""Bounds how much better than a setting any other one can be: an answer has such a bound long before it has a winner.
 
 In: the table of blocks, the constraints, the race. Out: `Regrets`, and the setting to use while settings cannot be told
 apart. No words. Method, and how often the bound holds at a look picked by the data: docs/methods/regret.md.
@@ -8,7 +8,8 @@ distances from the best", Annals of Statistics 9(5)), with Dunnett's (1955) one-
 comes out further below some other one than these intervals allow, it lies above each setting by no more than that
 setting's bound. So the bounds of all settings hold at once, and that of a setting picked from the data among them. In a
 race each look spends its share of the error (Lan & DeMets 1983; `spending.py`): the bounds of all looks hold at once,
-and one may stop at any of them. Who left as worse than a leader is no better than that leader, which is bounded itself.
+and one may stop at any of them. A setting that left as worse than a leader is no better than that leader, which is
+bounded itself.
 """
 
 from __future__ import annotations
@@ -25,26 +26,27 @@ from powerband.model.plan import Setting
 from powerband.model.results import AnswerKind, Race
 
 MOST = 1.0
-"""A larger bound is none: it allows another setting to be twice as good."""
+"""A larger bound counts as none: it allows another setting to be twice as good."""
 
 
 @dataclass(frozen=True)
 class Regrets:
-    """`above`: of a setting, how much better each other one can be at most. As a share of its objective (of a response
-    time: of the other's); for shares in percentage points / 100."""
+    """The bounds of settings. `above`: for each setting, how much better each other one can be at most, as a share of
+    the setting's objective (for a response time: of the other's); for shares in percentage points / 100."""
 
     above: Mapping[Setting, Mapping[Setting, float]] = field(default_factory=dict)
 
     def of(self, setting: Setting) -> float | None:
-        """How much better any other can be; 0 where there is no other. None: no bound, or one above `MOST`."""
+        """The bound of a setting: how much better any other can be; 0 if there is no other. None if there is no bound,
+        or one above `MOST`."""
         if setting not in self.above:
             return None
         worst = max(self.above[setting].values(), default=0.0)
         return worst if worst <= MOST else None
 
     def alike(self, among: Iterable[Setting], scale: Scale, margin: float, asked: float | None) -> list[Setting]:
-        """Those that are as safe to use as any: their bound is within what was asked for; where none is, it is larger
-        than the smallest by no more than the margin."""
+        """The settings that are as safe to use as any: those whose bound is within what was asked for; if none is,
+        those whose bound is larger than the smallest by no more than the margin."""
         known = {setting: bound for setting in among if (bound := self.of(setting)) is not None}
         if not known:
             return []
@@ -65,8 +67,8 @@ def regrets_of(
     of: Sequence[Setting],
     race: Race | None,
 ) -> Regrets:
-    """The bounds of each setting of `of` that certainly meets the constraints, against all that may meet them. None
-    where a setting left as worse than one that is no answer itself: then nothing bounds it."""
+    """The bounds of each setting of `of` that certainly meets the constraints, against all that may meet them. There
+    are none if a setting left as worse than one that is no answer itself: then nothing bounds it."""
     left = {departure.setting: departure for departure in race.departures} if race else {}
     may = [s for s in table.settings if table.valid(s) and s not in left and not compliance[s].barred]
     if race is not None and not all(_is_bounded(race, departure.setting, may) for departure in race.departures):
@@ -84,7 +86,7 @@ def regrets_of(
 def with_regret(
     decision: Decision, regrets: Regrets, table: ResponseTable, scale: Scale, experiment: Experiment
 ) -> Decision:
-    """The decision with its bound. Where it names nothing but there is a bound, it names the cheapest of the settings
+    """The decision with its bound. If it names nothing but there is a bound, it now names the cheapest of the settings
     that are as safe as any."""
     if decision.chosen is None:
         alike = regrets.alike(regrets.above, scale, experiment.objective.margin, experiment.design.regret)
@@ -99,8 +101,8 @@ def with_regret(
 
 
 def _is_bounded(race: Race, setting: Setting, may: Sequence[Setting]) -> bool:
-    """True if it left by its own fault or for a constraint, or as worse than a leader that may be an answer, or is
-    bounded in this way itself."""
+    """True if the setting left by its own fault or for a constraint, or as worse than a leader that may be an answer or
+    is bounded in this way itself."""
     leaders = {look.block: look.leader for look in race.looks}
     left = {departure.setting: departure for departure in race.departures}
     if not left[setting].worse:

@@ -1,8 +1,8 @@
-"""Rules of thumb in court: how many threads each well-known rule proposes from what was measured, and what following it
-would cost against the measured answer.
+"""Judges rules of thumb: how many threads each well-known rule proposes from the measured figures, and what following
+it would cost compared with the measured answer.
 
-In: an experiment, its rows and trials, the answer. Out: one `RuleVerdict` a rule; none where no factor counts threads,
-or where there are no requests.
+In: an experiment, its rows and trials, the answer. Out: one `RuleVerdict` for each rule; none if no factor counts
+threads, or if there are no requests.
 What was measured along the threads is in `thread_line.py`, the law of scalability in `usl.py`, queueing formulas in
 `theory.py`.
 """
@@ -27,7 +27,7 @@ from powerband.model.plan import Setting
 from powerband.model.results import Answer, Estimate, RuleVerdict, SettingResult, TrialResult
 
 NEAR = 2.0  # a tried setting stands for a proposal up to this factor away
-WAIT_MAX = 0.10  # M/M/c without an SLO: share of requests that may wait for a thread
+WAIT_MAX = 0.10  # of the requests may wait for a thread, in M/M/c without an SLO
 PAUSE_MIN = 0.01  # of the time a request takes; a shorter pause is none
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
@@ -50,10 +50,10 @@ class Proposal:
 def judge_rules(
     experiment: Experiment, rows: Sequence[SettingResult], trials: Sequence[TrialResult], answer: Answer
 ) -> tuple[RuleVerdict, ...]:
-    """Each rule's proposal beside the answer, or the leader where nothing was decided.
+    """Compares each rule's proposal with the answer, or with the leader if nothing was decided.
 
-    `cost`: as in the table of settings where the answer leads; otherwise paired over the blocks that hold both, with
-    Student's t interval for this pair alone."""
+    A verdict's `cost` is as in the table of settings if the answer leads; otherwise it is paired over the blocks that
+    hold both, with Student's t interval for this pair alone."""
     measured_against = answer.setting or answer.leader
     line = None if measured_against is None else thread_line(experiment, trials, measured_against)
     if line is None or measured_against is None or not kind_of(experiment).has_metric("response_time_ns_mean"):
@@ -92,7 +92,7 @@ def _cores(cores: float) -> str:
 
 
 def mmc(experiment: Experiment, line: ThreadLine, answer: SettingResult) -> Proposal:
-    """Fewest servers c of M/M/c, each thread a server for as long as a request holds it when it does not queue.
+    """The fewest servers c of M/M/c, where a thread is a server that a request holds as long as it does without queues.
 
     Open load: the wait for a thread stays within what the first constraint on a response time leaves (P(Wq > t) =
     C(c, a) exp(-(c - a) t / S)); without such a constraint at most 10 % of the requests wait (Erlang's C). Closed
@@ -167,7 +167,7 @@ def _closed_mmc(users: int, service_s: float, pause_s: float, margin: float) -> 
 
 
 def _fewest(low: int, high: int, enough: Callable[[int], bool]) -> int:
-    """The smallest number that is enough, where more always is; `high` is known to be."""
+    """The smallest number that is enough, given that `high` is enough, and any number above one that is enough."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
@@ -208,7 +208,7 @@ def usl(experiment: Experiment, line: ThreadLine) -> Proposal:
 
 @dataclass(frozen=True)
 class _Court:
-    """Holds proposals against the measured answer."""
+    """Compares proposals with the measured answer."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -224,7 +224,7 @@ class _Court:
         )
 
     def _nearest(self, threads: float) -> Setting | None:
-        """The tried setting whose number of threads is nearest as a ratio; None where none is within a factor of 2."""
+        """The tried setting whose number of threads is nearest as a ratio; None if none is within a factor of 2."""
         level = min(self.line.settings, key=lambda level: abs(math.log(level / threads)))
         return self.line.settings[level] if 1 / NEAR <= level / threads <= NEAR else None
 
@@ -246,7 +246,7 @@ class _Court:
         return estimate(list(np.array(values[::2]) / np.array(values[1::2])), confidence, log=True)
 
     def _from_table(self, setting: Setting) -> Estimate | None:
-        """The ratio of both effects towards the leader; without an interval where neither is the leader."""
+        """The ratio of both effects towards the leader; without an interval if neither is the leader."""
         of = {row.setting: row.effect for row in self.rows}
         effect, base = of.get(setting), of.get(self.against)
         if effect is None or base is None or base.value == 0:

@@ -1,7 +1,7 @@
-"""Sentences about settings that differ from a baseline in one factor each: they are called by what they change.
+"""Shortens sentences on settings that differ from a baseline in one factor each: they are called by what they change.
 
-In: an `Analysis` whose sentences have every setting by its id. Out: the same with `parallelism=1` or `the baseline` in
-their place; nothing changes where factors are crossed. Its tables and charts do likewise.
+In: an `Analysis` whose sentences call every setting by its id. Out: the same with `parallelism=1` or `the baseline` in
+place of ids; nothing changes if factors are crossed. Its tables and charts do likewise.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def in_short(analysis: Analysis) -> Analysis:
 
 @dataclass(frozen=True)
 class _Words:
-    """`names`: what stands for a setting's id, or for ` at debug_log=false,...`, the levels of the baseline but one,
-    which say nothing where no others are measured. `ids`: finds any of them."""
+    """The words that stand for ids. `names`: the short name by a setting's id; empty by ` at debug_log=false,...`, the
+    baseline's levels but one, which say nothing since no others are measured. `ids`: finds any of these texts."""
 
     names: Mapping[str, str]
     ids: re.Pattern[str]
@@ -56,7 +56,7 @@ class _Words:
         return self.ids.sub(lambda found: self.names[found[0]], text)
 
     def introduced(self, text: str) -> str:
-        """With what is meant said once, beside the first setting that it names."""
+        """The text shortened, with the meaning of the short name in brackets after the first setting that it names."""
         found = next((found for found in self.ids.finditer(text) if self.names[found[0]]), None)
         if found is None:
             return text

@@ -1,6 +1,6 @@
-"""What a long run of the answer's setting shows: does the end of it serve as the compared trials did?
+"""Judges a long run of the answer's setting: does the end of it serve as well as the compared trials did?
 
-In: an experiment and all results. Out: a `Soak`. A figure is worse where it lies beyond the interval in which one more
+In: an experiment and all results. Out: a `Soak`. A figure is worse if it lies beyond the interval in which one more
 trial like the compared ones would lie (Student's prediction interval on logarithms; Hahn & Meeker, "Statistical
 Intervals", 1991, 4.7), corrected for the number of figures, and by more than the margin. Method:
 docs/methods/lasting.md.
@@ -26,13 +26,14 @@ from powerband.model.plan import Stage
 from powerband.model.results import Soak, SoakFigure, TrialResult
 
 COMPARED = ("goodput_per_s", "response_time_ns_p99", "rss_bytes_max")
-MORE = ("goodput_per_s",)  # of these more is better
-TOLD = ("rss_bytes_max",)  # no verdict: a heap fills in minutes, and it is what still grows that does not last
+MORE = ("goodput_per_s",)  # more of these is better
+TOLD = ("rss_bytes_max",)  # shown without a verdict: a heap fills in minutes, and only what still grows does not last
 _WORDS = {"rss_bytes_max": "memory"}
 
 
 def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | None:
-    """The last soak that was not interrupted, beside the valid compared trials of its setting; None: there was none."""
+    """Judges the last soak that was not interrupted by the valid compared trials of its setting; None if there was
+    none."""
     soaks = [result for result in results if result.stage is Stage.SOAK and result.status != "interrupted"]
     length_ns = experiment.design.soak_ns
     if not soaks or length_ns is None:
@@ -67,7 +68,8 @@ def _is_compared(trial: TrialResult) -> bool:
 def _figures(
     experiment: Experiment, names: Sequence[str], before: Sequence[TrialResult], trial: TrialResult
 ) -> Iterator[SoakFigure]:
-    """Of a capacity search nothing ran at the soak's rate: its figures stand alone."""
+    """Yields the soak's figures beside those of the trials `before`. In a capacity search nothing ran at the soak's
+    rate: its figures stand alone."""
     objective = experiment.objective
     judged = [name for name in names if name == objective.metric or name not in TOLD]
     if trial.held_up:  # a rate that others may have lowered shows nothing of the server

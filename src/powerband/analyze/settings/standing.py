@@ -1,4 +1,4 @@
-"""All settings judged: what the words of the answer are made from. Values and small helpers; nothing is decided."""
+"""Holds all judged settings, from which the answer is worded. Values and small helpers; nothing is decided."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIST_MAX = 6  # arbitrary: what a sentence bears; the table has all
 
 @dataclass(frozen=True)
 class Standing:
-    """All settings after analysis, with all that the words of the answer need."""
+    """All settings after analysis, with everything that the words of the answer need."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -28,7 +28,7 @@ class Standing:
     contenders: frozenset[Setting]
     """Settings that may still be better than the leader by more than the margin."""
     blocks: int
-    """Valid trials of the leader."""
+    """Number of valid trials of the leader."""
     failed: Mapping[Setting, str] = field(default_factory=dict)
     """Settings without a valid trial by their own fault, with the reason."""
     unmeasured: Mapping[Setting, str] = field(default_factory=dict)
@@ -49,7 +49,8 @@ class Standing:
     cpus: CpuUse | None = None
     """CPUs of the last valid trial; all trials of a run have the same, unless a cgroup changed."""
     growing: Mapping[Setting, Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
-    """By setting and quantity: growth per second all through its trials, and the seconds to its limit."""
+    """By setting and quantity: growth per second all through its trials, and the seconds to its limit (None: not
+    known)."""
     figures: Mapping[Setting, Figure] = field(default_factory=dict)
     """The objective of each setting as a sentence states it; empty for capacities."""
     rising: frozenset[Setting] = frozenset()
@@ -64,7 +65,7 @@ class Standing:
 
     @property
     def shares(self) -> bool:
-        """The objective is a share: differences and margin are percentage points."""
+        """True if the objective is a share: differences and margin are then percentage points."""
         return METRICS[self.experiment.objective.metric].unit == "ratio"
 
     @property
@@ -80,11 +81,11 @@ class Standing:
         return format_value(value, METRICS[metric].unit)
 
     def words_of(self, metric: str) -> str:
-        """`goodput`, of a self-driven subject `messages`; `response time p99`."""
+        """The words for a metric: `response time p99`; `goodput`, for a self-driven subject `messages`."""
         return kind_of(self.experiment).goodput_words(self.experiment) if metric == GOODPUT else metric_words(metric)
 
     def is_beyond_engine(self, setting: Setting) -> bool:
-        """Whether its capacity is more than the load engine could offer, so that it has no figure."""
+        """True if the setting's capacity is more than the load engine could offer, so that it has no figure."""
         row = self.row(setting)
         return row.feasible and row.capacity is not None and row.capacity.estimate is None
 
@@ -98,7 +99,7 @@ class Decision:
     equivalent: tuple[Setting, ...]
     undecided: tuple[Setting, ...]
     regret: float | None = None
-    """The bound: no other setting is better than the chosen one by a larger share."""
+    """The bound: no other setting is better than the chosen one by a larger share; None: there is no bound."""
     above: Mapping[Setting, float] = field(default_factory=dict)
     """The share by which each other setting may be better."""
     alike: tuple[Setting, ...] = ()
@@ -123,7 +124,7 @@ def close_behind(standing: Standing) -> tuple[Setting, ...]:
 
 
 def names(settings: Sequence[Setting]) -> str:
-    """`a, b and c`; a long list is cut."""
+    """The ids of settings as a list, `a, b and c`; a long one is cut."""
     shown = [setting.id for setting in settings[:LIST_MAX]]
     if len(settings) > LIST_MAX:
         shown.append(f"{len(settings) - LIST_MAX} more")

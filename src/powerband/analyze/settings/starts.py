@@ -1,8 +1,8 @@
-"""Failed starts are outcomes: how many of a setting's fresh starts failed by the server's own fault, and is that
-allowed?
+"""Counts how many of a setting's fresh starts failed by the server's own fault, and judges whether that is allowed:
+failed starts are outcomes, too.
 
-In: the trials of a run. Out: `Starts` of a setting; whether they are too many, in words. What the load generator or the
-machine spoilt says nothing of the server and counts as no start. Method: docs/methods/failed-starts.md.
+In: the trials of a run. Out: `Starts` of a setting; whether too many failed, also in words. A trial that the load
+engine or the machine spoilt says nothing of the server and counts as no start. Method: docs/methods/failed-starts.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from powerband.model.plan import Setting
 from powerband.model.results import Starts, TrialResult
 
 LUCK = 0.5
-"""Up to this share of bad starts a setting may show some, and one just as bad none: that does not tell them apart."""
+"""Up to this share of bad starts, one setting may show some and an equally bad one none: they are not told apart."""
 
 
 def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: float) -> Starts:
@@ -30,7 +30,8 @@ def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: floa
 
 
 def failed_words(starts: Starts) -> str:
-    """`failed 5 of 8 starts`; where all of these broke an invariant, `computed wrongly in 5 of 8 starts`."""
+    """Words failed starts: `failed 5 of 8 starts`, or `computed wrongly in 5 of 8 starts` if all of these broke an
+    invariant."""
     what = "computed wrongly in" if starts.wrong == starts.failed else "failed"
     return f"{what} {starts.failed} of {plural(starts.made, 'start')}"
 

@@ -1,4 +1,4 @@
-"""The settings that differ in their number of threads alone, and what the laws of operational analysis tell from them.
+"""Finds the settings that differ in their number of threads alone, and what operational laws tell from them.
 
 In: an experiment and its trials. Out: `ThreadLine`, with the CPUs that the subject may use and what a request
 takes. Not here: any rule (`rules_of_thumb.py`).
@@ -17,7 +17,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import TrialResult
 
-TRACKS = (0.7, 1.5)  # threads that one more of a factor adds, where it counts threads
+TRACKS = (0.7, 1.5)  # threads that a level higher by one adds, if the factor counts threads
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class ThreadLine:
     trials: Mapping[Setting, tuple[TrialResult, ...]]
 
     def mean(self, setting: Setting, metric: str) -> float | None:
-        """Over the whole windows of its trials, as all figures of a trial but its rates are."""
+        """The mean of a metric over the setting's trials; rates, too, are those of whole windows, as all other figures
+        of a trial are."""
         found = [trial.metrics for trial in self.trials[setting] if metric in trial.metrics]
         values = [metrics.get(f"window_{metric}", metrics[metric]) for metrics in found]
         return fmean(values) if values else None
@@ -57,10 +58,10 @@ class ThreadLine:
         return round(median(found), 2) if found else None
 
     def work(self) -> Work | None:
-        """W and C of a request. Two laws bound the time S that it holds a thread, at any number of threads n
-        (Denning & Buzen 1978): S <= n / X, as no thread is more than busy, and S <= the client's service time. The
-        smallest bound of all settings is taken: where queues were shortest. What threads there waited for a CPU is
-        neither W nor C."""
+        """The time that a request waits (W) and its CPU time (C). Two laws bound the time S that it holds a thread, at
+        any number of threads n (Denning & Buzen 1978): S <= n / X, as no thread is more than busy, and S <= the
+        client's service time. The smallest bound of all settings is taken, where queues were shortest. The time that
+        threads waited for a CPU there is neither W nor C."""
         found: list[tuple[float, float, float]] = []
         for level, setting in self.settings.items():
             if (self.mean(setting, "error_rate") or 0.0) > ERRORS_MAX:
@@ -77,9 +78,10 @@ class ThreadLine:
 
 
 def thread_line(experiment: Experiment, trials: Sequence[TrialResult], through: Setting) -> ThreadLine | None:
-    """The factor whose levels the subject's threads follow one for one, the others held; None where there is none.
+    """The line of the factor whose levels the subject's threads follow one for one while all others are held; None if
+    there is no such factor.
 
-    Judged by the median over neighbouring levels: a pool that grows on demand stops following where demand does."""
+    The median over neighbouring levels decides: a pool that grows on demand stops following where demand does."""
     stages = [Stage.SATURATE] if experiment.objective.is_capacity else [Stage.COMPARE, Stage.SCREEN]
     counted: dict[Setting, tuple[TrialResult, ...]] = {}
     for stage in stages:  # a setting that left before its first full trial has short ones
@@ -109,7 +111,7 @@ def _along(factor: str, counted: Mapping[Setting, object], through: Setting) -> 
 
 
 def _growth(line: Mapping[float, Setting], counted: Mapping[Setting, Sequence[TrialResult]]) -> float:
-    """Threads that each further one of the level adds; NaN where threads were not counted."""
+    """The threads that a level higher by one adds, median; NaN if threads were not counted."""
     points = [
         (level, fmean(threads))
         for level, setting in line.items()

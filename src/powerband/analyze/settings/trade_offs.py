@@ -1,8 +1,8 @@
-"""What a setting buys and what it costs: throughput, tail, CPU and memory side by side, and which settings no other
-beats in all of them (Pareto's front, as Kung, Luccio & Preparata 1975 define the maxima of a set of vectors).
+"""Weighs what a setting buys against what it costs: throughput, tail, CPU and memory side by side, and which settings
+no other beats in all of them (Pareto's front, as Kung, Luccio & Preparata 1975 define the maxima of a set of vectors).
 
-In: a finished `Analysis`. Out: values for a picture and a table. Not here: which setting to use, which is the answer's.
-docs/methods/trade-offs.md says how, and what it is not.
+In: a finished `Analysis`. Out: values for a picture and a table. Not here: which setting to use, which is the answer's
+to say. Method and limits: docs/methods/trade-offs.md.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ CPU_EACH, CPU, MEMORY = "subject_cpu_ns_per_request", "subject_cpu_cores", "rss_
 class TradeOffStanding(StrEnum):
     """The standing of a setting among all that may be used, over all measures together."""
 
-    UNBEATEN = "unbeaten"  # no other is as good or better in all
-    CLOSE = "close"  # one is, as measured, but no interval of theirs lies apart
-    BEATEN = "beaten"  # one is, and in a measure or more it is better for certain
+    UNBEATEN = "unbeaten"  # no other setting is as good or better in all measures
+    CLOSE = "close"  # one is, as measured, but in no measure do their intervals lie apart
+    BEATEN = "beaten"  # one is, and in at least one measure it is better for certain
     NOT_ALLOWED = "not_allowed"  # it breaks a constraint, and takes no part
 
 
 @dataclass(frozen=True)
 class TradeOffMeasure:
-    """One thing that settings are held to. `most`: more of it is better."""
+    """One thing that settings are compared by. `most`: True if more of it is better."""
 
     metric: str
     most: bool
@@ -37,8 +37,8 @@ class TradeOffMeasure:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """One setting. `beaten_by`: a setting that is as good or better in all measures, itself unbeaten; None where there
-    is none."""
+    """One setting. `beaten_by`: a setting that is as good or better in all measures, itself unbeaten; None if there is
+    none."""
 
     setting: Setting
     estimates: tuple[Estimate, ...]  # by measure
@@ -48,8 +48,9 @@ class TradeOff:
 
 @dataclass(frozen=True)
 class TradeOffs:
-    """`rows`: in plan order, of the settings that every measure is known of. `fronts`: for each pair of measures (by
-    index, the first below the second) the settings that no other beats in these two, by the first measure rising."""
+    """All settings weighed. `rows`: the settings of which every measure is known, in plan order. `fronts`: for each
+    pair of measures (by index, the first below the second) the settings that no other beats in these two, by the first
+    measure rising."""
 
     measures: tuple[TradeOffMeasure, ...]
     rows: tuple[TradeOff, ...]
@@ -57,7 +58,7 @@ class TradeOffs:
 
 
 def trade_offs(analysis: Analysis) -> TradeOffs | None:
-    """None where there are fewer than two settings, or fewer than two measures, to weigh."""
+    """The trade-offs of an analysis; None if it has fewer than two settings, or fewer than two measures, to weigh."""
     measures = _measures(analysis)
     known = [row for row in analysis.settings if row.trials and all(m.metric in row.estimates for m in measures)]
     if len(measures) < 2 or len(known) < 2:
@@ -70,8 +71,8 @@ def trade_offs(analysis: Analysis) -> TradeOffs | None:
 
 
 def _measures(analysis: Analysis) -> tuple[TradeOffMeasure, ...]:
-    """Measures that at least two settings have. CPU is what a request takes of it: a setting that serves little also
-    uses few cores, and would never be beaten for that. The objective stands first where it is none of these."""
+    """The measures that at least two settings have. CPU is that of a request: a setting that serves little also uses
+    few cores, and by cores it would never be beaten. The objective stands first if it is none of these."""
     wanted = [
         TradeOffMeasure(CAPACITY if analysis.objective == CAPACITY else GOODPUT, most=True),
         TradeOffMeasure(TAIL, most=False),
@@ -94,14 +95,14 @@ def _weigh(row: SettingResult, field: Sequence[SettingResult], measures: Sequenc
     better = [other for other in field if _beats(other, row, measures)]
     if not better:
         return TradeOff(row.setting, estimates, TradeOffStanding.UNBEATEN)
-    # Of several the one that is beaten by none of them, and so by nobody: to beat is transitive.
+    # The one that is beaten by none of these is beaten by none at all, since beating is transitive.
     best = next(one for one in better if not any(_beats(other, one, measures) for other in better))
     sure = any(_apart(other, row, measure) for other in better for measure in measures)
     return TradeOff(row.setting, estimates, TradeOffStanding.BEATEN if sure else TradeOffStanding.CLOSE, best.setting)
 
 
 def _beats(one: SettingResult, other: SettingResult, measures: Sequence[TradeOffMeasure]) -> bool:
-    """As good or better in all, and better in one, by the estimates."""
+    """True if one is as good or better in all measures, and better in one, by the estimates."""
     gains = [_gain(one, other, measure) for measure in measures]
     return min(gains) >= 0 and max(gains) > 0
 
@@ -113,7 +114,7 @@ def _gain(one: SettingResult, other: SettingResult, measure: TradeOffMeasure) ->
 
 
 def _apart(one: SettingResult, other: SettingResult, measure: TradeOffMeasure) -> bool:
-    """The whole interval of the first is better than that of the other."""
+    """True if the whole interval of the first is better than that of the other."""
     better, worse = one.estimates[measure.metric], other.estimates[measure.metric]
     if better.low is None or better.high is None or worse.low is None or worse.high is None:
         return False

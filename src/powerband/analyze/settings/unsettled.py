@@ -1,12 +1,12 @@
-"""Settings that never stabilised: most of their valid trials were still changing while they were measured.
+"""Finds settings that never stabilised: most of their valid trials were still changing while they were measured.
 
 In: trial results (each says whether its window was steady, and how its warm-up ended). Out: the settings, and the words
 for warnings and the answer. The test of a series is in `steady.py`.
 
-A trial was unsettled where its window had a trend or a step, or where the warm-up reached its limit and the window was
-too short to say. Of a steady server every tenth trial may look so by chance, so it takes more than half of a setting's
-trials, and so many of them that chance gives them to any of all the settings in one run of twenty at most (binomial
-tail, Bonferroni over settings).
+A trial was unsettled if its window had a trend or a step, or if the warm-up reached its limit and the window was too
+short to say. Every tenth trial of a steady server may look so by chance. So it takes more than half of a setting's
+trials, and so many of them that by chance any setting has that many in at most one run of twenty (binomial tail,
+Bonferroni over settings).
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from powerband.model.results import Answer, SettingResult, TrialResult
 BY_CHANCE = 0.1  # trials of a steady server that look unsettled
 ERROR = 0.05  # one run of twenty
 APART = (Stage.CAPACITY, Stage.SCREEN)
-"""Near a capacity a queue grows; a short trial is no time to settle in, and decides only what is far apart."""
+"""Stages that do not count: near a capacity a queue grows; a short trial leaves no time to settle, and decides only
+what is far apart."""
 RISES_MOST = 4.0  # times what it gave: a JVM that computes gave 3.4 times as much after a minute as after five seconds
 
 
 @dataclass(frozen=True)
 class Unsettled:
-    """`times`: in how many of a setting's valid `trials` it was unsettled."""
+    """How often a setting was unsettled: in `times` of its `trials` valid trials."""
 
     times: int
     trials: int
@@ -39,14 +40,14 @@ class Unsettled:
 
 def is_unsettled(trial: TrialResult) -> bool:
     if trial.by_quiet_time:
-        return False  # others came and went
+        return False  # other programs came and went
     if trial.steady is None:
         return trial.warmup_ended_by == "limit"
     return not trial.steady
 
 
 def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
-    """Settings in the order of the trials, without those of `APART`."""
+    """The settings that never stabilised, in the order of the trials; stages in `APART` do not count."""
     found: defaultdict[Setting, list[bool]] = defaultdict(list)
     for trial in trials:
         if trial.valid and trial.stage not in APART:
@@ -60,8 +61,8 @@ def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
 
 
 def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> frozenset[Setting]:
-    """Settings that got faster while they were measured, in most of their valid trials and in more than chance gives:
-    in the end they do better than was measured. None where the objective does not gain by that."""
+    """The settings that got faster while they were measured, in most of their valid trials and in more than chance
+    gives: in the end they do better than was measured. Empty if the objective does not gain by that."""
     metric = experiment.objective.metric
     if metric != GOODPUT and not metric.startswith("response_time"):
         return frozenset()
@@ -78,20 +79,20 @@ def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> froze
 
 
 def may_catch_up(row: SettingResult) -> bool:
-    """Whether a setting that still rises could end up ahead of the leader."""
+    """True if a setting that still rises could end up ahead of the leader."""
     if row.effect is None or row.effect.low is None or row.effect.high is None:
         return True
     return row.effect.high * RISES_MOST > 1 and row.effect.low < RISES_MOST
 
 
 def _by_chance(seen: Unsettled) -> float:
-    """The probability of so many or more, if each is one by chance."""
+    """The probability that chance alone makes so many trials or more unsettled."""
     n = seen.trials
     return sum(math.comb(n, k) * BY_CHANCE**k * (1 - BY_CHANCE) ** (n - k) for k in range(seen.times, n + 1))
 
 
 def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsettled]) -> Iterator[str]:
-    """One for each such setting, and one for the unsettled trials of all others."""
+    """Yields a warning for each setting that never stabilised, and one for the unsettled trials of all others."""
     for setting, seen in restless.items():
         yield (
             f"{setting.id} had not reached a steady state in {seen.times} of {seen.trials} trials: its figures may "
@@ -105,7 +106,7 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
 
 
 def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer:
-    """The answer, with a last sentence where the setting that it names, or sees ahead, never stabilised."""
+    """The answer, with a last sentence if the setting that it names, or sees ahead, never stabilised."""
     named = answer.setting or answer.leader
     if named is None or named not in restless:
         return answer

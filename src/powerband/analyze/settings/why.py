@@ -1,8 +1,7 @@
-"""The reasons of an answer: what limits the chosen setting, what a smaller one lacks, what a larger one costs more.
+"""Words the reasons of an answer: what limits the chosen setting, what a smaller one lacks, what a larger one costs.
 
-In: the standing of all settings. Out: a paragraph for each of these settings. A setting's named bottleneck is what is
-said of it; where too little was seen to name one, plain figures stand for it. A cause that nothing was measured for is
-not guessed.
+In: the standing of all settings. Out: a paragraph for each of these settings. It tells the setting's bottleneck, or
+plain figures if too little was seen to name one. A cause that nothing was measured for is not guessed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialResult, Verdict
 
-CPU_BUSY = 0.90  # of the subject's CPUs: the same that names a short CPU in `bottleneck/rules.py`
+CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `bottleneck/rules.py`
 CPU_IDLE = 0.70  # below it 40 % more would fit
 TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
@@ -31,10 +30,10 @@ def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
 
 
 def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
-    """The bottleneck that most of these trials name, with the evidence of the middle one by goodput; a tie goes to the
-    one that an earlier trial names. Where a limit was tried in some of them (`slots`), only these are asked. None where
-    most of them name none at all. Its second candidate is what as many trials name, or one fewer but two at least; else
-    that of the trial itself."""
+    """The bottleneck that most of these trials name, with the evidence of the one that is in the middle by goodput;
+    None if most name none. A tie goes to the bottleneck that an earlier trial names. If slots were measured in some of
+    the trials, only these are asked. The second candidate is another bottleneck that as many trials name, or one fewer
+    but two at least; else that of the middle trial itself."""
     trials = [trial for trial in trials if "slots" in trial.metrics] or trials
     names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
     if not names:
@@ -66,8 +65,8 @@ def _named(setting: Setting, bottleneck: Bottleneck) -> str:
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:
-    """The bottleneck of the chosen setting; else its limit where that is plain: the CPUs that the subject may use, or
-    the rate offered. A thread for every user and idle CPUs: these two are not the limit; what else is, is not known."""
+    """The bottleneck of the chosen setting; else its limit if that is plain: the CPUs that the subject may use, or the
+    rate offered. With a thread for every user and idle CPUs it only says that these two are not the limit."""
     if (bottleneck := standing.row(chosen).bottleneck) is not None:
         return _named(chosen, bottleneck)
     share = standing.value(chosen, "subject_cpu_share")
@@ -92,8 +91,8 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
 
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:
-    """The nearest setting with fewer threads that serves worse, and what it lacks: what its bottleneck says, or, where
-    none is named while its CPUs idle, that its threads wait."""
+    """The nearest setting with fewer threads that serves worse, and what it lacks: its bottleneck or, if none is named
+    while its CPUs idle, that its threads wait."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
         return None

@@ -1,4 +1,4 @@
-"""The counting error of a rate: requests were counted, so that their number alone says how well it is known.
+"""The counting error of a rate: since requests were counted, their number alone limits how well the rate is known.
 
 A count of events that come independently is Poisson, with the interval of Garwood 1936 ("Fiducial limits for the
 Poisson distribution", Biometrika 28). Users who wait for their answers come more evenly: then the interval is too wide
@@ -13,8 +13,8 @@ from dataclasses import replace
 from powerband.model.results import Estimate
 
 EDGES = 1 / math.sqrt(6)
-"""Standard deviation, in requests, of a count over a window whose two ends fall anywhere between two requests: what
-even the most regular server leaves (each end uniform over one request)."""
+"""Standard deviation, in requests, of a count over a window whose two ends fall anywhere between two requests (each
+uniform over one request): even the most regular server has it."""
 
 
 def count_ends(count: float, confidence: float) -> tuple[float, float]:
@@ -27,8 +27,9 @@ def count_ends(count: float, confidence: float) -> tuple[float, float]:
 
 
 def no_narrower_than_counted(found: Estimate, count: float, per: float) -> Estimate:
-    """An estimate of a rate, or of a share of requests, its interval widened where `count` events say less. `per`: what
-    makes the count such a figure (seconds, requests), > 0. One without an interval stays without."""
+    """An estimate of a rate, or of a share of requests, with its interval widened if `count` events say less. `per`:
+    what the count is divided by to give that figure (seconds, requests), > 0. An estimate without an interval stays
+    without."""
     if found.low is None or found.high is None:
         return found
     low, high = (end / per for end in count_ends(count, found.confidence))

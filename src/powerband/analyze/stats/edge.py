@@ -1,8 +1,8 @@
-"""Where is the edge between rates that hold and rates that do not? A Bayesian estimate from single noisy answers.
+"""Estimates the edge between rates that hold and rates that do not: a Bayesian estimate from single noisy answers.
 
 In: rates that were tried, each with whether it held, and where a first look puts the edge. Out: `Edge`, the posterior
-of the log rate at which a trial holds with probability 1/2, and the rate whose trial would tell most about it. Pure
-numbers; what holding means is `capacity.py`'s business. Method, sources and coverage: docs/methods/capacity.md.
+of the log rate that 95 % of starts hold (`HELD_BY`), and the rate whose trial would tell most about it. Pure numbers;
+`capacity.py` says what holding means. Method, sources and coverage: docs/methods/capacity.md.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ HELD_BY = 0.95
 WIDTHS = np.geomspace(0.0015, 0.25, 8)
 """Scales of the logistic edge in log rate: starts that differ by 0.3 % to 45 % (standard deviation)."""
 WIDTH_PRIOR = np.array([1, 1, 1, 1, 1, 0.8, 0.4, 0.15]) / 6.35
-"""Wider ones than 12 % are mostly starts of two kinds, which have a shape of their own."""
+"""Prior of each width. Those above 12 % are mostly starts of two kinds, which have a shape of their own."""
 TWO_MODES = 0.6
 SLOW_SHARES, SLOW_PRIOR, SLOWER_BY = (0.1, 0.3, 0.5), (0.5, 0.33, 0.17), (0.06, 0.15, 0.35)
-"""Starts of two kinds, with this probability: so large a share of them (with its own) has its edge so much lower, in
-log rate. Were they less likely, intervals would leave out what a tenth of the starts does, which few trials show."""
+"""Starts are of two kinds with probability `TWO_MODES`: a share of them (one of `SLOW_SHARES`, with the probability in
+`SLOW_PRIOR`) has an edge that is lower by one of `SLOWER_BY`, in log rate. If that were less likely, intervals would
+leave out what a tenth of the starts does, which few trials show."""
 COMPARED_TWO_MODES = 0.3
-"""The same where settings are compared by their quick starts: what is allowed for there only hides differences."""
+"""The same where settings are compared by their quick starts: to allow for more there only hides differences."""
 LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
 """How often a trial far below the edge does not hold, whatever its rate."""
 LUCK = 0.01
 """How often a trial far above the edge holds all the same."""
 PLAUSIBLE_BELOW, PLAUSIBLE_ABOVE, TAIL = 0.7, 0.05, 0.5
-"""The prior is flat from half of the first look's rate to a little above it, with tails as a Cauchy's beyond: a few
-trials overrule it, and the search then goes on in growing steps."""
+"""The prior is flat from half of the first look's rate to a little above it, and has the tails of a Cauchy distribution
+beyond: a few trials overrule it, and the search then goes on in growing steps."""
 REACH_ABOVE = 8.0  # e^8: 3,000 times the first look
 COARSE_STEP = 0.06  # in log rate: cells of the first grid, to as far beyond what was tried as `COARSE_BEYOND`
 COARSE_BEYOND = 1.0
 CELLS, NARROWEST = 110, 5e-4
-"""Cells of the finer grids, none narrower than a third of the narrowest edge."""
+"""Number of cells of a finer grid, and their least width in log rate, a third of the narrowest edge."""
 EVEN_SHARE = 0.3
-"""Cells of a finer grid hold equal masses, by the coarser one, but for so many, which are spread over its cells."""
+"""Cells of a finer grid hold equal masses of a mixture: this share spread evenly over the cells of the coarser grid,
+the rest as the coarser grid has it."""
 CANDIDATES = 25  # rates weighed for the next trial
 
 
@@ -58,7 +60,7 @@ def _shapes() -> tuple[Array, Array, Array, Array]:
 
 
 def _share_held(below: Array, width: Array, share: Array, by: Array) -> Array:
-    """The share of starts that hold a rate which lies so far `below` the middle of the quick ones, in log rate."""
+    """The share of starts that hold a rate which lies `below` the middle of the quick starts by this much log rate."""
     quick, slow = np.tanh(below / (2 * width)), np.tanh((below - by) / (2 * width))
     return np.asarray(0.5 + 0.5 * ((1 - share) * quick + share * slow))
 
@@ -88,8 +90,9 @@ class Answered:
 
 @dataclass(frozen=True)
 class Edge:
-    """Posterior masses in cells of log rate, which `ends` (ascending, one more than there are cells) divide; `joint`
-    also by shape and lapse of the edge. Cells are narrow where the posterior is."""
+    """The posterior of the edge, as masses in cells of log rate. `ends`: the borders of the cells, ascending, one more
+    than there are cells. `joint`: the masses by cell, shape of the edge, and lapse. Cells are narrow where the
+    posterior is."""
 
     ends: Array
     joint: Array
@@ -109,15 +112,15 @@ class Edge:
         return np.concatenate([[0.0], self.mass.cumsum()])
 
     def below(self, log_rate: Array | float) -> Array:
-        """Probability that the edge lies below; each cell's mass is spread evenly over it."""
+        """The probability that the edge lies below `log_rate`; each cell's mass is spread evenly over it."""
         return np.asarray(np.interp(log_rate, self.ends, self._passed))
 
     def quantile(self, p: float) -> float:
         return float(np.interp(p, self._passed, self.ends))
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Credible interval, in log rate. It reaches up to where half of the quick starts may hold, for whether starts
-        missed by chance or since they were slow ones is not to be told from a few."""
+        """The credible interval, in log rate. It reaches up to where half of the quick starts may hold, since a few
+        misses do not show whether they happened by chance or because the starts were slow ones."""
         tail = (1 - confidence) / 2
         return self.quantile(tail), max(self.quantile(1 - tail), self.middle.quantile(1 - tail))
 
@@ -128,7 +131,7 @@ class Edge:
 
     @cached_property
     def compared(self) -> Edge:
-        """The same for holding settings against each other: starts of two kinds are less likely beforehand there."""
+        """The same for comparing settings with each other: starts of two kinds have a lower prior there."""
         masses = self.joint.sum(2) * COMPARED_WEIGHT
         return self._middle(masses / masses.sum())
 
@@ -154,7 +157,7 @@ class Edge:
         return float(tried[int(np.argmax(self._gains(tried)))])
 
     def _gains(self, tried: Array) -> Array:
-        """Mutual information of the edge and the outcome of a trial at each rate, in nats."""
+        """The mutual information of the edge and the outcome of a trial at each rate, in nats."""
         mass = np.maximum(self.mass, 1e-300)
         shape = self.joint / mass[:, None, None]
         undisturbed = (shape * (1 - LUCK - LAPSES)).sum(2)

@@ -1,4 +1,4 @@
-"""Estimates with intervals: one setting's metric over its trials, and all settings against the leader at once.
+"""Computes estimates with intervals: one setting's metric over its trials, and all settings against the leader at once.
 
 Pure functions on arrays; no I/O, no vocabulary of settings (`compare.py` joins both). The methods, why they were chosen
 and the simulations that show them right: docs/methods/comparing-settings.md and estimates.md.
@@ -30,19 +30,20 @@ from powerband.model.results import Estimate
 SD_FLOOR = 1e-4
 """Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
 ALIKE = 0.02
-"""Of two blocks of at most `ALIKE_SETTINGS` settings, the smallest that is believed: starts that come out in two modes
-all agree by luck in one contest of eight or more (docs/methods/comparing-settings.md)."""
-ALIKE_SETTINGS = 4  # of more, so few degrees of freedom no longer agree by luck
+"""The same for two blocks of at most `ALIKE_SETTINGS` settings: starts that come out in two modes all agree by luck in
+one contest of eight or more (docs/methods/comparing-settings.md)."""
+ALIKE_SETTINGS = 4  # with more settings there are more degrees of freedom, which do not all agree by luck
 FEW = 0.5
-"""Few blocks: where more than so many settings are likely to have drawn the same of two modes in all of them."""
+"""Blocks are few while the expected number of settings that drew the same of two modes in all of them is no less."""
 SMALL_SAMPLE = 0.35
-"""Simultaneous intervals are widened by 1 + SMALL_SAMPLE / (blocks - 1): found by simulation, pays for moderation."""
+"""Simultaneous intervals are widened by the factor 1 + SMALL_SAMPLE / (blocks - 1), found by simulation, which pays for
+the moderation of variances."""
 EXPONENT_MAX = 700.0  # e^709 is the largest float
 SETTLED = 1e-9
 """Passes of the two-way fit stop when no mean moves by more."""
 DF_MANY = 500.0  # a quantile of Student's t (97.5 %) is 0.2 % above the normal one there
 DF_GRID = np.array([*range(1, 13), 14, 16, 18, 20, 24, 30, 40, 60, 120, DF_MANY])
-"""Rounding down to these costs little width and saves hundreds of slow quantiles."""
+"""Degrees of freedom are rounded down to these: that costs little width and saves hundreds of slow quantiles."""
 
 
 def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estimate:
@@ -61,8 +62,8 @@ def estimate(values: Sequence[float], confidence: float, *, log: bool) -> Estima
 
 
 def noise_of(values: Sequence[float]) -> float | None:
-    """The standard deviation of the logs of equal trials' results (0.02: about 2 %); None of fewer than two, or where
-    one is not above zero."""
+    """The standard deviation of the logs of equal trials' results (0.02: about 2 %); None for fewer than two, or if one
+    is not above zero."""
     if len(values) < 2 or min(values) <= 0:
         return None
     return float(np.log(values).std(ddof=1))
@@ -79,19 +80,19 @@ def mean_of(values: Sequence[float], unit: str) -> float:
 
 
 def exp(exponent: float) -> float:
-    """e to this power, and no error where a float cannot hold it: intervals of few noisy trials may be endless."""
+    """e to this power, or to the largest that a float can hold: intervals of few noisy trials may be endless."""
     return math.exp(min(exponent, EXPONENT_MAX))
 
 
 def on_log_scale(values: Sequence[float], unit: str) -> bool:
-    """Whether noise is taken as proportional: all values above zero, and no share."""
+    """True if noise is taken as proportional: all values are above zero, and the metric is no share."""
     return unit != "ratio" and all(value > 0 for value in values)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """`log`: ratios are compared; otherwise differences, against the margin in the metric's own unit (shares) or
-    relative to the mean of what is compared with (`relative`)."""
+    """The scale on which values are compared. `log`: by ratios; otherwise by differences, with the margin in the
+    metric's own unit (shares) or, if `relative`, as a share of the mean that they are compared with."""
 
     log: bool
     relative: bool
@@ -104,13 +105,14 @@ class Scale:
         return np.log(values) if self.log else np.array(values, dtype=float)
 
     def allowed(self, margin: float, base: float) -> float:
-        """The margin on this scale. A mean of 0 (`base`) has no share of itself: then the metric's own unit."""
+        """The margin on this scale. `base`: the mean that is compared with; as a share of 0 is 0, the margin is then in
+        the metric's own unit."""
         if self.log:
             return math.log1p(margin)
         return margin * ((abs(base) or 1.0) if self.relative else 1.0)
 
     def share(self, difference: float, base: float) -> float:
-        """The other way round: the margin that allows this difference; infinite where there is none (NaN)."""
+        """The inverse of `allowed`: the margin that allows this difference; infinite for NaN."""
         if math.isnan(difference):
             return math.inf
         if self.log:
@@ -118,8 +120,8 @@ class Scale:
         return difference / ((abs(base) or 1.0) if self.relative else 1.0)
 
     def ratio(self, difference: float, half: float, base: float, confidence: float, n: int) -> Estimate | None:
-        """The ratio to a mean of `base` for a difference on this scale; `half`: of its interval, NaN without one. None
-        where a plain difference is to a mean of 0, and where there is none (NaN)."""
+        """The ratio to a mean of `base` that a difference on this scale amounts to. `half`: half the width of the
+        difference's interval, NaN without one. None if the difference is NaN, or a plain one to a mean of 0."""
         if math.isnan(difference) or not (self.log or base):
             return None
 
@@ -133,10 +135,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class LeaderComparison:
-    """All settings against the leader, for each of R sweeps. Arrays are (R, k) but `leader` (R,).
+    """All k settings against the leader, for each of R sweeps. Arrays are (R, k), except `leader`, which is (R,).
 
-    `difference`: setting less leader, paired within blocks; `half`: half-widths of intervals that hold all at once
-    with the confidence asked for; `half_tost`: the same at twice the error, for two one-sided tests. NaN where fewer
+    `difference`: setting less leader, paired within blocks. `half`: half-widths of intervals that all hold at once
+    with the confidence asked for. `half_tost`: the same at twice the error, for two one-sided tests. NaN where fewer
     than two blocks hold both."""
 
     leader: np.ndarray[Any, np.dtype[np.int64]]
@@ -159,26 +161,26 @@ def compare_with_leader(
     `y`: (R, blocks, settings), larger is better, NaN for missing cells; R sweeps are worked out at once (simulations).
     `candidates`: (k,) booleans, which settings may lead; at least one of them needs a value.
 
-    Differences are means over the blocks that hold both settings. Variances are one per setting, with the block effects
-    taken out. Of few blocks each is at least their common value: starts that come out in two modes agree by luck, which
-    looks quiet. From then on they are moderated towards it as far as the data say that they are alike (Smyth 2004,
-    "Linear models and empirical Bayes methods", SAGMB 3(1)). Critical values are those of the studentised range (Tukey
-    1953; Tukey-Kramer), which cover all pairs and so also those with a leader picked afterwards. No interval is
-    narrower than the pair's own paired t interval.
+    Differences are means over the blocks that hold both settings. Each setting has a variance of its own, with the
+    block effects taken out. With few blocks it is at least the pooled variance, since starts that come out in two modes
+    may agree by luck and so look quiet. With more blocks the variances are moderated towards their common value, as far
+    as the data say that they are alike (Smyth 2004, "Linear models and empirical Bayes methods", SAGMB 3(1)). Critical
+    values are those of the studentised range (Tukey 1953; Tukey-Kramer), which cover all pairs and so also those with a
+    leader picked afterwards. No interval is narrower than the pair's own paired t interval.
 
-    `glance`: one of several looks at a race. It spends its share of the error, on the pairs of those settings that are
-    live: who left was judged before. Then `half_tost` is of one-sided intervals for the distances from the best (Hsu
-    1981), which is all that is asked of it. The paired t interval, a guard against a variance moderated too far,
-    spends nothing.
+    `glance`: given for one of several looks at a race. The look spends its share of the error, on the pairs of live
+    settings only, since those that left were judged before. `half_tost` is then of one-sided intervals for the
+    distances from the best (Hsu 1981), the only use that it has in a race. The paired t interval, a guard against a
+    variance moderated too far, spends no error.
 
-    `least`: (k,) standard deviations below which no setting's trials can lie, as far as counts tell.
+    `least`: (k,) the least standard deviation of each setting's trials, by the counting error.
 
-    `fit`: `fit_of(y, least)` where the same values are compared with several leaders; else it is made here.
+    `fit`: pass `fit_of(y, least)` if the same values are compared with several leaders; without it, it is made here.
     """
     present = ~np.isnan(y)
     fit = fit or fit_of(y, least)
     blocks = present.sum(1) if candidates is None else np.where(candidates[None, :], present.sum(1), 0)
-    # A candidate with few blocks looks best by luck more easily: half as many as any other candidate has, at least.
+    # A candidate with few blocks looks best by luck more easily: it needs at least half as many as any other has.
     eligible = (blocks > 0) & (blocks >= blocks.max(1, keepdims=True) / 2)
     leader = np.where(eligible, fit.means, -np.inf).argmax(1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -187,8 +189,8 @@ def compare_with_leader(
 
 @dataclass(frozen=True)
 class Fit:
-    """Block-adjusted means, moderated variances (R, k), the degrees of freedom (R,) that those deserve, and the
-    smallest standard deviations (k,) that are believed."""
+    """Block-adjusted means and moderated variances (R, k), the degrees of freedom of the variances (R,), and the
+    smallest standard deviations that are believed (k,)."""
 
     means: Array
     variances: Array
@@ -225,7 +227,7 @@ def _against(
 
 
 def _one_sided(confidence: float, k: int, df: float) -> float:
-    """For the distances from the best: half of the error of two sides."""
+    """The quantile for the distances from the best, at half of the error of two sides."""
     return distance_from_best((1 + confidence) / 2, k, df)
 
 
@@ -240,9 +242,9 @@ def _lookup(quantile: Callable[[float], float], df: Array) -> Array:
 
 
 def fit_of(y: Array, least: Array | None = None) -> Fit:
-    """Whoever leads; `least`: as in `compare_with_leader`.
+    """Fits means and variances, whichever setting leads. `least`: as in `compare_with_leader`.
 
-    Weighted two-way fit; each setting's variance from its residuals, reweighted a few times.
+    The fit is a weighted two-way one; each setting's variance comes from its residuals, reweighted a few times.
 
     With weights w (adding to one in a block) a residual of setting i has variance
     s_i (1 - 2 w_i) + sum_j w_j^2 s_j, which is solved for s_i (Grubbs 1948 for equal weights)."""
@@ -298,15 +300,15 @@ def _weights(variances: Array, n: Array) -> Array:
 def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
     """The variances that are believed, and their common degrees of freedom (R,).
 
-    Of few blocks (`few_blocks`) the larger of a setting's own and the pooled one, with the pooled degrees of freedom
-    (Satterthwaite 1946: fewer where a few settings have most of the variance). Of more blocks empirical Bayes (Smyth
-    2004): the mean of its own and a prior one, weighted by degrees of freedom."""
+    With few blocks (`few_blocks`), a setting gets the larger of its own variance and the pooled one, with the pooled
+    degrees of freedom (Satterthwaite 1946: fewer if a few settings have most of the variance). With more blocks it gets
+    the mean of its own variance and a prior one, weighted by degrees of freedom (empirical Bayes, Smyth 2004)."""
     df = np.where(n >= 2, (n - 1) * (1 - 1 / k), 0.0)
     if k <= ALIKE_SETTINGS:
         variances = np.where(n <= 2, np.maximum(variances, ALIKE**2), variances)
     whole = np.maximum(df.sum(1), 1e-9)
     pooled = (df * variances).sum(1) / whole
-    # Of equal normal variances, estimates of them spread by 2 / df: what that takes off is given back.
+    # Estimates of equal normal variances spread by 2 / df, which lowers the evenness: that is made up for.
     typical = np.maximum(whole / np.maximum((df > 0).sum(1), 1), 1e-9)
     evenness = (1 + 2 / typical) * pooled**2 * whole / np.maximum((df * variances**2).sum(1), 1e-300)
     pooled_df = np.maximum(whole * np.minimum(evenness, 1), 1)
@@ -317,8 +319,8 @@ def _moderate(variances: Array, n: Array, k: int) -> tuple[Array, Array]:
 
 
 def few_blocks(n: Array, k: int) -> Array:
-    """True for up to four blocks, and while settings are likely to have drawn alike all along: of two modes, as
-    frequent as each other, a setting draws the same one n times with probability 2^(1 - n)."""
+    """True for up to four blocks, and while some settings are likely to have drawn the same mode in all blocks: of two
+    equally frequent modes a setting draws the same one n times with probability 2^(1 - n)."""
     return np.asarray((n <= 4) | (k * 2.0 ** (1 - n) >= FEW))
 
 

@@ -1,9 +1,9 @@
-"""Slots: how many requests a server serves at once, from the rates that different numbers of users got.
+"""Estimates a server's slots, i.e. how many requests it serves at once, from the rates of several numbers of users.
 
-In: answers, seconds and the spread of the service time. Out: `Slots`. Little's law (J. D. C. Little 1961, "A proof for
-the queuing formula L = lambda W") with one user who never pauses gives X(1) = 1 / S, S the time that one request takes;
-with n users X(n) = k / S, where k <= n are served at once (utilisation law of Denning and Buzen 1978). So
-k = X(n) / X(1), and no distribution is assumed. More users show whether k is a limit: where it is, X(2n) = X(n).
+In: answers, seconds and the spread of the service time. Out: `Slots`. For one user who never pauses, Little's law
+(J. D. C. Little 1961, "A proof for the queuing formula L = lambda W") gives X(1) = 1 / S, where S is the time of one
+request. For n users, X(n) = k / S, where k <= n are served at once (utilisation law of Denning and Buzen 1978). So
+k = X(n) / X(1), and no distribution is assumed. Twice the users show whether k is a limit: if it is, X(2n) = X(n).
 Pure. Not here: when it is measured (`trials/instruments/slot_looks.py`). Method and doubts: docs/methods/slots.md.
 """
 
@@ -12,24 +12,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-Z_95 = 1.96  # of the normal distribution, two-sided
+Z_95 = 1.96  # quantile of the normal distribution, two-sided
 ANSWERS_LEAST = 10  # of one user: fewer do not even tell how much its service time varies
-# Standard error of the logarithm of one user's rate: that of thirty answers of a Poisson process. A service time that
-# hardly varies gets as far with fewer.
+# The largest standard error of the logarithm of one user's rate: that of thirty answers of a Poisson process. If the
+# service time hardly varies, fewer answers reach it.
 ERROR_MOST = 1 / math.sqrt(30)
-# Twice the users get more where the gain is above this, noise apart. Servers at their limit got 0.79 to 1.12 times as
-# much, those that were not about 2.
+# Twice the users are served more if the gain, less its noise, is above this. Servers at their limit served twice the
+# users 0.79 to 1.12 times as much, others about twice as much.
 MORE_GAIN = 1.15
-MOST_SHARE = 0.5  # most users: the opposite of few, where the looks contradict each other
+MOST_SHARE = 0.5  # of the users have a slot: if fewer do, a clear gain contradicts the number of slots
 LIMITED_GAIN = 1.5  # halfway to what no limit at all would give
 ONE_AT_A_TIME = 1.5  # fewer slots are one, and work outside of it
-WHOLE_BELOW = 10.0  # slots: what a service time that depends on the load is wrong by, a tenth, is less than one of them
-ALL_SHARE = 0.9  # slots for so many of the users: as good as one for each of them
+WHOLE_BELOW = 10.0  # slots: the error due to a service time that depends on the load, a tenth, is then less than one
+ALL_SHARE = 0.9  # of the users have a slot: as good as one for each of them
 
 
 @dataclass(frozen=True)
 class UsersServed:
-    """`users` users who never pause got so many `answers` in so many `seconds`."""
+    """The `answers` that `users` users who never pause got in `seconds`."""
 
     users: int
     answers: int
@@ -42,10 +42,10 @@ class UsersServed:
 
 @dataclass(frozen=True)
 class Slots:
-    """`value`: requests served at once, a whole number where the looks leave one alone; `low` to `high`: the 95 %
-    interval of the rates' ratio, down to that number. `users`: who asked for them; `gain`: the rate of twice the users
-    over theirs, `gain_low` the lower end of its 95 % interval. `alone_ns`: how long a request of one user alone takes,
-    mean; `most_per_s`: the rate of all users."""
+    """The estimated slots of a server. `value`: requests served at once, a whole number if only one is possible. `low`
+    to `high`: the 95 % interval of the rates' ratio, extended down to that whole number. `users`: the number of users
+    who asked for them. `gain`: the rate of twice the users over theirs; `gain_low`: the lower end of its 95 % interval.
+    `alone_ns`: the mean time of a request of one user alone. `most_per_s`: the rate of all users."""
 
     value: float
     low: float
@@ -58,13 +58,13 @@ class Slots:
 
     @property
     def more_is_served(self) -> bool:
-        """Twice the users got clearly more."""
+        """True if twice the users got clearly more."""
         return self.gain_low > MORE_GAIN
 
     @property
     def limited(self) -> bool:
-        """There are slots for only a part of the users, so that the others wait; and twice as many got not clearly
-        more, and nothing like twice as much."""
+        """True if there are slots for only a part of the users, so that the others wait, and twice as many users got
+        not clearly more, and nothing like twice as much."""
         return not self.more_is_served and self.gain < LIMITED_GAIN and self.high < ALL_SHARE * self.users
 
     @property
@@ -73,29 +73,30 @@ class Slots:
 
     @property
     def enough(self) -> bool:
-        """Each user has a slot: none of them waits for another."""
+        """True if each user has a slot, so that none of them waits for another."""
         return self.high >= ALL_SHARE * self.users
 
     @property
     def load_is_limit(self) -> bool:
-        """More users would get more, and most of those there are have a slot. Where few have one and twice as many got
-        clearly more all the same, the looks contradict each other."""
+        """True if more users would get more, and most of the present ones have a slot. If few have one and twice as
+        many got clearly more all the same, the looks contradict each other."""
         return self.enough or (self.more_is_served and self.high >= MOST_SHARE * self.users)
 
 
 class NotExactError(Exception):
-    """The looks do not suffice; the message says why."""
+    """Raised if the looks do not suffice; the message says why."""
 
 
 def estimate_slots(
     alone: UsersServed, loaded: UsersServed, doubled: UsersServed, variation: float, outside: float = 0.0
 ) -> Slots:
-    """`variation`: the squared coefficient of variation of one user's service times; `outside`: requests that are at
-    most, on average, read, written or handed over while they have no slot.
+    """Estimates the slots from the answers of one user, of all users, and of twice as many. `variation`: the squared
+    coefficient of variation of one user's service times. `outside`: the highest mean number of requests that are read,
+    written or handed over while they have no slot. Raises NotExactError.
 
-    The answers of one slot are a renewal process, whose count has the variance count x variation (Cox 1962, "Renewal
-    Theory", section 4.5) and, however regular it is, that of where the look begins, 1/12 at each end. The logarithm of
-    a ratio of counts has the sum of their relative variances (delta method). Raises NotExactError."""
+    The answers of one slot are a renewal process. Their count has the variance count x variation (Cox 1962, "Renewal
+    Theory", section 4.5) and, however regular the process is, that of where the look begins, 1/12 at each end. The
+    variance of the logarithm of a ratio of counts is the sum of their relative variances (delta method)."""
     if alone.answers < ANSWERS_LEAST:
         raise NotExactError(
             f"one user alone got {alone.answers} answers in {alone.seconds:.1f} s, and {ANSWERS_LEAST} are the least"
@@ -125,8 +126,9 @@ def estimate_slots(
 
 
 def _whole(slots: Slots, outside: float) -> Slots:
-    """One user's S holds what a request does outside of its slot: k = X(n) S is too high by the requests that are
-    there, by Little's law, 0 to `outside` of them. The whole number that this leaves, if it leaves a single one."""
+    """The slots as a whole number, if exactly one is possible. One user's S includes the time that a request spends
+    outside of its slot, so that k = X(n) S is too high by the requests that are there (Little's law), 0 to `outside` of
+    them."""
     first = math.ceil(max(slots.low - outside, 0.5))
     if slots.value >= WHOLE_BELOW or not first <= slots.high < first + 1:
         return slots

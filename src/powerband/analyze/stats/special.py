@@ -106,7 +106,7 @@ def _scale_rule(df: float) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=2)
 def _legendre_rule(count: int) -> tuple[Array, Array]:
-    """So many nodes and weights on [-1, 1]: eigenvalues of a matrix, which take some 20 ms."""
+    """`count` nodes and weights on [-1, 1]: eigenvalues of a matrix, which take some 20 ms."""
     return np.polynomial.legendre.leggauss(count)
 
 
@@ -132,7 +132,8 @@ def trigamma(x: Array, derivative: int = 0) -> Array:
 
 
 def inverse_trigamma(x: Array) -> Array:
-    """Newton's method on 1 / trigamma (Smyth 2004, appendix); relative error below 1e-8. x > 0."""
+    """The inverse of the trigamma function, by Newton's method on 1 / trigamma (Smyth 2004, appendix); relative error
+    below 1e-8. x > 0."""
     y = 0.5 + 1 / x
     for _ in range(20):
         before = y

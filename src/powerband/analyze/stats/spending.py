@@ -1,7 +1,7 @@
-"""How much of the error a look at a race may spend, so that all looks together spend no more than was asked for.
+"""Shares out the error among the looks at a race, so that all looks together spend no more than was asked for.
 
-In: the most blocks that a race may take. Out: a `Glance`: what the intervals of one look are worked out with. Why these
-shares, their source, and what was tried beside them: docs/methods/racing.md.
+In: the most blocks that a race may take. Out: a `Glance`, with which the intervals of one look are worked out. Why
+these shares, their source, and what else was tried: docs/methods/racing.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ SCREEN_LOOKS = 2  # after two blocks of short trials, and after a third
 
 @dataclass(frozen=True)
 class Glance:
-    """One of several looks: `share` of the whole error that it may spend, `live`: settings still in the race."""
+    """One of several looks. `share`: of the whole error, what it may spend; `live`: number of settings still in the
+    race."""
 
     share: float
     live: int
@@ -37,8 +38,9 @@ def share_of(look_after: int, blocks_most: int) -> float:
 
 
 def share_at(experiment: Experiment, look_after: int, *, screened: bool = False) -> float:
-    """1 where the plan is fixed beforehand: then there is one look, at its end. `screened`: one of the looks at
-    the short trials that a race begins with."""
+    """The share of the whole error for the look after so many blocks of an experiment; 1 for a plan that is fixed
+    beforehand, which has one look, at its end. `screened`: True for a look at the short trials that a race begins
+    with."""
     if not experiment.is_race:
         return 1.0
     if screened:

@@ -1,6 +1,6 @@
-"""Queueing theory with known answers: what a server of known capacity must show. Pure functions; times in seconds,
-rates per second. Used by `powerband calibrate`, whose reference servers are built to match these models, and by the
-search for a capacity.
+"""Queueing models with known answers: the figures that a server of known capacity must show. Pure functions; times in
+seconds, rates per second. Used by `powerband calibrate`, whose reference servers are built to match these models, and
+by the search for a capacity.
 
 Sources: Denning & Buzen 1978 (operational laws, asymptotic bounds); Erlang 1917; Pollaczek 1930 and Khinchine 1932;
 Cosmetatos 1975 (M/D/c); Gross & Harris, "Fundamentals of Queueing Theory" (machine repairman).
@@ -12,7 +12,7 @@ import math
 
 
 def closed_throughput_bound(users: float, service_s: float, think_s: float, servers: int) -> float:
-    """min(users / (Z + S), servers / S): no closed system does better; constant times reach it."""
+    """The highest throughput of a closed system, min(users / (Z + S), servers / S); constant times reach it."""
     return min(users / (think_s + service_s), servers / service_s)
 
 
@@ -39,7 +39,7 @@ def erlang_c(servers: int, offered: float) -> float:
 
 
 def mmc_response_s(rate_per_s: float, service_s: float, servers: int = 1) -> float:
-    """Mean response time of M/M/c. Infinite where the load is not less than the capacity."""
+    """Mean response time of M/M/c; infinite if the load is not less than the capacity."""
     offered = rate_per_s * service_s
     if offered >= servers:
         return math.inf

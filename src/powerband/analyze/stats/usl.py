@@ -6,8 +6,8 @@ with contention a and coherency b, neither below 0. In: one throughput for each 
 `Scalability`, or why N* cannot be stated. Not here: what following it would cost (`rules_of_thumb.py`).
 
 N / X(N) is linear in (1, N - 1, N (N - 1)) with coefficients (1, a, b) / g, so the best fit under the bounds is found
-exactly, by least squares over each set of coefficients that may be zero, and no search can end beside it. Relative
-errors are minimised, since noise is proportional to throughput.
+exactly, by least squares over each set of coefficients that may be zero: no iterative search, which could miss it, is
+needed. Relative errors are minimised, since noise is proportional to throughput.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from powerband.model.results import Estimate
 
 LEVELS_MIN = 4  # three coefficients, and one level more to see whether they fit
 DRAWS = 999  # so that the tails of 2.5 % are ranks
-BLOCK_ROUNDS = 5  # the effects change no more by then
+BLOCK_ROUNDS = 5  # by then the effects no longer change
 PEAKLESS_MAX = 0.025  # share of draws that may lack a peak: one tail of a 95 % interval
 PRIOR_TRIALS = 2  # the weight of the common variance
 WIDTH_MAX = 4.0  # highest over lowest end of a believable interval of N*
@@ -32,7 +32,8 @@ WIDTH_MAX = 4.0  # highest over lowest end of a believable interval of N*
 
 @dataclass(frozen=True)
 class Scalability:
-    """`rate_per_s`: g, what one thread serves. `threads_best`: N* with its interval; None where `refused` says why."""
+    """The fitted law. `rate_per_s`: g, the rate of one thread. `threads_best`: N* with its interval; if None, `refused`
+    says why."""
 
     rate_per_s: float
     contention: float
@@ -44,13 +45,14 @@ class Scalability:
 def fit_usl(
     threads: Sequence[float], throughput_per_s: Sequence[float], blocks: Sequence[int], *, confidence: float = 0.95
 ) -> Scalability | None:
-    """The law through all trials, and a bootstrap interval of N*; None with fewer than four levels or two blocks.
+    """Fits the law to all trials, with a bootstrap interval of N*; None with fewer than four levels or two blocks, with
+    too few trials for these, or with a throughput that is not above zero.
 
     Block effects (the machine's drift) are taken out first. The bootstrap is parametric (Efron & Tibshirani 1993,
     section 6.5): noise of each level's own size around the law, so that a race's levels of few trials keep their place.
-    Residuals count for what the fit took of them (leverage; MacKinnon & White 1985), and the noise is widened by
-    Student's t over the normal for their degrees of freedom. N* is refused where the data do not pass the peak: where
-    more than 2.5 % of the draws have it beyond the most, or before the fewest, threads tried."""
+    Residuals are scaled up by what the fit absorbed of them (leverage; MacKinnon & White 1985), and the noise is
+    widened by Student's t over the normal quantile for their degrees of freedom. N* is refused if the data do not pass
+    the peak: if more than 2.5 % of the draws have it beyond the most threads tried, or before the fewest."""
     n, y = np.array(threads, dtype=float), np.array(throughput_per_s, dtype=float)
     freedom = n.size - 3 - (len(set(blocks)) - 1)
     if len(set(threads)) < LEVELS_MIN or len(set(blocks)) < 2 or freedom < 1 or not (y > 0).all():
@@ -90,8 +92,8 @@ def _columns(threads: Array) -> Array:
 def _without_block_effects(
     threads: Array, y: Array, blocks: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> tuple[Array, Array]:
-    """Throughput with each block brought to the law's level, and the coefficients; in turns, as a race's later blocks
-    hold the best settings only."""
+    """The throughput with each block brought to the law's level, and the coefficients. Both are found in turns, since
+    later blocks of a race hold only the best settings."""
     adjusted = y
     coefficients = _solve(threads, adjusted[None])[0]
     for _ in range(BLOCK_ROUNDS):
@@ -125,7 +127,7 @@ def _solve(threads: Array, y: Array) -> Array:
 
     With three coefficients the constrained optimum is the best of the four fits with a, b, both or none held at 0."""
     columns = _columns(threads)
-    scale = columns.max(axis=0)  # of one size, so that the normal equations can be solved accurately
+    scale = columns.max(axis=0)  # makes columns of one size, so that the normal equations can be solved accurately
     scaled = columns / scale
     inverse = y / threads  # the sum of (scaled c / target - 1)^2 is c'Ac - 2 c'b + trials
     products = (scaled[:, :, None] * scaled[:, None, :]).reshape(-1, 9)

@@ -1,1 +1,1 @@
-"""One trial: its files in, its metrics, problems, series and bottleneck out."""
+"""Judges one trial: its files in, its metrics, problems, series and bottleneck out."""

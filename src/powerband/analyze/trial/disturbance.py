@@ -1,4 +1,4 @@
-"""How much of a trial other programs and the hypervisor can have held up, at most.
+"""Bounds how much of a trial other programs and the hypervisor can have held up.
 
 In: a trial's evidence. Out: `held_up_share_max`, the rates that stand for the trial in a comparison, and whether that
 bound judges it. Not here: what follows for a comparison (`ResponseTable.slack`), fixed limits (`honesty.py`).
@@ -18,19 +18,20 @@ from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.pools import WatchedPool
 from powerband.readings.quiet_time import QuietTime
 
-RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: what time takes off them is known
+RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: the effect of lost time on them is known
 QUIET_SHARE = 0.03  # of the trial's CPUs, used by others: as much as the default margin
 QUIET_CORES = 0.06  # used by others: as much is seen where nothing else runs (kernel threads, the bench's own)
 WHOLE = 0.01
-"""Held up for so small a share, a trial counts whole: a third of the default margin."""
+"""A trial held up for no larger share of its time counts whole: a third of the default margin."""
 ERRORS = 2.0  # standard errors
 TELLS_NOTHING = 0.5
-"""Held up for so large a share, the server may do twice as well: as large a bound is none (`regret.MOST`)."""
+"""A trial held up for a larger share of its time tells nothing: the server may do twice as well, and a bound as large
+as that is none (`regret.MOST`)."""
 
 
 def judged_by_bound(experiment: Experiment) -> bool:
-    """True where disturbance widens what is compared, instead of a fixed limit on it: settings compared by a rate of
-    requests, no condition on times, no claims, and no limit set in the experiment."""
+    """True if disturbance widens intervals instead of being held to a fixed limit: settings are compared by a rate of
+    requests, and the experiment has no condition on times, no claims or published figures, and no limit of its own."""
     objective, measure = experiment.objective, experiment.measure
     rates = objective.metric in RATES and objective.direction == "maximise"
     timed = any("time" in constraint.metric for constraint in objective.constraints)
@@ -45,7 +46,7 @@ def foreign_allowed(experiment: Experiment) -> float:
 
 
 def steal_allowed(experiment: Experiment) -> float:
-    """The fixed limit on stolen time, likewise."""
+    """The fixed limit on stolen time, as a share of the CPUs' time."""
     given = experiment.measure.steal_max
     return STEAL_MAX if given is None else given
 
@@ -76,9 +77,9 @@ def _is_disturbed(share: float, foreign: float, stolen: float) -> bool:
 
 
 def _tells_more(quiet: QuietTime, share: float, fleet: MergedFleet) -> bool:
-    """Whether less is unknown of the quiet parts than of the whole window. Not where less was served in them, or more
-    than the others can have held up: then they work for the server. Nor where the load engine had hardly any CPU left,
-    as far as its busiest thread used more while more was served."""
+    """True if less is unknown of the quiet parts than of the whole window. False if less was served in them, or more
+    than the others can have held up, since the others then work for the server; or if the load engine had hardly any
+    CPU left in them, given that its busiest thread used more while more was served."""
     error = ERRORS * quiet.error
     slower = quiet.goodput_per_s * (1 + error) < fleet.goodput_per_s
     beyond = quiet.goodput_per_s * (1 - error) * (1 - share) > fleet.goodput_per_s
@@ -92,7 +93,7 @@ def _tells_more(quiet: QuietTime, share: float, fleet: MergedFleet) -> bool:
 
 
 def compared_rates(evidence: Evidence, metrics: Mapping[str, float]) -> Mapping[str, float]:
-    """The rates of a disturbed trial's quiet parts, which stand for those of its whole window; empty where the window
+    """The rates of a disturbed trial's quiet parts, which stand for those of its whole window; empty if the window
     stands for itself."""
     quiet = evidence.quiet_time
     if quiet is None or "quiet_s" not in metrics:
@@ -101,8 +102,8 @@ def compared_rates(evidence: Evidence, metrics: Mapping[str, float]) -> Mapping[
 
 
 def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
-    """The share of the time that a comparison must allow for; 0 where it cannot have mattered, or fixed limits judge
-    the trial."""
+    """The share of the trial's time that a comparison must allow for; 0 if it cannot have mattered, or if fixed limits
+    judge the trial."""
     if not judged_by_bound(evidence.experiment):
         return 0.0
     quiet = evidence.quiet_time
@@ -115,9 +116,10 @@ def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
 
 
 def _waited(evidence: Evidence, foreign: float) -> float:
-    """The share of the window that waiting for the CPUs that others used can have cost the trial: of each pool of the
-    subject's threads that of one thread, which bears its own wait and that of whoever it waits for; of each other
-    process all its waits. 1 where the kernel does not count them. A subject on another machine has its own CPUs."""
+    """The share of the window that waits for CPUs which others used can have cost the trial, at most. Each pool of the
+    subject's threads counts with the share of one thread: its own wait, and that of the threads that it waits for. Each
+    other process counts with all its waits. 1 if the kernel does not count them. A subject on another machine has its
+    own CPUs, and counts for nothing."""
     probe = evidence.probe
     assert probe is not None
     waits = {name: tree.growth("run_wait_ns", *evidence.window) for name, tree in probe.trees.items()}
@@ -126,16 +128,17 @@ def _waited(evidence: Evidence, foreign: float) -> float:
     shares = {name: (wait or 0.0) / SECOND_NS / evidence.fleet.window_s for name, wait in waits.items()}
     pools = evidence.pools
     in_pools = sum(pool.use.run_wait for pool in pools)
-    # Threads that come and go are in no pool's count: theirs is taken whole.
+    # Threads that come and go are in no pool's count: their waits are taken whole.
     rest = max(0.0, shares.get("subject", 0.0) - in_pools)
     others = sum(share for name, share in shares.items() if name != "subject")
     return others + rest + sum(_pool_waited(pool, foreign) for pool in pools)
 
 
 def _pool_waited(pool: WatchedPool, foreign: float) -> float:
-    """A program that runs keeps one thread from a CPU: `foreign` threads at a time on average, however many wait. Of
-    the pool's threads that wait for others (for the lock that one of them holds, for work), each may wait for one that
-    has no CPU. Nobody is held up while no thread waits for a CPU, hence no more than that."""
+    """The share of the window that waits for a CPU can have cost one thread of the pool. Other programs that run keep
+    `foreign` threads at a time from a CPU on average, however many wait. Each of the pool's threads that wait for
+    others (for the lock that one of them holds, for work) may wait for one that has no CPU. Nothing is held up while no
+    thread waits for a CPU, hence no more than these waits."""
     use = pool.use
     idle = pool.blocked_on(*IDLE_KINDS) if use.blocked_on else use.blocked
     waited = min(use.run_wait, foreign)

@@ -1,7 +1,7 @@
-"""Figures of .NET programs, as their startup hook writes them: collections, heap, thread pool, locks.
+"""Makes metrics of what .NET programs report by their startup hook: collections, heap, thread pool, locks.
 
 In: the readings of each process. Out: metrics, all processes added up, and two notes: why a .NET server gave none, and
-that its pool was still growing. A process without a figure is left out of it.
+that its pool was still growing. A process that lacks a figure is left out of that figure.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def dotnet_metrics(dotnets: Sequence[Counters], start_ns: int, end_ns: int) -> I
 
 
 def _blocked(evidence: Evidence, busy: float | None) -> Iterator[tuple[str, float]]:
-    """The runtime tells how many threads of the pool have work, the kernel how many of them want a CPU."""
+    """Yields the mean number of pool threads that have work and are blocked: those that have work, by the runtime, less
+    those that run or want a CPU, by the kernel."""
     if busy is not None:
         want = sum(pool.use.on_cpu + pool.use.run_wait for pool in evidence.pools if pool.name.startswith(WORKERS))
         yield "dotnet_pool_blocked_mean", max(0.0, busy - want)
@@ -69,7 +70,8 @@ def _metrics(evidence: Evidence) -> dict[str, float]:
 
 
 def dotnet_problems(missing: str, metrics: Mapping[str, float], window_s: float) -> Iterator[Problem]:
-    """`missing`: why there are no figures, empty where there are or where the server is no .NET program."""
+    """Yields the two notes. `missing`: the reason why there are no figures; empty if there are some, or if the server
+    is no .NET program."""
     if missing:
         text = f"no figures from inside .NET, for its startup hook is missing: {missing}; it is measured from outside"
         yield Problem("no_dotnet_figures", text, fatal=False)
@@ -85,8 +87,8 @@ def dotnet_problems(missing: str, metrics: Mapping[str, float], window_s: float)
 
 
 def starves(metrics: Mapping[str, float]) -> bool:
-    """True if work waits for a thread of the pool while those that have some in hand are blocked for the most part. On
-    a short CPU work waits as well, but for threads that run, or want to."""
+    """True if work waits for a thread of the pool while most of the threads that have work in hand are blocked. If the
+    CPU is short, work waits as well, but for threads that run, or want to."""
     busy = metrics.get("dotnet_pool_busy_mean", 0.0)
     waits = metrics.get("dotnet_pool_queue_mean", 0.0) >= max(QUEUED, QUEUED_EACH * busy)
     return waits and metrics.get("dotnet_pool_blocked_mean", 0.0) >= BLOCKED * busy > 0

@@ -1,4 +1,5 @@
-"""Whose fault was it that a trial does not count: the subject's own, or ours, the generator's and the machine's?"""
+"""Finds whose fault it was that a trial does not count: the subject's, or that of powerband, its load engine, or the
+machine."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from powerband.model.results import DAMAGED, TrialResult, Verdict
 
 GENERATOR_FULL = "generator_cpu"
 LIMITED_TRIALS = 2  # one may be chance
-EXCUSES = 0.1  # held up for so much of its time by others, a trial shows no fault of server or generator
+EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
@@ -29,26 +30,26 @@ def fatal_codes(result: TrialResult) -> frozenset[str]:
 
 
 def machine_disturbed(result: TrialResult) -> bool:
-    """Others disturbed the trial so much that its faults may be theirs."""
+    """True if other programs disturbed the trial so much that its faults may be theirs."""
     held_up = result.metrics.get("held_up_share_max", 0.0) if result.by_quiet_time else result.held_up
     return bool(fatal_codes(result) & MACHINE_CODES) or held_up > EXCUSES
 
 
 def subjects_own(result: TrialResult) -> bool:
-    """An invalid trial that the subject itself spoilt: it never got ready, died, answered nothing."""
+    """True if the subject itself spoilt an invalid trial: it never got ready, died, or answered nothing."""
     codes = fatal_codes(result)
     return bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
 
 
 def limited_by_generator(result: TrialResult) -> bool:
-    """An invalid trial in which the load engine had no CPU left, on a machine that was not disturbed: the server gave
-    all that was asked of it."""
+    """True for an invalid trial in which the load engine had no CPU left, on a machine that was not disturbed: the
+    server gave all that was asked of it."""
     return GENERATOR_FULL in fatal_codes(result) and not machine_disturbed(result)
 
 
 def beyond_generator(results: Iterable[TrialResult]) -> bool:
-    """Whether a setting's trials say that it is faster than the generator: two of them were limited by it. Those that
-    count are the slower ones, so that their mean is too low."""
+    """True if a setting's trials say that it is faster than the load engine: at least two were limited by it. The
+    trials that count are then the slower ones, so that their mean is too low."""
     return sum(map(limited_by_generator, results)) >= LIMITED_TRIALS
 
 
@@ -60,8 +61,9 @@ def is_failed_start(result: TrialResult) -> bool:
 def unmeasured_pair(
     trials: Sequence[Sequence[TrialResult]], measured: Sequence[bool], words: Sequence[str]
 ) -> tuple[Verdict, str]:
-    """The second of two against the first, where at least one has no figure: who fails by itself where the other serves
-    is worse. `trials`: what was tried of each; `words`: that each was not measured. The reason names those alone."""
+    """The verdict on the second of two against the first, and its reason, if at least one has no figure: one that fails
+    by its own fault while the other serves is worse. `trials`: the trials of each. `measured`: True for each that has a
+    figure. `words`: what to say of each that has none; the reason names only these."""
     verdict, clauses = Verdict.INCONCLUSIVE, []
     for index in (0, 1):
         if measured[index]:

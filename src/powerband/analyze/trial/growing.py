@@ -1,8 +1,8 @@
-"""What grew all through a trial's window and cannot grow for ever: memory, threads, descriptors, a queue.
+"""Finds what grew all through a trial's window and cannot grow for ever: memory, threads, descriptors, a queue.
 
-In: a trial's evidence. Out: their growth per second, 0 where they did not, and the seconds until a limit ends it. A JVM
-fills its heap between collections and to its bound, which is no leak: of a tree with JVMs, what their heaps hold after
-collections is looked at instead, if there were enough of them. Method: docs/methods/lasting.md.
+In: a trial's evidence. Out: their growth per second, 0 if they did not grow, and the seconds until a limit ends it. A
+JVM fills its heap between collections and to its bound, which is no leak: for a tree with JVMs, the growth of memory is
+that of what their heaps hold after collections, if there were enough of them. Method: docs/methods/lasting.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _growths(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _queue(evidence: Evidence) -> float | None:
-    """Growth of the requests in flight per second; None where users bound them: only an open load goes on sending."""
+    """The growth of the requests in flight, per second; None if users bound them: only an open load goes on sending."""
     if evidence.load.rate_per_s is None:
         return None
     engines: dict[int, list[tuple[int, int]]] = {}
@@ -58,7 +58,7 @@ def _queue(evidence: Evidence) -> float | None:
 
 
 def _memory(evidence: Evidence, probe: ProbeSamples, subject: Counters) -> tuple[float, list[float]] | None:
-    """Growth in bytes per second, and in how many seconds each limit ends it; None: it cannot be said."""
+    """The growth of memory in bytes per second, and the seconds until each limit ends it; None if it is not known."""
     window = evidence.window
     left = (_left(probe.host, "memory_available_bytes_now", window), _left(subject, "memory_left_bytes_now", window))
     if not probe.jvms:
@@ -77,7 +77,7 @@ def _ends_s(growth: float, *left: float | None) -> list[float]:
 
 
 def _left(of: Counters, name: str, window: Window) -> float | None:
-    """What a limit left at the end of the window; None: there is none, or it is not known."""
+    """The amount that a limit left at the end of the window; None if there is no limit, or it is not known."""
     levels = of.levels(name, *window)
     return None if levels is None else float(levels[-1])
 
@@ -88,16 +88,17 @@ def _growth(of: Counters, name: str, window: Window, least: float) -> float | No
 
 
 def _live(evidence: Evidence, pids: Sequence[int]) -> list[float | None]:
-    """What lived on each heap after the load, in bytes; of snapshots, where there is one JVM."""
+    """The bytes that lived on each heap after the load; from the snapshots if there is only one JVM."""
     if evidence.heap_growth is not None and len(pids) == 1:
         return [float(evidence.heap_growth.bytes_after)]
     return [evidence.record.live_heap.get(str(pid)) for pid in pids]
 
 
 def _heap(jvm: Counters, window: Window, live: float | None) -> tuple[float, float | None] | None:
-    """The growth of what a heap holds after collections, and what its bound left; None where it collected too seldom
-    for its floors to be that, or where it did not say what lives. An old generation is collected less often, and
-    grows until then: where not even half of what was gained in the window lives on, nothing grows."""
+    """The growth of what a heap holds after collections, in bytes per second, and the bytes that its bound left. None
+    if it was collected too seldom for its floors to show that, or if it grew and what lives is not known. An old
+    generation is collected less often, and grows until then: if not even half of what was gained in the window lives
+    on, the growth is 0."""
     growth = _growth(jvm, "heap_used_bytes_now", window, MEMORY_LEAST_BYTES)
     collections = jvm.growth("gc_count", *window)
     if growth is None or collections is None or collections < COLLECTIONS_LEAST:

@@ -1,4 +1,4 @@
-"""The honesty gate: may this trial's figures be believed? Here: the machine, the window, the experiment's invariants.
+"""Judges whether a trial's figures may be believed: by the machine, the window and the experiment's invariants.
 
 A fatal problem makes the trial invalid: it is repeated within the budget and never averaged in. Each code, its
 threshold and the reason for it are documented in docs/reference/validity.md. Not here: whether the load may be believed
@@ -28,7 +28,7 @@ from powerband.readings.evidence import Evidence, Source
 
 LOG_BYTES_PER_REQUEST_NOTE = 100  # a line of an access log
 LOG_BYTES_NOTE = 1 << 20  # less, of few requests, is what it prints when it starts
-# Shares of the window: with memory enough it is 0, while a subject with a database on disk waits itself.
+# Shares of the window: with enough memory nothing waits for it, while a subject with a database on disk waits for that.
 PRESSURE_NOTES = {"memory": 0.01, "io": 0.10}
 
 # Problems that the subject under this load caused: repeating such a trial would only repeat them.
@@ -67,7 +67,8 @@ def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
 
 
 def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """No fixed limit: what others can have cost decides. Where that is half of the window, the trial tells nothing."""
+    """Judges by the share of the window that others can have cost, without a fixed limit on their use: beyond half of
+    it the trial tells nothing."""
     share, cpus = metrics.get("held_up_share_max", 0.0), evidence.host_cpus or 1.0
     foreign, stolen = metrics.get("host_foreign_cores", 0.0), metrics.get("host_steal_share", 0.0)
     spoilt = share > TELLS_NOTHING and "quiet_s" not in metrics
@@ -103,7 +104,7 @@ def _some_foreign(foreign: float, cpus: float) -> Problem:
 
 
 def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """Notes only: the kernel's figures are of the whole host, and the subject may be the one that waits."""
+    """Yields notes only: the kernel's figures are of the whole host, and the subject may be the one that waits."""
     share = metrics.get("psi_memory_share", 0.0)
     if share > PRESSURE_NOTES["memory"]:
         yield Problem(
@@ -123,7 +124,7 @@ def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 
 
 def _steadiness(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    if evidence.steady is False and "quiet_s" not in metrics:  # else others came and went
+    if evidence.steady is False and "quiet_s" not in metrics:  # else other programs came and went
         yield Problem(
             "not_steady",
             f"{kind_of(evidence.experiment).steady_figures} had not reached a steady state in the measured window: "
@@ -133,7 +134,7 @@ def _steadiness(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
 
 
 def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """`measure.invariants`: what must hold in each trial and does not, or is not known."""
+    """Yields a problem for each of `measure.invariants` that does not hold in the trial, or is not known to."""
     for wanted in evidence.experiment.measure.invariants:
         found = metrics.get(wanted.metric)
         if found is None:
@@ -152,7 +153,7 @@ def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
 
 
 def _killed(evidence: Evidence) -> Iterator[Problem]:
-    """A server that loses processes to the kernel serves until it loses the next: its figures are of what is left."""
+    """Yields a problem if the kernel killed processes of the server for its memory: its figures are of what is left."""
     kills = evidence.record.memory_kills
     limit = evidence.experiment.host_for(evidence.record.spec.setting).memory_limit_bytes
     if kills and limit:
@@ -164,14 +165,15 @@ def _killed(evidence: Evidence) -> Iterator[Problem]:
 
 
 def memory_problem(log: str) -> Iterator[Problem]:
-    """A JVM that ran out of memory and went on: some of its threads are dead, and it serves less than before."""
+    """Yields a note if a JVM ran out of memory and went on: some of its threads are dead, and it serves less than
+    before."""
     if said := out_of_memory(log):
         message = f"the server ran out of memory and went on ({said}): raise its heap, or lower what it holds"
         yield Problem("out_of_memory", message, fatal=False)
 
 
 def _logged_much(evidence: Evidence) -> Iterator[Problem]:
-    """Printing costs the subject CPU, which is part of what was measured."""
+    """Yields a note if the subject printed much: that costs CPU, which is part of what was measured."""
     subject = evidence.record.subject
     printed, dropped = (subject.get(f"log_{name}bytes") or 0 for name in ("", "dropped_"))
     requests = sum(sum(summary["total"]["outcomes"].values()) for summary in evidence.record.engines)

@@ -1,4 +1,4 @@
-"""What the instruments of a trial recorded: the link, the visitor's browser, acknowledged writes, heap snapshots.
+"""Makes metrics of what the instruments of a trial recorded: link, visitor's browser, acknowledged writes, heaps.
 
 In: their parts of a trial's record (`trials/instruments/`, `trials/link_service.py`), and the JVMs' class histograms.
 Out: metrics, what grew on the heaps, and a problem where an instrument failed or disturbed the trial.
@@ -17,13 +17,13 @@ from powerband.model.results import HeapGrowth, Problem, TypeGrowth
 from powerband.readings.evidence import Evidence, Source
 
 LATE_SHARE = 0.2  # a link is noted as late above this share of its delay, or of 1 ms where the delay is shorter
-SHORT_DELAY_NS = 1_000_000  # of shorter delays a share would be a machine's usual wake-up
+SHORT_DELAY_NS = 1_000_000  # a share of shorter delays would be no more than a machine's usual wake-up
 TYPES_KEPT = 20  # what leaks is among the types that grew most
 # `   1:         58632        5230912  [B (java.base@17.0.15)`
 _ROW = re.compile(r"^\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)", re.MULTILINE)
 # The address of a class that was made while the program ran; it says nothing.
 _ADDRESS = re.compile(r"[/+]0x[0-9a-f]+")
-# Gaps that a collector left between what lives (JDK 19 and later; before, they are arrays of int).
+# Gaps that a collector left between live objects (JDK 19 and later; before, they are arrays of int).
 _GAPS = "jdk.internal.vm.Filler"
 _PRIMITIVES = dict(zip("BCDFIJSZ", ["byte", "char", "double", "float", "int", "long", "short", "boolean"], strict=True))
 
@@ -32,7 +32,8 @@ Histogram = tuple[Counter[str], Counter[str]]
 
 
 def link_metrics(link: Mapping[str, Any]) -> dict[str, float]:
-    """The last words of the link between a subject's two processes, so over its whole life; empty without them."""
+    """The metrics of the link between a subject's two processes, from its last words and so over its whole life; empty
+    without them."""
     if "a_to_b" not in link:
         return {}
     ways = (link["a_to_b"], link["b_to_a"])
@@ -43,7 +44,7 @@ def link_metrics(link: Mapping[str, Any]) -> dict[str, float]:
 
 
 def link_problems(link: Mapping[str, Any]) -> Iterator[Problem]:
-    """Notes only: whatever used the link saw it as it was."""
+    """Yields notes only: the trial is valid for the link as it was."""
     metrics = link_metrics(link)
     late_ns = metrics.get("link_late_ns_p99", 0.0)
     if late_ns > LATE_SHARE * max(link.get("delay_ns", 0), SHORT_DELAY_NS):
@@ -64,7 +65,7 @@ def link_problems(link: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def visitor_metrics(visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: int) -> dict[str, float]:
-    """Times in ns of the visits that began from `start_ns` until `end_ns` (wall clock), and how many failed."""
+    """The times in ns of the visits that began from `start_ns` until `end_ns` (wall clock), and how many failed."""
     within = [visit for visit in visits if start_ns <= visit["at_ns"] < end_ns]
     if not within:
         return {}
@@ -76,7 +77,8 @@ def visitor_metrics(visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: 
 def visitor_problems(
     visits: Sequence[Mapping[str, Any]], metrics: Mapping[str, float], missing: str
 ) -> Iterator[Problem]:
-    """`missing`: why there was no browser at all; empty where there was one."""
+    """Yields a note if visits failed or there were none. `missing`: the reason why there was no browser at all; empty
+    if there was one."""
     if missing:
         yield Problem("no_visitor", missing, fatal=False)
     elif "visits" not in metrics:
@@ -93,8 +95,8 @@ def visitor_problems(
 
 
 def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> dict[str, float]:
-    """How much of an acknowledged write a read does not see yet, over the rounds that were read; and for how long, over
-    those that saw all of it in the end."""
+    """How much of an acknowledged write a read does not see yet, over the rounds that were read, and for how long, over
+    the rounds that saw all of it in the end."""
     read = [row for row in rounds if row["seen"] is not None]
     if not read:
         return {}
@@ -131,8 +133,8 @@ def _quantiles(name: str, values: Sequence[int]) -> dict[str, float]:
 
 
 def heap_growth(texts: Mapping[tuple[str, int], str]) -> HeapGrowth | None:
-    """The types of which more lives after the window than before it, all JVMs added up. `texts`: class histograms by
-    moment (`before`, `after`) and process. None without a JVM that has both."""
+    """The growth of what lives on the heaps from before the window to after it, and the types that grew most, all JVMs
+    added up. `texts`: class histograms by moment (`before`, `after`) and process. None without a JVM that has both."""
     read = {key: histogram for key, text in texts.items() if (histogram := parse_histogram(text))[0]}
     pids = [pid for when, pid in read if when == "before" and ("after", pid) in read]
     if not pids:
@@ -154,7 +156,8 @@ def heap_growth(texts: Mapping[tuple[str, int], str]) -> HeapGrowth | None:
 
 
 def parse_histogram(text: str) -> Histogram:
-    """Types by the names that a program has for them, those of one name added up; gaps between objects are left out."""
+    """Instances and bytes by the names that a program has for types, those of one name added up; gaps between objects
+    are left out."""
     instances: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for row in _ROW.finditer(text):
@@ -167,7 +170,7 @@ def parse_histogram(text: str) -> Histogram:
 
 
 def type_name(name: str) -> str:
-    """`byte[]` for `[B`, `java.lang.Object[][]` for `[[Ljava.lang.Object;`."""
+    """The name that a program has for a type: `byte[]` for `[B`, `java.lang.Object[][]` for `[[Ljava.lang.Object;`."""
     element = name.lstrip("[")
     brackets = "[]" * (len(name) - len(element))
     if brackets and element.startswith("L"):
@@ -178,7 +181,7 @@ def type_name(name: str) -> str:
 
 
 def snapshot_problems(snapshots: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    """A note where a snapshot failed, or where a JVM has only one of the two."""
+    """Yields a note if a snapshot failed, or if a JVM has only one of the two."""
     failed = [snapshot for snapshot in snapshots if snapshot["failed"]]
     if failed:
         first = failed[0]
@@ -212,7 +215,7 @@ def _heap(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _visits(evidence: Evidence) -> dict[str, float]:
-    """The browser's clock is the wall clock, every other is monotonic."""
+    """The metrics of the visits. The browser's clock is the wall clock, every other is monotonic."""
     ahead_ns = evidence.record.wall_ns - evidence.record.monotonic_ns
     return visitor_metrics(evidence.record.visits, *(at_ns + ahead_ns for at_ns in evidence.window))
 

@@ -13,13 +13,14 @@ from powerband.model.results import PoolUse
 from powerband.readings.fleet import SECOND_NS
 
 ERRORS_MAX = 0.01  # above it, quick refusals hide what a request takes
-# What threads without a request wait on, too.
+# Threads without a request wait on these, too.
 IDLE_KINDS = ("lock", "poll")
 
 
 def in_flight(metrics: Mapping[str, float]) -> float | None:
-    """Mean requests in the system: by Little's law, N = X R, over those that were answered rightly, who alone have
-    response times. Where requests fail, or some wait all through the window, as many as were sampled."""
+    """The mean number of requests in the system, by Little's law, N = X R, over the requests that were answered
+    rightly, since only these have response times. If requests fail, or some wait all through the window, it is the
+    sampled number. None if neither is known."""
     rate, response_ns = metrics.get("goodput_per_s"), metrics.get("response_time_ns_mean")
     sampled = metrics.get("in_flight_mean")
     if rate is None or response_ns is None:
@@ -37,11 +38,12 @@ def time_in_pool_ns(busy_threads: float, rate_per_s: float) -> float:
 
 
 def held_ns(pool: PoolUse, rate_per_s: float) -> float | None:
-    """How long a request holds a thread of this pool, on average and at least; None where none ended."""
+    """The time that a request holds a thread of this pool, on average and at least; None if no request ended."""
     return time_in_pool_ns(active_threads(pool), rate_per_s) if rate_per_s > 0 else None
 
 
 def active_threads(pool: PoolUse) -> float:
-    """Threads that certainly do something: on a CPU, waiting for one, or blocked on other things than idle threads."""
+    """The mean number of threads that certainly do something: on a CPU, waiting for one, or blocked on what idle
+    threads do not wait on."""
     idle = sum(pool.blocked_on.get(kind, 0.0) for kind in IDLE_KINDS) if pool.blocked_on else 1.0
     return pool.on_cpu + pool.run_wait + pool.blocked * max(0.0, 1.0 - idle)

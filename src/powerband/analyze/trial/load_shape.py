@@ -1,8 +1,8 @@
-"""The shape of a load over one trial: its first moments, its rate in bars, and what a rate counter prints.
+"""Describes the shape of a load over one trial: its first moments, its rate in bars, and what a rate counter prints.
 
 In: the engines' `interval` events, and for the bars the probe's samples. Out: metrics named `burst_...`, `bar_...` and
-`rate_counter_...`, and the bars and lines that they are made of, for reports. Publications quote such figures; they say
-nothing of how sure they are.
+`rate_counter_...`, and the bars and lines that they are made of, for reports. Publications quote such figures; they do
+not tell how sure they are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ WINDOW_NS = 3e9  # of a rate counter
 
 
 def burst_metrics(intervals: Sequence[EngineInterval], go_ns: int, burst_ns: int) -> dict[str, float]:
-    """Figures of the first moments, in which all users begin at once and nothing is warm; empty where no burst is asked
-    for, or nothing ended in it. Engines give histograms about once a second: the burst's end is rounded to the next."""
+    """The figures of the first moments, in which all users begin at once and nothing is warm; empty if no burst is
+    asked for, or nothing ended in it. Engines give histograms about once a second: the times of the burst are those up
+    to its last histogram."""
     inside = [event for event in intervals if go_ns <= event["start_ns"] and event["end_ns"] <= go_ns + burst_ns]
     outcomes: Counter[str] = Counter()
     for event in inside:
@@ -45,8 +46,8 @@ def burst_metrics(intervals: Sequence[EngineInterval], go_ns: int, burst_ns: int
 
 
 def bar_rates(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, width_ns: int) -> tuple[float, ...]:
-    """Requests that ended ok per second, in each whole bar of this width; an interval over an edge is dealt out by
-    time. Empty where not one bar is whole."""
+    """The requests that ended ok per second, in each whole bar of this width; an interval across an edge is divided by
+    time. Empty if not one bar is whole."""
     edges = bar_edges(start_ns, end_ns, width_ns)
     if not edges:
         return ()
@@ -64,8 +65,8 @@ def bar_rates(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, w
 
 
 def bar_edges(start_ns: int, end_ns: int, width_ns: int) -> list[tuple[int, int]]:
-    """From where to where each whole bar of the window goes, in ns; the last may end a little early. Empty where not
-    one is whole, or no bars are asked for (a width of 0)."""
+    """The start and end of each whole bar of the window, in ns; the last may end a little early. Empty if not one is
+    whole, or no bars are asked for (a width of 0)."""
     count = int((end_ns - start_ns) / width_ns + 1 - WHOLE) if width_ns else 0
     begins = [start_ns + bar * width_ns for bar in range(count)]
     return [(begin, min(end_ns, begin + width_ns)) for begin in begins]
@@ -79,7 +80,7 @@ def bar_metrics(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int,
 
 @dataclass(frozen=True)
 class CounterLine:
-    """`at_ns`: the end of the window; rates of requests that ended ok."""
+    """One line of a rate counter. `at_ns`: the end of its window. The rates are of requests that ended ok."""
 
     at_ns: float
     window_per_s: float
@@ -137,9 +138,9 @@ def bar_cores(subject: Counters, edges: Sequence[tuple[int, int]]) -> dict[str, 
 
 
 def bar_gc_share(jvms: Sequence[Counters], edges: Sequence[tuple[int, int]]) -> dict[str, float]:
-    """The bar with the largest share of its time in collections, all JVMs added up; a JVM that tells of no bar is left
-    out. Empty unless the others tell of each. A collection counts when it is over: a share may be above 1 where one is
-    longer than a bar."""
+    """The bar with the largest share of its time in collections, all JVMs added up; a JVM with figures for no bar is
+    left out. Empty unless the others have figures for each bar. A collection counts when it is over: a share may be
+    above 1 if one is longer than a bar."""
     by_jvm = [[jvm.growth("gc_ns", begin, end) for begin, end in edges] for jvm in jvms]
     told = [bars for bars in by_jvm if any(grown is not None for grown in bars)]
     shares: list[float] = []

@@ -1,4 +1,4 @@
-"""One trial's files in, one `TrialResult` out: every metric of `model/metrics.py` that the files can back, and whether
+"""Turns one trial's files into a `TrialResult`: every metric of `model/metrics.py` that the files can back, and whether
 the trial is valid.
 
 Sources make the metrics and say what is wrong with them; here they are asked in turn. All figures are of the measured
@@ -42,7 +42,7 @@ LOG_BYTES_MAX = 4 * 2**20  # the end of a subject's log; the rest of a long one 
 
 
 def _times_of_trial(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """How long the start and the load took, and the CPU of the bench itself meanwhile."""
+    """Yields the time that the start and the load took, and the CPU of the bench itself meanwhile."""
     record, phases = evidence.record, evidence.record.phases
     if "launched" in phases and "ready" in phases:
         yield "ready_s", (phases["ready"] - phases["launched"]) / SECOND_NS
@@ -101,8 +101,8 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
 
 
 def quantile_table(times: MergedTimes) -> tuple[tuple[float, float], ...]:
-    """(q, ns) at q = 0, then ten steps for each halving of what remains, down to one value in `count`. Without times of
-    0, which lie below the resolution of JMeter's clock."""
+    """Rows (q, ns): q = 0, then ten steps for each halving of the share that remains, down to one value in `count`,
+    then q = 1. Times of 0, which lie below the resolution of JMeter's clock, are left out."""
     rows = [(0.0, times.quantile(0.0))]
     rest = 1.0
     while rest * times.count >= 1:
@@ -129,7 +129,8 @@ def _rises_when_quiet(evidence: Evidence) -> bool:
 
 
 def _still_compiles(record: TrialRecord, metrics: Mapping[str, float]) -> bool:
-    """The warm-up reached its limit while a JVM compiled, and it went on to: its code is not what it will be."""
+    """True if the warm-up reached its limit while a JVM compiled, and it went on compiling: its code is not what it
+    will be."""
     return record.warmup_ended_by == "limit" and metrics.get("jvm_compile_share", 0.0) >= COMPILES
 
 

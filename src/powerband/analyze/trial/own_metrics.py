@@ -1,4 +1,4 @@
-"""A subject's own metrics over the measured window, from the scrapes of its Prometheus page.
+"""Computes a subject's own metrics over the measured window, from the scrapes of its Prometheus page.
 
 In: the expressions that the experiment names, the scrapes. Out: metrics by name; one that the scrapes cannot back is
 absent. The grammar is `own_expression.py`'s; scraping is the probe's.
@@ -23,14 +23,15 @@ from powerband.readings.probe_samples import Array, Counters
 
 
 def own_metrics(wanted: Mapping[str, OwnExpression], scrapes: Counters, start_ns: int, end_ns: int) -> dict[str, float]:
-    """`scrapes`: a field for each series, called as on the page (`name{a="x"}`)."""
+    """The wanted metrics over the window, by name. `scrapes`: a field for each series, called as on the page
+    (`name{a="x"}`)."""
     page = MetricsPage(scrapes)
     found = {name: _over(expression, page, start_ns, end_ns) for name, expression in wanted.items()}
     return {name: number for name, number in found.items() if number is not None and math.isfinite(number)}
 
 
 def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[str, tuple[float | None, ...]]:
-    """The metrics over time, a value for each scrape, or None; counters over the time since the scrape before."""
+    """The wanted metrics over time, a value for each scrape or None; counters over the time since the scrape before."""
     page = MetricsPage(scrapes)
     return {name: tuple(_over_time(expression, page)) for name, expression in wanted.items()}
 
@@ -48,7 +49,7 @@ class MetricsPage:
         return [text for labels, text in self._named.get(series.name, ()) if wanted <= labels]
 
     def levels(self, series: Series) -> Array:
-        """At each scrape the sum of those that are there; NaN where none is."""
+        """The sum, at each scrape, of the matching series that it has; NaN if it has none."""
         rows = [self.scrapes.fields[text] for text in self.fields(series)]
         if not rows:
             return np.full(self.scrapes.at_ns.shape, np.nan)
@@ -56,7 +57,8 @@ class MetricsPage:
         return np.where(np.isnan(found).all(axis=0), np.nan, np.nansum(found, axis=0))
 
     def growth(self, series: Series, start_ns: int, end_ns: int) -> float:
-        """The growth of all its series; NaN where none is known. A series that begins within the window began at 0."""
+        """The growth of all matching series; NaN if none is known. If a series covers only a part of the window, its
+        rate is extrapolated."""
         grown = [
             growth
             for text in self.fields(series)
@@ -107,7 +109,7 @@ def _value(expression: OwnExpression, value_of: Callable[[Series], float]) -> fl
 
 
 def final_metrics(wanted: Mapping[str, OwnExpression], last_words: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that are made of the subject's last words; one that needs a word which is not there is left out."""
+    """The metrics that are made of the subject's last words; one that needs a missing word is left out."""
     found = {}
     for name, expression in wanted.items():
         if not expression.is_final:
@@ -129,8 +131,9 @@ def _metrics(evidence: Evidence) -> dict[str, float]:
 
 
 def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """Counts that were lost on their way; and readings of the metrics page that failed within the window, with the
-    usual reason: the subject's end may have cut the last reading."""
+    """Yields a problem for counts that were lost on their way, and a note on readings of the metrics page that failed
+    within the window, with the most frequent reason. Later readings do not count: the subject's end may cut the last
+    one."""
     probe, subject = evidence.probe, evidence.experiment.subject
     if probe is None:
         return

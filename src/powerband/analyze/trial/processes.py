@@ -1,4 +1,4 @@
-"""What the probe saw of a trial's processes and of the host, over the measured window.
+"""Makes metrics of what the probe saw of a trial's processes and of the host, over the measured window.
 
 In: a trial's evidence. Out: metrics of the subject's process tree, its services, the engines, the host, the subject's
 pools of threads and its JVMs. How fresh heap figures are depends on the collector: docs/methods/process-counters.md.
@@ -17,7 +17,7 @@ from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
 PARTIAL_SWITCHES = "switches_of_living_threads"
-FIRST_READ_NS = 300_000_000  # a JVM is read four times a second: one that was ready sooner, so long after at most
+FIRST_READ_NS = 300_000_000  # a JVM is read four times a second: one that is ready is read within this time
 
 
 def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -56,7 +56,7 @@ def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 
 
 def pool_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """CPU of the collectors and of the busiest thread; no share of collections where none is known to collect."""
+    """Yields the CPU shares of the collectors and of the busiest thread; none of collectors if none are known."""
     collectors = [pool.use.on_cpu for pool in evidence.pools if pool.collects]
     if evidence.go_collecting_cores is not None:
         collectors.append(evidence.go_collecting_cores)
@@ -124,7 +124,7 @@ def _gauges(tree: Counters, start_ns: int, end_ns: int) -> Iterator[tuple[str, f
 def _engine_wait_metrics(
     probe: ProbeSamples, fleet: MergedFleet, generators: Sequence[GeneratorNode]
 ) -> Iterator[tuple[str, float]]:
-    """How long the engine's threads were runnable without a CPU; empty unless every engine's wait is known."""
+    """Yields how long the engine's threads were runnable without a CPU; nothing unless every engine's wait is known."""
     if generators:
         waits = [(each.run_wait_ns, each.turns) for each in generators if each.run_wait_ns is not None and each.turns]
         if len(waits) == len(generators):
@@ -147,8 +147,8 @@ def _engine_wait_metrics(
 
 
 def host_metrics(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) -> Iterator[tuple[str, float]]:
-    """Foreign CPU is what ran on the trial's CPUs less every watched tree and the probe itself; kernel threads that
-    work for the trial count as foreign, since nothing tells them apart."""
+    """Yields the metrics of the host. Foreign CPU is what ran on the trial's CPUs less every watched tree and the probe
+    itself; kernel threads that work for the trial count as foreign, since nothing tells them apart."""
     start, end = fleet.start_ns, fleet.end_ns
     if evidence.is_here and (overflows := probe.host.growth("listen_overflows", start, end)) is not None:
         yield "accept_overflows", overflows
@@ -167,8 +167,9 @@ def host_metrics(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) ->
 
 
 def foreign_cores(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) -> float | None:
-    """The cores that other programs used on the trial's CPUs; None where the probe did not read the host's CPU time.
-    The engines' own account covers them where the probe did not watch them."""
+    """The cores that other programs used on the trial's CPUs; None if the probe did not read the host's CPU time, or if
+    other programs cannot be told from the subject. The engines' own account stands for those that the probe did not
+    watch."""
     start, end = fleet.start_ns, fleet.end_ns
     busy = probe.host.growth("cpu_busy_ns", start, end)
     if busy is None or not evidence.foreign_is_known:
@@ -181,8 +182,8 @@ def foreign_cores(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) -
 
 
 def _heap_before(jvm: Counters, go_ns: int) -> float | None:
-    """Bytes that its heap had taken when the load began, by the last reading until then; of a JVM that was ready before
-    it was first read, by that reading, unless it came late."""
+    """The bytes that a JVM's heap had taken when the load began, by the last reading until then; if it was not read
+    before, by the first reading, unless that came late. None if not known."""
     levels = jvm.levels("heap_committed_bytes_now", 0, go_ns)
     if levels is not None:
         return float(levels[-1])
@@ -193,8 +194,8 @@ def _heap_before(jvm: Counters, go_ns: int) -> float | None:
 def jvm_metrics(
     jvms: Sequence[Counters], start_ns: int, end_ns: int, go_ns: int | None = None
 ) -> Iterator[tuple[str, float]]:
-    """Heap, collections and threads as the JVMs publish them, added up; a JVM without a figure is left out. `go_ns`:
-    the start of the load."""
+    """Yields heap, collections and threads as the JVMs publish them, added up; a JVM that lacks a figure is left out.
+    `go_ns`: the start of the load."""
     if go_ns is not None:
         before = [heap for jvm in jvms if (heap := _heap_before(jvm, go_ns)) is not None]
         if before:

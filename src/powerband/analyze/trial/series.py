@@ -1,4 +1,4 @@
-"""One trial's time series, for plots: load by interval, the subject and the host by probe sample, threads by pool.
+"""Makes one trial's time series for plots: load by second, the subject and the host by probe sample, threads by pool.
 
 In: a record, events, probe samples. Out: tuples of plain numbers, times in seconds since `go`. Nothing is judged here.
 """
@@ -27,9 +27,9 @@ POOLS_MAX = 4  # the busiest; nobody looks at more
 
 @dataclass(frozen=True)
 class LoadSeries:
-    """One entry a second of the load, fleet-merged; `t_s` is the end of each second, p50 and p99 come from merged
-    histograms and are None where none ended ok. The last four are None without WebSockets: users that hold one, drops,
-    joins that failed, deliveries."""
+    """The load, with one entry for each second, all engines merged. `t_s`: the end of each second. p50 and p99 come
+    from merged histograms, and are None if no request ended ok. The last four are None without WebSockets: users that
+    hold one, drops, joins that failed, deliveries."""
 
     t_s: tuple[float, ...] = ()
     rate_per_s: tuple[float, ...] = ()
@@ -43,7 +43,7 @@ class LoadSeries:
     delivered_per_s: Numbers = ()
 
 
-# What `one_second` calls the columns of the load.
+# The columns of the load, with the names that `one_second` has for them.
 _OF_ONE_SECOND = {
     "rate_per_s": "ok",
     "failed_per_s": "failed",
@@ -67,7 +67,7 @@ class LoadSecond:
 
 @dataclass(frozen=True)
 class SubjectSeries:
-    """One entry a probe sample; rates are over the time since the sample before."""
+    """The subject, with one entry for each probe sample; rates are over the time since the sample before."""
 
     t_s: tuple[float, ...] = ()
     cpu_user_cores: Numbers = ()
@@ -131,7 +131,8 @@ class CounterSeries:
 
 @dataclass(frozen=True)
 class TrialSeries:
-    """`phases_s`: launched, ready, go, measure, drain, end in seconds since `go`, as far as they were reached."""
+    """All series of one trial. `phases_s`: launched, ready, go, measure, drain, end in seconds since `go`, as far as
+    they were reached."""
 
     phases_s: Mapping[str, float] = field(default_factory=dict)
     load: LoadSeries = LoadSeries()
@@ -177,9 +178,9 @@ def series_of(
 
 
 def seconds_of_load(events: Iterable[Any], origin_ns: int) -> Iterator[LoadSecond]:
-    """The intervals of all engines added up by second, one after the other; an interval belongs to the second in which
-    it ends. A second is told once every engine has said something later, or its last word: what an engine says is in
-    order, so that no more is held than the engines are apart."""
+    """Yields the seconds of the load in order, the intervals of all engines added up; an interval belongs to the second
+    in which it ends. A second is yielded once every engine has reported a later interval, or its summary. Each engine
+    reports in order, so no more is held than the engines are apart."""
     seconds: dict[int, list[EngineInterval]] = {}
     heard: dict[int, float] = {}  # by engine, the second of its last interval
     for event in events:
@@ -251,8 +252,8 @@ def _load(events: Iterable[Any], origin_ns: int) -> LoadSeries:
 
 
 def one_second(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The figures of one second, of the intervals of all engines that end in it. Its length is what those of one engine
-    cover, since edges may be cut short."""
+    """The figures of one second, from the intervals of all engines that end in it. Its length is the time that the
+    intervals of one engine cover, since edges may be cut short."""
     engines = {event.get("engine", 0) for event in intervals}
     covered_s = sum(event["end_ns"] - event["start_ns"] for event in intervals) / len(engines) / SECOND_NS
     ok = sum(event["outcomes"].get("ok", 0) for event in intervals)
@@ -273,7 +274,7 @@ def one_second(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float | None
 
 
 def _told(intervals: Iterable[Mapping[str, Any]], name: str) -> list[int]:
-    """A field that the intervals of some loads have (of WebSockets, so far); empty for all others."""
+    """The values of a field that only the intervals of some loads have (so far WebSockets); empty for all others."""
     return [event[name] for event in intervals if event.get(name) is not None]
 
 
@@ -307,7 +308,7 @@ def _host(host: Counters, origin_ns: int) -> HostSeries:
 
 
 def _times(source: Counters, origin_ns: int) -> tuple[float, ...]:
-    """Every sample but the first, which has no rate."""
+    """The times of all samples but the first, which has no rate."""
     return tuple((float(at) - origin_ns) / SECOND_NS for at in source.at_ns[1:])
 
 
@@ -319,7 +320,7 @@ def _levels(source: Counters, name: str) -> Numbers:
 
 
 def _pools(events: Sequence[Threads], origin_ns: int) -> tuple[PoolSeries, ...]:
-    """Pools of the subject that were seen twice, in order of the CPU time spent, then of threads."""
+    """The busiest pools of the subject that were seen twice, in order of the CPU time spent, then of threads."""
     seen: dict[str, list[PoolSample]] = {}
     for event in events:
         if event["tree"] == "subject":

@@ -1,4 +1,4 @@
-"""Has the system settled? Asked about twice a second to end a warm-up, and once afterwards of the measured window.
+"""Tests whether the system has settled: about twice a second to end a warm-up, and once afterwards on the window.
 
 In: interval series of rate and mean response time. Out: a yes or no. Three tests, each on batches of intervals:
 
@@ -9,9 +9,10 @@ In: interval series of rate and mean response time. Out: a yes or no. Three test
 - Pettitt (1979, "A non-parametric approach to the change-point problem", Applied Statistics 28(2)) on the later half:
   no step that matters.
 
-"That matters": a shift beyond `SHIFT_MIN`; statistically certain but smaller ones are let pass. Barrett et al. (OOPSLA
-2017) found that many a virtual machine never settles: so a warm-up has a longest time, and the window is tested again.
-Rank tests, so that the rare long dip of a collector neither hides a trend nor looks like one.
+A trend or step matters if it shifts the series by more than `SHIFT_MIN`; smaller ones are let pass, even if they are
+statistically certain. Barrett et al. (OOPSLA 2017) found that many a virtual machine never settles: so a warm-up has a
+longest time, and the window is tested again. These are rank tests, so that the rare long dip of a collector neither
+hides a trend nor looks like one.
 """
 
 from __future__ import annotations
@@ -28,46 +29,47 @@ from powerband.wire.load_events import Interval
 
 SHIFT_MIN = 0.02  # of the median: less than the usual margin of 3 %, below which settings count as equal
 TREND_P = STEP_P = 0.05  # every twentieth steady series may be taken for one that is not
-BATCHES_MIN = 8  # of fewer, no step can be seen, and a trend only where it is large
+BATCHES_MIN = 8  # with fewer, no step can be seen, and a trend only if it is large
 EARLY_BATCHES = 5
-"""A warm-up may end with so many: Mann-Kendall's normal approximation is right to a percent there (exact: Kendall 1975,
-table 1), but little is certain of five values, so that none may seem to shift by more than `EARLY_SHIFT` either."""
+"""A warm-up may end with this many batches: Mann-Kendall's normal approximation is right to a percent there (exact:
+Kendall 1975, table 1). As little is certain of five values, they must not even seem to shift by more than
+`EARLY_SHIFT`."""
 EARLY_SHIFT = 0.03  # a server that starts at half speed and takes ten seconds to get going shifts by 4.6 %
 CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
 DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
 BATCH_INTERVALS = 5  # MSER-5's
-BATCH_REQUESTS = 10  # in a batch, on average: of fewer, Poisson noise alone is a third of the mean
+BATCH_REQUESTS = 10  # in a batch, on average: with fewer, Poisson noise alone is a third of the mean
 
 
 def is_steady(series: WarmupSeries) -> bool:
-    """Whether the warm-up may end now. O(n^2) in the number of batches, of which there are at most some 120."""
+    """True if the warm-up may end now. O(n^2) in the number of batches, of which there are at most some 120."""
     rate = np.array(series.rate_per_s, dtype=float)
     times = np.array(series.response_time_ns_mean, dtype=float)
     return settled(rate * series.interval_s, times, truncate=True) is True
 
 
 def window_is_steady(events: Iterable[Interval], start_ns: int, end_ns: int) -> bool | None:
-    """The test after the fact: no trend and no step over the whole window; None where there is too little to say."""
+    """True if there is no trend and no step over the whole window; None if there is too little to say."""
     counts, sums = _window_series(events, start_ns, end_ns)
     with np.errstate(invalid="ignore", divide="ignore"):
         return settled(counts, sums / counts, truncate=False)
 
 
 def window_rises(events: Iterable[Interval], start_ns: int, end_ns: int) -> bool:
-    """Whether the rate of the window's last third is beyond that of its first by more than `SHIFT_MIN`."""
+    """True if the rate of the window's last third is above that of its first by more than `SHIFT_MIN`."""
     counts, _ = _window_series(events, start_ns, end_ns)
     third = counts.size // 3
     return bool(third and counts[-third:].mean() > (1 + SHIFT_MIN) * counts[:third].mean())
 
 
 def _window_series(events: Iterable[Interval], start_ns: int, end_ns: int) -> tuple[Array, Array]:
-    """Requests that ended ok in each period of the window, and the sum of their times. Intervals of several engines are
-    added where they end in the same period."""
+    """The requests that ended ok in each period of the window, and the sum of their times. Intervals of several engines
+    that end in the same period are added."""
     ended: dict[int, float] = {}
     summed: dict[int, float] = {}
     whole: Counter[int] = Counter()
     inside = [event for event in events if start_ns <= event["start_ns"] and event["end_ns"] <= end_ns]
-    # Those of engines are all of one length; readings of a counter come a little early or late, or not at all.
+    # Engines' intervals are all of one length; readings of a counter come a little early or late, or not at all.
     period = float(np.median([max(1, event["end_ns"] - event["start_ns"]) for event in inside])) if inside else 1.0
     for event in inside:
         slot = round((event["end_ns"] - start_ns) / period)
@@ -76,7 +78,7 @@ def _window_series(events: Iterable[Interval], start_ns: int, end_ns: int) -> tu
         ended[slot] = ended.get(slot, 0.0) + share * event["outcomes"].get("ok", 0)
         summed[slot] = summed.get(slot, 0.0) + share * event["response_time_ns_sum"]
     slots = sorted(ended)
-    # The outermost may be cut short by the window, or hold some engines' intervals only.
+    # The outermost periods may be cut short by the window, or hold only some engines' intervals.
     usual = float(np.median([whole[slot] for slot in slots])) if slots else 0.0
     slots = [slot for slot in slots if slot not in (slots[0], slots[-1]) or whole[slot] >= usual]
     counts = np.array([ended[slot] for slot in slots])
@@ -84,7 +86,8 @@ def _window_series(events: Iterable[Interval], start_ns: int, end_ns: int) -> tu
 
 
 def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
-    """Whether the number of requests ended per interval and their mean times have settled; None: too few to say.
+    """True if the number of requests ended per interval and their mean times have settled; None if they are too few to
+    say.
 
     `truncate`: judge the later half and demand a truncation point before it; otherwise judge all."""
     size = _batch_size(counts)
@@ -92,7 +95,7 @@ def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
     least = EARLY_BATCHES if truncate else BATCHES_MIN
     if batches < least:
         return None
-    cut = counts.size - batches * size  # an odd rest goes from the start, where it matters least
+    cut = counts.size - batches * size  # an odd rest is cut off at the start, where it matters least
     rate = counts[cut:].reshape(batches, size).mean(axis=1)
     weights = np.where(np.isnan(times[cut:]), 0.0, counts[cut:]).reshape(batches, size)
     sums = (np.nan_to_num(times[cut:]).reshape(batches, size) * weights).sum(axis=1)
@@ -103,8 +106,8 @@ def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
 
 
 def _batch_size(counts: Array) -> int:
-    """Intervals per batch: enough that a batch holds some requests, up to MSER-5's five where there are plenty; 0 where
-    there are too few requests for any batching."""
+    """The number of intervals in a batch: enough that it holds some requests, up to MSER-5's five if there are plenty;
+    0 if there are too few requests for any batching."""
     mean = counts.mean() if counts.size else 0.0
     if mean <= 0:
         return 0
@@ -122,7 +125,7 @@ def _series_settled(series: Array, truncate: bool) -> bool:
             return False
         # Too short to halve: a trend from the very start counts as well.
         series = series[series.size // 2 :] if series.size >= 2 * BATCHES_MIN else series
-    # A warm-up is asked again half a second later; a window only once, so there dependence must not look like change.
+    # A warm-up is tested again half a second later, a window only once: there dependence must not look like change.
     return not (_has_trend(series, dependent=not truncate) or _has_step(series, dependent=not truncate))
 
 
@@ -137,7 +140,8 @@ def mser(series: Array) -> int:
 
 
 def _has_trend(series: Array, *, dependent: bool) -> bool:
-    """Mann-Kendall with normal approximation, and Sen's slope over the series beyond `SHIFT_MIN`."""
+    """True if there is a trend by Mann-Kendall with normal approximation, and Sen's slope shifts the series by more
+    than `SHIFT_MIN`."""
     n = series.size
     differences, _ = _pairs(series)
     score = float(np.sign(differences).sum())
@@ -151,7 +155,7 @@ def _has_trend(series: Array, *, dependent: bool) -> bool:
 
 
 def _slope(series: Array) -> float:
-    """Sen's: the median slope of all pairs (Sen 1968)."""
+    """Sen's slope: the median of the slopes of all pairs (Sen 1968)."""
     differences, apart = _pairs(series)
     return float(np.median(differences / apart))
 
@@ -163,7 +167,8 @@ def _pairs(series: Array) -> tuple[Array, Array]:
 
 
 def _has_step(series: Array, *, dependent: bool) -> bool:
-    """Pettitt's test, and medians before and after the likeliest step further apart than `SHIFT_MIN`."""
+    """True if there is a step by Pettitt's test, and the medians before and after the likeliest one are further apart
+    than `SHIFT_MIN`."""
     n = series.size
     signs = np.sign(series[:, None] - series[None, :])
     # U_t = sum over i <= t < j of sign(x_i - x_j)
@@ -177,15 +182,15 @@ def _has_step(series: Array, *, dependent: bool) -> bool:
 
 
 def _without_curve(series: Array) -> Array:
-    """The rest of it beside a parabola, which takes out trends that level off as well as straight ones."""
+    """The series less a fitted parabola, which takes out trends that level off as well as straight ones."""
     at = np.linspace(-1, 1, series.size)
     return np.asarray(series - np.polynomial.polynomial.polyval(at, np.polynomial.polynomial.polyfit(at, series, 2)))
 
 
 def _dependence(rest: Array) -> float:
-    """How many times larger the variance of a sum is than of independent values: (1 + r) / (1 - r) for a first-order
-    autoregression (Bayley & Hammersley 1946; for trend tests Yue & Wang 2004), from what is left of the series without
-    its trend or step, r freed of its bias (Marriott & Pope 1954). Never below 1."""
+    """How many times larger the variance of a sum is than that of independent values: (1 + r) / (1 - r) for a
+    first-order autoregression (Bayley & Hammersley 1946; for trend tests Yue & Wang 2004). `rest`: the series without
+    its trend or step; r is freed of its bias (Marriott & Pope 1954). Never below 1."""
     centred = rest - rest.mean()
     square = float((centred**2).sum())
     if square == 0:

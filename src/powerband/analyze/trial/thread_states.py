@@ -1,4 +1,5 @@
-"""What a subject's threads did from second to second, all its pools together or one: bands that add up to the threads.
+"""Shows what a subject's threads did from second to second, in all its pools or in one: bands that add up to the
+number of threads.
 
 In: the probe's `threads` events, whose counters only grow. Out: numbers of threads (thread-seconds per second) by what
 they did. Not here: means over the measured window (`pools.py`), what follows from them (`rules.py`).
@@ -19,16 +20,16 @@ _COUNTED = (ON_CPU, RUN_WAIT, BLOCKED)
 
 @dataclass(frozen=True)
 class ThreadStates:
-    """`bands`: a value at each of `t_s` for `on_cpu`, `run_wait`, each kind that blocked threads were seen to wait on
-    (`lock`, `socket`, ...), and `blocked` where that is not known; over the time since the instant before. A band that
-    is 0 throughout is left out."""
+    """The activity of threads over time. `bands`: a value at each of `t_s`, over the time since the instant before, for
+    `on_cpu`, `run_wait`, each kind that blocked threads were seen to wait on (`lock`, `socket`, ...), and `blocked` if
+    that is not known. A band that is 0 throughout is left out."""
 
     t_s: tuple[float, ...] = ()
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
 def thread_states(events: Iterable[Threads], origin_ns: int, only: str | None = None) -> ThreadStates:
-    """Times in seconds since the origin. `only`: the pool of this name; None: all of the subject's."""
+    """The states over time, in seconds since the origin. `only`: the pool of this name; None: all of the subject's."""
     mine = [event for event in events if event["tree"] == "subject"]
     kept = [(event["at_ns"], _pools(event, only)) for event in mine]
     ever = _waits_of_each_pool(kept)
@@ -51,7 +52,7 @@ def _pools(event: Threads, only: str | None) -> dict[str, PoolSample]:
 
 
 def _waits_of_each_pool(kept: Iterable[tuple[int, Mapping[str, PoolSample]]]) -> dict[str, Mapping[WaitKind, int]]:
-    """Counts of what blocked threads were seen to wait on by the end, for seconds in which none was looked at."""
+    """Counts of what blocked threads were seen to wait on until the end, for seconds in which none was looked at."""
     return {name: pool.get("blocked_on_samples", {}) for _, pools in kept for name, pool in pools.items()}
 
 
@@ -62,8 +63,9 @@ def _grown(
     passed: int,
     ever: Mapping[str, Mapping[WaitKind, int]],
 ) -> dict[str, float]:
-    """Threads of one pool by what they did. A pool that is new had nothing before. A thread that was given its name
-    late brings its whole past: no more than all of the pool's threads for all of the time is taken."""
+    """The mean number of threads of one pool by what they did since the event before. A pool that is new starts from 0.
+    A thread that was given its name late brings its whole past with it: no more than all of the pool's threads for all
+    of the time is taken."""
     grown = {f: max(0.0, now[f"{f}_ns"] - (before[f"{f}_ns"] if before else 0)) / passed for f in _COUNTED}
     most = max(now["threads_now"], before["threads_now"] if before else 0, 1)
     whole = sum(grown.values())

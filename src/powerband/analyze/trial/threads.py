@@ -1,6 +1,6 @@
-"""A subject's threads one by one over the measured window, and the labelled series of its metrics page.
+"""Tabulates a subject's threads one by one over the measured window, and the labelled series of its metrics page.
 
-In: a trial's record and what the probe saw. Out: rows for tables: which thread used how much CPU and waited how long
+In: a trial's record and what the probe saw. Out: rows for tables: how much CPU each thread used and how long it waited
 for it, and what the page says by label (instance, thread, pool), over the window and over time. Nothing is judged here.
 """
 
@@ -21,7 +21,8 @@ LINES_MAX = 12  # of one plot; more cannot be told apart
 
 @dataclass(frozen=True)
 class ThreadUse:
-    """`on_cpu`, `run_wait`: shares of the window on a CPU, and runnable without one; `switches_per_s`: both kinds."""
+    """One thread. `on_cpu`, `run_wait`: the shares of the window on a CPU, and runnable without one. `switches_per_s`:
+    both kinds of context switches."""
 
     name: str
     on_cpu: float
@@ -50,8 +51,8 @@ class LabelledSeries:
 
 
 def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: int, end_ns: int) -> list[ThreadUse]:
-    """The busiest first, waits for a CPU included; of threads that the probe read twice within the window. `names`:
-    full names by thread id, where they are known."""
+    """The use of each thread that the probe read at least twice within the window, the busiest first, waits for a CPU
+    included. `names`: full names by thread id, as far as they are known."""
     seen: dict[int, list[tuple[int, ThreadSample]]] = {}
     for event in events:
         if event["tree"] == "subject" and start_ns <= event["at_ns"] <= end_ns:
@@ -85,8 +86,8 @@ def label_tables(scrapes: Counters, start_ns: int, end_ns: int) -> list[LabelTab
 
 
 def labelled_series(wanted: Sequence[str], scrapes: Counters, origin_ns: int) -> list[LabelledSeries]:
-    """The series of these names that the page has, in their order; times in seconds since the origin. Of many lines
-    the `LINES_MAX` with the largest means stay."""
+    """The series of these names that the page has, in their order; times in seconds since the origin. If there are too
+    many lines, the `LINES_MAX` with the largest means stay."""
     t_s = tuple((float(at) - origin_ns) / SECOND_NS for at in scrapes.at_ns[1:])
     found = []
     for name in wanted:

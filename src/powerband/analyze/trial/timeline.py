@@ -1,5 +1,5 @@
-"""The resource that held a trial's throughput, stretch by stretch: the rules of `bottleneck/rules.py`, applied to two
-seconds at a time instead of the whole measured window.
+"""Names the resource that limited a trial's throughput, stretch by stretch: the rules of `bottleneck/rules.py` are
+applied to two seconds at a time instead of the whole measured window.
 
 In: everything that a trial left. Out: spans, each with its bottleneck. The probe reads threads once a second:
 shorter stretches would show nothing. Not here: the trial's own bottleneck, which is that of its whole window.
@@ -25,7 +25,7 @@ from powerband.readings.probe_samples import ProbeSamples
 from powerband.store import TrialRecord
 
 STRETCH_S = 2.0  # two readings of the threads
-STRETCHES_MAX = 60  # of a longer trial each is longer
+STRETCHES_MAX = 60  # in a longer trial each stretch is longer
 SHORTEST_S = 1.0  # a warm-up below it has no stretch of its own
 # A stretch has no count of its own for these: the trial's stands for it.
 _OF_THE_TRIAL = ("connect_time_ns_p99",)
@@ -33,8 +33,8 @@ _OF_THE_TRIAL = ("connect_time_ns_p99",)
 
 @dataclass(frozen=True)
 class LimitSpan:
-    """In seconds since `go`. `bottleneck`: that of the middle one of the stretches that name it; None: no rule named
-    one."""
+    """A span of time with one bottleneck, in seconds since `go`. `bottleneck`: that of the middle one of the stretches
+    that name it; None if no rule named one."""
 
     from_s: float
     to_s: float
@@ -48,8 +48,8 @@ def limits_over_time(
     probe: ProbeSamples | None,
     experiment: Experiment,
 ) -> tuple[LimitSpan, ...]:
-    """From the start of the load to the end of the measured window, without gaps; empty where the trial was not
-    measured or nobody watched it. Neighbours that name the same are one span."""
+    """The spans from the start of the load to the end of the measured window, without gaps; empty if the trial was not
+    measured or not watched. Neighbouring stretches that name the same are one span."""
     fleet = merge_fleet(record.engines)
     go_ns = record.phases.get("go")
     if fleet is None or probe is None or go_ns is None or record.status != "measured":
@@ -63,7 +63,7 @@ def limits_over_time(
 
 
 def _stretches(go_ns: int, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
-    """Even ones, of the warm-up and of the window apart."""
+    """Yields the beginning and end of stretches of equal length, of the warm-up and of the window apart."""
     length_s = max(STRETCH_S, math.ceil((end_ns - go_ns) / SECOND_NS / STRETCHES_MAX))
     for begin, end in ((go_ns, start_ns), (start_ns, end_ns)):
         if end - begin < SHORTEST_S * SECOND_NS:
@@ -74,7 +74,7 @@ def _stretches(go_ns: int, start_ns: int, end_ns: int) -> Iterator[tuple[int, in
 
 
 def _part(whole: Evidence, start_ns: int, end_ns: int) -> Evidence:
-    """The evidence with the edges, rates and response times of a stretch; what has no account by time stays whole."""
+    """The evidence with the edges, rates and response times of a stretch; figures not known by time stay whole."""
     mine = [event for event in whole.intervals if start_ns < event["end_ns"] <= end_ns]
     engines = {event.get("engine", 0) for event in mine}
     covered_s = sum(event["end_ns"] - event["start_ns"] for event in mine) / max(1, len(engines)) / SECOND_NS

@@ -1,4 +1,5 @@
-"""The slots of one trial: the two looks of its record (`trials/instruments/slot_looks.py`) beside its measured window.
+"""Computes the slots of one trial: from its measured window and the two looks of its record, which
+`trials/instruments/slot_looks.py` takes with other numbers of users.
 
 In: a trial's evidence. Out: `Tried`, metrics, and a note where the looks were refused or failed. The arithmetic is in
 `analyze/stats/slots.py`, what is concluded from it in `bottleneck/`.
@@ -17,7 +18,8 @@ from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS, MergedFleet
 
-# From the load engine to the server and back: a thread is woken at each end, on a CPU that may have slept.
+# The time of a request from the load engine to the server and back: a thread is woken at each end, on a CPU that may
+# have slept.
 HAND_OVERS_NS = 100_000
 # A delayed acknowledgement takes 40 ms at the least; the server may send a part of the rest meanwhile.
 DELAYED_ACK_LEAST_NS = 20e6
@@ -25,9 +27,10 @@ DELAYED_ACK_LEAST_NS = 20e6
 
 @dataclass(frozen=True)
 class Tried:
-    """`alone_ns`: how long a request of one user takes, mean. While twice the users asked: `outgoing`, connections that
-    the server itself had open, and `held`, sockets by the name of the processes that held them; empty: not told.
-    `prompt_ns`: as `alone_ns`, of a user who acknowledges each part of an answer at once; None: nobody tried."""
+    """The findings of one trial's looks. `alone_ns`: the mean time of a request of one user. `doubled_per_s`: the rate
+    of twice the users; while these asked, the server itself had `outgoing` connections open, and `held` has the number
+    of sockets by the name of the processes that held them (empty: not known). `prompt_ns`: as `alone_ns`, for a user
+    who acknowledges each part of an answer at once; None if that was not tried."""
 
     slots: Slots
     alone_ns: float
@@ -43,7 +46,7 @@ class Tried:
 
 
 def tried_of(evidence: Evidence) -> Tried | None:
-    """The slots of a trial; None without the two looks. Raises NotExactError where they do not suffice."""
+    """The slots of a trial; None without the two looks. Raises NotExactError if they do not suffice."""
     looks, users = evidence.looks, evidence.load.users
     record = looks.recorded
     if "alone" not in record or users is None:
@@ -66,7 +69,7 @@ def tried_of(evidence: Evidence) -> Tried | None:
     )
     if not slots.limited or told.delayed_ack_ns < DELAYED_ACK_LEAST_NS:
         return told
-    # Whoever waits for an acknowledgement has no slot meanwhile: the kernel holds the rest of the answer.
+    # A request that waits for an acknowledgement occupies no slot: the kernel holds the rest of its answer.
     with suppress(NotExactError):
         prompt_slots = estimate_slots(_one_user(prompt), loaded, look, _variation(prompt), outside)
         return replace(told, slots=prompt_slots)
@@ -74,7 +77,8 @@ def tried_of(evidence: Evidence) -> Tried | None:
 
 
 def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None:
-    """A second is short: what others take of it is taken from one look and not from the other."""
+    """Raises NotExactError if a look was disturbed: looks are only a second long, and what others take from one they do
+    not take from the other."""
     if evidence.probe is None or evidence.host_cpus is None:
         return
     for look in looks:
@@ -87,16 +91,16 @@ def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None
 
 
 def _outside(evidence: Evidence) -> float:
-    """Requests that are on average at work without a slot, or on their way: at most all of those that use the CPU, and
-    a hand-over from the load engine and back for each."""
+    """The highest mean number of requests at work without a slot, or on their way: all that use the CPU, and those on
+    the hand-over from the load engine and back."""
     tree = None if evidence.probe is None else evidence.probe.trees.get("subject")
     used = 0.0 if tree is None else tree.cores(*evidence.window) or 0.0
     return used + evidence.fleet.goodput_per_s * HAND_OVERS_NS / SECOND_NS
 
 
 def _one_user(fleet: MergedFleet) -> UsersServed:
-    """The time that his answers took, rather than that of the look: his first request may have waited behind what was
-    left over of the load, and was sent before the look began."""
+    """The answers of one user, in the time that they took rather than that of the look: the first request may have
+    waited behind what was left over of the load, and was sent before the look began."""
     look, times = _look(fleet, 1), fleet.times("response_time_ns")
     if look.answers < ANSWERS_LEAST or not times.moment(1):
         return look
@@ -132,7 +136,7 @@ def _metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """Notes only: the trial itself was measured before anyone looked."""
+    """Yields notes only, since the trial itself was measured before the looks."""
     if "slots" in metrics:
         return
     try:

@@ -1,5 +1,5 @@
-"""The words of a named bottleneck: each figure as a clause that can stand as a sentence, the advice filled in. No
-judgement here."""
+"""Words a named bottleneck: each figure as a clause that can stand as a sentence, and the advice filled in. Nothing is
+judged here."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ def verdict(
     more: str = "",
     advice: str = "",
 ) -> Bottleneck:
-    """The first three clauses are the evidence: more prove no more (slots are added in `rules.py`). The advice is the
-    table's, with `noun` and `pool` filled in and `more` added; or `advice`, where the figures ask for another one."""
+    """Makes a bottleneck. Its evidence is the first three clauses: more prove no more (slots are added in `rules.py`).
+    Its advice is the table's, with `noun` and `pool` filled in and `more` added; or `advice`, if the figures ask for
+    another one."""
     general = name.advice.format(noun=noun, a_noun=with_article(noun), pool=pool)
     return Bottleneck(name, tuple(evidence[:3]), advice or general + more)
 
 
 def slots_served(slots: Slots) -> str:
-    """`the server serves 4 at once, 20 ms each, so at most 197/s`: the forecast for any number of users. Slots are
-    whole; what a request does outside of them adds a part of one."""
+    """Words the slots, which forecast any number of users: `the server serves 4 at once, 20 ms each, so at most
+    197/s`. Slots are whole; what a request does outside of them adds a part of one."""
     at_once, each = max(1, round(slots.value)), format_duration(slots.alone_ns)
     return f"the server serves {at_once:,} at once, {each} each, so at most {per_second(slots.most_per_s)}"
 
 
 def served_twice(slots: Slots) -> str:
-    """`with 128 users it serves 1.00 times as much as with 64`."""
+    """Words the gain: `with 128 users it serves 1.00 times as much as with 64`."""
     return f"with {2 * slots.users:,} users it serves {significant(slots.gain)} times as much as with {slots.users:,}"
 
 
@@ -55,12 +56,13 @@ def cpu_used(scene: Scene) -> str:
 
 
 def outgoing_open(connections: int) -> str:
-    """`the server has 8 connections of its own open`."""
+    """Words their number: `the server has 8 connections of its own open`."""
     return f"the server has {plural(connections, 'connection')} of its own open"
 
 
 def threads_at(pool: WatchedPool, busy: float, doing: str) -> str:
-    """`29 of the 32 `pool` threads are sleeping`; of a single thread, which share of the time. `busy`: mean threads."""
+    """Words what threads do: `29 of the 32 `pool` threads are sleeping`; for a single thread, the share of the time.
+    `busy`: the mean number of threads that do it."""
     total = count(pool.use.threads)
     if total == "1":
         return f"the only `{pool.name}` thread is {doing} {share(min(1.0, busy))} of the time"

@@ -1,6 +1,6 @@
-"""Bottlenecks of which a .NET runtime tells: collections that stop all threads, a lock, a thread pool without a free
-thread. The kernel sees none of these: .NET parks idle, sleeping and locked-out threads alike, and a collection without
-threads of its own runs on the program's.
+"""Names bottlenecks that a .NET runtime reports: collections that stop all threads, a lock, a thread pool without a
+free thread. The kernel sees none of these: .NET parks idle, sleeping and locked-out threads alike, and a collection
+without threads of its own runs on the program's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from powerband.base.units import share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
-PAUSED = 0.10  # of the time: as collectors that use so much of the CPU (`GC_SHARE` of rules.py)
-# Waits for a lock for each request, at the least. A request that finds it held waits once; short locks that are seldom
-# held do not come near it. Of a pool with few threads most requests queue before they come to the lock: fewer waits do,
-# where one request at a time is served.
+PAUSED = 0.10  # of the time: the same as the collectors' share of the CPU (`GC_SHARE` of rules.py)
+# The least waits for a lock for each request. A request that finds it held waits once; short locks that are seldom held
+# do not come near it. If a pool has few threads, most requests queue before they come to the lock: fewer waits are then
+# enough if one request at a time is served.
 CONTENDED = 0.5
 CONTENDED_ALONE = 0.1
 TWO = 2.0  # requests served at once: fewer for certain are served one at a time
@@ -24,7 +24,8 @@ POOL = ".NET's thread pool"
 
 
 def pauses(scene: Scene) -> Bottleneck | None:
-    """Collections stop all threads of a .NET program for much of the time, on whatever threads they run."""
+    """Names garbage collection if collections stop all threads of a .NET program for much of the time, whatever threads
+    they run on."""
     paused = scene.value("dotnet_gc_share")
     if paused < PAUSED:
         return None
@@ -42,7 +43,7 @@ def pauses(scene: Scene) -> Bottleneck | None:
 
 
 def contended(scene: Scene) -> Bottleneck | None:
-    """Most requests find a lock held that .NET itself keeps (`lock`, `Monitor`), and wait for it."""
+    """Names a lock if many requests find one held that .NET itself keeps (`lock`, `Monitor`), and wait for it."""
     waits = scene.value("dotnet_lock_contentions_per_s")
     alone = scene.tried is not None and scene.tried.slots.high < TWO
     least = CONTENDED_ALONE if alone else CONTENDED
@@ -59,7 +60,8 @@ def contended(scene: Scene) -> Bottleneck | None:
 
 
 def starved_pool(scene: Scene) -> Bottleneck | None:
-    """Work items wait for a thread of the pool, whose threads block: until some come back, or .NET adds one."""
+    """Names the pool if work items wait for one of its threads while these block: until some come back, or .NET adds
+    one."""
     if not starves(scene.metrics):
         return None
     queue, busy = scene.value("dotnet_pool_queue_mean"), scene.value("dotnet_pool_busy_mean")

@@ -1,4 +1,4 @@
-"""Event loops that are blocked or busy, and the pools that look like them from outside: workers that take their next
+"""Names event loops that are blocked or busy, and pools that look like them from outside: workers that take their next
 connection by select or epoll, threads that share a loop's name, and threads that read requests by themselves."""
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool
 
-# Sockets of a process that serves one connection at a time, with the one it listens on; its parent's are counted too.
+# The most sockets of a process that serves one connection at a time, with the one it listens on; its parent's are
+# counted too.
 HELD_EACH = 3
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
-WOKEN_AT_ONCE = 0.5  # of the wake-ups that one for all threads of a pool would be: arbitrary
+WOKEN_AT_ONCE = 0.5  # of the wake-ups if one wake-up handed a request to each thread of a pool: arbitrary
 TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event loop
 
 
 def event_loop_blocked(scene: Scene) -> Bottleneck | None:
-    """A loop waits for something else than events, or has one CPU to itself and would need more. Workers that wait for
-    their next connection by select or epoll look like loops; where connections wait to be accepted, or before a proxy's
-    socket, it is workers that there are too few of."""
+    """Names a blocked event loop if one waits for something else than events, or has one CPU to itself and would need
+    more. Workers that wait for their next connection by select or epoll look like loops: if connections wait to be
+    accepted, or before a proxy's socket, it names a pool with too few workers instead."""
     if scene.tried is not None and scene.tried.slots.load_is_limit:
         return None
     for pool in (*scene.loops, *(pool for pool in scene.workers if _reads_for_itself(pool, scene))):
@@ -64,7 +65,7 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
 
 
 def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:
-    """The bottleneck of that name where one thread of the pool has no time left, else None. `advice`: as `verdict`."""
+    """The bottleneck of that name if one thread of the pool has no time left, else None. `advice`: as in `verdict`."""
     if pool.busiest < LOOP_BUSY:
         return None
     busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
@@ -72,9 +73,10 @@ def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice
 
 
 def _pool_beside_a_loop(pool: WatchedPool, scene: Scene) -> Bottleneck | None:
-    """Threads of one name and one process, of which any may wait for events while others are parked, and could not be
-    told apart. One of them waits for events at all times, so that no request lies unread; as many as are served at
-    once wait for something else, with a request each: they are a pool behind it."""
+    """Names a pool that is too small if its threads share a name and a process with an event loop and could not be told
+    apart, since any of them may wait for events while others are parked. One of them waits for events at all times, so
+    that no request lies unread. As many as requests are served at once wait for something else, with a request each:
+    these are the pool behind the loop."""
     if pool.polled >= TOLD_APART or not scene.queues:
         return None
     kind = max(BLOCKS_LOOP, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
@@ -93,9 +95,10 @@ def _pool_beside_a_loop(pool: WatchedPool, scene: Scene) -> Bottleneck | None:
 
 
 def _reads_for_itself(pool: WatchedPool, scene: Scene) -> bool:
-    """Threads that are loops though never seen to wait for events: they hang from the first request on. No other thread
-    is woken for requests, so that nobody hands them any; all connections are taken and all users are served, so that
-    each thread serves many in turn; and as many are served at once as there are threads."""
+    """True if the pool's threads are loops though never seen to wait for events, since they hang from the first request
+    on. It shows by three things: no other thread is woken for requests, so none hands them any; all connections are
+    taken and all users are served, so each thread serves many in turn; and as many requests are served at once as there
+    are threads."""
     if scene.tried is None or not scene.queues or "starved_users" in scene.problems or accepts_too_late(scene):
         return False
     alone = all(other is pool or not _may_hand_to(pool, other, scene) for other in scene.pools)
@@ -104,8 +107,9 @@ def _reads_for_itself(pool: WatchedPool, scene: Scene) -> bool:
 
 
 def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
-    """The other one serves requests, or waits for events and is woken often enough: where all threads of the pool end
-    at the same time, whoever hands them the next requests is woken once for all of them."""
+    """True if the other pool may hand requests to this one: it serves requests, or it waits for events and is woken
+    often enough. If all threads of this pool end at the same time, the one that hands them the next requests is woken
+    only once for all of them."""
     if other in scene.workers + scene.loops:
         return True
     once_for_all = scene.rate_per_s / max(1.0, pool.use.threads)
@@ -113,9 +117,9 @@ def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
 
 
 def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
-    """The processes hold a connection or two each, and take the next one when they are done. A pool's name is that of
-    its processes without the numbers at the end, and what its threads do in brackets. Where it was not seen what they
-    hold: most of the others wait to be accepted."""
+    """True if the pool's processes hold a connection or two each, and take the next one when they are done. A pool's
+    name is that of its processes without the numbers at the end, with what its threads do in brackets. If it was not
+    seen what they hold, it is True if many connections wait to be accepted."""
     name = pool.name.partition(" (")[0]
     sockets = [] if scene.tried is None else [count for of, count in scene.tried.held.items() if of.startswith(name)]
     if not sockets:

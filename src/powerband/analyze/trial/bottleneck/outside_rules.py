@@ -1,5 +1,5 @@
-"""Bottlenecks outside of the server, beside which other figures say nothing of it: the load engine, and other programs
-that disturbed the whole trial. Not here: other programs that take what the server lacks (`rules.py`)."""
+"""Names bottlenecks outside of the server, with which other figures say nothing of it: the load engine, and other
+programs that disturbed the whole trial. Not here: other programs that take what the server lacks (`rules.py`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from powerband.loads.measured import WAKE_UP_NS
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
-ENGINE_WAITS = 0.25  # of the window, what an engine thread waited for a CPU
+ENGINE_WAITS = 0.25  # of the window, an engine thread waited for a CPU
 GENERATOR_CODES = (
     "generator_cpu",
     "generator_starved",
@@ -32,7 +32,8 @@ def generator(scene: Scene) -> Bottleneck | None:
 
 
 def starved_generator(scene: Scene) -> Bottleneck | None:
-    """Less than the gate turns a trial down for, but answers lie about in the engine while its threads have no CPU."""
+    """Names the load engine if answers lie unread in it while its threads wait for a CPU, even if they wait less than
+    makes a trial invalid."""
     if scene.load_served or not engine_starves(scene):
         return None
     waited, each = share(scene.engine_wait_share), format_duration(scene.value("engine_run_wait_ns_mean"))
@@ -51,7 +52,7 @@ def engine_starves(scene: Scene) -> bool:
 
 
 def disturbed(scene: Scene) -> Bottleneck | None:
-    """Other programs disturbed the trial so much that it does not count."""
+    """Names the host's CPU if other programs disturbed the trial so much that it does not count."""
     found = [scene.problems[code] for code in ("host_steal", "host_foreign") if code in scene.problems]
     if not found:
         return None

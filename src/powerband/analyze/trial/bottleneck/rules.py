@@ -1,9 +1,9 @@
-"""One trial's figures in, the one resource that holds its throughput out: a name, the figures that prove it, advice.
+"""Names the one resource that limits a trial's throughput, from its figures: a name, the figures that prove it, advice.
 
-Rules are asked in the order of `RULES`, and the first that has positive evidence answers: first what spoils any other
-evidence (the generator, other programs), then whether anything is short at all, then the causes that look like others
-from afar, and only then the plain ones. docs/methods/bottlenecks.md has each rule in words. Not here: the
-reading of files (`scene.py`).
+Rules are asked in the order of `RULES`, and the first that has positive evidence answers: first for what spoils any
+other evidence (the load engine, other programs), then whether anything is short at all, then for the causes that look
+like others from afar, and only then for the plain ones. docs/methods/bottlenecks.md has each rule in words. Not here:
+the reading of files (`scene.py`).
 """
 
 from __future__ import annotations
@@ -43,44 +43,45 @@ from powerband.readings.pools import WatchedPool
 
 # Where no other reason stands beside a threshold, it was chosen so that the planted cases of
 # docs/methods/bottlenecks.md are named, and healthy trials are not.
-# Threads that wait for a CPU show a shortage also where interrupts hide a part of the use.
+# Threads that wait for a CPU show a shortage even if interrupts hide a part of the use.
 CPU_SHORT_DEMAND = 1.5  # used and waited for, of the subject's CPUs
 THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
-# Where the load engine runs on the same CPUs, the subject cannot get them all.
+# If the load engine runs on the same CPUs, the subject cannot get them all.
 SHARED_BUSY = 0.95  # of all these CPUs in use
 SHARED_WAITING = 0.25  # threads of the subject that wait, for each CPU
 DELAYED = 1.2  # the mean response time over the first answer's: from here on answers take longer than they did
 WORKERS_BUSY = 0.5  # of the threads that could have a request in hand: fewer are idle for want of requests
 TAKEN_BY_OTHERS = 0.10  # of the trial's CPUs, used by other programs: the default of `measure.foreign_cpu_max`
-OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by others: else they are not the cause
+OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by others: with less they are not the cause
 WAITS_MUCH = 0.3  # of the time of active threads, spent waiting for a CPU
-FEW_WAIT = 0.5  # threads that wait for a CPU: with one more CPU none of the others would run
+FEW_WAIT = 0.5  # threads that wait for a CPU: with fewer, one more CPU would have nothing to run
 ONE_RUNS = 1.1  # CPUs that one thread uses at the most, its runtime's helpers beside it
 GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
-# Waiting threads for each CPU: a crowd if their switches cost `SWITCHING_SHARE` of the CPU time; a great crowd, which
-# nobody can have planned, whatever they cost.
+# Waiting threads for each CPU. They are a crowd if their switches cost `SWITCHING_SHARE` of the CPU time, and a great
+# crowd, which nobody can have planned, whatever they cost.
 CROWD = 4.0
 GREAT_CROWD = 16.0  # arbitrary: four times a crowd
 SWITCH_NS = 2000.0  # a thread leaves its CPU unfinished and another runs on: an estimate of the CPU time that it costs
-# A thread goes to sleep and is woken, at the least: more than a switch, as an idle CPU must come back and caches are
-# cold. Two processes that only pass a byte to and fro used 18 us of CPU each time; at 2 us they would be on the edge.
+# The least CPU time that it costs for a thread to go to sleep and be woken: more than a switch, as an idle CPU must
+# come back and caches are cold. Two processes that only pass a byte to and fro used 18 us of CPU each time; at 2 us
+# they would be on the edge.
 TURN_NS = 5000.0
 SWITCHING_SHARE = 0.10  # of the subject's CPU time, spent on switches
 MEMORY_PRESSURE = 0.10  # of the time, somebody on the host waited for memory (PSI)
-WAITS_FOR_MEMORY = 0.1  # threads of the subject: pressure is the whole host's, so it must be seen to suffer
+WAITS_FOR_MEMORY = 0.1  # threads of the subject wait: pressure is the whole host's, so it must be seen to suffer
 MAJOR_FAULTS_PER_REQUEST = 0.5  # every other request waits for the disk
 FAULTS_PER_REQUEST = 16.0  # 64 KiB of fresh pages for each request
 FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clears and maps these pages
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
-CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: what found the queue full is sent again by the kernel only after a second
+CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: if the queue was full, the kernel tries again only after a second
 KEPT = 0.2  # connections opened for each request: the users keep theirs, and an acceptor has little to do
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
-STARTED_SHARE = 0.1  # threads started for each request: where they come and go, all are busy for their short lives
+STARTED_SHARE = 0.1  # threads started for each request: if they come and go, all are busy for their short lives
 
 Rule = Callable[[Scene], Bottleneck | None]
-SPOILT = (BottleneckName.GENERATOR, BottleneckName.HOST_CPU)  # what makes all other figures say nothing of the server
-# What counters prove that are read ten times a second, or that the load engine keeps itself.
+SPOILT = (BottleneckName.GENERATOR, BottleneckName.HOST_CPU)  # with these, other figures say nothing of the server
+# Bottlenecks that are proved by counters which are read ten times a second, or which the load engine keeps itself.
 BY_COUNTERS = frozenset(
     {
         *SPOILT,
@@ -93,20 +94,20 @@ BY_COUNTERS = frozenset(
         BottleneckName.NONE,
     }
 )
-WATCHED_LEAST = 0.4  # of the window: what is told of threads at its edges is partly of the time before and after it
+WATCHED_LEAST = 0.4  # of the window: figures of threads at its edges are partly of the time before and after it
 
 
 def rules_of(kind: LoadKind, *, sees_inside: bool = True) -> Iterable[Rule]:
-    """`sees_inside`: the subject's processes were watched."""
+    """The rules for a kind of load. `sees_inside`: True if the subject's processes were watched."""
     if not sees_inside:
         return OUTSIDE_RULES
     return COUNTED_RULES if kind is SELF_DRIVEN else RULES
 
 
 def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottleneck | None:
-    """The first that a rule names, with a second where the evidence ties, or None where too little was seen to tell:
-    where the looks at threads are mostly of the time beside the window, only what counters prove. `rules`: those of
-    `rules_of`."""
+    """The first bottleneck that a rule names, with a second candidate if the evidence ties; None if too little was seen
+    to tell. If the looks at threads cover too little of the window, only a bottleneck that counters prove is named.
+    `rules`: those of `rules_of`."""
     for rule in RULES if rules is None else rules:
         if (found := rule(scene)) is not None:
             if scene.watched_share < WATCHED_LEAST and found.name not in BY_COUNTERS:
@@ -116,7 +117,7 @@ def bottleneck_of(scene: Scene, rules: Iterable[Rule] | None = None) -> Bottlene
 
 
 def _with_slots(found: Bottleneck, scene: Scene) -> Bottleneck:
-    """Adds how many are served at once, where that is what the others wait for."""
+    """Adds to the evidence how many requests are served at once, if that is what the others wait for."""
     if scene.tried is None or not scene.tried.slots.limited or found.name in (*SPOILT, BottleneckName.CPU_QUOTA):
         return found
     served = slots_served(scene.tried.slots)
@@ -124,8 +125,8 @@ def _with_slots(found: Bottleneck, scene: Scene) -> Bottleneck:
 
 
 def _host_cpu(scene: Scene) -> Bottleneck | None:
-    """The subject wants more CPU than it got, while others used what it lacks, and that is much of what its requests
-    wait for: on a busy machine every thread waits a little, whatever holds it."""
+    """Names the host's CPU if the subject wants more CPU than it got, others used what it lacks, and its requests spend
+    much of their time waiting for it: on a busy machine every thread waits a little, whatever the limit is."""
     if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
         return None
     active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
@@ -170,7 +171,8 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
 
 
 def _accept_backlog(scene: Scene) -> Bottleneck | None:
-    """Connections wait in the accept queue, or find it full, while those who serve them have time left."""
+    """Names the accept queue if connections wait in it, or find it full, while the threads that serve them have time
+    left."""
     limit, waiting = scene.accept_queue_limit, scene.accept_queue
     full = limit > 0 and waiting >= QUEUE_FULL * limit
     overflows, connect_ns = scene.value("accept_overflows"), scene.value("connect_time_ns_p99")
@@ -197,8 +199,8 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
 
 
 def _too_busy_to_accept(scene: Scene) -> bool:
-    """The CPU is short, a loop stands still, or all threads have a request in hand: connections would wait behind them
-    anywhere."""
+    """True if the CPU is short, a loop stands still, or all threads have a request in hand: connections would then wait
+    behind these anywhere."""
     serving = scene.workers + scene.loops
     threads = sum(pool.use.threads for pool in serving)
     busy = sum(map(_at_work, serving))
@@ -211,8 +213,8 @@ def _too_busy_to_accept(scene: Scene) -> bool:
 
 
 def _hands_over_too_late(scene: Scene) -> bool:
-    """A loop that stands still, though not for a lock, gives each new connection to a thread of a pool which has little
-    to do: those who wait do so for the loop to take them, and not behind it."""
+    """True if a loop that stands still, though not for a lock, gives each new connection to a thread of a pool that has
+    little to do: connections then wait for the loop to take them, not for anything behind it."""
     still = [loop for loop in scene.loops if stands_still(loop)]
     taking = any(loop.blocked_on(*BLOCKS_LOOP) >= loop.use.threads / 2 for loop in still)
     idle = [pool for pool in scene.workers if _at_work(pool) < POOL_BUSY * pool.use.threads]
@@ -221,13 +223,13 @@ def _hands_over_too_late(scene: Scene) -> bool:
 
 
 def _at_work(pool: WatchedPool) -> float:
-    """Threads that run, or wait for something else than events, a lock or work."""
+    """The mean number of threads that run, or wait for something else than events, a lock or work."""
     return pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*BLOCKS_LOOP)
 
 
 def _garbage_collection(scene: Scene) -> Bottleneck | None:
-    """Collectors that stop the world take time from every request. Those that run beside it do so only where no CPU is
-    left for both; Go's is one of them."""
+    """Names garbage collection if collectors use much of the CPU. Those that stop the program take time from every
+    request. Those that run beside it, as Go's does, take time only if no CPU is left for both."""
     short = _short_of_cpu(scene)
     collectors = [pool for pool in scene.pools if pool.collects and (short or not pool.collects_beside)]
     cores_of = {pool.name: pool.use.on_cpu for pool in collectors}
@@ -248,7 +250,8 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
 
 
 def _memory(scene: Scene) -> Bottleneck | None:
-    """Pages come from disk or are fought for, or so many are made anew that the kernel has most of the CPU."""
+    """Names memory if pages come from disk or are scarce, or if so many new ones are needed that the kernel takes much
+    of the CPU."""
     rate = max(scene.rate_per_s, 1e-9)
     pressure = scene.value("psi_memory_share")
     major = scene.major_faults_per_s / rate
@@ -274,8 +277,8 @@ def _memory(scene: Scene) -> Bottleneck | None:
 
 
 def _cpu_quota(scene: Scene) -> Bottleneck | None:
-    """The kernel stops the subject in most periods, since it has used up what its cgroup may use, whatever CPUs are
-    idle: its threads then wait like those that are too many."""
+    """Names the CPU quota if the kernel stops the subject in most periods because it has used up what its cgroup may
+    use, whatever CPUs are idle. Its threads then wait for a CPU as if they were too many."""
     throttled, quota = scene.value("cpu_throttled_share"), scene.value("cpu_quota_cores")
     if throttled < THROTTLED or scene.cpu_share < CPU_SHORT_LEAST:
         return None
@@ -335,7 +338,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
 
 
 def _one_runs(scene: Scene) -> bool:
-    """One thread at a time has the CPU, and nobody stands in line for it: with more CPUs they would idle."""
+    """True if one thread at a time has the CPU, and no other waits for it: more CPUs would idle."""
     return scene.value("run_wait_cores") < FEW_WAIT and scene.value("subject_cpu_cores") < ONE_RUNS
 
 
@@ -353,14 +356,16 @@ def _waiting_for_each_cpu(threads: float) -> str:
 
 
 def _short_of_cpu(scene: Scene) -> bool:
-    """Threads that wake together wait for each other a little on a CPU that has time left: as long as answers take no
-    longer than they did when nobody stood before them, that is no shortage."""
+    """True if the subject has too little CPU. Threads that wake together wait for each other a little even on a CPU
+    that has time left: that is no shortage as long as answers take no longer than the first ones, before which nothing
+    queued."""
     hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND and not _undelayed(scene)
     return scene.cpu_share >= CPU_SHORT or hidden or _shared_cpus_full(scene)
 
 
 def _shared_cpus_full(scene: Scene) -> bool:
-    """The CPUs that subject and load engine share have nothing left, and threads of the subject wait for them."""
+    """True if the CPUs that subject and load engine share have nothing left, and threads of the subject wait for
+    them."""
     full = scene.shares_cpus and scene.value("host_busy_share") >= SHARED_BUSY
     return full and scene.demand >= CPU_SHORT and scene.value("run_wait_cores") >= SHARED_WAITING * (scene.cpus or 1)
 
@@ -375,8 +380,8 @@ def _with_cpu_left(rule: Rule) -> Rule:
 
 
 def _wake_ups(scene: Scene) -> Bottleneck | None:
-    """Threads that work in turns: each goes to sleep, and is woken for the next piece of work. Going to sleep and
-    waking cost more than they seem to: the caches of another CPU, and an idle CPU that must come back."""
+    """Names wake-ups if threads work in turns: each goes to sleep, and is woken for the next piece of work. That costs
+    more than it seems to: the caches of another CPU are cold, and an idle CPU must come back."""
     slept = sum(pool.switches_per_s for pool in scene.pools)
     used = scene.value("subject_cpu_cores")
     if not scene.rate_per_s or used < LEAST_CORES or slept * TURN_NS < SWITCHING_SHARE * used * SECOND_NS:
@@ -394,7 +399,7 @@ def _wake_ups(scene: Scene) -> Bottleneck | None:
     )
 
 
-# For a subject that drives itself: nobody waits for its answers, so the rules about requests have no evidence.
+# Rules for a subject that drives itself: nobody waits for its answers, so the rules about requests have no evidence.
 COUNTED_RULES: Iterable[Rule] = (
     _host_cpu,
     disturbed,
@@ -406,7 +411,7 @@ COUNTED_RULES: Iterable[Rule] = (
     _subject_cpu,
     one_thread,
 )
-# For a subject of which nothing is seen but its answers.
+# Rules for a subject of which only its answers are seen.
 OUTSIDE_RULES: Iterable[Rule] = (generator, disturbed, starved_generator, _served)
 RULES: Iterable[Rule] = (
     _host_cpu,

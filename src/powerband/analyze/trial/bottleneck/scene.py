@@ -25,21 +25,21 @@ CPU_SHORT = 0.90  # of its CPUs, used by the subject
 CPU_SHORT_LEAST = 0.75  # of them used, at the least, where threads that wait for them show a shortage
 SERVED_SHARE = 0.97  # of what was offered: the rest may be on its way when the window ends
 # The fastest answer of the window over that of the first second. The very first answers are slow by themselves (threads
-# start, connections are opened), so half as much again is a queue, and no chance.
+# start, connections are opened), so half as much again is due to a queue, not to chance.
 QUEUES = 1.5
 WARMED_UP_NS = 100_000_000  # of load before the window, so that the first answers are not in it
 THINKING_SHARE = 0.90  # of their time, users pause: a faster subject would be asked for at most a tenth more
 SERVING_WAKES = 0.2  # wake-ups of a pool for each request: threads that serve several at a time wake less often
 SERVING_CPU = 0.1  # of the CPU that the subject uses
-LEAST_CORES = 0.01  # a tenth of what a subject uses that hardly uses a CPU is nothing
+LEAST_CORES = 0.01  # used by a pool, at the least: if a subject hardly uses a CPU, a tenth of its use is nothing
 NO_ROOM = ("429", "503")
-WITH_A_THREAD = 0.75  # of the requests, with a thread of .NET's pool: fewer wait elsewhere
+WITH_A_THREAD = 0.75  # of the requests have a thread of .NET's pool: if fewer do, the others wait elsewhere
 CONNECT_OUTCOMES = ("connect_refused", "connect_timeout", "connect_failed", "reset", "closed_early", "timeout")
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The figures of one trial. None: it could not be seen."""
+    """The figures of one trial; one is None if it could not be seen."""
 
     metrics: Mapping[str, float]
     problems: Mapping[str, Problem]
@@ -73,18 +73,18 @@ class Scene:
     host_cpus: float | None = None
     """CPUs that the trial may use, the subject's included."""
     shares_cpus: bool = False
-    """Whether subject and load engine run on the same CPUs."""
+    """True if subject and load engine run on the same CPUs."""
     noun: str = "request"
-    """One of what the rate counts."""
+    """The word for one of the things that the rate counts."""
     go_collecting_cores: float = 0.0
-    """CPUs that Go's collectors used, which are no threads of their own."""
+    """CPUs that Go's collectors used, which have no threads of their own."""
     watched_share: float = 1.0
     """The share of the window between the first and the last look at the threads in it."""
     tried: Tried | None = None
-    """The looks with one user and with twice the users; None: there were none, or they did not suffice."""
+    """The looks with one user and with twice the users; None if there were none, or they did not suffice."""
 
     def value(self, metric: str) -> float:
-        """A metric, 0 where it was not measured."""
+        """A metric; 0 if it was not measured."""
         return self.metrics.get(metric, 0.0)
 
     @property
@@ -94,7 +94,7 @@ class Scene:
 
     @property
     def demand(self) -> float:
-        """Used and waited for, as a share of the subject's CPUs: above 1, some of its threads always wait."""
+        """CPU used and waited for, as a share of the subject's CPUs: above 1, some of its threads always wait."""
         return self.cpu_share + (self.value("run_wait_cores") / self.cpus if self.cpus else 0.0)
 
     @property
@@ -116,8 +116,8 @@ class Scene:
 
     @property
     def _dotnet_pool_idles(self) -> bool:
-        """True if the runtime tells that nothing waits for a thread of its pool, and most requests are with none: they
-        await something else, however many of its threads wait on conditions."""
+        """True if the .NET runtime tells that nothing waits for a thread of its pool, and more than a quarter of the
+        requests have none: they await something else, however many of its threads wait on conditions."""
         if "dotnet_pool_queue_mean" not in self.metrics:
             return False
         few = self.value("dotnet_pool_busy_mean") < WITH_A_THREAD * self.present
@@ -125,16 +125,17 @@ class Scene:
 
     @property
     def queues(self) -> bool:
-        """Requests wait for each other somewhere: twice the users got no more, and there is a slot for only some of
-        them. Where that was not tried: the fastest answer under load takes much longer than it took when nobody stood
-        before it. Service times that vary, even widely, do not look so: then both minima are near 0."""
+        """True if requests wait for each other somewhere: twice the users got no more, and there is a slot for only
+        some of them. If that was not tried, it is True if the fastest answer under load takes much longer than the
+        fastest of the first second, before anything queued. Service times that vary, even widely, do not look so: both
+        minima are then near 0."""
         if self.tried is not None:
             return self.tried.slots.limited
         return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= QUEUES * self.empty_ns > 0
 
     @property
     def turns_away(self) -> bool:
-        """The server says of more than a few requests that it has no room for them."""
+        """True if the server says of more than a few requests that it has no room for them."""
         return self.turned_away_share > ERRORS_MAX
 
 
@@ -181,8 +182,8 @@ def _tried(evidence: Evidence) -> Tried | None:
 
 
 def _turned_away(fleet: MergedFleet) -> float:
-    """The share of all requests of the run that the server answered by 429 or 503. Where none was rejected, the
-    statuses are those of WebSocket handshakes."""
+    """The share of all requests of the run that the server answered by 429 or 503. If no request was rejected, the
+    statuses are those of WebSocket handshakes, and the share is 0."""
     if not fleet.total.outcomes.get("status_rejected"):
         return 0.0
     statuses = fleet.rejected_statuses
@@ -190,14 +191,14 @@ def _turned_away(fleet: MergedFleet) -> float:
 
 
 def _failed_connections(fleet: MergedFleet) -> int:
-    """Connections that requests, and WebSocket users who were to join, did not get or lost."""
+    """The number of requests, and of WebSocket users who were to join, that got no connection or lost it."""
     joins = [summary["websocket"]["joins_failed"] for summary in fleet.summaries if summary.get("websocket")]
     return sum(part.get(outcome, 0) for part in (fleet.total.outcomes, *joins) for outcome in CONNECT_OUTCOMES)
 
 
 def _present(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> float:
-    """A user without pauses always has a request under way. Where an open load is not served, more and more wait, and
-    the times of those that ended tell of fewer."""
+    """The mean number of requests in the system. A user without pauses always has a request under way. If an open load
+    is not served, more and more requests wait, and the times of those that ended tell of fewer."""
     keeps_asking = load.pace is None and load.requests_per_user is None and fleet.thinking_users_mean == 0
     if load.users is not None and keeps_asking:
         return fleet.users_mean * load.pipeline
@@ -208,8 +209,8 @@ def _present(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> fl
 
 
 def _served(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> bool:
-    """All that was offered was answered rightly, at a rate or a pace; of another closed load: its users spend nearly
-    all their time in pauses, so that a faster subject would not be asked for more."""
+    """True if all that was offered at a rate or a pace was answered rightly; with another closed load, if its users
+    spend nearly all their time in pauses, so that a faster subject would not be asked for more."""
     if metrics.get("error_rate", 0.0) > 1 - SERVED_SHARE or not fleet.goodput_per_s:
         return False
     if load.rate_per_s is not None:
@@ -230,12 +231,12 @@ def _rate(tree: Counters | None, name: str, start_ns: int, end_ns: int) -> float
 
 
 def _warmed_up(intervals: Sequence[EngineInterval], start_ns: int) -> bool:
-    """Without a warm-up the fastest answer of the window is the very first one."""
+    """True if there was load before the window: without, the fastest answer of the window may be one of the first."""
     return bool(intervals) and start_ns - min(event["start_ns"] for event in intervals) >= WARMED_UP_NS
 
 
 def _first_answer_ns(intervals: Sequence[EngineInterval]) -> float | None:
-    """The fastest answer that the first histogram since `go` holds."""
+    """The fastest answer in the first histogram since `go` that has any."""
     for event in intervals:
         if event.get("response_time_ns"):
             times = MergedTimes([event["response_time_ns"]])

@@ -1,8 +1,8 @@
-"""Bottlenecks that show in what threads wait on: locks, pools, event loops, a downstream.
+"""Names bottlenecks that show in what threads wait on: locks, pools, event loops, a downstream.
 
-An idle thread of a pool waits on a condition, which the kernel cannot tell from a lock. What tells is arithmetic: of T
-threads and N requests in the system, at least T - N threads are idle, and none is where N > T. So many waits on
-conditions are taken off before anything is concluded from them.
+An idle thread of a pool waits on a condition, which the kernel cannot tell from a lock. Arithmetic can: with T threads
+and N requests in the system, at least T - N threads are idle, and none need be if N > T. That many waits on conditions
+are taken off before anything is concluded from them.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from powerband.readings.pools import WatchedPool
 from powerband.readings.thread_groups import LOOP
 
 # As in rules.py: thresholds without another reason were chosen by the planted cases.
-OFF_POLL_SHARE = 0.5  # of a loop's threads: more of them wait for something else than for events
+OFF_POLL_SHARE = 0.5  # of a loop's threads: if more wait for something else than events, it is blocked
 LOOP_BUSY = 0.90  # of the time, one thread is on a CPU: it has none left
 POOL_BUSY = 0.75  # of a pool's threads, at work: on average a few are between two requests
 QUEUED_LEAST = 0.10  # requests without a thread, for each thread of the pool
-LOCKED_SHARE = 0.5  # of the threads that hold requests, wait for a lock
+LOCKED_SHARE = 0.5  # of the threads that hold requests wait for a lock
 HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6  # threads past the lock: one, as far as samples count it
-# What many threads wait on is looked at once a second only: the one that holds the lock may not be seen.
+# With more threads, what they wait on is looked at only once a second: the one that holds the lock may not be seen.
 UNSEEN_AMONG = 64.0
 CONGESTION = 1.5  # of the time that the first answers took: beyond it requests wait at the other end
-# Requests served at once, for each thread that is seen past the lock or on a CPU: some that are past it look like those
-# that wait for it, as threads do that sleep in Java.
+# Requests served at once, for each thread that is seen past the lock or on a CPU: some threads past it look like those
+# that wait for it, e.g. those that sleep in Java.
 UNSEEN_PAST = 1.5
 OTHERS_WAIT = 0.5  # runnable threads for each that waits for the lock: then the CPU is short, not the lock
-# Of the time that the first answers took, spent by each request past the lock, at least: else its threads are parked
-# until others have done the work, and nobody whom they wait for is among them. The first answers of all users at once
-# take up to ten times what one alone would.
+# The least time that a request spends past the lock, as a share of what the first answers took: with less, the threads
+# are parked until others have done the work, and these others are not among them. The first answers of all users at
+# once take up to ten times what one alone would.
 EXPLAINED = 0.05
 WOKEN = 0.75  # times for each request, whose thread was parked until its result came
 NOBODY = 0.3  # threads past a lock: fewer count as none
 ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool's work
-# A loop that hangs on a lock neither runs nor waits for events; idle threads of a runtime wait on conditions as well,
-# but then one of their siblings does either.
+# A loop that hangs on a lock neither runs nor waits for events. Idle threads of a runtime wait on conditions as well,
+# but then one of their siblings runs or waits for events.
 STANDS_STILL = 0.5
-# Connections of its own, for each request that it serves at once: proxies keep one or two more open than they use.
+# Connections of the server's own, for each request that it serves at once: proxies keep one or two more than they use.
 CALLS_NO_MORE = 2.5
-CALLS = 0.9  # connections of its own for each thread that waits on a socket
-# The same of threads, each of which has a connection to itself while it waits: all are in use.
+CALLS = 0.9  # connections of the server's own, for each thread that waits on a socket
+# As `CALLS_NO_MORE`, for threads that each have a connection to themselves while they wait: all are then in use.
 ALL_CONNECTIONS_USED = 1.25
 AT_THE_OTHER_END = 2.0  # threads that wait there, for each request that is served at once: the others queue there
-OUTSIDE_A_POOL = 2.0  # requests served at once, for each thread of a pool that all pass: else they do not pass it
-PARKED = 0.9  # of the threads of a runtime beside its loop, wait on conditions: they are idle
-ABOUT = 0.15  # of a number of threads: it is about that
-ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system, wait in the accept queue
-ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie about in the engine
+OUTSIDE_A_POOL = 2.0  # requests served at once, for each thread of a pool: with more, requests do not pass it
+PARKED = 0.9  # of the threads of a runtime beside its loop wait on conditions: they are idle
+ABOUT = 0.15  # of a number of threads: another number this near is about the same
+ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system wait in the accept queue
+ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie unread in the engine
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
 ONE_LOOP = 1.5  # threads
-DISK_SHARE = 0.5  # of the threads that wait for no lock and for no caller, wait for the disk
+DISK_SHARE = 0.5  # of the threads that wait neither for a lock nor for a caller wait for the disk
 ASKED_TOO_MUCH = (
     "look at the dependency: a lock, a row that all requests change, or its CPU keeps it from serving so many at once; "
     "more connections or threads only wait longer"
@@ -62,11 +62,11 @@ ASKED_TOO_MUCH = (
 
 
 def lock(scene: Scene) -> Bottleneck | None:
-    """All but about one of the threads that hold requests wait for a lock. Where that one burns a CPU, a short CPU
-    would look the same but for the others: they would be runnable."""
+    """Names a lock if all but about one of the threads that hold requests wait for it. If that one uses a whole CPU, a
+    short CPU would look the same, except that the others would be runnable."""
     pool = _most_locked(scene)
     if pool is None or not scene.queues:
-        return None  # threads that park until a result comes wait just so, but not for each other
+        return None  # threads that are parked until a result comes look the same, but do not wait for each other
     waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
     if _nobody_is_called(scene) and scene.tried is not None and scene.tried.slots.one_at_a_time:
         past = 1.0  # threads that read or write outside of the lock were counted as past it
@@ -95,9 +95,10 @@ def _holders(past: float) -> str:
 
 
 def disk(scene: Scene) -> Bottleneck | None:
-    """Most threads that could go on wait for the disk, and requests queue, for a thread or for a lock that one of these
-    holds. Their number shows it too: the fastest answer does not where a lock may be had out of turn, as Go's. A loop
-    of one thread that waits for it is blocked: others could serve meanwhile."""
+    """Names the disk if most threads that could go on wait for it, and requests queue for a thread or for a lock that
+    one of these holds. A queue shows by the number of requests, too: the fastest answer does not show it if a lock can
+    be had out of turn, as in Go. A loop of one thread is left out: if it waits for the disk it is blocked, since other
+    threads could serve meanwhile."""
     pools = [*scene.workers, *(pool for pool in scene.loops if pool.use.threads > ONE_LOOP)]
     pool = max(pools, key=lambda pool: pool.blocked_on("disk"), default=None)
     if pool is None or not (scene.queues or _more_than_threads(pool, scene)):
@@ -116,9 +117,9 @@ def disk(scene: Scene) -> Bottleneck | None:
 
 
 def downstream(scene: Scene) -> Bottleneck | None:
-    """Names a dependency where at most K threads at once are past a point at which the others wait, or event loops
-    idle while requests queue. A server that calls nobody has a semaphore there, and one whose connections are all in
-    use a pool of connections."""
+    """Names a dependency if at most K threads at once are past a point at which the others wait, or if event loops
+    idle while requests queue. If the server calls nobody, that point is a semaphore; if all its own connections are in
+    use, it is a connection pool."""
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
@@ -155,8 +156,8 @@ def _connections_too_few(pool: WatchedPool, past: float, connections: int, scene
 
 
 def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
-    """Threads wait for answers on connections of the server's own, each on one, and far more of them than requests are
-    served at once: it is the other end that lets them wait."""
+    """Names a dependency if threads wait for answers on connections of the server's own, each on one, and they are far
+    more than the requests served at once: it is the other end that lets them wait."""
     if scene.tried is None or not scene.queues:
         return None
     slots, outgoing = scene.tried.slots, scene.tried.outgoing
@@ -178,8 +179,8 @@ def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
 
 
 def slow_downstream(scene: Scene) -> Bottleneck | None:
-    """Every request has its thread, all of them wait on sockets, and the answers take a multiple of what they took
-    when nobody stood before them: it is the other end that queues them."""
+    """Names a dependency if every request has its thread, all of these wait on sockets, and answers take a multiple of
+    what the first ones took, before anything queued: it is the other end that queues them."""
     for pool in scene.workers:
         waiting = pool.blocked_on("socket", "poll") - _idle(pool, scene)
         queued = _queued(pool, scene)
@@ -206,7 +207,8 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
 
 
 def pool_too_small(scene: Scene) -> Bottleneck | None:
-    """All threads of a pool are busy, but not for want of a CPU or a lock, and requests queue or are turned away."""
+    """Names a pool if all its threads are busy, but not for want of a CPU or a lock, and requests queue or are turned
+    away."""
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
         busy = pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*OUTSIDE)
@@ -218,7 +220,7 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
         if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
             continue
         if _serves_fewer(threads, scene):
-            continue  # they wait for each other, or for somebody else
+            continue  # the threads wait for each other, or for something else
         kind = _main_kind(pool)
         part = pool.blocked_on(kind)
         doing = f" ({share(part)} {KINDS[kind]})" if count(threads) == "1" else f", {count(part)} of them {KINDS[kind]}"
@@ -236,8 +238,9 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
 
 
 def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
-    """Open load: threads needed = arrival rate x time that a request holds a thread (Little's law). Users: a thread for
-    each request that they have under way, or would have if none were turned away."""
+    """Says how many threads would be enough. With an open load: arrival rate x time that a request holds a thread
+    (Little's law). With users: one for each request that they have under way, or would have if none were turned
+    away."""
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
     if scene.users is None and offered and done:
         return f"the offered rate would keep {count(max(busy * offered / done, threads + 1))} busy"
@@ -247,8 +250,8 @@ def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) ->
 
 
 def parked_pool(scene: Scene) -> Bottleneck | None:
-    """All threads of a pool wait on conditions with requests in hand, for results or timers, and more requests queue:
-    some runtimes sleep so. Nobody is past a lock that they could wait for."""
+    """Names a pool if all its threads wait on conditions with requests in hand, for results or timers, and more
+    requests queue: some runtimes sleep so. No thread is past a lock that they could wait for."""
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads = pool.use.threads
         parked = pool.blocked_on("lock")
@@ -284,18 +287,19 @@ def accepts_too_late(scene: Scene) -> bool:
 
 
 def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
-    """Loops that wait for events while requests queue: neither they nor the CPU hold them."""
+    """Names a dependency if event loops wait for events while requests queue: neither the loops nor the CPU are the
+    limit."""
     pool = max(scene.loops, key=lambda pool: pool.switches_per_s, default=None)
     at_work = [each for each in scene.workers if scene.tried is None or not _idles_beside_a_loop(each, scene)]
     if pool is None or at_work or not scene.queues or scene.empty_ns is None or scene.loaded_ns is None:
         return None
     if scene.value("engine_cpu_share_max") >= ENGINE_NEARLY_FULL:
-        return None  # answers may well lie about in the engine
+        return None  # answers may well lie unread in the load engine
     if _nobody_is_called(scene) or calls_no_more(scene):
         return None
     idle = pool.blocked_on("poll")
     if scene.tried is not None and idle >= STANDS_STILL:
-        idle += pool.blocked_on("lock")  # of threads that take turns to wait for events, all others are parked
+        idle += pool.blocked_on("lock")  # if threads take turns to wait for events, all but one are parked
     if idle < OFF_POLL_SHARE * pool.use.threads or scene.present < 2:
         return None
     return verdict(
@@ -311,8 +315,9 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
 
 
 def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
-    """Parked threads that share an event loop's name, told apart from it by what they do, as in Go: idle, unless as
-    many requests are served at once as there are of them (Tomcat's), over no connection of the server's own."""
+    """True if the pool is of idle threads that share an event loop's name and were told apart from it by what they do,
+    as in Go: all are parked. They are not idle if as many requests are served at once as there are of them (Tomcat's),
+    unless the server has about as many connections of its own."""
     threads, tried = pool.use.threads, scene.tried
     beside = any(loop.name == f"{pool.name} ({LOOP})" for loop in scene.loops)
     if not beside or pool.blocked_on("lock") < PARKED * threads:
@@ -326,7 +331,8 @@ def _serves_more_than(threads: float, scene: Scene) -> bool:
 
 
 def _nobody_is_called(scene: Scene) -> bool:
-    """The server was seen at its limit without a TCP connection of its own: what holds the requests is in it."""
+    """True if the server was loaded with twice the users and had no TCP connection of its own: what holds the requests
+    is in it."""
     return scene.tried is not None and not scene.tried.outgoing
 
 
@@ -336,7 +342,8 @@ def calls_no_more(scene: Scene) -> bool:
 
 
 def without_a_thread_each(scene: Scene) -> float | None:
-    """Threads of the largest pool, where no pool has about as many as requests are served at once; else None."""
+    """The number of threads of the largest pool, if no pool, nor all together, has about as many as requests are served
+    at once; else None."""
     if scene.tried is None or not scene.workers:
         return None
     sizes = [pool.use.threads for pool in scene.workers + scene.loops]
@@ -352,14 +359,15 @@ def serves_about(threads: float, scene: Scene) -> bool:
 
 
 def _all_connections_are_used(tried: Tried) -> bool:
-    """It serves as many at once as it has connections of its own: a request that waits at the other end of one would
-    leave it with more. The limit is their number, whatever the other end could do."""
+    """True if the server serves about as many requests at once as it has connections of its own: if requests waited at
+    the other end, it would have more connections than that. The limit is their number, whatever the other end could
+    do."""
     return 0 < tried.outgoing <= ALL_CONNECTIONS_USED * tried.slots.value
 
 
 def has_request_in_each(scene: Scene) -> bool:
-    """A pool whose threads all have a request in hand: as many are served at once as it has threads, or as many as that
-    are neither served nor wait to be accepted."""
+    """True if all threads of a pool have a request in hand: about as many requests are served at once as it has
+    threads, or about as many are in the system without waiting to be accepted."""
     if scene.tried is None or not scene.queues:
         return False
     inside = (scene.tried.slots.value, scene.present - scene.accept_queue)
@@ -368,7 +376,8 @@ def has_request_in_each(scene: Scene) -> bool:
 
 
 def _serves_fewer(threads: float, scene: Scene) -> bool:
-    """Fewer requests are certainly served at once than there are busy threads: more threads would get no more."""
+    """True if certainly fewer requests are served at once than there are busy threads: more threads would gain
+    nothing."""
     if scene.tried is None or not scene.queues or scene.turns_away:
         return False
     return scene.tried.slots.high < POOL_BUSY * threads
@@ -389,9 +398,9 @@ def _locked(pool: WatchedPool, scene: Scene) -> float:
 
 
 def _blocked_past(pool: WatchedPool, scene: Scene) -> dict[str, float]:
-    """Threads that wait for something else than a lock, by what it is: who is past a lock, or with a downstream, is
-    there for one reason. Idle threads of connections wait on their sockets; where users never pause there are none, and
-    those of a pool wait on conditions."""
+    """The mean number of threads that wait for something else than a lock, by what it is: threads past a lock, or in a
+    call to a downstream, all wait for the same thing. Idle threads that each serve a connection wait on their sockets,
+    and are taken off. If users never pause there are none of these: idle threads then wait on conditions."""
     found = {kind: pool.blocked_on(kind) for kind in OUTSIDE}
     idle = _idle(pool, scene)
     on_conditions = scene.tried is not None and pool.blocked_on("lock") >= idle
@@ -399,25 +408,26 @@ def _blocked_past(pool: WatchedPool, scene: Scene) -> dict[str, float]:
 
 
 def _queued(pool: WatchedPool, scene: Scene) -> float:
-    """Requests that are neither with a thread of this pool nor, for certain, with one of another."""
+    """The number of requests that are neither with a thread of this pool nor, for certain, with one of another."""
     others = sum(active_threads(other.use) for other in scene.workers + scene.loops if other is not pool)
     return scene.present - max(pool.use.threads, pool.alive_max) - others
 
 
 def _more_than_threads(pool: WatchedPool, scene: Scene) -> bool:
-    """Requests have no thread: one at the least, and a tenth as many as the pool has threads."""
+    """True if requests have no thread: at least one, and a tenth as many as the pool has threads."""
     return _queued(pool, scene) >= max(1.0, QUEUED_LEAST * pool.use.threads)
 
 
 def _explained(threads: float, scene: Scene) -> bool:
-    """True if a request spends with so many threads a notable share of the time that it takes when nothing queues."""
+    """True if a request spends a notable share of the time that it takes when nothing queues with so many threads."""
     if scene.empty_ns is None or not scene.rate_per_s:
         return True
     return time_in_pool_ns(threads, scene.rate_per_s) >= EXPLAINED * scene.empty_ns
 
 
 def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
-    """One thread of another pool does all of that pool's work, and has no time left: it hands out results, no lock."""
+    """True if one thread of another pool does all of that pool's work, and has no time left: the threads wait for its
+    results, not for a lock."""
     others = [other for other in scene.pools if other is not pool]
     return any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
 

@@ -1,9 +1,9 @@
-"""A second candidate: another cause that a trial's figures would prove as well as the bottleneck that the rules named.
+"""Finds a second candidate: another cause that a trial's figures would prove as well as the bottleneck that was named.
 
-The rules name the first that has its evidence. In a few places the figures of two causes are the same, seen from
-outside, or both resources are nearly full: there both are said, and what would tell them apart. In: the bottleneck and
-its scene. Out: the second one, or None, which is what most trials have. docs/methods/bottlenecks.md has each rule in
-words.
+The rules name the first that has its evidence. In a few cases the figures of two causes are the same, seen from
+outside, or both resources are nearly full: then both are named, with what would tell them apart. In: the bottleneck and
+its scene. Out: the second candidate, or None, which is what most trials have. docs/methods/bottlenecks.md has each rule
+in words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from powerband.base.units import share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck, Candidate
 
-# What would be the limit next, with less than a third more: what holds it now and CPU are then nearly the same.
+# Limits beside which the CPU may be nearly full: with less than a third more it would be the next limit.
 HOLDS_WITH_CPU_LEFT = (BottleneckName.POOL_TOO_SMALL, BottleneckName.DOWNSTREAM, BottleneckName.HIDDEN_LIMIT)
 GC_CLEAR = 0.25  # of the subject's CPUs, used by collectors: a smaller part of a full CPU is not most of what it lacks
 
@@ -33,8 +33,8 @@ def second_of(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 
 def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None:
-    """A server that has about as many connections of its own as it serves at once may have a pool of that many, or
-    call somebody who takes no more: both hold the same requests."""
+    """A connection pool or a dependency: a server that has about as many connections of its own as it serves requests
+    at once may have a pool of that many, or call a dependency that takes no more. Both hold the same requests."""
     if scene.tried is None or not scene.queues or not scene.tried.outgoing:
         return None
     outgoing = scene.tried.outgoing
@@ -55,7 +55,7 @@ def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
 
 
 def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
-    """What holds it can be widened by less than a third before the CPU is full."""
+    """The CPU, if the limit can be widened by less than a third before the CPU is full."""
     if found.name not in HOLDS_WITH_CPU_LEFT or not scene.cpus or not CPU_SHORT_LEAST <= scene.cpu_share < CPU_SHORT:
         return None
     return verdict(
@@ -69,14 +69,16 @@ def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 
 def _pool_beside_cpu(found: Bottleneck, scene: Scene) -> Candidate | None:
-    """The CPU is short by what waits for it, not by its use, while all threads of a pool are busy as well."""
+    """A pool, if the CPU is short by the threads that wait for it, not by its use, and all threads of the pool are busy
+    as well."""
     if found.name is not BottleneckName.SUBJECT_CPU or scene.cpu_share >= CPU_SHORT or scene.shares_cpus:
         return None
     return pool_too_small(scene)
 
 
 def _slots_without_threads(found: Bottleneck, scene: Scene) -> Candidate | None:
-    """All threads of a pool are busy, but another number of requests than it has threads is served at once."""
+    """A dependency or a hidden limit, if all threads of a pool are busy, but not as many requests are served at once as
+    it has threads."""
     if found.name is not BottleneckName.POOL_TOO_SMALL or scene.tried is None or not scene.queues or scene.turns_away:
         return None
     threads = without_a_thread_each(scene)
@@ -91,7 +93,7 @@ def _slots_without_threads(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 
 def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
-    """The CPU is full, and the collector has a part of it that is neither small nor most of what is wanted."""
+    """The CPU, if it is full, and the collector has a part of it that is neither small nor most of what is wanted."""
     if found.name is not BottleneckName.GARBAGE_COLLECTION or scene.cpu_share < CPU_SHORT or not scene.cpus:
         return None
     collecting = sum(pool.use.on_cpu for pool in scene.pools if pool.collects) + scene.go_collecting_cores

@@ -1,5 +1,5 @@
-"""Bottlenecks that show where other numbers of users were tried: the load itself, a limit that no thread shows, and
-delayed acknowledgements; and the one thread that has no time left, which such a limit may be."""
+"""Names bottlenecks that show if other numbers of users were tried: the load itself, a limit that no thread shows, and
+delayed acknowledgements; also one thread that has no time left, which may be such a limit."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not wha
 
 
 def none(scene: Scene) -> Bottleneck | None:
-    """Nothing is short, and more load was tried: twice the users got clearly more, or there is a slot for each user.
-    Where it was not tried, or requests are turned away, or threads have or want most of the CPUs that the load engine
-    needs as well, no name is better than this one."""
+    """Says that nothing is short if a look with more load showed it: twice the users got clearly more, or there is a
+    slot for each user. If that was not tried, or requests are turned away, or threads use or want most of the CPUs that
+    the load engine needs as well, to name nothing is better than this."""
     if scene.tried is None or not scene.tried.slots.load_is_limit:
         return None
     if "subject_cpu_share" not in scene.metrics or not scene.rate_per_s or scene.turns_away:
@@ -51,8 +51,8 @@ def none(scene: Scene) -> Bottleneck | None:
 
 
 def hidden_limit(scene: Scene) -> Bottleneck | None:
-    """Only some of the users are served at once, twice as many get no more, and no thread shows what holds them. With
-    connections of its own open, the server may also wait for whoever is at their other end."""
+    """Names a hidden limit if only some of the users are served at once, twice as many get no more, and no thread shows
+    what holds them. With connections of its own open, the server may also wait for what is at their other end."""
     if scene.tried is None or not scene.queues or not scene.pools or scene.turns_away:
         return None
     if (busy := one_thread(scene)) is not None:
@@ -82,8 +82,9 @@ def hidden_limit(scene: Scene) -> Bottleneck | None:
 
 
 def delayed_ack(scene: Scene) -> Bottleneck | None:
-    """The kernel holds back the rest of an answer until its first part is acknowledged (Nagle's algorithm), which the
-    user's kernel does some 40 ms later. It was tried: a user who acknowledges at once waits no longer for that."""
+    """Names delayed acknowledgements if the kernel holds back the rest of an answer until its first part is
+    acknowledged (Nagle's algorithm), which the user's kernel does some 40 ms later. The proof is that a user who
+    acknowledges at once does not wait for that."""
     if scene.tried is None or scene.tried.prompt_ns is None or scene.queues:
         return None
     waits_ns, mean_ns = scene.tried.delayed_ack_ns, scene.value("response_time_ns_mean")
@@ -101,7 +102,7 @@ def delayed_ack(scene: Scene) -> Bottleneck | None:
 
 
 def one_thread(scene: Scene) -> Bottleneck | None:
-    """One thread has no time left while CPUs have: nothing beside it can be done faster."""
+    """Names one thread if it has no time left while CPUs have: all else can go no faster than it."""
     pool = max((pool for pool in scene.pools if not pool.collects), key=lambda pool: pool.busiest, default=None)
     if pool is None or scene.cpu_share >= CPU_SHORT:
         return None
