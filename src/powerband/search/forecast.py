@@ -262,8 +262,8 @@ ONE_SETTING = (
 
 def words(experiment: Experiment, expected: Forecast) -> list[str]:
     """Notes printed before the run starts, besides its size and time: which difference it can detect, or that there is
-    nothing to compare; how long users join; how long trials of a capacity search measure; limits of the load engine
-    that the load will meet."""
+    nothing to compare; how long users join; how long trials of a capacity search measure; the engine processes and
+    descriptors that many users need."""
     joining = kind_of(experiment).joining_text(experiment)
     first = [f"In each trial {joining} first."] if joining else []
     if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
