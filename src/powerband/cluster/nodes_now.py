@@ -1,8 +1,7 @@
-"""`nodes_now.json` of a run directory: what each node does at this moment, for whoever follows the run (`live/`).
+"""Writes `nodes_now.json` of a run directory: what each node does at this moment, for the live page (`live/`).
 
-In: the nodes' trials and phases. Out: the file, rewritten whole when one of them changed, and gone with the run. It is
-not synced: nobody needs it after a power cut. All times of day are the driver's.
-"""
+In: the nodes' trials and phases. Out: the file, rewritten whole at each change, and removed at the end of the run. It
+is not synced, since nobody needs it after a power cut. All times of day are the driver's. """
 
 from __future__ import annotations
 
@@ -20,8 +19,9 @@ class NodesNow:
         self._told: Mapping[str, Any] | None = None
 
     def tell(self, nodes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Each node by name: of one that runs a trial its number as `trial`, `began_s`, `phase` and `phase_began_s`; of
-        one that is lost why, as `lost`; of an idle one nothing. A disk that refuses it costs only the view."""
+        """Writes the state of each node, by name: for a node that runs a trial, `trial` (its number), `began_s`,
+        `phase` and `phase_began_s`; for a lost node, `lost` (the reason); for an idle one nothing. If the disk cannot
+        be written, only the view lacks it."""
         if nodes == self._told:
             return
         self._told = nodes

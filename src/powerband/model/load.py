@@ -206,7 +206,8 @@ class Load(Section):
 
     @model_validator(mode="after")
     def _messages_or_requests(self) -> Self:
-        """Rejects invalid combinations. In files, `checks.py` finds these mistakes earlier, with their position."""
+        """Rejects invalid combinations. In files, `loads/*/checks.py` find these errors earlier, with their
+        positions."""
         if self.websocket is None and any(step.message is not None or not step.answered for step in self.scenario):
             raise ValueError("messages need a WebSocket load, that is a url with ws:// or wss://")
         if self.websocket is not None and any(step.message is None for step in self.scenario):

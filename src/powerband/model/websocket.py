@@ -1,7 +1,7 @@
 """The WebSocket part of a load: how a user joins, and the messages it sends. Frozen models with short forms.
 
-`checks.py` validates combinations of them in the YAML tree, so that each error has its position; the engine defines
-their meaning on the wire.
+`loads/websocket/checks.py` validates combinations of them in the YAML tree, so that each error has its position; the
+engine defines their meaning on the wire.
 """
 
 from __future__ import annotations
