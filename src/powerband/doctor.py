@@ -29,7 +29,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One check; `advice` is empty if all is well."""
+    """The result of one check. `advice`: empty if all is well."""
 
     name: str
     status: CheckStatus

@@ -146,7 +146,7 @@ def tune(
 
 def resume(directory: str | Path, *, cluster: str | None = None, progress: bool = True) -> Run:
     """Continues a run that was interrupted or killed, and returns it; finished trials are kept. `cluster`: the address
-    of another cluster to go on on."""
+    of another cluster, on which it continues."""
     run_directory = RunDir.open(Path(directory))
     experiment = on_cluster(load_experiment(run_directory.experiment), run_directory, cluster)
     return _go_on(experiment, run_directory, progress=progress)
@@ -155,7 +155,7 @@ def resume(directory: str | Path, *, cluster: str | None = None, progress: bool 
 def on_cluster(experiment: Experiment, run: RunDir, address: str | None) -> Experiment:
     """The experiment of a run that is resumed on all nodes of the cluster at `address`; None: on the cluster, or the
     machine, that the experiment says. The file in the run directory stays as it is. Raises UsageError for a run that
-    was begun on one machine, and for an address that is none."""
+    was begun on one machine, and for an invalid address."""
     if address is None:
         return experiment
     if (cluster := experiment.cluster) is None:

@@ -67,11 +67,11 @@ class Parser(Generic[Leaf]):
     name_start: ClassVar[str] = "A-Za-z_"
     """The characters that a leaf may begin with, as a character class."""
     kind: ClassVar[str]
-    """What the text is, in messages: follows `a simpler`."""
+    """The word for the text in messages, after `a simpler`."""
     place: ClassVar[str]
-    """Where an unknown character has no meaning, in messages."""
+    """The words for the place in which an unknown character has no meaning, in messages."""
     operand_words: ClassVar[str]
-    """What is wanted in place of a wrong operand, in messages."""
+    """The words for a valid operand, in messages."""
 
     def __init__(self, text: str) -> None:
         if text.count("(") > PARENTHESES_MAX:

@@ -143,7 +143,7 @@ def from_plain(value: Any, key: str, position: Position | None) -> Node:
 
 
 def merge(base: Node, over: Node) -> Node:
-    """`over` merged into `base`: mappings merge key by key at every depth, anything else is replaced."""
+    """Merges `over` into `base`: mappings merge key by key at every depth, anything else is replaced."""
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
         return over
     merged = dict(base.value)

@@ -180,7 +180,7 @@ def resume(directory: Path, cluster: str | None, progress: bool, live: bool, out
 
 @dataclass(frozen=True)
 class View:
-    """How a run is watched while it goes on: on the terminal, and on a page."""
+    """The views of a run in progress. `progress`: on the terminal; `live`: on a page."""
 
     progress: bool = True
     live: bool = False

@@ -4,7 +4,8 @@ or engines that load the server of another node (`generator.py`).
 Each node has one actor, as long as the run. Ray makes it, but it imports nothing of Ray. It measures nothing, and
 sleeps while a trial runs. It has a lease: if it has not heard from the driver for `LEASE_S`, it ends the program, and
 with that subject and engines; the trial did not happen. If the actor itself is killed, the program sees the end of its
-stdin. """
+stdin.
+"""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ def _why(error: BaseException) -> str:
 
 
 def _check_closed(gcs_address: str) -> None:
-    """Raises UsageError if the cluster's head answers a caller without a token: anyone who reaches its port could start
-    programs on every node. Also if that cannot be found out."""
+    """Raises UsageError if the cluster's head answers a caller without a token, since anyone who reaches its port could
+    then start programs on every node; also if it cannot be found out whether it does."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     argv = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", gcs_address]
     try:

@@ -3,7 +3,8 @@ alone or with other nodes that load its server.
 
 In: an experiment, a run directory, trials. Out: the trials' directories, unpacked, and their records. A trial that was
 sent to a node comes back whole, or it did not happen: if the node is silent for `SILENT_S`, nothing of the trial
-counts, and the node itself has ended it by then. Not here: which trial runs next (`search/`). """
+counts, and the node itself has ended it by then. Not here: which trial runs next (`search/`).
+"""
 
 from __future__ import annotations
 

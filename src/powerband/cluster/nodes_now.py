@@ -1,7 +1,8 @@
 """Writes `nodes_now.json` of a run directory: what each node does at this moment, for the live page (`live/`).
 
 In: the nodes' trials and phases. Out: the file, rewritten whole at each change, and removed at the end of the run. It
-is not synced, since nobody needs it after a power cut. All times of day are the driver's. """
+is not synced, since nobody needs it after a power cut. All times of day are the driver's.
+"""
 
 from __future__ import annotations
 

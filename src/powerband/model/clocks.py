@@ -1,6 +1,6 @@
 """Computes the offset between the clocks of two machines, and how wrong it may be. Pure.
 
-In: the four instants of each exchange. Out: the offset with its bound, and whether a trial can bear it. All times are
+In: the four instants of each exchange. Out: the offset with its bound, and the error that does no harm. All times are
 ns of each machine's CLOCK_MONOTONIC, which begins anywhere: an offset may be hours.
 """
 

@@ -12,11 +12,11 @@ from powerband.model.plan import Level
 
 
 class Deployed(Section):
-    """How the setting of a server that runs already is changed. It is written `deployed: true` if only the requests of
-    `subject.apply` change it. `command`: changes it too, before them; it is run without a shell, once for each trial,
-    and must end. `restore`: the setting that the server gets back at the end; empty: it keeps the last one. `pid`: the
-    server's process, if it runs on this machine, which is only watched. `pid_started`: when that process started, in
-    clock ticks since the machine's start; found when a run begins."""
+    """The ways to change the setting of a server that runs already. It is written `deployed: true` if only the requests
+    of `subject.apply` change it. `command`: changes it too, before them; it is run without a shell, once for each
+    trial, and must end. `restore`: the setting that the server gets back at the end; empty: it keeps the last one.
+    `pid`: the server's process, if it runs on this machine, which is only watched. `pid_started`: when that process
+    started, in clock ticks since the machine's start; found when a run begins."""
 
     command: Argv | None = None
     restore: dict[str, Level] = {}

@@ -318,7 +318,7 @@ class Design(Section):
         return min(SOAK_WINDOW_NS, (self.soak_ns or 0) // 2)
 
     def soak_beyond_s(self, pace_s: float, soaked_s: float = 0.0) -> float:
-        """How many s a soak that has run for `soaked_s` still takes beyond a usual trial of `pace_s`."""
+        """The time in s that a soak, which has run for `soaked_s`, still takes beyond a usual trial of `pace_s`."""
         return max(0.0, (self.soak_ns or 0) / 1e9 - max(pace_s, soaked_s))
 
 

@@ -40,7 +40,7 @@ class Setting:
 
     @property
     def id(self) -> str:
-        """`threads=4,queue=100`: unique within an experiment; `default` if there are no factors."""
+        """The name of the setting, unique within an experiment: `threads=4,queue=100`, or `default` without factors."""
         return ",".join(f"{name}={format_level(level)}" for name, level in self.levels) or "default"
 
     def as_dict(self) -> dict[str, Level]:

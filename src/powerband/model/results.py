@@ -486,7 +486,7 @@ class ChangeCost:
 
     @property
     def name(self) -> str:
-        """`threads=4`: the setting, by the one level that it changes."""
+        """The name of the setting by the one level that it changes: `threads=4`."""
         return f"{self.factor}={format_level(self.level)}"
 
 

@@ -15,7 +15,7 @@ from powerband.files.experiment_file import load_experiment
 from powerband.model.plan import Setting
 from powerband.store import RunDir, read_host
 
-BYTES_MOST = 1 << 26  # of a file that somebody else may have put there
+BYTES_MOST = 1 << 26  # larger files are not read: anybody may have put them there
 MOST = 20  # the latest runs: what a machine did long ago tells little
 
 

@@ -280,7 +280,7 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
 
 
 def reach_text(reach: Reach) -> str:
-    """One sentence: the difference that the plan detects, and the blocks that the margin needs if no setting is
+    """A sentence that says which difference the plan detects, and how many blocks the margin needs if no setting is
     eliminated early."""
     noise = f"With a noise of {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"

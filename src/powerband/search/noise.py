@@ -79,7 +79,7 @@ def wake_ups_ns() -> list[float]:
 
 
 def timer_lateness_ns() -> list[float]:
-    """By how many ns each sleep of 1 ms is longer than 1 ms."""
+    """The lateness in ns of each sleep of 1 ms."""
     late = []
     for _ in range(SLEEPS):
         start = time.monotonic_ns()

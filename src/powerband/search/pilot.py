@@ -30,7 +30,7 @@ from powerband.trials.trial import run_trial
 
 PILOT_TRIALS = 6  # 40 s: a standard deviation of six is known to a factor of 0.6 to 2.5 (chi-squared, 95 %)
 PILOT_RETRIES = 3  # arbitrary: a machine that spoils more than a third of the trials is not quiet
-PILOT_SECONDS = 3  # as of `--profile quick`
+PILOT_SECONDS = 3  # as with `--profile quick`
 PLAN_SETTINGS = 6  # a usual sweep: 1 to 32, doubling
 PLAN_BLOCKS = 5  # the default of measure.repeats
 RACE_FINDS = 0.03  # the default margin

@@ -124,7 +124,7 @@ class RacePlanner:
     def _play(self, noise: Noise) -> tuple[Played, int]:
         """Races simulated from the last finished block on, or from the beginning if the blocks show nothing yet; and
         the number of results that they rest on."""
-        judged = len(self._results)  # of finished blocks
+        judged = len(self._results)  # those of finished blocks
         if self._played is None or self._played[0] != judged:
             table = ResponseTable(self._experiment, self._settings, self._results)
             known = known_of(self._experiment, table, self._live, self._window_ns, noise) if judged else None

@@ -20,7 +20,7 @@ from powerband.search.planner import Confirming, Planner
 
 
 class SoakingPlan:
-    """A planner for a plan with a soak at its end. Usage: `ask` for a trial, run it, pass its result to `tell`."""
+    """A planner that adds a soak to a plan. Usage: `ask` for a trial, run it, pass its result to `tell`."""
 
     def __init__(self, experiment: Experiment, seed: int, plan: Planner) -> None:
         self._experiment = experiment

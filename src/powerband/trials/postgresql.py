@@ -182,7 +182,7 @@ def _home(folder: Path, account: _Account) -> Path:
     a killed run left behind is removed."""
     folder = folder.absolute()
     elsewhere = folder.with_name(_ELSEWHERE)
-    if elsewhere.is_file():  # of a run that was killed
+    if elsewhere.is_file():  # left by a run that was killed
         left = Path(elsewhere.read_text())
         if left.name.startswith(_PREFIX) and left.is_dir() and left.stat().st_uid == account.id:
             shutil.rmtree(left, ignore_errors=True)
