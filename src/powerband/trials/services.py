@@ -37,8 +37,8 @@ class Services:
     postgresql: Cluster | None = None
 
     def given(self, setting: Setting) -> dict[str, str]:
-        """The values of the built-in placeholders, without ports, and without those of services that the setting does
-        not use."""
+        """The values of the built-in placeholders, except ports; those of services that the setting does not use are
+        empty."""
         cluster = self._used_by(setting)
         if cluster is None:
             return dict(self.toolchain)
