@@ -1,7 +1,7 @@
 """Powerband: a test bench that finds a server's best concurrency setting.
 
-From Python, as at the command line: `powerband.run("quickstart")`, `tune`, `resume`, `compare`, `read`: docs/python.md.
-Nothing is imported before it is used, so that `import powerband` and `powerband --help` take no time."""
+Its functions are the commands: `powerband.run("quickstart")`, `tune`, `resume`, `compare`, `read` (docs/python.md).
+Names are imported when they are first used, so that `import powerband` and `powerband --help` take no time."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One check; `advice` is empty if all is well."""
+    """The result of one check. `advice`: empty if all is well."""
 
     name: str
     status: CheckStatus
@@ -143,7 +143,7 @@ def _observability(facts: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _link() -> Iterator[Finding]:
-    """The check of the link; without an engine nothing, since that is a finding of its own."""
+    """The check of the link. Yields nothing without an engine, since a missing engine is a finding of its own."""
     try:
         yield Finding("link", CheckStatus.OK, check_link(find_engine()))
     except SubjectError as error:
@@ -153,8 +153,8 @@ def _link() -> Iterator[Finding]:
 
 
 def _noise(noise: MachineNoise) -> Iterator[Finding]:
-    """Sources of noise in every measurement on this machine; the thresholds of steal and foreign CPU are those of the
-    validity checks."""
+    """Findings on each source of noise; the thresholds of steal and foreign CPU derive from those of the validity
+    checks."""
 
     def late(p50: float, p99: float) -> str:
         return f"{format_duration(p50)} late at the median, {format_duration(p99)} at p99"

@@ -1,12 +1,12 @@
-"""The run directory: the only data shared by running and analysing. Written here, read here; nothing is computed.
+"""Writes and reads the run directory, the only data that running and analysing share. Computes nothing.
 
   runs/<time>-<name>/  experiment.yaml  host.json  plan.jsonl
    trials/0001/       spec.json subject.json events.jsonl probe.jsonl subject.log record.json
    analysis.json report.html                                      derived
 
-A trial without `record.json` does not exist: `record.json` is written last and atomically, once all other files of the
-trial are on the disk, and holds their sizes. A trial with a file that is missing or shorter is damaged and does not
-count. Nobody but the owner can read a run directory.
+A trial exists once it has a `record.json`, which holds the sizes of the trial's other files; it is written last and
+atomically, once these are on the disk. A trial is damaged and does not count if one of its files is missing or shorter
+than that. Only the owner can read a run directory.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from powerband.wire.dotnet_events import dotnet_events
 from powerband.wire.load_events import Summary
 
 RECORD_FORMAT = 1
-_FIRST_ADDED_LATER = "cpu_quota"  # this field of a record and those below it are missing from older ones
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # what a file system says that has none
-_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it syncs files alone, or the folder may not be read
+_FIRST_ADDED_LATER = "cpu_quota"  # older records lack this field and those below it
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # the errors of a file system without locks
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it only syncs files, or the folder may not be read
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _CURES = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENFILE: "raise fs.file-max"}
 
@@ -57,7 +57,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class SubjectAddress:
-    """The address of a trial's server while it runs; both ports are new in each trial."""
+    """The addresses of a trial's server and of its metrics page while it runs; their ports are new in each trial."""
 
     url: str
     metrics_url: str | None = None
@@ -74,26 +74,26 @@ class SubjectAddress:
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """Raw facts of one trial, without judgement, which is left to the analysis.
+    """The raw facts of one trial. Judging them is left to the analysis.
 
     `phases`: monotonic ns of launched, ready, go, measure, drain, end (the engines' last event) and stopped (the server
     has ended), as far as they were reached. `engines`: one `summary` event per engine process (see
     protocol/load-event.schema.json). `subject`: the probe's `launched`, `exited` and `end` events merged, as far as
-    they arrived. `cpus`: CPU lists of server, engine and probe (empty: any), and of
-    the `machine`: all that powerband may use. `cpu_quota`: CPUs that a cgroup allows all of them
-    together; None: no quota, or unknown. `control_cpu_ns`: CPU of the control plane from go to end. `thread_names`: a
-    JVM's full thread names by thread id. `last_words`: numbers by name, from the log line that `subject.last_words`
-    matches. `acknowledged`, `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`.
-    `link`: the link between two network namespaces and its traffic; empty without one. `slots`: the engines'
-    summaries of one user alone and of twice the users after the load, or why there are none; empty where none was due.
-    `jmeter`: the JMeter driver's record of its JVM. `live_heap`: bytes that a full collection left after the load, by
-    the pid of a JVM. `runtimes`: the fields of a `RuntimeView` each. `go_collected`: the fields of a `GoCollected`
-    by the pid of a Go program that collected during the load, None where they cannot be known. `no_dotnet_figures`:
-    why a .NET server gave none; empty where it did, and of any other. `neighbours`: CPUs that other programs used
-    while the load ran, by name, those that used most. `memory_kills`: processes of the server that the kernel killed
-    at its memory limit (`host.memory_limit`); None: there is none. `node`: of several, the one that ran the trial;
-    empty: this machine. `generators`: the fields of a `GeneratorNode` for each other node that loaded the server,
-    whose instants are given by the clock of `node`; empty: the load came from the server's machine.
+    they arrived. `cpus`: CPU lists of server, engine and probe (empty: any CPU), and as `machine` all CPUs that
+    powerband may use. `cpu_quota`: CPUs that a cgroup allows server, engine and probe together; None: no quota, or
+    unknown. `control_cpu_ns`: CPU time of the control plane from go to end. `thread_names`: a JVM's full thread names
+    by thread id. `last_words`: numbers by name, from the log line that `subject.last_words` matches. `acknowledged`,
+    `visits`, `no_visitor`, `snapshots`: records of the instruments in `trials/instruments/`. `link`: the link between
+    two network namespaces and its traffic; empty without a link. `slots`: the engines' summaries with one user and with
+    twice the users after the load, or the reason why there are none; empty if none was due. `jmeter`: the JMeter
+    driver's record of its JVM. `live_heap`: by a JVM's pid, the bytes left by a full collection after the load.
+    `runtimes`: the fields of each `RuntimeView`. `go_collected`: by the pid of a Go program that collected during the
+    load, the fields of its `GoCollected`, or None if they cannot be known. `no_dotnet_figures`: the reason why a .NET
+    server gave no figures; empty if it gave some, and for any other server. `neighbours`: by name, the CPUs that other
+    programs used while the load ran; only those that used most. `memory_kills`: the number of the server's processes
+    that the kernel killed at its memory limit (`host.memory_limit`); None without a limit. `node`: the name of the
+    cluster's node that ran the trial; empty: this machine. `generators`: the fields of a `GeneratorNode` for each other
+    node that loaded the server, with instants by the clock of `node`; empty: the load came from the server's machine.
     """
 
     spec: TrialSpec
@@ -139,8 +139,8 @@ class TrialRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrialRecord:
-        """A field that was added later gets its default where an older record lacks it. Raises UsageError for a record
-        that another version wrote."""
+        """Reads a record; fields that an older record lacks get their defaults. Raises UsageError for a record in
+        another format."""
         if data.get("format") != RECORD_FORMAT:
             raise UsageError(
                 f"its format is {data.get('format')}, and this version reads {RECORD_FORMAT}: use the version of "
@@ -160,25 +160,27 @@ class TrialRecord:
 
 
 class TrialDir:
+    """The directory of one trial and the paths of its files."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec = path / "spec.json"
-        self.subject = path / "subject.json"  # where it is reached while it runs: a `SubjectAddress`
+        self.subject = path / "subject.json"  # the server's address while it runs: a `SubjectAddress`
         self.events = path / "events.jsonl"  # engine lines, each with an `engine` index added
         self.probe = path / "probe.jsonl"
         self.log = path / "subject.log"
-        self.apply_log = path / "apply.log"  # what the command said that changed a deployed subject's setting
-        self.engine_log = path / "engine.log"  # what engine and probe said on stderr; removed where that is nothing
-        self.samples = path / "samples.jtl"  # of a JMeter plan: its results
-        self.jmeter_log = path / "jmeter.log"  # what JMeter logged
-        self.jmeter_output = path / "jmeter.out"  # what it printed
-        self.visitor_log = path / "visitor.log"  # of a visitor's browser: what it said, and its page
-        self.dotnet = path / "dotnet"  # of the startup hook in .NET processes: a file for each, by pid
+        self.apply_log = path / "apply.log"  # output of the command that changes a deployed server's setting
+        self.engine_log = path / "engine.log"  # stderr of engine and probe; removed if it is empty
+        self.samples = path / "samples.jtl"  # results of a JMeter plan
+        self.jmeter_log = path / "jmeter.log"  # JMeter's own log
+        self.jmeter_output = path / "jmeter.out"  # what JMeter printed
+        self.visitor_log = path / "visitor.log"  # log of the visitor's browser, with the console of its page
+        self.dotnet = path / "dotnet"  # files of the startup hook, one for each .NET process, named by pid
         self.snapshots = path / "snapshots"  # class histograms of JVMs: `snapshot_file`
         self.record = path / "record.json"
 
     def begin(self, spec: TrialSpec) -> None:
-        """Makes the directory with its `spec.json`; files of an earlier, killed attempt are removed.
+        """Makes the directory with its `spec.json`, and removes the files of an earlier, killed attempt.
 
         Raises MeasurementError if the disk cannot be written."""
         with writing(self.path):
@@ -189,14 +191,14 @@ class TrialDir:
             write_atomically(self.spec, json.dumps(spec.to_json()))
 
     def write_address(self, address: SubjectAddress) -> None:
-        """Writes the address before the server is launched, and therefore without waiting for fsync. Raises
+        """Writes the address, without fsync, since the launch of the server would have to wait for it. Raises
         MeasurementError if the disk cannot be written."""
         with writing(self.subject), open_private(self.subject, "w") as file:
             file.write(json.dumps(vars(address)))
 
     def write_record(self, record: TrialRecord) -> None:
-        """Writes the record with the sizes of all other files, which are synced first: from now on the trial exists.
-        Raises MeasurementError if the disk cannot be written."""
+        """Syncs all other files, then writes the record with their sizes: from then on the trial exists. Raises
+        MeasurementError if the disk cannot be written."""
         with writing(self.path):
             paths = [path for path in self._files() if path != self.record]
             files = {str(path.relative_to(self.path)): _kept(path) for path in paths}
@@ -206,7 +208,7 @@ class TrialDir:
 
     def read_record(self) -> TrialRecord:
         """Reads the record. Raises UsageError if another version wrote it, DamagedError if it is damaged, or if another
-        file of the trial is missing or shorter than it was (older records hold no sizes)."""
+        file of the trial is missing or shorter than the record says (older records hold no sizes)."""
         try:
             data = json.loads(self.record.read_text(encoding="utf-8"))
             record = TrialRecord.from_json(data)
@@ -222,7 +224,7 @@ class TrialDir:
         return record
 
     def _files(self) -> list[Path]:
-        """All files of the trial that stay; not what a browser may have left."""
+        """All files of the trial, without what a browser may have left."""
         patterns = ("*", f"{self.snapshots.name}/*", f"{self.dotnet.name}/*")
         paths = [path for pattern in patterns for path in sorted(self.path.glob(pattern))]
         return [path for path in paths if path.is_file() and not path.is_symlink()]
@@ -237,11 +239,11 @@ class TrialDir:
                 raise DamagedError(f"{path} is cut short: it has {found} of {size} bytes")
 
     def read_events(self) -> Iterator[Any]:
-        """Events of engines; `wire/load_events.py` has the types of those that are read."""
+        """The events of the engines; `wire/load_events.py` has the types of those that are used."""
         return read_json_lines(self.events)
 
     def read_probe(self) -> Iterator[Any]:
-        """Events of the probe, as in `wire/probe_events.py`, and after them those of .NET processes."""
+        """The events of the probe (`wire/probe_events.py`), then those of .NET processes (`wire/dotnet_events.py`)."""
         yield from read_json_lines(self.probe)
         yield from dotnet_events(self.dotnet)
 
@@ -256,20 +258,22 @@ class TrialDir:
 
 
 class RunDir:
+    """The directory of a run and the paths of its files."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.experiment = path / "experiment.yaml"
         self.host = path / "host.json"
         self.plan = path / "plan.jsonl"
-        self.build_log = path / "build.log"  # what subject.build said, where there is one
-        self.turns = path / "turns.jsonl"  # of a run on several nodes: the calls of its planner, in their order
-        self.nodes = path / "nodes.json"  # of such a run: the facts of `host.json` for each node
-        self.nodes_now = path / "nodes_now.json"  # while it goes on: what each node does
+        self.build_log = path / "build.log"  # output of subject.build, if there is one
+        self.turns = path / "turns.jsonl"  # on several nodes: the calls of the planner, in order
+        self.nodes = path / "nodes.json"  # on several nodes: the facts of `host.json` for each node
+        self.nodes_now = path / "nodes_now.json"  # on several nodes, during the run: what each node does
         self.trials = path / "trials"
         self.analysis = path / "analysis.json"
-        self.seen = path / "seen.json"  # results that a planner decided on, of trials that were measured again
+        self.seen = path / "seen.json"  # for trials that were measured again: the results that the planner decided on
         self.left = path / "left.json"  # the setting that a deployed server was left at
-        self.restore_log = path / "restore.log"  # what the command said that set it
+        self.restore_log = path / "restore.log"  # output of the command that restored it
         self.report = path / "report.html"
 
     @classmethod
@@ -293,16 +297,16 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
-        """Opens a run directory. Raises UsageError if it is none."""
+        """Opens a run directory. Raises UsageError if the path is not one."""
         run = cls(path)
-        if not os.path.isfile(run.experiment):  # noqa: PTH113 - says False of a folder that is closed to us
+        if not os.path.isfile(run.experiment):  # noqa: PTH113 - it returns False for a folder that we may not enter
             raise UsageError(f"{path} is no run directory: it has no experiment.yaml; runs lie under runs/ by default")
         return run
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Locks the run: while the block lasts, no other process enters such a block for it; a kill releases the lock.
-        On a file system without locks that holds for processes of this machine, which write themselves into the file.
+        """Locks the run against other processes while the block lasts; a kill releases the lock. On a file system
+        without locks, only processes of this machine exclude each other: each writes its name into the lock file.
 
         Raises UsageError if another process holds the lock, MeasurementError if the disk cannot be written."""
         with writing(self.path):
@@ -328,8 +332,9 @@ class RunDir:
                 file.truncate(0)
 
     def append_plan(self, spec: TrialSpec, planned_total: int | None = None, left_s: float | None = None) -> None:
-        """Adds one trial to the plan, flushed before the trial starts. `planned_total`: maximum number of trials in the
-        run as known now, `left_s`: what it is likely to take with this trial, both for viewers."""
+        """Adds one trial to the plan, and syncs it before the trial starts. For viewers: `planned_total`, the maximum
+        number of trials in the run as known now, and `left_s`, the time that the run will likely take from this trial
+        on."""
         known: dict[str, float] = {} if planned_total is None else {"planned_total": planned_total}
         known |= {} if left_s is None else {"left_s": round(left_s, 1)}
         with writing(self.path):
@@ -340,7 +345,7 @@ class RunDir:
             _sync_folder(self.path)
 
     def planned(self) -> dict[int, TrialSpec]:
-        """The trials of the plan by number, without damaged lines. Of two lines with one number the later counts."""
+        """The trials of the plan by number, without damaged lines. If two lines have one number, the later counts."""
         found = {}
         for line in read_json_lines(self.plan, damaged=lambda error: None):
             with suppress(*NOT_AS_WRITTEN):
@@ -352,12 +357,12 @@ class RunDir:
         return TrialDir(self.trials / f"{number:04d}")
 
     def records(self) -> list[TrialRecord]:
-        """The recorded trials that are not damaged, by number."""
+        """The recorded trials that are not damaged, in order of their numbers."""
         return self.records_and_damage()[0]
 
     def records_and_damage(self) -> tuple[list[TrialRecord], dict[int, str]]:
-        """The recorded trials that are not damaged, by number; and what is wrong with each trial that is damaged, or
-        that lost its record though a later trial has one."""
+        """The recorded trials that are not damaged, in order of their numbers; and by number what is wrong with each
+        damaged trial, and with each that has no record although a later trial has one."""
         directories = sorted(self.trials.iterdir()) if self.trials.is_dir() else []
         names = [path.name for path in directories if (path / "record.json").is_file()]
         numbers = [int(name) for name in names if re.fullmatch("[0-9]{4,7}", name)]
@@ -374,7 +379,7 @@ class RunDir:
 
 
 def is_alive(owner: str) -> bool:
-    """True if a lock file names its owner, and that process of this machine is alive."""
+    """True if the `owner` that a lock file names is a process of this machine that is alive."""
     try:
         return owner == name_alive(int(owner.split()[1]))
     except (OSError, ValueError, IndexError):
@@ -382,12 +387,12 @@ def is_alive(owner: str) -> bool:
 
 
 def name_alive(pid: int) -> str:
-    """A name for a living process that no other ever has: the machine's start, its pid, its own start."""
+    """A name for a living process that no other ever has: the machine's boot id, the pid, and the process's start."""
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {pid} {process_stat(pid).started}"
 
 
 def snapshot_file(folder: Path, when: str, pid: int) -> Path:
-    """The histogram of one JVM `before` or `after` the measured window."""
+    """The file with the class histogram of one JVM `before` or `after` (`when`) the measured window."""
     return folder / f"{when}-{pid}.txt"
 
 
@@ -397,14 +402,14 @@ def slug(name: str) -> str:
 
 
 def open_private(path: Path, mode: str) -> IO[Any]:
-    """Opens a file for writing that nobody else may read; texts are UTF-8. Raises OSError."""
+    """Opens a file for writing that only this user may read; texts are UTF-8. Raises OSError."""
     encoding = None if "b" in mode else "utf-8"
     return open(path, mode, encoding=encoding, opener=partial(os.open, mode=0o600))
 
 
 def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
-    """Writes a file so that it has either its old content or the whole new one, even after a power cut. `private`:
-    nobody else may read it. Raises OSError."""
+    """Writes a file so that it has either its old content or the whole new one, even after a power cut. `private`: only
+    this user may read it. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with open_private(temporary, "w") if private else temporary.open("w", encoding="utf-8") as file:
@@ -413,14 +418,14 @@ def write_atomically(path: Path, text: str, *, private: bool = True) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError:
-        with suppress(OSError):  # a full disk needs its room
+        with suppress(OSError):  # frees its room on a full disk
             temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
 
 
 def _kept(path: Path) -> int:
-    """Syncs a file that any process may have written, closes it to all but its owner, and returns its size."""
+    """Syncs a file, whichever process wrote it, makes it readable by its owner only, and returns its size."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         with suppress(OSError):  # another user's file, or a file system without modes
@@ -429,7 +434,7 @@ def _kept(path: Path) -> int:
 
 
 def _sync_folder(path: Path) -> None:
-    """Syncs the names in a folder."""
+    """Syncs the entries of a folder."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -442,8 +447,8 @@ def _sync_folder(path: Path) -> None:
 
 
 def read_json_lines(path: Path, damaged: Callable[[DamagedError], None] | None = None) -> Iterator[dict[str, Any]]:
-    """Every complete line; a last line that was cut off by a kill is omitted. A line that is no JSON is omitted and
-    handed to `damaged`; without it, DamagedError is raised."""
+    """Every complete line of a file of JSON lines; none if there is no such file. A last line that a kill cut off is
+    left out. A line that is no JSON is left out and passed to `damaged`; without `damaged`, DamagedError is raised."""
     if not path.is_file():
         return
     number = 0
@@ -462,7 +467,7 @@ def read_json_lines(path: Path, damaged: Callable[[DamagedError], None] | None =
 
 
 def disk_error(path: Path, error: OSError) -> MeasurementError:
-    """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or in none."""
+    """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or outside of one."""
     run = next((folder for folder in (path, *path.parents) if (folder / "experiment.yaml").is_file()), None)
     cure = "make it writable" if error.errno in _CLOSED else _CURES.get(error.errno or 0, "free some space")
     advice = (
@@ -475,7 +480,7 @@ def disk_error(path: Path, error: OSError) -> MeasurementError:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raises MeasurementError for a disk that cannot be written."""
+    """Turns an OSError of the block into the MeasurementError for a disk that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -494,7 +499,7 @@ def _fresh_directory(root: Path, stem: str) -> Path:
 
 
 def read_host(path: Path) -> Mapping[str, Any]:
-    """The contents of host.json; empty if it is missing or no JSON object."""
+    """The content of host.json; empty if the file is missing or holds no JSON object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -503,8 +508,8 @@ def read_host(path: Path) -> Mapping[str, Any]:
 
 
 def read_nodes(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, float]]]:
-    """Facts and costs of each node by its name, from nodes.json; what is missing or of another form is left out."""
-    told = read_host(path)  # in the same form
+    """The facts and the costs of each node by its name, from nodes.json. Entries of another form are left out."""
+    told = read_host(path)  # nodes.json is a JSON object as well
 
     def part(name: str) -> dict[str, dict[str, Any]]:
         found = told.get(name)

@@ -1,4 +1,4 @@
-"""A metric of every setting as a figure of matplotlib, which is imported only here.
+"""Draws a metric of every setting as a figure of matplotlib, which is imported only here.
 
 In: an Analysis. Out: a figure that a notebook displays by itself, without pyplot and its windows; nothing is computed
 but the change of unit. Texts from outside are never interpreted as formulas."""
@@ -39,8 +39,9 @@ class NotebookFigure(Figure):
 
 
 def metric_figure(analysis: Analysis, name: str) -> Figure:
-    """Points with intervals across the factor with the most numeric levels, and a line for each combination of the
-    others; if there is no such factor, a row for each setting. Raises UsageError if nothing was measured."""
+    """The figure of a metric: points with intervals across the factor with the most numeric levels, and a line for each
+    combination of the other factors; if there is no such factor, a row for each setting. Raises UsageError for an
+    unknown metric, or if no setting has it."""
     try:
         metric = metric_named(name)
     except ValueError as error:
@@ -73,8 +74,8 @@ def _size(points: Sequence[_Point], across: str | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Point:
-    """A point in the displayed unit; `below` and `above`: the lengths of the interval to each side, 0 without an
-    interval."""
+    """The point of one setting, in the displayed unit. `below`, `above`: the lengths of the interval to each side, 0
+    without an interval; `chosen`: it is the answer's setting."""
 
     of: SettingResult
     name: str

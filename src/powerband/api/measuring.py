@@ -1,8 +1,8 @@
 """The commands as functions: run, tune, resume, read, compare. In: arguments. Out: a `Run` or a `Comparison`.
 
-They raise powerband's own errors with the command line's sentences. The first Ctrl-C (in a notebook: interrupt) drains
-and saves, the second quits at once; either raises UserInterruptError, and leaves no process behind. Outside the main
-thread signals are ignored."""
+They raise powerband's own errors, with the sentences of the command line. The first Ctrl-C (in a notebook: interrupt)
+drains and saves, the second quits at once; either raises UserInterruptError and leaves no process behind. Outside the
+main thread, signals are ignored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Levels = str | Level | Iterable[Level]
 
 
 class TuneOptions(TypedDict, total=False):
-    """The options of `powerband tune`, by their names with `_` for `-`; docs/reference/cli.md explains them."""
+    """The options of `powerband tune`, with `_` for `-` in their names; docs/reference/cli.md explains them."""
 
     name: str
     url: str
@@ -137,25 +137,25 @@ def tune(
 ) -> Run:
     """Finds the best setting of a server, like `powerband tune`.
 
-    `command` starts it, None: the server of `url` runs already, and `apply` or `apply_command` change its setting.
-    `{port}` is a free port, `{NAME}` the value of the parameter of this name; no shell is used.
+    `command`: starts the server, without a shell; in it, `{port}` is a free port, and `{NAME}` the value of the
+    parameter of this name. None: the server of `url` runs already, and `apply` or `apply_command` change its setting.
     `parameters`: the values of each, `{"threads": "1..64", "mode": ["sync", "async"]}`; a text is read like the
     argument of `-P`. `options`: those of the command line, as named in `TuneOptions`."""
     return _measured(_tuned(command, parameters, options), runs, progress=progress)
 
 
 def resume(directory: str | Path, *, cluster: str | None = None, progress: bool = True) -> Run:
-    """Continues a run that was interrupted or killed; finished trials are kept. `cluster`: the address of another
-    cluster than the run began on."""
+    """Continues a run that was interrupted or killed, and returns it; finished trials are kept. `cluster`: the address
+    of another cluster, on which it continues."""
     run_directory = RunDir.open(Path(directory))
     experiment = on_cluster(load_experiment(run_directory.experiment), run_directory, cluster)
     return _go_on(experiment, run_directory, progress=progress)
 
 
 def on_cluster(experiment: Experiment, run: RunDir, address: str | None) -> Experiment:
-    """The experiment of a run that is gone on with on the nodes of another cluster, all of them; None: as it says. The
-    file in the run directory stays as it is. Raises UsageError for a run that was begun on one machine, and for no
-    address of a cluster."""
+    """The experiment of a run that is resumed on all nodes of the cluster at `address`; None: on the cluster, or the
+    machine, that the experiment says. The file in the run directory stays as it is. Raises UsageError for a run that
+    was begun on one machine, and for an invalid address."""
     if address is None:
         return experiment
     if (cluster := experiment.cluster) is None:
@@ -198,7 +198,8 @@ def compare(
 
 
 def compare_two_runs(first: Run, second: Run) -> RunComparison:
-    """By what runs beside the first tell of its sessions. Raises UsageError where there is no like to compare."""
+    """Compares two runs, with the earlier runs beside the first to show how much runs differ on that machine. Raises
+    UsageError for runs that cannot be compared."""
     told = _told(first)
     return compare_two(told, _told(second), earlier_runs(told, first.path, second.path))
 
@@ -208,14 +209,14 @@ def _told(run: Run) -> ToldRun:
 
 
 def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Run:
-    """Runs the experiment in a new run directory. Its host.json holds no command: the command that started Python would
-    not repeat the run."""
+    """Runs the experiment in a new run directory. Its host.json names no command, since the command that started Python
+    would not repeat the run."""
     return _go_on(*new_run(experiment, Path(runs)), progress=progress)
 
 
 def new_run(experiment: Experiment, runs: Path, command: Sequence[str] = ()) -> tuple[Experiment, RunDir]:
-    """Makes a run directory under `runs`. Returns it with the experiment as it is kept there; `command`: what was
-    typed."""
+    """Makes a run directory under `runs`. Returns the experiment as it is kept there, and the directory. `command`: the
+    command line that was typed."""
     seeded = deployed_subject.knowing_its_process(session.with_seed(experiment).started_in(str(Path.cwd())))
     facts = host.host_facts(engine_fleet.find_engine(), command=command_without_secrets(command, seeded))
     return seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts)
@@ -239,8 +240,8 @@ def carry_out(
     progress: bool,
     announce: Callable[[Observer], None] = lambda observer: None,
 ) -> tuple[Analysis, bool]:
-    """Runs the trials that the run lacks. Returns its analysis, and whether a person stopped it; `advice` is printed
-    where the person quits at once."""
+    """Runs the trials that the run lacks. Returns its analysis, and True if the user stopped it. `advice`: printed if
+    the user quits at once; `announce`: called with the observer before the first trial."""
     with StopRequest.on_signals(advice) as stop:
         with LiveView() if progress else nullcontext(Observer()) as observer:
             announce(observer)
@@ -250,7 +251,7 @@ def carry_out(
 
 
 def _bench_of(experiment: Experiment) -> Opener | None:
-    """The bench that the experiment asks for; None: this machine."""
+    """The function that opens the bench that the experiment asks for; None for this machine."""
     if (cluster := experiment.cluster) is None:
         return None
     from powerband.cluster.joining import joined  # noqa: PLC0415
@@ -299,7 +300,7 @@ def _text(value: Any) -> str | None:
 
 
 def _levels(levels: Levels) -> str | tuple[Level, ...]:
-    """The levels for `-P` to read if they are a text; otherwise the levels unchanged."""
+    """The levels of a parameter: a text, to be read like the argument of `-P`, is unchanged; others become a tuple."""
     if isinstance(levels, str):
         return levels
     return tuple(_plain(list(levels))) if isinstance(levels, Iterable) else (_plain(levels),)
@@ -309,7 +310,7 @@ def _listed(value: str | Sequence[str]) -> list[str]:
     return [value] if isinstance(value, str) else [str(each) for each in value]
 
 
-# Options that may be given more than once, as they would be typed.
+# Options that may be given more than once, with functions that turn them into the texts that would be typed.
 _FORMS: dict[str, Callable[[Any], list[str]]] = {
     "slo": _listed,
     "expect": _listed,
@@ -322,7 +323,7 @@ _FORMS: dict[str, Callable[[Any], list[str]]] = {
 
 
 def _plain(value: Any) -> Any:
-    """The value as a file would hold it: mappings, lists and scalars; numbers and arrays of numpy and pandas become
+    """The value as a file would hold it, in mappings, lists and scalars; numbers and arrays of numpy and pandas become
     Python's own."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}

@@ -1,7 +1,8 @@
 """The results of a run, or of a comparison, in Python: the values of the analysis, its tables as data frames, its
 figures.
 
-Immutable; nothing is started here. A notebook shows the answer and the table of settings, every name escaped."""
+The results are immutable, and nothing is started here. A notebook shows the answer and the table of settings, with
+every name escaped."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _ROWS_SHOWN = 12  # arbitrary: a notebook's screen; frame() has all
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """One run with its results. `directory`: its files on disk."""
+    """One run with its results. `directory`: its run directory."""
 
     directory: RunDir
     experiment: Experiment
@@ -76,8 +77,8 @@ class Run:
         return self.analysis.warnings
 
     def setting(self, **levels: Level) -> SettingResult:
-        """The single setting that has these levels: `run.setting(threads=8)`. Raises UsageError if none or more than
-        one has."""
+        """The one setting that has these levels: `run.setting(threads=8)`. Raises UsageError if no setting has them, or
+        more than one."""
         found = [row for row in self.settings if levels.items() <= row.setting.as_dict().items()]
         if len(found) == 1:
             return found[0]
@@ -99,19 +100,20 @@ class Run:
         return frame(self._table(what), library)
 
     def rows(self, what: What = "trials") -> Iterator[dict[str, Any]]:
-        """The rows of the same tables without any library: each row by its columns' names, made while it is read."""
+        """The rows of the same tables without any library, each as a mapping by column; they are made as they are
+        read."""
         table = self._table(what)
         names = [column.name for column in table.columns]
         return (dict(zip(names, row, strict=True)) for row in table.rows)
 
     def export(self, what: What, file: str | Path) -> Path:
-        """Writes a table as csv or Parquet, by the end of the file's name, and returns the file; the table may be
+        """Writes a table as csv or Parquet, by the suffix of the file's name, and returns the file; the table may be
         larger than the memory. Raises UsageError like `frame`, and if the file cannot be written."""
         return export(self._table(what), Path(file))
 
     def figure(self, metric: str = "goodput") -> Figure:
-        """A metric of every setting with its interval, drawn by matplotlib: `throughput`, `p99`, `cpu`, `memory`, or
-        any metric by its name. Raises UsageError for an unknown metric, or if matplotlib is missing."""
+        """Draws a metric of every setting with its interval, by matplotlib. `metric`: `throughput`, `p99`, `cpu`,
+        `memory`, or any metric by its name. Raises UsageError for an unknown metric, or if matplotlib is missing."""
         try:
             from powerband.api.matplotlib_figures import metric_figure  # noqa: PLC0415 - matplotlib is an extra
         except ModuleNotFoundError as error:
@@ -170,7 +172,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the second as a whole."""
+        """The verdict on the second run or revision as a whole."""
         return self.result.verdict
 
     @property
@@ -196,7 +198,7 @@ class Comparison:
         return frame(changes_table(self.result), library)
 
     def export(self, file: str | Path) -> Path:
-        """Writes this table as csv or Parquet, by the end of the file's name."""
+        """Writes this table as csv or Parquet, by the suffix of the file's name, and returns the file."""
         return export(changes_table(self.result), Path(file))
 
     def markdown(self) -> str:

@@ -1,4 +1,4 @@
-"""The arithmetic shared by the expressions of claims and of own metrics. In: text. Out: a small tree, and its value.
+"""The arithmetic that expressions of claims and of own metrics share. In: text. Out: a small tree, and its value.
 
   sum     = product { ( "+" | "-" ) product }
   product = operand { ( "*" | "/" ) operand }
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar, Union
 
-PARENTHESES_MAX = 50  # arbitrary: each is a few calls deep, and Python bears a thousand
+PARENTHESES_MAX = 50  # arbitrary: each is a few calls deep, and Python allows a thousand
 _OPERATIONS: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -59,18 +59,19 @@ def leaves(term: Term[Leaf]) -> Iterator[Leaf]:
 
 
 class Parser(Generic[Leaf]):
-    """Recursive descent over the tokens, with one method for each rule of the grammar. Every error is a ValueError with
-    the column within the text."""
+    """A recursive-descent parser over the tokens, with one method for each rule of the grammar. Every error is a
+    ValueError with the column within the text."""
 
     token: ClassVar[re.Pattern[str]]
-    """Matches one token in one named group, and the space before it."""
+    """Matches one token, in one named group, and the space before it."""
     name_start: ClassVar[str] = "A-Za-z_"
     """The characters that a leaf may begin with, as a character class."""
     kind: ClassVar[str]
-    """The kind of the text, after `a simpler`."""
+    """The word for the text in messages, after `a simpler`."""
     place: ClassVar[str]
-    """The place in which an unknown character has no meaning."""
+    """The words for the place in which an unknown character has no meaning, in messages."""
     operand_words: ClassVar[str]
+    """The words for a valid operand, in messages."""
 
     def __init__(self, text: str) -> None:
         if text.count("(") > PARENTHESES_MAX:
@@ -83,7 +84,7 @@ class Parser(Generic[Leaf]):
         return Number(float(token))
 
     def leaf(self, name: str) -> Leaf:
-        """The leaf that begins with this name, which has been taken."""
+        """Parses the leaf that begins with this name; the name itself has been taken."""
         raise NotImplementedError
 
     def sum(self) -> Term[Leaf]:
@@ -111,11 +112,11 @@ class Parser(Generic[Leaf]):
             raise self.error(f"{self.peek()} is not expected here")
 
     def error(self, what: str, *, back: bool = False) -> ValueError:
-        """`back`: about the token that was taken last, not the next one."""
+        """The error for the next token, or with `back` for the token that was taken last."""
         return ValueError(f"at character {self.column(self.at - back)} of `{self.text}`: {what}")
 
     def column(self, at: int | None = None) -> int:
-        """The column of a token, from 1; the end of the text after the last. None: the next one."""
+        """The column of token number `at`, from 1; None: the next token. Past the last token, the end of the text."""
         at = self.at if at is None else at
         return self.tokens[at][1] if at < len(self.tokens) else len(self.text) + 1
 

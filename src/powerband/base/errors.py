@@ -20,7 +20,7 @@ from dataclasses import dataclass
 EXIT_OK = 0
 EXIT_THRESHOLD = 1
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
-PROBLEMS_SHOWN = 50  # of one error: arbitrary, a screen
+PROBLEMS_SHOWN = 50  # the most that one error lists: arbitrary, a screen
 
 
 class PowerbandError(Exception):

@@ -1,4 +1,5 @@
-"""URLs of servers, and the hosts that may be loaded: this machine, and hosts that the user named. Pure, no resolver.
+"""Checks URLs of servers, and which hosts may be loaded: this machine, and hosts that the user named. Pure, no
+resolver.
 
 Hosts are checked when an experiment is built and when `powerband load` begins, so that no load goes to a wrong server.
 """

@@ -1,4 +1,5 @@
-"""Reads a server's log: its end, a text that it waits for, a JVM's out-of-memory error, its last figures."""
+"""Reads a server's log: its end, an awaited text, a JVM's out-of-memory error, the cause of its end, its last
+figures."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _OUT_OF_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: [^\n]*)?")
-_LAST_WORDS_BYTES = 1 << 16  # arbitrary: some hundred lines; the line that is looked for is among the last
+_LAST_WORDS_BYTES = 1 << 16  # arbitrary: some hundred lines; the wanted line is among the last
 _JAVA_CAUSE = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)", re.MULTILINE)
 _DIRECT_CAUSE = "The above exception was the direct cause of the following exception"
@@ -22,11 +23,11 @@ _EXCEPTION = re.compile(
     re.MULTILINE,
 )
 _ERROR_LINE = re.compile(r"^[^\n]*\b(?:error|fatal|exception)\b[^\n]*", re.IGNORECASE | re.MULTILINE)
-_LOOK_BYTES = 8 << 20  # arbitrary: of one read, so that a log that grows fast is not read whole at once
+_LOOK_BYTES = 8 << 20  # arbitrary: the most of one read, so that a log that grows fast is not read whole at once
 _OVERLAP_BYTES = 1 << 16  # a match may span two reads; longer ones are not found
 _PAIR = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)=([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w.])")
-# Control sequences that a terminal obeys (ECMA-48), then all that is left of control characters, and marks that turn
-# the direction of writing.
+# Control sequences that a terminal obeys (ECMA-48), then all other control characters, and marks that change the
+# direction of writing.
 _CONTROLS = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
@@ -34,12 +35,12 @@ _CONTROLS = re.compile(
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal would obey instead of showing it; line ends and tabs stay."""
+    """The text without the characters that a terminal would obey instead of showing; line ends and tabs stay."""
     return _CONTROLS.sub("", text)
 
 
 def end_of(log: Path, bytes_max: int) -> str:
-    """The last bytes as text that may be printed; empty if there is no log."""
+    """The last bytes of a log as printable text; empty if there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -50,8 +51,9 @@ def end_of(log: Path, bytes_max: int) -> str:
 
 
 class LogSearch(AbstractContextManager["LogSearch", None]):
-    """Looks for a regular expression in a log that grows, and may be replaced by a shorter one meanwhile; a context
-    manager. Each look reads what is new, at most 8 MiB of it, after the 64 KiB before: a match may be so long."""
+    """Looks for a regular expression in a log that grows, and may be replaced by a new file meanwhile; a context
+    manager. Each look reads at most 8 MiB of new text, and keeps the 64 KiB before it, so that a match of that length
+    may span two looks."""
 
     def __init__(self, log: Path, pattern: str) -> None:
         self._log = log
@@ -64,7 +66,7 @@ class LogSearch(AbstractContextManager["LogSearch", None]):
             self._file.close()
 
     def found(self) -> bool:
-        """Whether there is a match in what is new."""
+        """True if there is a match in the new text."""
         try:
             if self._file is None:
                 self._file = self._log.open("rb")
@@ -79,7 +81,7 @@ class LogSearch(AbstractContextManager["LogSearch", None]):
             return False
         text, begins = self._before + new, not self._before
         self._before = text[-_OVERLAP_BYTES:]
-        # The first character of what was read before only says whether a line begins after it.
+        # The first character of the earlier text only tells whether a line begins after it.
         return self._pattern.search(text.decode(errors="replace"), 0 if begins else 1) is not None
 
 
@@ -106,7 +108,8 @@ def cause_in(text: str) -> str:
 
 
 def _python_cause(text: str) -> str:
-    """The innermost exception of the last chain of tracebacks; the others were raised from it. Empty: no traceback."""
+    """The innermost exception of the last chain of tracebacks, from which the others were raised; empty if there is no
+    traceback."""
     found = list(_PYTHON.finditer(text))
     if not found:
         return ""

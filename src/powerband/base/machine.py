@@ -1,7 +1,7 @@
 """Remembers the noise of this machine between runs: how much equal trials differ, as `powerband doctor` measured it.
 
-A small file under $XDG_CACHE_HOME/powerband, one for each machine. It may be deleted at any time: then a usual noise is
-assumed, and reported as an assumption."""
+It is kept in a small file under $XDG_CACHE_HOME/powerband, one for each machine. The file may be deleted at any time:
+then a usual noise is assumed, and reported as an assumption."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pathlib import Path
 
 from powerband.base.errors import MeasurementError
 
-ASSUMED_SD = 0.02  # arbitrary: until `doctor --pilot` has measured it; half of it would promise too much
+ASSUMED_SD = 0.02  # arbitrary, used until `doctor --pilot` has measured it; half of it would promise too much
 
 
 @dataclass(frozen=True)
 class Noise:
-    """`sd`: standard deviation of the log of a result between equal trials (0.02: about 2 %). `measured_on`: the day,
-    as 2026-11-21; None: assumed, not measured on this machine."""
+    """The noise of a machine. `sd`: standard deviation of the log of a result between equal trials (0.02: about 2 %).
+    `measured_on`: the day, as 2026-11-21; None if it is assumed, and was not measured on this machine."""
 
     sd: float
     measured_on: str | None = None
@@ -42,7 +42,7 @@ class Noise:
 
 
 def known_noise() -> Noise:
-    """The noise last remembered for this machine, else an assumption."""
+    """The noise remembered for this machine, or an assumed one."""
     try:
         found = json.loads(_file().read_text())
         sd, day = float(found["sd"]), str(found["measured_on"])
@@ -66,8 +66,9 @@ def remember_noise(sd: float) -> bool:
 
 
 def cache_folder() -> Path:
-    """The folder for files that may be deleted at any time; it need not exist. Raises MeasurementError where only the
-    shared temporary folder is left and somebody else made it there: what lies in it is executed."""
+    """The folder for files that may be deleted at any time; it need not exist. If there is no home, it lies in the
+    shared temporary folder: then MeasurementError is raised if somebody else made it or may write there, since programs
+    from it are executed."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     # The standard requires relative paths to be ignored.
     if home.startswith("/"):
@@ -89,8 +90,8 @@ def cache_folder() -> Path:
 
 @contextmanager
 def alone_in_cache(path: Path, kept: str) -> Iterator[None]:
-    """While the block lasts nobody else fills `path`, which lies in the cache folder; `kept`: what is kept there, as a
-    sentence. Raises MeasurementError where it cannot be written."""
+    """Keeps other processes from filling `path`, in the cache folder, while the block lasts. `kept`: a clause for the
+    error message that says what is kept there. Raises MeasurementError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_name(f"{path.name}.lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""Reads what the kernel says of processes and their sockets (proc_pid_stat(5), proc_pid_fd(5), proc_pid_net(5))."""
+"""Reads processes and their sockets from /proc (proc_pid_stat(5), proc_pid_fd(5), proc_pid_net(5))."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 
 class ProcessStat(NamedTuple):
-    """`started`: clock ticks since the machine's start. `cpu_ticks`: the CPU time of all its threads; `reaped_ticks`:
-    that of children that ended and were waited for."""
+    """A process as the kernel describes it. `started`: its start, in clock ticks since the machine's. `cpu_ticks`: the
+    CPU time of all its threads; `reaped_ticks`: that of children that ended and were waited for."""
 
     pid: int
     name: str
@@ -29,7 +29,7 @@ _PROC = Path("/proc")
 
 
 def process_stat(pid: int, proc: Path = _PROC) -> ProcessStat:
-    """Raises OSError where there is no such process."""
+    """Reads one process. Raises OSError if there is no such process."""
     head, _, rest = Path(f"{proc}/{pid}/stat").read_text(errors="replace").rpartition(")")
     fields = rest.split()
     parent, session, started = (int(fields[at]) for at in (1, 3, 19))
@@ -38,7 +38,7 @@ def process_stat(pid: int, proc: Path = _PROC) -> ProcessStat:
 
 
 def all_processes(proc: Path = _PROC) -> list[ProcessStat]:
-    """Those that end meanwhile may be missing."""
+    """Reads all processes; those that end meanwhile may be missing."""
     found = []
     for name in os.listdir(proc):  # noqa: PTH208 - cheap with many processes
         if name.isdigit():
@@ -54,7 +54,7 @@ def tree_of(root: int, processes: Iterable[ProcessStat]) -> set[int]:
         children[process.parent].append(process.pid)
     tree, waiting = {root}, [root]
     while waiting:
-        # Of readings at two times a pid may be below itself.
+        # Processes were read at different times, so a reused pid may seem to descend from itself.
         below = [pid for pid in children[waiting.pop()] if pid not in tree]
         tree.update(below)
         waiting += below
@@ -62,7 +62,7 @@ def tree_of(root: int, processes: Iterable[ProcessStat]) -> set[int]:
 
 
 def socket_inodes(pid: int) -> Iterator[str]:
-    """Of the sockets that a process has open; none where we may not see that."""
+    """The inodes of the sockets that a process has open; empty if we may not see them."""
     folder = f"/proc/{pid}/fd"
     try:
         names = os.listdir(folder)  # noqa: PTH208
@@ -76,7 +76,7 @@ def socket_inodes(pid: int) -> Iterator[str]:
 
 
 class TcpSocket(NamedTuple):
-    """`state`: as the kernel writes it."""
+    """A TCP socket. `port`: the local one; `state`: two hexadecimal digits, as the kernel writes it."""
 
     port: int
     state: str
@@ -87,7 +87,7 @@ ESTABLISHED, LISTEN = "01", "0A"
 
 
 def tcp_sockets(pid: int | None = None) -> Iterator[TcpSocket]:
-    """Those of the network namespace of a process, with their local ports; None: of ours."""
+    """The TCP sockets of the network namespace of a process; None: of our own."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
             for line in Path(f"/proc/{'self' if pid is None else pid}/net/{table}").read_text().splitlines()[1:]:

@@ -19,16 +19,16 @@ _NS = {
     "h": 3600 * 10**9,
 }
 
-# No trial lasts longer; larger times would not fit the integers of the wire contract.
+# No trial lasts longer, and much larger times would not fit the integers of the wire contract.
 LONGEST_NS = 30 * 24 * 3600 * 10**9
 
 RATIO_SHOWN_MAX = 10.0
-"""Beyond this a ratio's digits mean nothing."""
+"""Digits of ratios above this mean nothing."""
 
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|m|min|h))?\s*$")
 _BIT_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmg]?)bit(?:/s|ps)?\s*$", re.IGNORECASE)
 _BITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-_DIGITS_MAX = 300  # of a size; more are infinite
+_DIGITS_MAX = 300  # of a size; a float of more digits is infinite
 _BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kKMG]i?B|B)?\s*$")
 _BYTE_UNITS: dict[str | None, int] = {
     None: 1,
@@ -45,7 +45,8 @@ _BYTE_UNITS: dict[str | None, int] = {
 
 
 def parse_duration_ns(value: Any) -> Any:
-    """Converts `"3s"`, `"1.5ms"`, `"2m"` to integer ns; an int is taken as ns already (the form of resolved values).
+    """Converts `"3s"`, `"1.5ms"`, `"2m"` to integer ns; an int is ns already (the form of resolved values), and None
+    stays None.
 
     Raises ValueError for a text without a unit, and for an unknown unit."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
@@ -62,8 +63,8 @@ def parse_duration_ns(value: Any) -> Any:
 
 
 def duration_text(ns: int) -> str:
-    """The exact duration, as a whole number with the largest unit that `parse_duration_ns` reads back: `1500ms`, `3s`,
-    `0s`."""
+    """The exact duration as a whole number with the largest possible unit, which `parse_duration_ns` reads back:
+    `1500ms`, `3s`, `0s`."""
     for unit in ("h", "m", "s", "ms", "us"):
         if ns % _NS[unit] == 0:
             return f"{ns // _NS[unit]}{unit}" if ns else "0s"
@@ -112,8 +113,8 @@ _PARSERS = {"ns": parse_duration_ns, "ratio": parse_share, "bytes": parse_bytes,
 
 
 def parse_quantity(text: str, unit: str) -> float:
-    """A threshold in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a wrong unit and for
-    what is not finite."""
+    """Converts a threshold to a number in a metric's unit (`unit` as in `model/metrics.py`). Raises ValueError for a
+    wrong unit and for a number that is not finite."""
     if unit in _PARSERS:
         found = float(_PARSERS[unit](text))
     elif unit == "s" and _DURATION.match(text):
@@ -129,7 +130,7 @@ def parse_quantity(text: str, unit: str) -> float:
 
 
 def format_duration(ns: float) -> str:
-    """Three significant digits with the unit that fits: `1.23 ms`, `45.6 us`, `2.00 s`."""
+    """A duration with three significant digits and the unit that fits: `1.23 ms`, `45.6 us`, `2.00 s`."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if abs(ns) >= size:
             return f"{significant(ns / size)} {unit}"
@@ -137,7 +138,7 @@ def format_duration(ns: float) -> str:
 
 
 def rough_time(seconds: float) -> str:
-    """`50 s`, `4 min`, `2 h 5 min`: of what is only likely."""
+    """A likely time, rounded: `50 s`, `4 min`, `2 h 5 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -145,7 +146,7 @@ def rough_time(seconds: float) -> str:
 
 
 def time_text(ns: float) -> str:
-    """`50 s`, `4 min 10 s`, `10 min`, `2 h 5 min`, `12 days`."""
+    """A time in words: `50 s`, `4 min 10 s`, `10 min`, `2 h 5 min`, `12 days`."""
     seconds = round(ns / 1e9)
     if seconds < 60:
         return f"{seconds} s"
@@ -181,46 +182,46 @@ def format_bytes(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """`95 %`, `97.5 %`: a share that was chosen, with all its digits up to six."""
+    """A share that somebody chose, with all its digits up to six: `95 %`, `97.5 %`."""
     return f"{100 * share:.6g} %"
 
 
 def share(value: float) -> str:
-    """`71 %`: a share that was measured, to a whole percent."""
+    """A share that was measured, rounded to a whole percent: `71 %`."""
     return f"{100 * value:.0f} %"
 
 
 def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
-    """`+2.3`, `−4.1`: the change of a ratio, in percent of `base`. Ratios beyond ten become `over +900`: they are ends
-    of intervals from few noisy trials, whose digits mean nothing."""
+    """The change of a ratio in percent, times `base`: `+2.3`, `−4.1`. Ratios above ten become `over +900` (times
+    `base`): they are ends of intervals from few noisy trials, whose digits mean nothing."""
     if ratio > RATIO_SHOWN_MAX:
         return f"over +{100 * (RATIO_SHOWN_MAX - 1) * base:.3g}"
     return f"{100 * (ratio - 1) * base:+.{places}f}".replace("-", "−")
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 block`, `1,200 blocks`."""
+    """A count with its noun: `1 block`, `1,200 blocks`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def with_article(noun: str) -> str:
-    """`a request`, `an operation`: by the first sound of the noun, as far as its letters show it."""
+    """The noun with its article, by its first sound as far as its letters show that: `a request`, `an operation`."""
     vowel = noun[:1].lower() in "aeiou" and not re.match(r"(?i)(uni|use|user|usu|eu|one\b)", noun)
     return f"{'an' if vowel else 'a'} {noun}"
 
 
 def capital(text: str) -> str:
-    """The text with a capital letter first; a name such as `threads=4` stays as it is."""
+    """The text with a capital letter first, unless it begins with a name such as `threads=4`."""
     return text if "=" in text.partition(" ")[0] else text[:1].upper() + text[1:]
 
 
 def joined(parts: Sequence[str]) -> str:
-    """`a, b and c`; `parts` must not be empty."""
+    """The parts as a list in words: `a, b and c`. `parts` must not be empty."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def significant(value: float) -> str:
-    """Three significant digits, thousands with commas, never scientific."""
+    """A number with three significant digits, or all digits of its whole part, with commas; scientific below 0.001."""
     if value == 0:
         return "0"
     magnitude = abs(value)

@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 
 
 def commit() -> str | None:
-    """The commit that this powerband was made from, in 12 digits; None where nobody can tell."""
+    """The commit that this powerband was made from, in 12 digits; None if it is not known."""
     package = Path(__file__).parents[1]
     try:
         return (package / "data" / "commit").read_text().strip()  # written into a wheel

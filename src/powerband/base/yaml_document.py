@@ -1,6 +1,6 @@
 """Reads YAML. In: text. Out: a tree of nodes, each with its file, line, column and full key.
 
-YAML 1.2 (`on` is text, `12:30` is text). Duplicate keys are problems here; the meaning of keys is decided elsewhere.
+It is YAML 1.2 (`on` is text, `12:30` is text). Duplicate keys are errors; the meaning of keys is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from powerband.base.errors import ExperimentError, FileProblem, Position, UsageError
 
 Scalar = bool | int | float | str | None
-_FOLD_MARK = "\a"  # the reader's mark where it folded a line, which allows writing the same text again
+_FOLD_MARK = "\a"  # the reader marks places where it folded a line, so that it could write the same text again
 _NODES_MAX = 100_000  # limits a file of aliases of aliases, which could exhaust the memory
 _TEXT_MAX = 1 << 24  # characters of all its texts together, for the same reason
 _FILE_BYTES_MAX = 1 << 22  # arbitrary: a thousand times an experiment; the YAML reader is slow on more
-_BRACKETS_MAX = 500  # arbitrary: each nests calls of the YAML reader, of which Python bears a thousand
+_BRACKETS_MAX = 500  # arbitrary: each nests calls of the YAML reader, of which Python allows a thousand
 _DIGITS_MAX = 300  # a longer number has no use, and its conversion takes quadratic time
-_INTEGER_MAX = 2**64 - 1  # the largest that the load engine takes
+_INTEGER_MAX = 2**64 - 1  # the largest that the load engine accepts
 # Errors that the reader of YAML raises for some invalid texts, besides its own.
 _NO_YAML = (YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, AssertionError)
 
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its position. `key` is the full path for people (`load.scenario[0].get`), or an option.
-
-    `key_position` is the position of the key itself, for errors about the key."""
+    """A value with its position. `key`: its full path for people (`load.scenario[0].get`), or an option.
+    `key_position`: the position of the key itself, for errors about the key."""
 
     value: Any  # None | bool | int | float | str | tuple[Node, ...] | dict[str, Node]
     key: str = ""
@@ -54,7 +53,7 @@ class Node:
         return self.value if isinstance(self.value, tuple) else ()
 
     def at(self, *keys: str) -> Node:
-        """The entry at a path of keys; an empty one where there is none."""
+        """The entry at a path of keys; an empty node if there is none."""
         node = self
         for key in keys:
             node = node.children.get(key, _NOTHING)
@@ -88,8 +87,8 @@ _NOTHING = Node(None)
 
 
 def read_file(path: Path) -> str:
-    """The text of a file of experiments or subjects. Raises UsageError, and ExperimentError where it is no UTF-8 or too
-    large."""
+    """The text of an experiment or subject file. Raises UsageError if it cannot be read, ExperimentError if it is no
+    UTF-8 or too large."""
     try:
         with path.open("rb") as file:
             data = file.read(_FILE_BYTES_MAX + 1)
@@ -144,7 +143,7 @@ def from_plain(value: Any, key: str, position: Position | None) -> Node:
 
 
 def merge(base: Node, over: Node) -> Node:
-    """`over` merged into `base`: mappings merge key by key at every depth, anything else is replaced."""
+    """Merges `over` into `base`: mappings merge key by key at every depth, anything else is replaced."""
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
         return over
     merged = dict(base.value)
@@ -154,7 +153,7 @@ def merge(base: Node, over: Node) -> Node:
 
 
 def unusable_numbers(root: Node) -> Iterator[FileProblem]:
-    """A problem for each number that is infinite, or none (`.nan`), or an integer of more than 64 bits."""
+    """A problem for each number that is infinite, `.nan`, or an integer of more than 64 bits."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -178,7 +177,8 @@ def join(parent: str, key: str) -> str:
 
 
 def _brackets_open(text: str) -> int:
-    """The most brackets that are open at one place, whatever they belong to: the reader takes quadratic time."""
+    """The most brackets that are open at one place, whatever they belong to; the YAML reader takes quadratic time for
+    them."""
     depth = most = 0
     for bracket in re.findall(r"[\[\]{}]", text):
         depth = depth + 1 if bracket in "[{" else max(0, depth - 1)

@@ -1,8 +1,9 @@
-"""The command line: parse, call one function, print. Data goes to stdout, words for people to stderr.
+"""The command line: each command parses its options, calls one function, and prints. Data goes to stdout, messages for
+people go to stderr.
 
-Every error ends here, and nowhere else, in one clear message and its exit code (errors.py); no mistake of a user shows
-a traceback, and neither does one of powerband, whose details go to a file. Commands import what they need when they
-run, so that `--help` answers at once.
+Every error ends here, and only here, in one clear message and its exit code (`base/errors.py`). Neither an error of the
+user nor a defect of powerband shows a traceback; the details of a defect go to a file. Commands import what they need
+when they run, so that `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from powerband.cli.tools import doctor, load
 _EPILOG = """\b
 Exit codes: 0 ok; 1 a claim or threshold failed; 2 usage; 3 invalid experiment;
 4 the server failed; 5 measurements invalid; 70 a defect of powerband; 130 interrupted."""
-_SHOWN = 200  # characters of an error that no one expected: arbitrary, the file has all
+_SHOWN = 200  # characters of an unexpected error's text: arbitrary, since the file has all of it
 _LONG_WORD = re.compile(r"(\S{100})\S{200,}(\S{50})")
 
 
 class _InOrder(click.Group):
-    """Lists its commands in the order in which a person meets them."""
+    """A group that lists its commands in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -48,7 +49,7 @@ class _InOrder(click.Group):
 def _tell_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
     if not asked or context.resilient_parsing:
         return
-    # Who asks for anything else should not wait for what an engine needs.
+    # Imported here, so that other commands do not wait for it.
     from powerband.processes.engine_fleet import find_engine
     from powerband.processes.host import engine_version
 
@@ -113,7 +114,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return EXIT_OK if code is None else int(code)
     except (SystemExit, BrokenPipeError):
-        # SystemExit is click's answer to a closed pipe: whoever read our output has gone (`| head`), which is no error.
+        # click raises SystemExit for a closed pipe: the reader of our output has gone (`| head`), which is no error.
         _drop_output()
         return EXIT_OK
     except click.ClickException as error:
@@ -130,8 +131,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _shown(text: str) -> str:
-    """Without the middle of a very long word, and without what a terminal obeys: messages name what stands in files and
-    options, whatever that is."""
+    """The text of a message without the middle of very long words and without control characters, since messages quote
+    the content of files and options, which may be anything."""
     return _LONG_WORD.sub(r"\1...\2", printable(text))
 
 
@@ -148,7 +149,8 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 
 def _sentence(error: OSError) -> str:
-    """An error that nobody nearer put into words: a full or closed disk under stdout or a temporary folder."""
+    """The sentence for an OSError that was not handled nearer to its cause, such as a full disk under stdout or under a
+    temporary folder."""
     what = str(error.strerror or error)
     place = f"{error.filename}: " if error.filename else ""
     return f"the system refuses: {place}{what}; free some space or check permissions (TMPDIR for temporary files)"
@@ -169,7 +171,7 @@ def _defect(error: BaseException) -> str:
 
 
 def _drop_output() -> None:
-    """Discards what could not be written, so that Python does not try again when it ends."""
+    """Discards output that could not be written, so that Python does not try again when it ends."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from powerband.model.results import Analysis
     from powerband.store import RunDir
 
-    Answer = Callable[[Experiment, Analysis, RunDir, Path | None], int]  # prints, and returns the exit code
+    Answer = Callable[[Experiment, Analysis, RunDir, Path | None], int]  # prints the answer, returns the exit code
 
 
 def answers(output: str) -> Answer:
-    """Prints an analysis in a format and returns its exit code."""
+    """A function that prints an analysis in a format and returns its exit code."""
 
     def answer(_experiment: Experiment, analysis: Analysis, run_directory: RunDir, page: Path | None) -> int:
         print_analysis(analysis, run_directory, page, output)
@@ -31,13 +31,13 @@ def answers(output: str) -> Answer:
 
 
 def revision_answers(output: str) -> Answer:
-    """Prints a run of two revisions as what NEW is towards OLD, and returns its exit code."""
+    """A function that prints a run of two revisions as a comparison of NEW with OLD, and returns its exit code."""
     from powerband.analyze.runs.revisions import compare_revisions
 
     def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path | None) -> int:
         found = compare_revisions(experiment, analysis)
         code = show_comparison(found, output, run, page)
-        # Where nothing can be compared, the trials may say whose fault that is.
+        # If nothing can be compared, the trials may show that it is the server's fault.
         return (exit_code(analysis) or code) if code == MeasurementError.exit_code else code
 
     return answer
@@ -90,7 +90,7 @@ def show_comparison(found: RunComparison, output: str, run: RunDir | None = None
 
 
 def exit_code(analysis: Analysis) -> int:
-    """The meaning of a run's answer for a script."""
+    """The exit code for a run's answer."""
     from powerband.analyze.trial.faults import OWN_FAILURES
     from powerband.model.results import AnswerKind, ClaimVerdict
 
@@ -98,7 +98,7 @@ def exit_code(analysis: Analysis) -> int:
         case AnswerKind.NONE_FEASIBLE:
             return EXIT_THRESHOLD
         case AnswerKind.NONE_VALID:
-            # Where nothing ran, nothing can be laid on the subject.
+            # If nothing ran, the server is not to blame.
             fatal = [(trial, problem) for trial in analysis.trials for problem in trial.problems if problem.fatal]
             by_subject = bool(fatal) and all(
                 problem.code not in OWN_FAILURES and trial.status == "failed" for trial, problem in fatal

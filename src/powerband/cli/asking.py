@@ -1,5 +1,6 @@
-"""`powerband tune` with nothing more, on a terminal: asks for the command, proposes the line that tunes it, and runs
-that once it is told to. Nothing is guessed silently: what a knob was found by, and the line, are shown first."""
+"""Asks for a server's command, when `powerband tune` has no arguments and runs on a terminal; proposes the line that
+tunes it, and runs that if the user agrees. Nothing is guessed silently: the user sees where each knob was found, and
+the line, before anything starts."""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ def can_ask() -> bool:
 
 
 def ask() -> int:
-    """Returns an exit code, or does not return: the line takes the place of this process."""
+    """Asks, and runs the line in place of this process; returns an exit code if the user does not want to run it."""
     from powerband.files.levels import parse_levels
 
     _say("Which command starts your server? As you type it in a shell, in the foreground, without `&`.")
     words = _command()
     options: list[str] = []
-    while len(words) > 1 and _VARIABLE.match(words[0]):  # as a shell takes them
+    while len(words) > 1 and _VARIABLE.match(words[0]):  # variables before the command, as in a shell
         options += ["--env", words.pop(0)]
     command, known = _varied(words)
     if known is None:
@@ -80,8 +81,8 @@ def _placeholders(command: Sequence[str]) -> list[str]:
 
 
 def _varied(command: list[str]) -> tuple[list[str], KnownServer | None]:
-    """The command, and what can vary in it; None: its placeholders say so. Where nothing is found it is another
-    command, which has some."""
+    """The command, and what can vary in it; None if its placeholders say that. If nothing is found, the user is asked
+    for a command with placeholders."""
     from powerband.files.known_knobs import knobs_in_help, known_server
     from powerband.processes.asked_help import help_command, help_of, is_go, is_spring
     from powerband.processes.engine_fleet import find_engine
@@ -129,7 +130,7 @@ def _with_knob(command: list[str], options: list[str], knob: Knob) -> tuple[list
 
 
 def _address(command: list[str], known: KnownServer | None) -> tuple[list[str], list[str]]:
-    """The command that is told its port, and the option that says what is requested."""
+    """The command with its port filled in or made `{port}`, and the options that say what is requested."""
     from powerband.files.known_knobs import told, with_port
 
     port = "{port}"

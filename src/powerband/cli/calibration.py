@@ -1,4 +1,4 @@
-"""calibrate: does this machine, with this engine, measure what theory says?"""
+"""The command calibrate: checks that this machine, with this engine, measures what theory says."""
 
 from __future__ import annotations
 

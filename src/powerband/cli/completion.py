@@ -1,4 +1,4 @@
-"""completion: what a shell reads to complete commands, options and the names of experiments."""
+"""The command completion: prints the code by which a shell completes commands, options and names of experiments."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def completion(context: click.Context, shell: str) -> int:
 
 
 def complete_experiment(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """The experiments that begin so; where none does, files."""
+    """The experiments whose names begin with the typed text; if there is none, files."""
     named = [CompletionItem(name) for name in experiment_names() if name.startswith(typed)]
     return named or [CompletionItem(typed, type="file")]

@@ -1,4 +1,4 @@
-"""check, plan, list: what can be said of experiments without starting anything."""
+"""The commands check, plan and list, which describe experiments without starting anything."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def check(file_or_name: str, profile: str | None, overrides: tuple[str, ...], ou
 
 
 def _checked(file_or_name: str, profile: str | None, overrides: dict[str, str]) -> dict[str | None, Experiment]:
-    """The experiment as it is under None, and under each profile (only the one named). Raises ExperimentError with
-    the problems of all, each once."""
+    """The experiment under each profile, and without one under None; only under `profile` if that is named. Raises
+    ExperimentError with the problems of all of them, each once."""
     from powerband.files.experiment_file import load_experiment, profile_names
 
     checked: dict[str | None, Experiment] = {}

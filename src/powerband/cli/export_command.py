@@ -1,4 +1,4 @@
-"""export: a run's figures as a table, for a spreadsheet or a notebook."""
+"""The command export: writes a run's figures as a table, for a spreadsheet or a notebook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from powerband.base.errors import EXIT_OK, UsageError
 
-# As report.tables.RUN_TABLES, which is slow to import.
+# The same as report.tables.RUN_TABLES, which is slow to import.
 _TABLES = ("settings", "trials", "estimates", "series", "intervals", "history")
 
 

@@ -1,4 +1,4 @@
-"""import: a JMeter test plan as an experiment file, or every reason why it cannot be one."""
+"""The command import: writes a JMeter test plan as an experiment file, or tells every reason why it cannot be one."""
 
 from __future__ import annotations
 

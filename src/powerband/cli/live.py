@@ -1,4 +1,4 @@
-"""watch: the live page of a run, or of a folder of runs."""
+"""The command watch: serves the live page of a run, or of a folder of runs."""
 
 from __future__ import annotations
 

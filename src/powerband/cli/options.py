@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values become an Experiment."""
+"""Options that several commands share, and functions that make an Experiment of them or print its answer."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ live_option = click.option(
 
 
 def in_order(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Adds these options to a command, the first one first."""
+    """A decorator that adds these options to a command, in this order."""
 
     def add(command: Command) -> Command:
         for option in reversed(options):
@@ -110,7 +110,7 @@ experiment_options = in_order(experiment_argument, profile_option, set_option, s
 
 
 def key_options(*names: str) -> Callable[[Command], Command]:
-    """Options of these names, which stand for keys of an experiment file."""
+    """A decorator that adds the options of these names, which stand for keys of an experiment file."""
     options = []
     for name in names:
         _, metavar, text = KEY_OPTIONS[name]
@@ -126,7 +126,8 @@ def allow_host_option(text: str) -> Callable[[Command], Command]:
 def load(
     file_or_name: str, profile: str | None, overrides: Sequence[str], seed: int | None, **more: str | None
 ) -> Experiment:
-    """The experiment that the options of `experiment_options` ask for; `more`: other options of `run`."""
+    """The experiment that the options of `experiment_options` ask for. `more`: other options that stand for keys of the
+    file, by name."""
     from powerband.files.experiment_file import load_experiment
 
     asked = {"design.seed": None if seed is None else str(seed)}
@@ -141,7 +142,7 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, str]:
 
 
 def parse_pairs(option: str, texts: Sequence[str], form: str, example: str) -> dict[str, str]:
-    """The values of an option that may be repeated, by name. Raises UsageError with the option and an example."""
+    """The values of a repeated option, `NAME=VALUE` each, by name. Raises UsageError with the option and an example."""
     pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -162,12 +163,12 @@ def duration_of(option: str, text: str) -> int:
 
 
 def progress(text: str) -> None:
-    """A line for people who wait."""
+    """Prints a message on stderr, for people who wait."""
     click.echo(printable(text), err=True)
 
 
 def say(text: str) -> None:
-    """Lines on stdout that may hold what a server said."""
+    """Prints text on stdout, without control characters, since it may quote a server."""
     click.echo(printable(text), nl=False)
 
 
@@ -176,7 +177,8 @@ def print_json(value: Any) -> None:
 
 
 def report_page(run: RunDir, analysis: Analysis) -> Path | None:
-    """Writes report.html. Where the disk refuses it, says so and returns None: the run has an answer all the same."""
+    """Writes report.html and returns its path. If the disk refuses it, says so and returns None, since the run has an
+    answer all the same."""
     from powerband.report.html.report import write_report
 
     try:
@@ -187,7 +189,8 @@ def report_page(run: RunDir, analysis: Analysis) -> Path | None:
 
 
 def print_analysis(analysis: Analysis, run: RunDir, page: Path | None, output: str) -> None:
-    """The answer on stdout: as text, as the documented JSON, as JUnit XML, as Markdown, or its trials as a table."""
+    """Prints the answer on stdout: as text, as the documented JSON, as JUnit XML, as Markdown, or its trials as a
+    table."""
     if output == "json":
         from powerband.report.documents.json import render_json
 

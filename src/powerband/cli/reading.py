@@ -1,4 +1,4 @@
-"""report, compare: a run told again; two runs, or two revisions of a server, held against each other."""
+"""The commands report and compare: show the answer of a run again; compare two runs, or two revisions of a server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def report(directory: Path, output: str) -> int:
 
 
 def _options_of_tune(command: click.Command) -> click.Command:
-    """Every option of `tune`: the two differ in nothing but the revisions, and share one list."""
+    """A decorator that adds every option of `tune` to a command: the two differ only in the revisions."""
     for parameter in reversed([found for found in tune.params if isinstance(found, click.Option)]):
         command.params.insert(0, parameter)
     return command

@@ -1,4 +1,4 @@
-"""tune, run, resume: the commands that take measurements."""
+"""The commands tune, run and resume, which measure."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _was_given(name: str) -> bool:
 
 
 def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None, **options: Any) -> Experiment:
-    """The experiment that the options of `tune` ask for; of two `revisions` of the server where they are given."""
+    """The experiment that the options of `tune` ask for; if `revisions` are given, of these two of the server."""
     from powerband.files.tune_options import tuning
 
     if options["maximise"] and options["minimise"]:
@@ -180,14 +180,14 @@ def resume(directory: Path, cluster: str | None, progress: bool, live: bool, out
 
 @dataclass(frozen=True)
 class View:
-    """How a run is watched while it goes on: on the terminal, and on a page."""
+    """The views of a run in progress. `progress`: on the terminal; `live`: on a page."""
 
     progress: bool = True
     live: bool = False
 
 
 def measure(experiment: Experiment, runs: Path, view: View, answer: Answer) -> int:
-    """Runs an experiment in a new run directory under `runs`, and answers."""
+    """Runs an experiment in a new run directory under `runs`, prints its answer, and returns the exit code."""
     from powerband.api.measuring import new_run
 
     return _go_on(*new_run(experiment, runs, sys.argv), view, answer)
@@ -213,7 +213,7 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
 
 
 def _announce(experiment: Experiment, observer: Observer) -> None:
-    """Announces, before the run starts, what it can find out."""
+    """Announces the size and time of the run, and which differences it can detect."""
     from powerband.base.machine import known_noise
     from powerband.search.forecast import duration_text, forecast, size_text, words
 
@@ -224,7 +224,7 @@ def _announce(experiment: Experiment, observer: Observer) -> None:
 
 
 def _page(run_directory: RunDir, live: bool) -> AbstractContextManager[None]:
-    """The live page, until the run has ended and its report is there."""
+    """A context that serves the live page, until the run has ended and its report is there."""
     if not live:
         return nullcontext()
     from powerband.live.beside import page_beside

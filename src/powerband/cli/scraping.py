@@ -1,4 +1,4 @@
-"""prometheus: what a Prometheus and a Grafana need in order to watch runs."""
+"""The command prometheus: writes what a Prometheus and a Grafana need in order to watch runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from powerband.base.errors import UsageError
 from powerband.cli.options import duration_of, progress
 
-EVERY_NS_MIN = 100_000_000  # an engine reports so often
+EVERY_NS_MIN = 100_000_000  # time between two reports of an engine
 
 
 @click.command()
@@ -56,7 +56,7 @@ def prometheus(url: str | None, every: str, folder: Path | None) -> None:
 
 
 def _write(folder: Path, configuration: str, dashboards: Path, *, secret: bool) -> None:
-    """`secret`: the configuration holds a token, and is for this user alone."""
+    """Writes the files. `secret`: the configuration holds a token, so only this user may read it."""
     import shutil
 
     file = folder / "prometheus.yml"

@@ -1,4 +1,4 @@
-"""load and doctor: a load generator of its own, and a look at the machine."""
+"""The commands load and doctor: load a server without trials, and examine the machine."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def load(
         print_json(load_document(*of)) if output == "json" else say(f"{load_text(*of)}\n")
     if result.interrupted:
         return UserInterruptError.exit_code
-    # A server that answered nothing rightly has failed, as it would have in a trial.
+    # A server without one right answer has failed, as in a trial.
     return EXIT_OK if fleet is not None and fleet.cohort.ok else SubjectError.exit_code
 
 
 def _engines(
     cluster: str | None, url: str, allow_hosts: tuple[str, ...], load: Load
 ) -> AbstractContextManager[Engines | None]:
-    """Those of a cluster's nodes, or None for those of this machine."""
+    """The engines on a cluster's nodes, or None for those of this machine."""
     if cluster is None:
         return nullcontext()
     from powerband.cluster.joining import joined
@@ -121,7 +121,8 @@ def _engines(
 
 @contextmanager
 def _live_line() -> Iterator[Callable[[FleetInterval], None]]:
-    """One line on stderr that says what happens now, and is gone at the end; nothing where that is no terminal."""
+    """Yields a function that shows each interval in one line on stderr, which is removed at the end; it shows nothing
+    if stderr is no terminal."""
     from powerband.report.terminal.load_text import interval_text
 
     if not sys.stderr.isatty():
@@ -173,7 +174,7 @@ def doctor(pilot: bool, output: str) -> int:
 
 
 def _pilot() -> Pilot:
-    """Its noise is kept, so that forecasts rest on it."""
+    """Runs the pilot, and remembers its noise for forecasts."""
     from powerband.base.machine import remember_noise
     from powerband.processes.stop_request import StopRequest
     from powerband.search.pilot import run_pilot

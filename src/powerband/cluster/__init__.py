@@ -1,1 +1,1 @@
-"""Nodes of a Ray cluster as places where trials run. Ray places, starts and watches; nothing is timed through it."""
+"""Runs trials on the nodes of a Ray cluster. Ray places, starts and watches; nothing is timed through it."""

@@ -1,9 +1,10 @@
-"""The actor on a node: passes orders on to the program that runs trials (`node.py`), or engines for the server of
-another node (`generator.py`), and what came of them back.
+"""The actor on a node: it passes orders on to a program there, and answers back. The program runs trials (`node.py`),
+or engines that load the server of another node (`generator.py`).
 
-One for each node, as long as the run; Ray makes it, and it imports nothing of Ray. It measures nothing and sleeps while
-a trial runs. It has a lease: where the driver has not been heard for `LEASE_S`, it ends the program, and with it
-subject and engines; the trial did not happen. If the actor itself is killed, the program sees the end of its stdin.
+Each node has one actor, as long as the run. Ray makes it, but it imports nothing of Ray. It measures nothing, and
+sleeps while a trial runs. It has a lease: if it has not heard from the driver for `LEASE_S`, it ends the program, and
+with that subject and engines; the trial did not happen. If the actor itself is killed, the program sees the end of its
+stdin.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from powerband.processes.host import host_facts
 from powerband.store import is_alive, name_alive, open_private
 
 LEASE_S = 3.0
-"""Between the driver's last word and the end of what it asked for. With `node.END_S`: less than five seconds."""
+"""The time from the driver's last call to the end of what it ordered; with `node.END_S` less than five seconds."""
 LOOK_S = 0.5
 OPEN_LOG_BYTES = 4_000
 _PREFIX = "powerband-node-"
@@ -39,8 +40,9 @@ Answer = dict[str, Any]
 
 
 class NodeActor:
-    """Every method but `__init__` is called from afar, several at a time. An answer with `failed` says what went wrong:
-    `kind` is a class of `base/errors.py`, or `lost` where the program ended without a word."""
+    """The actor. The driver calls its public methods from another machine, several at a time. An answer with `failed`
+    says what went wrong: `kind` is the name of a class of `base/errors.py`, or `lost` if the program ended without
+    saying why."""
 
     def __init__(self) -> None:
         self._program: asyncio.subprocess.Process | None = None
@@ -51,14 +53,15 @@ class NodeActor:
         self._watch: asyncio.Task[None] | None = None
 
     async def facts(self) -> Answer:
-        """Those of `host.json`; `failed` where there is no engine."""
+        """The facts of this host, as in `host.json`; `failed` if there is no engine."""
         try:
             return host_facts(find_engine())
         except PowerbandError as error:
             return {"failed": {"kind": type(error).__name__, "message": str(error)}}
 
     async def open(self, order: Mapping[str, Any], parcels: Sequence[bytes]) -> Answer:
-        """Starts the program for an experiment; `parcels`: the folders that it needs, in the order of `moved`."""
+        """Starts the program that runs the trials of an experiment. `parcels`: the folders that it needs, in the order
+        of `order["copied"]`."""
         work = await self._clear()
         moved = list(order["moved"])
         try:
@@ -72,14 +75,15 @@ class NodeActor:
         return await self._answer("ready")
 
     async def generate(self, order: Mapping[str, Any]) -> Answer:
-        """Starts the program that runs engines for another node: its answer, with the order's address and secret."""
+        """Starts the program that runs engines for another node. Returns its answer with the order's address and
+        secret."""
         work = await self._clear()
         await self._start(generator.__name__, work)
         self._send({"work": str(work), **order})
         return {**await self._answer("ready"), **order}
 
     async def _clear(self) -> Path:
-        """A new work folder, once what was before has ended."""
+        """Ends what ran before, and makes a new work folder."""
         await self.close()
         self._heard_s = time.monotonic()
         remove_stale()
@@ -102,8 +106,8 @@ class NodeActor:
         self._watch = asyncio.ensure_future(self._hold_lease(self._program))
 
     async def trial(self, order: Mapping[str, Any]) -> Answer:
-        """Runs one. `parcel`: its directory, packed; `ray_cpu_s`: what this actor and Ray's daemon used during
-        `ray_took_s` seconds."""
+        """Runs one trial. The answer holds `parcel`: the trial's directory, packed; `ray_cpu_s`: CPU seconds that this
+        actor and Ray's daemon used during `ray_took_s` seconds."""
         before, began = _own_cpu_s(), time.monotonic()
         self._send({"do": "trial", **order})
         answer = await self._answer("ended")
@@ -116,7 +120,7 @@ class NodeActor:
         return {"parcel": parcel, "ray_cpu_s": used, "ray_took_s": time.monotonic() - began}
 
     async def heard(self) -> str:
-        """The driver is there. Returns the phase of the trial."""
+        """Notes that the driver is still there. Returns the phase of the trial."""
         self._heard_s = time.monotonic()
         return self._phase
 
@@ -124,7 +128,7 @@ class NodeActor:
         self._send({"do": "stop"})
 
     async def close(self) -> None:
-        """Ends the program, and removes what it had. Safe to call twice."""
+        """Ends the program, and removes its work folder. Safe to call twice."""
         program, self._program = self._program, None
         if self._watch is not None:
             self._watch.cancel()
@@ -140,7 +144,7 @@ class NodeActor:
                 self._program.stdin.write(json.dumps(order).encode() + b"\n")
 
     async def _answer(self, wanted: str) -> Answer:
-        """The answer that ends an order."""
+        """Waits for the answer that ends an order: `wanted`, or `failed`."""
         program = self._program
         self._phase = ""
         while program is not None and program.stdout is not None and (line := await program.stdout.readline()):
@@ -169,7 +173,7 @@ class NodeActor:
 
 
 async def _end(program: asyncio.subprocess.Process) -> None:
-    """By the end of its stdin; a program that does not end so is killed, and engines and probe see that."""
+    """Ends a program by closing its stdin; if it does not end so, kills it, which ends its engines and probe."""
     if program.stdin is not None:
         program.stdin.close()
     try:
@@ -181,8 +185,8 @@ async def _end(program: asyncio.subprocess.Process) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The environment that `ray start` was given, without Ray's own variables, the token above all. That of a Ray
-    worker has more, such as `OMP_NUM_THREADS=1`, which would change the server that is measured."""
+    """The environment of `ray start`, without Ray's own variables, above all the token. The environment of a Ray worker
+    has more, such as `OMP_NUM_THREADS=1`, which would change the measured server."""
     given = dict(os.environ)
     with suppress(OSError):
         if process_stat(os.getppid()).name == "raylet":
@@ -192,7 +196,7 @@ def environment() -> dict[str, str]:
 
 
 def remove_stale() -> None:
-    """Work folders of actors that were killed."""
+    """Removes the work folders of actors that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
         with suppress(OSError):
             if folder.stat().st_uid == os.getuid() and not is_alive((folder / "owner").read_text()):

@@ -1,5 +1,5 @@
-"""The common part of programs that an actor of Ray starts: they run as if a person had started them, and answer in
-lines of JSON on stdout."""
+"""The common part of the programs that an actor starts: they run as if a person had started them, not Ray, and answer
+in lines of JSON on stdout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from powerband.base.errors import MeasurementError
 
 
 def answers() -> Callable[..., None]:
-    """Takes stdout for answers, so that what a library prints goes to stderr. Returns what writes an answer."""
+    """Reserves stdout for answers, so that prints of libraries go to stderr. Returns the function that writes an
+    answer."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -27,8 +28,8 @@ def answers() -> Callable[..., None]:
 
 
 def as_if_started_here() -> None:
-    """Undoes what Ray does to its workers, as far as this user may: their priority, that they are the first to be
-    killed when memory runs short, that they ignore SIGINT."""
+    """Undoes Ray's changes to its workers, as far as this user may: a lower priority, a high score for the kernel's
+    out-of-memory killer, other handling of SIGINT and SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     with suppress(OSError):
@@ -38,7 +39,7 @@ def as_if_started_here() -> None:
 
 
 def check_priority() -> None:
-    """Raises MeasurementError where all that is measured would wait for every other program."""
+    """Raises MeasurementError if the priority is so low that trials would wait for every other program."""
     if (nice := os.getpriority(os.PRIO_PROCESS, 0)) > 0:
         raise MeasurementError(
             f"trials would run with a low priority here (nice {nice}), which Ray gives its workers: start Ray on this "

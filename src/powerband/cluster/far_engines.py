@@ -1,8 +1,10 @@
-"""Engines on other nodes, as a fleet sees them (`processes/engines.py`): started through `generator.py` over there.
+"""Runs engines on other nodes through the program of `generator.py` there, as a fleet needs them
+(`processes/engines.py`).
 
-Instants go out by the engine's clock and come back by ours, by the offset that was read before the fleet was started;
-after its end it is read again, and both are recorded. Lengths of time stay those that the engine took. An engine that
-ends by itself is told from a node that is gone: then GeneratorLostError is raised, and the trial did not happen.
+Instants are converted to the engine's clock in commands and to ours in events, by the offset of the clocks that is read
+before the fleet starts; after its end the offset is read again, and both are recorded. Durations stay as the engine
+measured them. If a node is lost, GeneratorLostError is raised, and the trial did not happen; an engine that ends by
+itself is no lost node.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from powerband.store import open_private, writing
 from powerband.wire.message import Wire, encode, kind_of
 from powerband.wire.specs import Go, StartMeasure
 
-EXCHANGES = 24  # arbitrary: some ms in all; of so many one meets no delay that is not the way's own
+EXCHANGES = 24  # arbitrary: some ms in all; one of so many meets no delay but that of the network
 REACH_NS = 50_000_000
-"""Beyond the way itself, for a busy node over there: two programs pass a command on."""
+"""The time for a command to arrive on a busy node, besides the network: two programs pass it on."""
 _READ_BYTES = 1 << 18
-# Where an event holds instants of the engine's clock; 0 is one that was never reached.
+# The fields of each event that hold instants of the engine's clock; 0 is an instant that was never reached.
 _INSTANTS: Mapping[str, tuple[str, ...]] = {
     "hello": ("monotonic_ns",),
     "armed": ("at_ns",),
@@ -39,7 +41,7 @@ _INSTANTS: Mapping[str, tuple[str, ...]] = {
 
 
 class GeneratorLostError(MeasurementError):
-    """A node that makes the load is gone, or the way to it."""
+    """A node that makes the load is lost, or the connection to it."""
 
     def __init__(self, node: str, why: str) -> None:
         super().__init__(f"{node}, which makes the load, is gone: {why}")
@@ -47,7 +49,8 @@ class GeneratorLostError(MeasurementError):
 
 @dataclass(frozen=True)
 class Generator:
-    """A node on which the program runs, and how it is reached. `secret`: that which the program was given."""
+    """A node on which `generator.py` runs, and how that is reached. `secret`: the one that the program was given;
+    `descriptor_limit`, `local_ports`: how many of each an engine there may use."""
 
     name: str
     address: str
@@ -57,7 +60,7 @@ class Generator:
     local_ports: int
 
     def connect(self, wants: str) -> socket.socket:
-        """Raises GeneratorLostError."""
+        """Opens a connection for `clock` or `engine`. Raises GeneratorLostError."""
         try:
             connection = socket.create_connection((self.address, self.port), GREETING_S)
             watch_peer(connection)
@@ -68,7 +71,7 @@ class Generator:
         return connection
 
     def clock(self) -> Offset:
-        """Reads its clock. Returns how far it is ahead of ours now. Raises GeneratorLostError."""
+        """Reads the node's clock, and returns its offset from ours now. Raises GeneratorLostError."""
         with self.connect("clock") as connection:
             try:
                 return offset_of([_exchange(connection) for _ in range(EXCHANGES)])
@@ -96,10 +99,12 @@ def _read_line(connection: socket.socket) -> bytes:
 
 
 class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
+    """An engine on another node; a context manager that ends it."""
+
     pid: int | None = None
 
     def __init__(self, node: Generator, offset: Offset, stderr_file: Path, gone: set[Generator] | None = None) -> None:
-        """`gone`: nodes that nobody waits for any more; the engines of a fleet share it."""
+        """Starts the engine. `gone`: lost nodes, whose engines are not waited for; the engines of a fleet share it."""
         self._node, self._offset, self._stderr_file = node, offset, stderr_file
         self._gone = set() if gone is None else gone
         self._connection = node.connect("engine")
@@ -108,7 +113,8 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
         self._ended = False
         self._status: int | None = None
         self.waited: tuple[int, int] | None = None
-        """In ns, for a CPU, in the measured window, and in how many turns; None: not known."""
+        """How long the engine's threads waited for a CPU in the measured window, in ns, and how often they got one;
+        None if that is not known."""
         self._lost = "the connection ended"
 
     def __exit__(self, *_: object) -> None:
@@ -118,7 +124,7 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
         return self._connection.fileno()
 
     def send(self, message: Wire) -> None:
-        """One that does not arrive is no error here: the end of the connection shows it."""
+        """Sends a command. A lost connection is no error here, since `read_lines` will meet its end."""
         if isinstance(message, Go | StartMeasure):
             message = message.model_copy(update={"at_ns": self._offset.there(message.at_ns)})
         with contextlib.suppress(OSError):
@@ -142,7 +148,8 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
         return [told_here(line, self._offset) for line in lines if not self._takes(line)]
 
     def wait(self, timeout_s: float) -> int | None:
-        """Raises GeneratorLostError where the connection ended without the engine's exit status."""
+        """The engine's exit status; None if it has not ended, without waiting. Raises GeneratorLostError if the
+        connection ended without an exit status."""
         if not self._ended:
             return None
         if self._status is None:
@@ -150,7 +157,7 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
         return self._status
 
     def close(self) -> None:
-        """Ends the engine, and waits until it has. Safe to call twice."""
+        """Ends the engine, and waits until it has ended. Safe to call twice."""
         if self._connection.fileno() < 0:
             return
         with contextlib.suppress(OSError):
@@ -162,7 +169,7 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
         self._connection.close()
 
     def _takes(self, line: bytes) -> bool:
-        """The last line is of the program over there, not of the engine."""
+        """True if the line is the last one, which the program there writes and not the engine."""
         if kind_of(line) != "gone":
             return False
         gone = json.loads(line)
@@ -176,19 +183,20 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
 
 
 def told_here(line: bytes, offset: Offset) -> bytes:
-    """An engine's line, its instants by the clock here; a line that is no event stays as it is."""
+    """An engine's line with its instants by the clock here; a line that is no event is unchanged."""
     if (names := _INSTANTS.get(kind_of(line))) is None:
         return line
     try:
         event = json.loads(line)
         event |= {name: offset.here(event[name]) for name in names if event.get(name)}
     except (ValueError, TypeError):
-        return line  # whoever reads it says so
+        return line  # the reader will report it
     return encode(event)
 
 
 class FarEngines:
-    """`address`: of this machine, for the nodes."""
+    """The engines on a number of nodes, which take turns. `address`: the address of this machine, where the nodes reach
+    the server."""
 
     apart = True
 
@@ -216,18 +224,19 @@ class FarEngines:
         return REACH_NS + 4 * max((offset.uncertainty_ns for offset in self._before), default=0)
 
     def before(self) -> None:
-        """Raises GeneratorLostError."""
+        """Reads the clocks of all nodes before a fleet starts. Raises GeneratorLostError."""
         self._before, self._started = [node.clock() for node in self._nodes], []
         self._gone = set()
 
     def start(self, index: int, stderr_file: Path) -> FarEngine:
-        """Nodes take turns. Raises GeneratorLostError."""
+        """Starts engine number `index`; nodes take turns. Raises GeneratorLostError."""
         at = index % self.machines
         self._started.append(FarEngine(self._nodes[at], self._before[at], stderr_file, self._gone))
         return self._started[-1]
 
     def after(self) -> dict[str, Any]:
-        """Raises GeneratorLostError."""
+        """Reads the clocks again after the fleet has ended, and returns the record of the nodes. Raises
+        GeneratorLostError."""
         told = []
         for at, (node, before) in enumerate(zip(self._nodes, self._before, strict=True)):
             if not (engines := self._started[at :: self.machines]):

@@ -1,9 +1,9 @@
 """The program that runs load engines on a node for the server of another: `python -m powerband.cluster.generator`.
 
-It listens on the node's address, and serves who knows the secret that Ray brought to both ends: it reads its clock for
-them, and starts engines, one for each connection, whose stdin and stdout it passes on as they are. It knows nothing of
-Ray or of trials. Who is not heard ends: the end of a connection, or a peer whose kernel does not answer for `SILENT_S`,
-ends its engine; the end of stdin (the actor's) ends all.
+It listens on the node's address, and serves peers that know the secret that Ray brought to both ends: it tells them the
+time, and starts engines, one for each connection, whose stdin and stdout it passes on unchanged. It knows nothing of
+Ray or of trials. An engine ends with its connection, or if the peer's kernel does not answer for `SILENT_S`; the end of
+stdin, which the actor holds, ends all.
 
 stdin:       {"address": A, "secret": S, "work": a folder that is removed at the end}
 stdout:      {"said": "ready", "port": P, "descriptor_limit": N, "local_ports": N} or {"said": "failed", ...}
@@ -38,9 +38,9 @@ from powerband.processes.ports import local_ports
 from powerband.wire.message import encode
 
 SILENT_S = 3
-"""A peer that was not heard for so long is gone. Kernels ask each other each second, so nothing runs for that here."""
+"""A peer that is silent for so long counts as gone. The kernels ask each other every second, so no code runs for it."""
 END_S = 1.0
-"""From the end of an engine's stdin to its end; then it is killed."""
+"""The time that an engine gets to end after the end of its stdin; then it is killed."""
 GREETING_S = 3.0
 LINE_MOST = 1 << 26  # bytes: a summary holds a histogram for each step
 STDERR_MOST = 1 << 16
@@ -53,7 +53,7 @@ def proof(secret: str, nonce: str) -> str:
 
 
 def watch_peer(connection: socket.socket) -> None:
-    """An error on the connection tells that the peer, or the way to it, is gone."""
+    """Sets up the connection so that it fails soon if the peer, or the way to it, is gone."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
@@ -68,7 +68,7 @@ class _Program:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serves one connection."""
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
@@ -80,7 +80,7 @@ class _Program:
             elif wants == "engine":
                 await self._run_engine(reader, writer)
         except (OSError, TimeoutError, ValueError):
-            pass  # a peer that is gone, or that does not know what is said here
+            pass  # a peer that is gone, or that speaks another protocol
         finally:
             self._serving.discard(task)
             writer.close()
@@ -93,7 +93,7 @@ class _Program:
             await asyncio.wait(tuple(self._serving), timeout=END_S)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        """Asks the peer for proof of the secret. Returns what it wants; empty without that proof."""
+        """Asks the peer to prove that it knows the secret. Returns what the peer wants; empty without that proof."""
         nonce = secrets.token_hex(16)
         writer.write(nonce.encode() + b"\n")
         said = json.loads(await reader.readline() or b"{}")
@@ -131,7 +131,7 @@ async def _tell_time(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 async def _pass_on_commands(reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
-    """Until the peer has no more, or is gone: then the engine is told that nobody is there any more."""
+    """Passes the peer's data on to the engine until the connection ends; then ends the engine."""
     assert process.stdin is not None
     try:
         while data := await reader.read(_READ_BYTES):
@@ -143,8 +143,8 @@ async def _pass_on_commands(reader: asyncio.StreamReader, process: asyncio.subpr
 
 
 async def _pass_on_events(process: asyncio.subprocess.Process, writer: asyncio.StreamWriter) -> dict[str, int]:
-    """Whole lines only: half a line of an engine that was killed says nothing. Returns how long its threads waited for
-    a CPU in the measured window, which no probe sees here; empty where that is not known."""
+    """Passes the engine's lines on to the peer, without half a line that a kill left. Returns how long the engine's
+    threads waited for a CPU in the measured window, which no probe observes here; empty if that is not known."""
     assert process.stdout is not None
     waits = Waits()
     while (line := await process.stdout.readline()).endswith(b"\n"):
@@ -155,9 +155,9 @@ async def _pass_on_events(process: asyncio.subprocess.Process, writer: asyncio.S
 
 
 class Waits:
-    """How long the threads of an engine were runnable without a CPU in its measured window, in ns, and how often they
-    got one. They are read with each line that it says: a thread that has ended with the load, before the last line is
-    read, counts as it was seen last."""
+    """Measures how long the threads of an engine were runnable without a CPU in its measured window, in ns, and how
+    often they got one. The threads are read with each line of the engine; a thread that ended before the last reading
+    counts as it was seen last."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, int]] | None = None  # by thread, when the window began
@@ -165,7 +165,7 @@ class Waits:
         self._over = False
 
     def note(self, line: bytes, pid: int) -> None:
-        """`line`: what the engine `pid` just said."""
+        """Reads the threads of the engine `pid`, which has just written this line."""
         if self._over or (self._before is None and not line.startswith(_BEGINS)):
             return
         self._now |= waits_of_threads(pid)
@@ -184,11 +184,11 @@ class Waits:
 
 
 def waits_of_threads(pid: int) -> dict[str, tuple[int, int]]:
-    """The waits of a process's threads, by thread number: ns that each was runnable without a CPU so far, and how often
-    it got one (the second and third figure of schedstat). A thread that cannot be read is left out."""
+    """The waits of a process's threads by thread id: the ns that each was runnable without a CPU so far, and how often
+    it got one (second and third figure of schedstat). A thread that cannot be read is left out."""
     found = {}
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with suppress(OSError, ValueError):  # it has just ended, or the kernel does not tell
+        with suppress(OSError, ValueError):  # it has just ended, or the kernel lacks these figures
             _, waited, turns = path.read_text().split()
             found[path.parent.name] = int(waited), int(turns)
     return found
@@ -205,7 +205,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def run(order: dict[str, Any], stdin: asyncio.StreamReader, say: Callable[..., None]) -> None:
-    """Until the end of stdin."""
+    """Serves connections until the end of stdin."""
     program = _Program(str(find_engine()), order["secret"])
     server = await asyncio.start_server(program.serve, order["address"], 0)
     port = server.sockets[0].getsockname()[1]

@@ -1,6 +1,6 @@
-"""Nodes that powerband speaks to: what they are, whether they are alike, and whether they were heard of lately.
+"""Knows the nodes of a run: their facts, whether they are alike, and when each was last heard from.
 
-A node has a lease on its driver (`actor.py`), so that somebody must say again and again that it is there.
+The actor on a node has a lease (`actor.py`), so the driver must tell it again and again that it is still there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from powerband.processes.engine_fleet import find_engine
 from powerband.processes.host import versions
 
 SILENT_S = LEASE_S + END_S + 1.0
-"""A node that was not heard for so long is lost; its lease has ended by then."""
+"""A node that was not heard from for so long counts as lost; its lease has ended by then."""
 BEAT_S = 1.0
 CLOSE_S = 5.0
 _REACHED_BY = ("address", "port", "secret", "descriptor_limit", "local_ports")
@@ -30,7 +30,8 @@ _REACHED_BY = ("address", "port", "secret", "descriptor_limit", "local_ports")
 
 @dataclass
 class HeardNode:
-    """`answered_s`, `asked_s`: the last answer to a heartbeat, and the last heartbeat."""
+    """A node with its facts and its heartbeat. `answered_s`, `asked_s`: when the last heartbeat was answered, and when
+    it was sent; `beat`: the last heartbeat; `phase`: the phase of the node's trial."""
 
     remote: Remote
     facts: dict[str, Any] = field(default_factory=dict)
@@ -44,20 +45,21 @@ class HeardNode:
         return self.remote.name
 
     def answered(self, beat: Future[Any]) -> None:
-        """It is there: so it said. An error says nothing."""
+        """Notes the answer to a heartbeat; an error is no sign of life."""
         if beat.exception() is None:
             self.phase, self.answered_s = beat.result(), time.monotonic()
 
     def generate(self) -> dict[str, Any]:
-        """Starts the program that runs engines on it for another machine, and waits until it listens: the fields of a
-        `Generator`, or `failed`. Raises Ray's errors."""
+        """Starts the program that runs engines on this node for another machine, and waits until it listens. Returns
+        the fields of a `Generator`, or `failed`. Raises Ray's errors."""
         order = {"address": self.remote.address, "secret": secrets.token_hex(32)}
         answer = self.remote.call("generate", order).result(JOIN_S)
         return answer if "failed" in answer else {"name": self.name, **{name: answer[name] for name in _REACHED_BY}}
 
 
 class Heartbeat:
-    """Tells every node that the driver is there, beside whatever it computes; one call to each at a time."""
+    """Tells every node again and again, in a thread of its own, that the driver is there; one call to each at a
+    time."""
 
     def __init__(self, nodes: Sequence[HeardNode]) -> None:
         self._nodes = nodes
@@ -69,7 +71,7 @@ class Heartbeat:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def end(self) -> None:
-        """Ends what runs on the nodes. Safe to call without `begin`."""
+        """Stops the heartbeat, and ends what runs on the nodes. Safe to call without `begin`."""
         self._closed.set()
         calls = []
         for node in self._nodes:
@@ -90,8 +92,8 @@ class Heartbeat:
 
 
 def look_at(nodes: Iterable[HeardNode]) -> None:
-    """Learns what each node is. Raises MeasurementError where they are not alike, or one does not answer: what is
-    measured on nodes that differ is not one experiment."""
+    """Gets the facts of each node. Raises MeasurementError if a node does not answer, or if nodes have other versions
+    than this machine, since results of unlike nodes do not make one experiment."""
     asked = [(node, node.remote.call("facts")) for node in nodes]
     for node, future in asked:
         node.facts = got(node.name, future, JOIN_S)
@@ -110,7 +112,7 @@ def look_at(nodes: Iterable[HeardNode]) -> None:
 
 
 def got(name: str, future: Future[Any], timeout_s: float) -> Any:
-    """The answer of a node. Raises what went wrong there, with its name."""
+    """Waits for the answer of a node and returns it. Raises the error of the node, with the node's name."""
     try:
         answer = future.result(timeout_s)
     except TimeoutError:
@@ -121,7 +123,7 @@ def got(name: str, future: Future[Any], timeout_s: float) -> Any:
 
 
 def checked(name: str, answer: Any) -> Any:
-    """The answer, unless it says what went wrong on the node: that is raised."""
+    """The answer of a node. Raises the error that went wrong there if it has `failed`."""
     if failed := answer.get("failed"):
         log = f"\n{failed['build_log'][-2000:]}" if failed.get("build_log") else ""
         raise KINDS.get(failed["kind"], MeasurementError)(f"{name}: {failed['message']}{log}")

@@ -1,7 +1,8 @@
-"""Joins a Ray cluster: the only file that imports Ray. In: an address. Out: an actor on each node, which is called by
-the name of its method and answers later.
+"""Joins a Ray cluster; the only file that imports Ray. In: an address. Out: an actor on each node, whose methods are
+called by name and answer later.
 
-Refused, with a sentence: a cluster that lets anybody in without a token, Ray's client (`ray://`), no Ray at all.
+It refuses, with a sentence, a cluster that asks for no token, an address of Ray's client (`ray://`), and a Python
+without Ray.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from powerband.base.errors import MeasurementError, UsageError, did_you_mean
 from powerband.cluster.actor import NodeActor
 
 JOIN_S = 30.0
-"""Until an actor has started: a new Python that imports Ray and powerband, some two seconds."""
+"""The time for an actor to start; a new Python that imports Ray and powerband takes some two seconds."""
 _TOKEN_MODE = "RAY_AUTH_MODE"
 _ASK_S = 20.0
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A node that a trial may run on. `call` begins a method of its actor; what it raises means that the actor, the
-    node or the way to it is gone."""
+    """A node of the cluster. `call`: begins a method of its actor, by name; any error of the call itself means that the
+    actor, the node or the way to it is gone."""
 
     name: str
     address: str
@@ -38,8 +39,8 @@ class Remote:
 
 @contextmanager
 def joined(address: str, wanted: Sequence[str] = ()) -> Iterator[list[Remote]]:
-    """The nodes of a cluster, or those `wanted` by name or address; their actors end with the block. Raises UsageError,
-    MeasurementError."""
+    """Joins a cluster and yields its nodes, or those `wanted` by name or address; their actors end with the block.
+    Raises UsageError, MeasurementError."""
     ray = _ray()
     if address.startswith("ray://"):
         raise UsageError(
@@ -83,7 +84,7 @@ def _ray() -> Any:
 
 
 def _why(error: BaseException) -> str:
-    """The cause why a cluster cannot be joined, and what to do about it."""
+    """The reason why a cluster cannot be joined, and what to do about it."""
     text = str(error)
     cause = str(error.__cause__ or error.__context__ or "")
     if "oken" in text + cause or "nauthenticated" in text + cause:
@@ -101,8 +102,8 @@ def _why(error: BaseException) -> str:
 
 
 def _check_closed(gcs_address: str) -> None:
-    """Raises UsageError where the cluster's head answers somebody who shows no token: whoever reaches its port could
-    start programs on every node."""
+    """Raises UsageError if the cluster's head answers a caller without a token, since anyone who reaches its port could
+    then start programs on every node; also if it cannot be found out whether it does."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     argv = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", gcs_address]
     try:
@@ -110,7 +111,7 @@ def _check_closed(gcs_address: str) -> None:
             argv, env={**env, _TOKEN_MODE: "disabled"}, capture_output=True, text=True, timeout=_ASK_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return  # no answer is no way in
+        return  # a head that does not answer lets nobody in
     if answer.returncode == 0:
         raise UsageError(
             f"the cluster at {gcs_address} asks nobody for a token, so that whoever reaches its ports can run programs "
@@ -125,7 +126,7 @@ def _check_closed(gcs_address: str) -> None:
 
 
 def _named(nodes: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By host name, or by address where two have the same name; the head first."""
+    """The nodes by host name, or by address if two have the same name; the head first."""
     count = Counter(node["NodeManagerHostname"] for node in nodes)
     ordered = sorted(
         nodes, key=lambda node: ("node:__internal_head__" not in node["Resources"], node["NodeManagerAddress"])
@@ -149,12 +150,12 @@ def _chosen(nodes: dict[str, dict[str, Any]], wanted: Sequence[str]) -> dict[str
 
 
 def _actor(ray: Any, node: dict[str, Any]) -> Any:
-    """One long-lived actor on the node, which is never restarted, nor a call to it repeated."""
+    """Makes one long-lived actor on the node. Ray never restarts it, nor repeats a call to it."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
 
     there = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
     options = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": there}
-    # Spans of work on a node would be threads of Ray's own; the environment is the one that `ray start` had.
+    # The methods are coroutines, so Ray needs no threads for them; the environment is that of `ray start`.
     return ray.remote(NodeActor).options(**options).remote()
 
 
@@ -167,7 +168,7 @@ def _caller(actor: Any) -> Callable[..., Future[Any]]:
 
 
 def missing(name: str, error: BaseException) -> MeasurementError:
-    """For a node on which the actor did not start."""
+    """The error for a node on which the actor did not start."""
     text = " ".join(str(error).split())
     if "No module named 'powerband" in text:
         return MeasurementError(

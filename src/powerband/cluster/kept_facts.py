@@ -1,7 +1,7 @@
-"""`nodes.json` of a run directory: what each node is, and what Ray and powerband's actor cost there.
+"""Writes `nodes.json` of a run directory: the facts of each node, and the costs of Ray and powerband's actor there.
 
-In: facts and costs of the nodes that are there now. Out: the file, beside what stands there of nodes that were there
-before a run was left.
+In: facts and costs of the nodes that are there now. Out: the file, which also keeps those of nodes that were there
+before the run was left.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from powerband.store import RunDir, read_nodes, write_atomically, writing
 class KeptFacts:
     def __init__(self, run: RunDir) -> None:
         self._run = run
-        self._facts, self._costs = read_nodes(run.nodes)  # of a run that is gone on with
+        self._facts, self._costs = read_nodes(run.nodes)  # of a run that is resumed
 
     def is_another(self, name: str, facts: Mapping[str, Any]) -> bool:
-        """True if these are the facts of another machine than the one that had this name when the run was left."""
+        """True if these facts are of another machine than the one that had this name when the run was left."""
         return is_another(self._facts.get(name, {}), facts)
 
     def keep(self, facts: Mapping[str, Any], overhead: Mapping[str, Mapping[str, float]]) -> None:
-        """By name of the node. Raises MeasurementError if the disk cannot be written."""
+        """Writes facts and costs (`overhead`), each by name of the node. Raises MeasurementError if the disk cannot be
+        written."""
         names = {**self._costs, **overhead}
         costs = {name: together(self._costs.get(name, {}), overhead.get(name, {})) for name in names}
         with writing(self._run.path):
@@ -33,8 +34,8 @@ class KeptFacts:
 
 
 def together(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
-    """Joins the costs of the trials before a run was left with those since; each is an entry of `overhead`. Means are
-    weighted by the number of trials."""
+    """Joins a node's costs before a run was left with those since; each is an entry of `overhead`. Means are weighted
+    by the number of trials."""
     weights = before.get("trials", 0), now.get("trials", 0)
     found = {"trials": sum(weights)}
     for name in {**before, **now}:
@@ -47,8 +48,8 @@ def together(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str,
 
 
 def is_another(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """True if the facts of a host are those of another machine: of its CPU, or of its memory by more than 5 %, which no
-    kernel keeps to itself. False where they are not known."""
+    """True if `now` holds the facts of another machine than `before`: another CPU, or memory that differs by more than
+    5 % (kernels reserve less than that). Unknown facts do not count."""
     for name in ("CPU", "CPUs allowed", "memory"):
         was, is_now = host_fact(before, name), host_fact(now, name)
         if was is None or is_now is None:

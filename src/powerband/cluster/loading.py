@@ -1,4 +1,5 @@
-"""`powerband load URL --cluster`: the engines of a load on the nodes of a cluster. In: nodes. Out: `FarEngines`."""
+"""Runs the engines of a load on the nodes of a cluster (`powerband load URL --cluster`). In: nodes. Out:
+`FarEngines`."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from powerband.trials.loadgen import check_url
 def far_engines(
     join: Callable[[], AbstractContextManager[Sequence[Remote]]], url: str, allow_hosts: Sequence[str]
 ) -> Iterator[FarEngines]:
-    """On all nodes that `join` gives, for a load of `url`; nothing of it is left on them afterwards. Raises UsageError,
+    """Yields engines on all nodes that `join` gives, for a load of `url`; the nodes are left clean. Raises UsageError,
     MeasurementError."""
     if is_loopback(check_url(url, allow_hosts)):
         raise UsageError(

@@ -1,7 +1,7 @@
 """The program that runs trials on a node: `python -m powerband.cluster.node`. It knows nothing of Ray.
 
-Orders come as JSON lines on stdin, answers go out as JSON lines on stdout. It is to its actor what an engine is to a
-trial: the end of stdin means that nobody is there any more, and everything ends, at the latest `END_S` later.
+Orders come as JSON lines on stdin, answers go out as JSON lines on stdout. The end of stdin means that the actor is
+gone: then everything ends, at most `END_S` later.
 
   {"do": "open", "experiment": YAML, "work": folder, "moved": [[there, here], ...], "again": false,
    "address": of this node, "generators": [the fields of a `Generator`, ...]}                       -> ready | failed
@@ -39,9 +39,10 @@ from powerband.trials.bench import Job, prepared
 from powerband.trials.trial import run_trial
 
 END_S = 1.5
-"""From the end of stdin to the end of this process. Engines and probes end with it, and subjects with these."""
+"""The time from the end of stdin to the end of this process. Engines and probes end with it, and subjects with
+those."""
 LIBRARY = "library"
-LOST = "lost"  # the kind of a failure of which nobody can say why
+LOST = "lost"  # the kind of a failure whose reason is unknown
 KINDS: dict[str, type[PowerbandError]] = {
     kind.__name__: kind for kind in (ExperimentError, MeasurementError, SubjectError, UsageError)
 }
@@ -58,11 +59,11 @@ class _Observer:
         self._say("phase", name=name)
 
     def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
-        """Nothing: a view that is far away does without, and a node that measures has less to do."""
+        """Does nothing: the view on the driver does without, which spares the measuring node work."""
 
 
 class _Orders:
-    """Lines from stdin, read beside the trial; it alone acts on `stop` and on their end."""
+    """The orders from stdin, read in a thread beside the trial, which acts on `stop` and on the end of stdin itself."""
 
     def __init__(self, stop: StopRequest, work: Callable[[], Path | None]) -> None:
         self._stop, self._work = stop, work
@@ -70,7 +71,7 @@ class _Orders:
         threading.Thread(target=self._read, daemon=True).start()
 
     def next(self) -> dict[str, Any] | None:
-        """None at their end."""
+        """Waits for the next order; None at the end of stdin."""
         return self._queue.get()
 
     def _read(self) -> None:
@@ -90,7 +91,7 @@ class _Orders:
 
 
 def main() -> None:
-    """Until the end of stdin."""
+    """Follows orders until the end of stdin."""
     say = answers()
     as_if_started_here()
     stop = StopRequest()
@@ -107,7 +108,7 @@ def main() -> None:
 
 
 def _serve(order: Mapping[str, Any], orders: _Orders, stop: StopRequest, say: Callable[..., None]) -> None:
-    """Trials of one experiment, until the end of stdin or until one cannot be run."""
+    """Runs trials of one experiment, until the end of stdin or until one cannot be run."""
     work = Path(order["work"])
     run = RunDir(work / "run")
     run.trials.mkdir(parents=True, mode=0o700)
@@ -148,8 +149,9 @@ def _serve(order: Mapping[str, Any], orders: _Orders, stop: StopRequest, say: Ca
 
 
 def _placed(experiment: Experiment, work: Path) -> Experiment:
-    """The experiment with a folder of this machine to start the server in. A subject that comes with powerband needs
-    nothing of the folder that powerband was started in. Raises SubjectError where the server's own is missing."""
+    """The experiment with a folder of this machine to start the server in. If its `cwd` is missing here, a subject with
+    a folder of its own is started in `work`, since it needs nothing from there; for any other, SubjectError is
+    raised."""
     subject = experiment.subject
     if subject.cwd is None or Path(subject.cwd.replace("{{", "{").replace("}}", "}")).is_dir():
         return experiment
@@ -162,16 +164,16 @@ def _placed(experiment: Experiment, work: Path) -> Experiment:
 
 
 def _kind(error: PowerbandError) -> str:
-    """The kind that the driver is told. If a node that makes the load is gone, the trial is lost, as when this node is
-    gone."""
+    """The kind of the error that the driver is told. If a node that makes the load is lost, so is the trial, as if this
+    node were lost."""
     if isinstance(error, GeneratorLostError):
         return LOST
     return next((name for name, kind in KINDS.items() if isinstance(error, kind)), "MeasurementError")
 
 
 def moved(text: str, places: Sequence[Sequence[str]]) -> Experiment:
-    """The experiment with the folders of the driver's machine exchanged for those of this one; `LIBRARY` stands for
-    what comes with powerband."""
+    """The experiment in `text` with folders of the driver's machine replaced by those of this one. `places`: pairs of
+    both; `LIBRARY` stands for the folder of what comes with powerband."""
     pairs = [(there, str(library_root()) if here == LIBRARY else here) for there, here in places]
 
     def here(value: Any) -> Any:

@@ -1,9 +1,9 @@
-"""The nodes of a cluster as a bench (`trials/bench.py`): each runs one trial at a time, whole blocks after each other,
-alone or with nodes that load its server.
+"""Makes the nodes of a cluster a bench (`trials/bench.py`): each node runs one trial at a time, block after block,
+alone or with other nodes that load its server.
 
 In: an experiment, a run directory, trials. Out: the trials' directories, unpacked, and their records. A trial that was
-sent to a node comes back whole, or it did not happen: nothing of it is believed once the node was not heard for
-`SILENT_S`, by when the node itself has ended it. Which trial runs next is decided in `search/`.
+sent to a node comes back whole, or it did not happen: if the node is silent for `SILENT_S`, nothing of the trial
+counts, and the node itself has ended it by then. Not here: which trial runs next (`search/`).
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from powerband.store import TrialDir, TrialRecord, writing
 from powerband.trials.bench import Bench, Job, record_lost
 
 BACK_S = 10.0
-"""So long the last place that was lost is waited for."""
+"""If all nodes are lost, the time to wait for one to come back."""
 
 Joined = Callable[[], AbstractContextManager[Sequence[Remote]]]
 
 
 @dataclass
 class _Place(HeardNode):
-    """A node that runs trials, and what it does. `generators`: the nodes that load its server."""
+    """A node that runs trials, and its state. `generators`: the nodes that load its server."""
 
     generators: tuple[HeardNode, ...] = ()
-    shown_phase: str = ""  # as told last, and since when
+    shown_phase: str = ""  # the phase last written to `nodes_now.json`, and its begin
     phase_began_s: float = 0.0
-    began_s: float = 0.0  # of the trial; time of day here
+    began_s: float = 0.0  # begin of the trial, by the time of day here
     spec: TrialSpec | None = None
     directory: TrialDir | None = None
     trial: Future[Any] | None = None
-    lost: str = ""  # why nothing runs here; empty: something may
-    opening: Future[Any] | None = None  # again, after it was lost
-    out: bool = False  # it will not be back
+    lost: str = ""  # the reason why nothing runs here; empty: trials may run
+    opening: Future[Any] | None = None  # getting ready again after it was lost
+    out: bool = False  # it will not come back
     ended_s: float | None = None
     between_s: list[float] = field(default_factory=list)  # from the end of a trial to the next
-    cores: dict[str, list[float]] = field(default_factory=dict)  # of actor and raylet, a figure a trial
+    cores: dict[str, list[float]] = field(default_factory=dict)  # cores that actor and raylet used, for each trial
 
     @property
     def with_generators(self) -> tuple[HeardNode, ...]:
@@ -65,12 +65,12 @@ class _Place(HeardNode):
 
     @property
     def silent(self) -> str:
-        """Which of them was not heard for too long; empty: none."""
+        """The name of the node, or of its generator, that was not heard from for too long; empty if there is none."""
         now_s = time.monotonic()
         return next((each.name for each in self.with_generators if now_s - each.answered_s > SILENT_S), "")
 
     def now(self) -> dict[str, Any]:
-        """For `NodesNow`."""
+        """The state for `NodesNow.tell`."""
         load = {"load_from": [each.name for each in self.generators]} if self.generators else {}
         if self.spec is None:
             return {"lost": self.lost, **load} if self.lost else load
@@ -81,6 +81,8 @@ class _Place(HeardNode):
 
 
 class ClusterBench:
+    """The bench. Usage: `open`, then `begin` and `ended` as of any bench, then `close`."""
+
     def __init__(self, job: Job, nodes: Sequence[Remote]) -> None:
         self._job = job
         cluster = job.experiment.cluster
@@ -97,7 +99,7 @@ class ClusterBench:
 
     @property
     def places(self) -> Sequence[str]:
-        """The nodes that can measure. Without any, this waits for one that may come back."""
+        """The nodes that can run trials. If there is none, waits up to `BACK_S` for one that may come back."""
         deadline = time.monotonic() + BACK_S
         while not (places := self._there) and time.monotonic() < deadline and not self._job.stop.requested:
             if all(node.out for node in self._nodes.values()):
@@ -113,7 +115,8 @@ class ClusterBench:
     # Before the first trial.
 
     def open(self) -> None:
-        """Looks at every node, sends what it needs, builds there. Raises MeasurementError, SubjectError, UsageError."""
+        """Checks every node, sends it what it needs, and builds there. Raises MeasurementError, SubjectError,
+        UsageError."""
         self._now.tell({})
         look_at(self._all)
         self._tell_apart()
@@ -127,7 +130,7 @@ class ClusterBench:
             self._wait_open(node)
 
     def _opening(self, place: _Place) -> Future[Any]:
-        """Gets a node ready, after the nodes that load its server."""
+        """Begins to get a node ready, after the nodes that load its server."""
         order = {**self._order, "address": place.remote.address, "generators": []}
         if not place.generators:
             return place.remote.call("open", order, self._parcels)
@@ -143,7 +146,8 @@ class ClusterBench:
         return whole
 
     def _opened(self, place: _Place, order: dict[str, Any]) -> Any:
-        """The answer of the first that fails, or of the node, which is told how to reach its generators."""
+        """Gets the generators ready, then the node, which is told how to reach them. Returns the answer of the first
+        that fails, or that of the node."""
         for node in place.generators:
             answer = node.generate()
             if failed := answer.get("failed"):
@@ -160,7 +164,7 @@ class ClusterBench:
         return f"{count} of the cluster: {names}; whole rounds run on each, its load comes from: {'; '.join(loads)}"
 
     def _tell_apart(self) -> None:
-        """A machine that has the name of another one, which ran trials before the run was left, gets its own."""
+        """Gives a machine a name of its own if another machine of the same name ran trials before the run was left."""
         for node in self._all:
             if self._kept.is_another(node.name, node.facts):
                 name = f"{node.name} ({node.remote.address})"
@@ -195,7 +199,7 @@ class ClusterBench:
         }
 
     def _wait_open(self, node: _Place) -> None:
-        """Raises what went wrong there."""
+        """Waits until a node is ready. Raises the error if it does not get ready."""
         assert node.trial is not None
         while not node.trial.done():
             wait([node.trial], timeout=LOOK_S)
@@ -262,7 +266,8 @@ class ClusterBench:
         return record
 
     def _lose(self, node: _Place, why: str, *, back: bool = True) -> TrialRecord:
-        """The trial did not happen, and nothing runs on the node until it answers again (`back`: if it may)."""
+        """Records that the trial did not happen. Nothing runs on the node until it answers again; `back`: False if it
+        will not come back."""
         assert node.spec is not None and node.directory is not None
         spec, directory = node.spec, node.directory
         node.lost, node.ended_s = why, None
@@ -275,7 +280,7 @@ class ClusterBench:
         return record_lost(directory, spec, node.name, f"{node.name} is lost: {why}")
 
     def _welcome_back(self) -> None:
-        """A node that answers again gets ready anew, as at the beginning."""
+        """Gets lost nodes that answer again ready, as at the beginning."""
         for node in self._nodes.values():
             if not node.lost or node.out:
                 continue
@@ -290,7 +295,7 @@ class ClusterBench:
                         self._job.observer.note(f"{node.name} is back")
 
     def _show_phase(self, busy: Sequence[_Place]) -> None:
-        """Shows the phase of the trial that began last, to a view that has room for one."""
+        """Shows the phase of the trial that began last, for a view that has room for one trial."""
         last = max(busy, key=lambda node: node.spec.number if node.spec is not None else 0)
         if last.phase and (last.name, last.phase) != self._shown:
             self._shown = (last.name, last.phase)
@@ -299,8 +304,8 @@ class ClusterBench:
     def _pass_on_stop(self) -> None:
         if self._job.stop.requested and not self._stopped:
             self._stopped = True
-            for node in self._nodes.values():  # those who load them end with the trial
-                with suppress(Exception):  # a node that is gone has stopped
+            for node in self._nodes.values():  # their generators end with the trial
+                with suppress(Exception):  # a lost node has stopped
                     node.remote.call("stop")
 
     # After the last trial.
@@ -313,8 +318,9 @@ class ClusterBench:
                 self._keep_facts()
 
     def overhead(self) -> dict[str, dict[str, float]]:
-        """By node: cores that the actor and Ray's daemon used during its trials, on average of so many `trials`, and
-        the longest time from the end of one trial to the next, in seconds."""
+        """The costs by node: cores that the actor and Ray's daemon used during its trials (`actor_cores`,
+        `raylet_cores`), on average over so many `trials`, and `between_s_max`, the longest time from the end of a trial
+        to the next, in seconds."""
         found: dict[str, dict[str, float]] = {}
         for node in self._nodes.values():
             told = {f"{name}_cores": sum(each) / len(each) for name, each in node.cores.items() if each}
@@ -326,9 +332,9 @@ class ClusterBench:
 
 
 def grouped(nodes: Sequence[Remote], generators: int, *, as_named: bool) -> list[_Place]:
-    """Of each `generators` + 1 nodes in their order, the first runs servers and the others load them; those that are
-    left over do nothing. `as_named`: the order is the user's; else the head, which comes first and has Ray's own work
-    to do, goes to the end. Raises UsageError where they are too few."""
+    """Groups the nodes, in their order, by `generators` + 1: the first of a group runs servers, the others load them,
+    and nodes that are left over do nothing. `as_named`: keeps the order, which is the user's; else the head, which
+    comes first and has Ray's own work to do, moves to the end. Raises UsageError if there are too few nodes."""
     size = generators + 1
     if len(nodes) < size:
         raise UsageError(
@@ -346,7 +352,8 @@ def _remove(folder: Path) -> None:
 
 
 def cluster_bench(join: Joined) -> Callable[[Job], AbstractContextManager[Bench]]:
-    """`join`: gives the nodes (`joining.joined`; tests pass nodes without Ray)."""
+    """Returns the function that opens the nodes of a cluster as a bench. `join`: yields the nodes (`joining.joined`;
+    tests pass nodes without Ray)."""
 
     @contextmanager
     def opened(job: Job) -> Iterator[Bench]:

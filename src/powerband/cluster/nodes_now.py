@@ -1,7 +1,7 @@
-"""`nodes_now.json` of a run directory: what each node does at this moment, for whoever follows the run (`live/`).
+"""Writes `nodes_now.json` of a run directory: what each node does at this moment, for the live page (`live/`).
 
-In: the nodes' trials and phases. Out: the file, rewritten whole when one of them changed, and gone with the run. It is
-not synced: nobody needs it after a power cut. All times of day are the driver's.
+In: the nodes' trials and phases. Out: the file, rewritten whole at each change, and removed at the end of the run. It
+is not synced, since nobody needs it after a power cut. All times of day are the driver's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class NodesNow:
         self._told: Mapping[str, Any] | None = None
 
     def tell(self, nodes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Each node that runs trials, by name. While it runs one: its number as `trial`, `began_s`, `phase` and
-        `phase_began_s`; once it is lost: why, as `lost`. `load_from`: the nodes that load its server, if others do.
-        A disk that refuses it costs only the view."""
+        """Writes the state of each node that runs trials, by name: while it runs one, `trial` (its number), `began_s`,
+        `phase` and `phase_began_s`; once it is lost, `lost` (the reason); `load_from`, the nodes that load its server,
+        if others do. If the disk cannot be written, only the view lacks it."""
         if nodes == self._told:
             return
         self._told = nodes

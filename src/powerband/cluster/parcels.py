@@ -1,6 +1,7 @@
-"""Folders as compressed bytes, on their way between the driver and its nodes. In: a folder or bytes. Out: the other.
+"""Packs folders into compressed bytes and unpacks them, to send them between the driver and its nodes. In: a folder or
+bytes. Out: the other.
 
-What is larger than it may be is refused with a sentence, on either side: both hold it whole in memory.
+A parcel that is too large is refused with a sentence, on either side, since both hold it whole in memory.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from powerband.base.errors import MeasurementError, UsageError
 from powerband.base.units import plural
 
 PACKED_MOST = 256 * 2**20
-"""Bytes of one parcel. A trial of ten seconds takes some 100 kB; logs of a server that prints every request some MB."""
+"""The most bytes of one parcel. A trial of ten seconds takes some 100 kB; logs of a server that prints every request
+take some MB."""
 UNPACKED_MOST = 4 * 2**30
 _LEVEL = 1  # JSON lines shrink to a tenth; more effort costs a node CPU between its trials
-_LEFT_OUT = {".git", "__pycache__", "node_modules", "target", "obj", ".venv"}  # of sources: made anew where needed
+_LEFT_OUT = {".git", "__pycache__", "node_modules", "target", "obj", ".venv"}  # not sources: made anew if needed
 
 
 def pack(folder: Path, *, sources: bool = False) -> bytes:
-    """The whole folder; `sources`: without what is made from them. Links that lead out of it are left out. Raises
-    MeasurementError where it is too large."""
+    """Packs a folder, without links that lead out of it. `sources`: also without the folders of what is made from
+    sources. Raises MeasurementError if it is too large."""
     out = io.BytesIO()
     size = 0
     with tarfile.open(fileobj=out, mode="w:gz", compresslevel=_LEVEL) as archive:
@@ -39,7 +41,8 @@ def pack(folder: Path, *, sources: bool = False) -> bytes:
 
 
 def unpack(parcel: bytes, folder: Path) -> None:
-    """Into a new folder. Raises MeasurementError for what `pack` did not make, OSError for a disk that refuses it."""
+    """Unpacks a parcel into a new folder. Raises MeasurementError if the parcel is damaged or too large, OSError if the
+    disk cannot be written."""
     folder.mkdir(mode=0o700, parents=True)
     size = 0
     try:
@@ -54,13 +57,14 @@ def unpack(parcel: bytes, folder: Path) -> None:
 
 
 def size_text(folder: Path) -> str:
-    """`12 files, 3.4 MB`, of sources."""
+    """The size of a folder of sources in words: `12 files, 3.4 MB`."""
     sizes = [path.stat().st_size for path in _files(folder, _LEFT_OUT) if path.is_file()]
     return f"{plural(len(sizes), 'file')}, {sum(sizes) / 1e6:.1f} MB"
 
 
 def _files(folder: Path, left_out: Iterable[str]) -> list[Path]:
-    """Folders before what is in them. Raises UsageError where there is no such folder."""
+    """The folders and files in a folder, each folder before its content. Raises UsageError if there is no such
+    folder."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder, so it cannot be copied to the nodes")
     found = []

@@ -1,1 +1,1 @@
-"""Values that all other packages exchange: experiment, load, plan, metrics, results. No I/O, nothing is run."""
+"""The values that all other packages exchange: experiment, load, plan, metrics, results. No I/O, nothing is run."""

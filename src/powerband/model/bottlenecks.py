@@ -1,7 +1,8 @@
-"""The table of bottlenecks: what each is called everywhere, its colour and its advice. Values only; rules name them.
+"""The table of bottlenecks, with the names, colour and advice of each. Values only; the rules that find them are in
+`analyze/trial/bottleneck/`.
 
 The schema of `analysis.json`, the report's palette and a table of docs/methods/bottlenecks.md are made from it. A new
-one is a row here, a rule in `analyze/trial/bottleneck/` and a planted case; `make reference` does the rest.
+bottleneck needs a row here, a rule there and a planted case; `make reference` does the rest.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Self
 class BottleneckName(StrEnum):
     """The one resource that limits a trial's throughput, or none; in the order of the palette.
 
-    `words`: a clause that follows `with threads=8 ...`. `short`: for a column of a table. `colour`: hue, saturation and
-    lightness (degrees, %, %) on a light page; its hue says what is saturated (blue the CPU, violet threads, orange a
-    lock, green a dependency, gold memory, red what is not the server's fault), None is grey. `advice`: what to do in
-    general; a rule fills in `{noun}`, `{a_noun}` and `{pool}`, or says more where its figures do."""
+    `words`: a clause that follows `with threads=8 ...`. `short`: the name for a column of a table. `colour`: hue,
+    saturation and lightness (degrees, %, %) on a light page; None is grey. The hue says what is saturated: blue the
+    CPU, violet threads, orange a lock, green a dependency, gold memory, red something outside of the server. `advice`:
+    the general remedy; a rule fills in `{noun}`, `{a_noun}` and `{pool}`, or gives better advice if its figures allow
+    it."""
 
     words: str
     short: str

@@ -1,5 +1,4 @@
-"""Parses claims, which are expressions over metrics by setting. In: text. Out: a small tree, and the value of a side
-for given metrics.
+"""Parses claims, which are expressions over metrics by setting. In: text. Out: a small tree.
 
   claim      = comparison { "and" comparison }
   comparison = sum ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) sum
@@ -7,8 +6,8 @@ for given metrics.
   leaf       = metric [ "[" factor "=" level { "," factor "=" level } "]" ]
 
 `arithmetic.py` defines `sum`. All metrics of one claim name the same factors; the factors that they leave out run over
-all their levels, and the claim must hold for each combination. `analyze/settings/claims.py` decides if a claim holds:
-measured values are uncertain, so that takes more than a comparison.
+all their levels, and the claim must hold for each combination. `analyze/settings/claims.py` decides if a claim holds,
+which takes more than a comparison, since measured values are uncertain.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Reference:
-    """A metric (its full name), at the settings with these values; values are kept as written."""
+    """A metric, by its full name, at the settings that have these levels. `levels`: factor and level, as written."""
 
     metric: str
     levels: tuple[tuple[str, str], ...]

@@ -1,7 +1,7 @@
-"""What one machine's clock shows when another's shows a given time: an offset, and how wrong it may be. Pure.
+"""Computes the offset between the clocks of two machines, and how wrong it may be. Pure.
 
-In: the four instants of each exchange. Out: the offset with its bound, and what a trial is to make of it. All in ns of
-each machine's CLOCK_MONOTONIC, which begin anywhere: an offset may be hours.
+In: the four instants of each exchange. Out: the offset with its bound, and the error that does no harm. All times are
+ns of each machine's CLOCK_MONOTONIC, which begins anywhere: an offset may be hours.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from powerband.base.units import format_duration
 
 MOST_NS = 10_000_000
 MOST_OF_WINDOW = 0.01
-MOST_DRIFT = 1e-4  # crystals differ by less; over an hour that is 360 ms, which an hour bears
+MOST_DRIFT = 1e-4  # crystals differ by less; over an hour that is 360 ms, which does no harm there
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A question and its answer: `sent_ns` and `back_ns` by the clock here, `got_ns` and `answered_ns` by the one
-    there."""
+    """A question to another machine and its answer. `sent_ns`, `back_ns`: when the question was sent and the answer
+    received, by the clock here; `got_ns`, `answered_ns`: the instants between them, by the clock there."""
 
     sent_ns: int
     got_ns: int
@@ -29,13 +29,13 @@ class Exchange:
 
     @property
     def on_the_way_ns(self) -> int:
-        """Both ways together."""
+        """The time on the network, both ways together."""
         return (self.back_ns - self.sent_ns) - (self.answered_ns - self.got_ns)
 
 
 @dataclass(frozen=True)
 class Offset:
-    """The clock there less the clock here, at some time; the truth is within `uncertainty_ns` of it."""
+    """The clock there minus the clock here, at some time. The true offset is within `uncertainty_ns` of `ns`."""
 
     ns: int
     uncertainty_ns: int
@@ -48,9 +48,10 @@ class Offset:
 
 
 def offset_of(exchanges: Iterable[Exchange]) -> Offset:
-    """By the exchange that was least long on the way; its two ways may have been unequal, one of them 0 at the least,
-    so that half of both is the bound (Cristian, Probabilistic clock synchronization, 1989; the four instants and the
-    choice of the least delay are those of NTP, RFC 5905, sections 8 and 10). Raises ValueError for none."""
+    """The offset by the exchange that was on the way for the shortest time. One of its two ways may have taken no time,
+    so half of both together is the bound of the error (Cristian, Probabilistic clock synchronization, 1989; the four
+    instants and the choice of the least delay are those of NTP, RFC 5905, sections 8 and 10). Raises ValueError if
+    there is no exchange."""
     best = min(exchanges, key=lambda exchange: exchange.on_the_way_ns)
     ns = ((best.got_ns - best.sent_ns) + (best.answered_ns - best.back_ns)) // 2
     # Rounded up, and 1 ns for the halving above.
@@ -59,9 +60,11 @@ def offset_of(exchanges: Iterable[Exchange]) -> Offset:
 
 @dataclass(frozen=True)
 class GeneratorNode:
-    """A node whose engines loaded the server of another: its clock less that of the server's node, before the trial (by
-    which all instants were sent and told) and after it. `engines`: their numbers in events.jsonl. `run_wait_ns`: how
-    long their threads were runnable without a CPU in the measured window, in `turns`; None: not known."""
+    """A node whose engines loaded the server of another node. `engines`: the numbers of its engines in events.jsonl.
+    `offset_ns`, `uncertainty_ns`: its clock minus that of the server's node before the trial, by which all instants
+    were converted; `after_offset_ns`, `after_uncertainty_ns`: the same after the trial. `run_wait_ns`: how long the
+    engines' threads were runnable without a CPU in the measured window; `turns`: how often they got one; None: not
+    known."""
 
     node: str
     engines: tuple[int, ...]
@@ -74,17 +77,17 @@ class GeneratorNode:
 
     @property
     def words(self) -> str:
-        """`clock of node b: -21.0 us ± 90.0 us`, before the trial."""
+        """The offset before the trial in words: `clock of node b: -21.0 us ± 90.0 us`."""
         return f"clock of {self.node}: {format_duration(self.offset_ns)} ± {format_duration(self.uncertainty_ns)}"
 
     @property
     def drift_ns(self) -> int:
-        """How much the clocks went apart during the trial, as far as the two readings show it."""
+        """The change of the offset during the trial, as far as the two readings show it."""
         return self.after_offset_ns - self.offset_ns
 
     @property
     def error_ns(self) -> int:
-        """No instant of the trial is further from the truth than this."""
+        """The largest error that any instant of the trial can have."""
         return max(self.uncertainty_ns, abs(self.drift_ns) + self.after_uncertainty_ns)
 
     def to_json(self) -> dict[str, Any]:
@@ -96,5 +99,6 @@ class GeneratorNode:
 
 
 def most_error_ns(window_ns: int) -> float:
-    """The largest error of a clock that a measured window of this length bears, clocks that go apart included."""
+    """The largest error of a clock that does no harm to a measured window of this length, with an allowance for
+    drift."""
     return min(MOST_NS, MOST_OF_WINDOW * window_ns) + MOST_DRIFT * window_ns

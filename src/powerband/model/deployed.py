@@ -1,5 +1,5 @@
-"""A server that runs already: how its setting is changed where it is, and what it is left at. Nothing here starts it,
-and nothing ends it. Pure."""
+"""Describes a server that runs already (`deployed`): how its setting is changed while it runs, and at which setting it
+is left. Nothing starts or ends it. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from powerband.model.plan import Level
 
 
 class Deployed(Section):
-    """Written `deployed: true` where the requests of `subject.apply` are all that changes the setting. `command`
-    changes it as well, before them: it is run without a shell, once for each trial, and must come back. `restore`: the
-    setting that the server gets back at the end; empty: it keeps the last one. `pid`: its process, where it runs on
-    this machine, to be watched and no more; `pid_started`: when that started, in clock ticks since the machine did,
-    found when a run begins."""
+    """The ways to change the setting of a server that runs already. It is written `deployed: true` if only the requests
+    of `subject.apply` change it. `command`: changes it too, before them; it is run without a shell, once for each
+    trial, and must end. `restore`: the setting that the server gets back at the end; empty: it keeps the last one.
+    `pid`: the server's process, if it runs on this machine, which is only watched. `pid_started`: when that process
+    started, in clock ticks since the machine's start; found when a run begins."""
 
     command: Argv | None = None
     restore: dict[str, Level] = {}

@@ -1,4 +1,4 @@
-"""A resolved experiment: frozen models, every default filled in, times in integer ns, rates per second.
+"""The models of a resolved experiment: frozen, every default filled in, times in integer ns, rates per second.
 
 Each value also accepts its short form (`3s`, `100/s`, `{exponential: 3s}`, `error_rate < 1%`). In a file, durations
 have a unit in the value (`duration: 60s`); here the field's name has it (`duration_ns`). `experiment_file.py` reads
@@ -41,7 +41,7 @@ def _pattern(value: str) -> str:
 
 
 def _checked(check: Callable[[str], object]) -> AfterValidator:
-    """Refuses a text for which `check` raises ValueError."""
+    """A validator that refuses a text for which `check` raises ValueError."""
 
     def kept(value: str) -> str:
         check(value)
@@ -63,7 +63,7 @@ class Ready(Frozen):
 
     http: Target | None = None  # path or URL that must return a status below 500
     log: Pattern | None = None  # regular expression searched in the server's log
-    tcp: bool = True  # the port accepts a connection; for a no-load server: its counter is seen
+    tcp: bool = True  # the port accepts a connection; a no-load server: its counter is seen
     timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
 
     @model_validator(mode="after")
@@ -81,8 +81,8 @@ class SubjectStop(Frozen):
 
 
 class Parameter(Frozen):
-    """A knob of a server. `used_when`: the server reads it only where each of these parameters has one of these values,
-    of which a text may be a pattern (`fixed:*`)."""
+    """A parameter of a server. `used_when`: the server reads it only if each of these other parameters has one of these
+    values; a text may be a pattern (`fixed:*`)."""
 
     type: Literal["int", "float", "duration", "string", "choice", "bool"]
     default: Level
@@ -91,7 +91,7 @@ class Parameter(Frozen):
     used_when: dict[str, tuple[Level, ...]] = {}
 
     def is_used(self, levels: Mapping[str, Level]) -> bool:
-        """`levels`: the value of every parameter."""
+        """True if the server reads this parameter. `levels`: the value of every parameter."""
         return all(
             any(fnmatchcase(format_level(levels[name]), format_level(pattern)) for pattern in patterns)
             for name, patterns in self.used_when.items()
@@ -99,7 +99,7 @@ class Parameter(Frozen):
 
     @property
     def needed(self) -> str:
-        """`used_when` in words: `model=bounded or cached and accept=dealt`; empty: the server always reads it."""
+        """`used_when` in words: `model=bounded or cached and accept=dealt`; empty if the server always reads it."""
         return " and ".join(f"{name}={' or '.join(map(format_level, each))}" for name, each in self.used_when.items())
 
 
@@ -110,8 +110,8 @@ class Service(Frozen):
 
 
 class WorkCounter(Frozen):
-    """The work of a no-load server, reported by a counter of its metrics page, or one that it sends to the StatsD sink.
-    Written `counts: messages_total`, or with a noun for one unit of work, which reports use."""
+    """The counter that reports the work of a no-load server, on its metrics page or sent to the StatsD sink. It is
+    written `counts: messages_total`, or with a `noun` for one unit of work, which reports use."""
 
     series: Annotated[str, _checked(parse_series)]
     noun: str = Field(default="operation", pattern=r"^[A-Za-z][A-Za-z -]*$")
@@ -129,9 +129,9 @@ class WorkCounter(Frozen):
 class Subject(Frozen):
     """A server and how to start it. `{port}`, `{engine}`, and parameter or factor names are filled into templates.
 
-    `parameters` is empty for a server written inline: then every factor must occur in a template. `set`: values fixed
-    by the experiment. With `counts` the server generates its own work: it gets no requests, `url` is not used, and,
-    unless `ready` says more, it is ready once its counter is seen. A `deployed` server runs already and has no
+    `parameters`: empty for a server written inline; then every factor must occur in a template. `set`: values fixed by
+    the experiment. With `counts` the server generates its own work: it gets no requests, `url` is not used, and unless
+    `ready` says otherwise, it is ready once its counter is seen. A `deployed` server runs already and has no
     command."""
 
     name: str
@@ -141,7 +141,7 @@ class Subject(Frozen):
     url: Annotated[str, _checked(lambda value: split_url(value, LOADABLE))] = "http://127.0.0.1:{port}/"
     ready: Ready = Ready()
     stop: SubjectStop = SubjectStop()
-    env: dict[str, str | None] = {}  # None: from the environment that powerband is started in
+    env: dict[str, str | None] = {}  # None: the value comes from powerband's own environment
     cwd: str | None = Field(default=None, pattern=r"^[^\x00]*$")
     parameters: dict[str, Parameter] = {}
     set: dict[str, Level] = {}
@@ -151,14 +151,14 @@ class Subject(Frozen):
     folder: str | None = None  # the folder of its subject.yaml
     jdk: int | None = Field(default=None, ge=8, le=99)  # minimum version of the JDK that fills in {java}
     dotnet: int | None = Field(default=None, ge=5, le=99)  # minimum version of the .NET SDK that fills in {dotnet}
-    services: dict[Literal["postgresql", "link"], Service] = {}  # started by powerband: for the run, for each trial
+    services: dict[Literal["postgresql", "link"], Service] = {}  # started by powerband, for a run or for each trial
     apply: tuple[Step, ...] = ()  # requests that set live knobs, sent once the server is ready
     counts: WorkCounter | None = None  # no-load server: it gets no requests, this counter measures its work
     last_words: Pattern | None = None  # regular expression of the log line whose name=number pairs are kept
 
     @property
     def is_jvm(self) -> bool:
-        """Whether its command names a JVM; one that a script starts is not seen."""
+        """True if its command names a JVM; a JVM that a script starts is not noticed."""
         return self.jdk is not None or PurePath((self.command or ("",))[0]).name in ("java", "{java}")
 
     def levels_at(self, setting: Setting) -> dict[str, Level]:
@@ -169,14 +169,14 @@ class Subject(Frozen):
 
 
 class Acknowledged(Section):
-    """A check after the load: writes, then reads repeatedly after the acknowledgement until the whole write is
+    """A check after the load: it writes, then reads repeatedly after the acknowledgement until the whole write is
     visible."""
 
     write: Step
     read: Step
     reset: Step | None = None  # sent before each write
     expect: int = Field(ge=1)  # number of items that a complete write adds
-    count: str = "json"  # json: elements of an array, or a number; lines; else matches of a regular expression
+    count: str = "json"  # json: elements of an array, or a number; lines; else a regular expression, for its matches
     rounds: int = Field(default=10, ge=1, le=10_000)
     timeout_ns: Timeout = Field(default=30_000_000_000, alias="timeout")
 
@@ -194,22 +194,22 @@ def _warmup(value: Any) -> Any:
     return None if value == "auto" else value
 
 
-FOREIGN_CPU_MAX = 0.10  # arbitrary: a tenth of what is compared; from 3 % on it is noted
+FOREIGN_CPU_MAX = 0.10  # arbitrary: a tenth of the CPUs; it is noted from 3 % on
 STEAL_MAX = 0.02  # below the margin of verdicts, 3 %
 # For capacity trials.
-CAPACITY_USERS = 64  # in the first round, if no users are given: as of `tune`
+CAPACITY_USERS = 64  # in the first round, if no users are given; the default of `tune`
 CAPACITY_WARMUP_NS = 2_000_000_000  # arbitrary: a server that was just saturated needs less; a search has many trials
-CAPACITY_PATIENCE_NS = 2_000_000_000  # arbitrary: what comes later misses any usual condition
-CAPACITY_IN_FLIGHT_MIN = 256  # arbitrary: at low rates a burst of arrivals is not to be dropped
-SCREEN_BLOCKS = 3  # of short trials, at most: one shows no noise, two may be one short of showing enough
+CAPACITY_PATIENCE_NS = 2_000_000_000  # arbitrary: later responses miss any usual condition
+CAPACITY_IN_FLIGHT_MIN = 256  # arbitrary: at low rates, a burst of arrivals must not be dropped
+SCREEN_BLOCKS = 3  # the most blocks of short trials: one shows no noise, two may be one too few
 SCREEN_DRAIN_NS = 500_000_000  # arbitrary: a short trial does not wait for the end of a long queue
-SCREENED_MIN = 3  # settings; of two, two short trials each tell too little about the noise
+SCREENED_MIN = 3  # settings; with two, two short trials each tell too little about the noise
 SOAK_WINDOW_NS = 60_000_000_000  # a minute: long beside the collections of a JVM, short beside a soak
 CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: the limit of the descriptors of one engine process
 
 
 class Constraint(Frozen):
-    """`error_rate < 1%`: metric, comparison, threshold in the metric's own unit."""
+    """A condition on a metric, such as `error_rate < 1%`. `threshold`: in the metric's own unit; `text`: as written."""
 
     metric: str
     op: Literal["<", "<=", ">", ">=", "=="]
@@ -227,7 +227,7 @@ _CONSTRAINT = re.compile(r"^\s*([A-Za-z_]\w*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$")
 
 
 def parse_constraint(text: str) -> dict[str, Any]:
-    """Parses `p99 < 50ms` to the fields of a Constraint. Raises ValueError for an unknown metric and for a wrong
+    """Parses `p99 < 50ms` into the fields of a Constraint. Raises ValueError for an unknown metric and for a wrong
     unit."""
     match = _CONSTRAINT.match(text)
     if match is None:
@@ -241,7 +241,7 @@ def parse_constraint(text: str) -> dict[str, Any]:
 
 
 class Measure(Section):
-    """How each trial is measured. `warmup_ns` None: warm up until steady, at least `warmup_min_ns`, at most
+    """How each trial is measured. `warmup_ns`: None to warm up until steady, for at least `warmup_min_ns` and at most
     `warmup_max_ns`."""
 
     warmup_ns: Annotated[Ns | None, BeforeValidator(_warmup)] = Field(default=None, alias="warmup")
@@ -250,18 +250,18 @@ class Measure(Section):
     repeats: int = Field(default=5, ge=1)  # blocks
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
-    # CPU of other programs, as a share of the trial's CPUs; above it: invalid. None: by what it can have cost.
+    # CPU time of other programs, as a share of the trial's CPUs; a trial above it is invalid. None: judged by its cost.
     foreign_cpu_max: Share | None = None
-    steal_max: Share | None = None  # CPU time that the hypervisor gives to other machines, likewise
-    metrics: dict[str, str] = {}  # the server's own, by name: expressions over its metrics page
-    series: tuple[str, ...] = ()  # of its metrics page, kept and shown by label
+    steal_max: Share | None = None  # the same for CPU time that the hypervisor gives to other machines
+    metrics: dict[str, str] = {}  # the server's own metrics, by name: expressions over its metrics page
+    series: tuple[str, ...] = ()  # series of its metrics page that are kept and shown by label
     burst_ns: Ns = Field(default=0, alias="burst")  # first moments of the load, measured separately; 0: off
-    rate_counter: bool = False  # also what a counter with windows of 3 s would print
+    rate_counter: bool = False  # also measure what a counter with windows of 3 s would print
     acknowledged: Acknowledged | None = None  # check of write visibility, after the load
     visitor: bool = False  # a real browser keeps the server's page for it open during the load
-    snapshots: bool = False  # live objects on the heaps of its JVMs, before and after the measured window
+    snapshots: bool = False  # count live objects on the heaps of its JVMs, before and after the measured window
     bars_ns: Ns = Field(default=0, alias="bars")  # width of the bars in which the report shows the rate; 0: none
-    slots: bool = True  # one user and twice the users, after the first trial of each setting
+    slots: bool = True  # try one user and twice the users, after the first trial of each setting
     invariants: Constraints = ()  # conditions on each trial; a violation makes it invalid
 
     @field_validator("metrics")
@@ -287,7 +287,7 @@ class Measure(Section):
 
     @property
     def scraped(self) -> tuple[str, ...]:
-        """The series of the server's metrics page that are kept: those used by its own metrics, and those in
+        """Names of the series of the server's metrics page that are kept: those used by its own metrics, and those in
         `series`."""
         named = {series.name for own in self.own_metrics().values() if not own.is_final for series in own.series}
         return tuple(sorted(named | set(self.series)))
@@ -296,29 +296,29 @@ class Measure(Section):
 class Design(Section):
     """The plan of a run. `blocks`: every setting runs `measure.repeats` times. `race`: settings shown worse than the
     leader by more than the margin are eliminated after each block, and `measure.repeats` is the maximum number of
-    blocks. `vary` all: every combination of levels; one-at-a-time: the first level of every factor, and from there each
-    other level of each factor alone."""
+    blocks. `vary`: `all` for every combination of levels; `one-at-a-time` for the first level of every factor, and from
+    there each other level of each factor alone."""
 
     order: Literal["blocks", "race"] = "blocks"
     vary: Literal["all", "one-at-a-time"] = "all"
     seed: int | None = Field(default=None, ge=0)  # None: drawn at the start of a run and recorded
     budget_ns: Ns | None = Field(default=None, alias="budget")  # no block begins that would not end within it
     confirm: int = Field(default=3, ge=0)  # race: fresh starts of the winner, and of its nearest rival, afterwards
-    confirm_early: bool = False  # these end once they agree; False, as before there was a choice: all of them
-    screen_ns: Ns | None = Field(default=None, alias="screen", gt=0)  # race: short trials first, of so long; None: not
+    confirm_early: bool = False  # these end once they agree; False (older files lack the key): all of them run
+    screen_ns: Ns | None = Field(default=None, alias="screen", gt=0)  # race: measured time of short trials; None: none
     explore_above: int = Field(default=50, ge=2)  # race: a space of more settings is explored first, by TPE
     explore_trials: int = Field(default=60, ge=10)
-    finalists: int = Field(default=12, ge=2)  # settings that go from there into the race
-    soak_ns: Ns | None = Field(default=None, alias="soak")  # the answer's setting once more, for so long; None: not
-    regret: Share | None = Field(default=None, gt=0, lt=1)  # race: enough is known once no other is better by more
+    finalists: int = Field(default=12, ge=2)  # settings that the exploration passes on to the race
+    soak_ns: Ns | None = Field(default=None, alias="soak")  # how long the answer's setting runs once more; None: not
+    regret: Share | None = Field(default=None, gt=0, lt=1)  # race: it ends once no other can be better by more
 
     @property
     def soak_window_ns(self) -> int:
-        """The measured end of a soak: its last minute, at most its second half; 0 without one."""
+        """The length of the measured end of a soak: a minute, but at most half of the soak; 0 without a soak."""
         return min(SOAK_WINDOW_NS, (self.soak_ns or 0) // 2)
 
     def soak_beyond_s(self, pace_s: float, soaked_s: float = 0.0) -> float:
-        """How much longer than another trial, of `pace_s`, a soak still takes that has run for `soaked_s`, in s."""
+        """The time in s that a soak, which has run for `soaked_s`, still takes beyond a usual trial of `pace_s`."""
         return max(0.0, (self.soak_ns or 0) / 1e9 - max(pace_s, soaked_s))
 
 
@@ -329,20 +329,21 @@ class Objective(Section):
     margin: Share = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
     allow_unserved: Share = 0.01  # share of the users who may get nothing; a setting that leaves out more is no answer
-    allow_failed_starts: Share = 0.0  # share of starts that may fail or violate a constraint; 0: none was seen to
+    allow_failed_starts: Share = 0.0  # share of starts that may fail or violate a constraint; 0: none seen to do so
 
     @property
     def is_capacity(self) -> bool:
-        """True if each setting's highest rate is searched for, instead of measuring all under one load."""
+        """True if the run searches for each setting's highest rate, instead of measuring all under one load."""
         return self.metric == "capacity_per_s"
 
 
 class ClusterUse(Frozen):
-    """The nodes of a Ray cluster on which whole blocks run, each block on one. Written `cluster: auto`, or with more.
+    """The nodes of a Ray cluster on which whole blocks run, each block on one node. It is written `cluster: auto`, or
+    as a mapping.
 
-    `address`: `auto`, the cluster that this machine is part of, or the head's `host:6379`. `nodes`: of its nodes only
-    these, by name or address. `files`: folders that each node gets a copy of, beside that of the subject. `generators`:
-    so many nodes load the server of one other; 0: the load comes from the server's own node."""
+    `address`: `auto` for the cluster that this machine is part of, or the head's `host:6379`. `nodes`: the nodes to
+    use, by name or address; empty: all. `files`: folders that are copied to each node, beside that of the subject.
+    `generators`: how many nodes load the server of one other node; 0: the load comes from the server's own node."""
 
     address: str = Field(default="auto", min_length=1, pattern=r"^\S+$")
     nodes: tuple[str, ...] = ()
@@ -356,7 +357,7 @@ class ClusterUse(Frozen):
 
 
 class Claim(Frozen):
-    """A published statement; `holds` is checked after a run (expression over metrics by setting)."""
+    """A published statement. `holds`: an expression over metrics by setting, which is checked after a run."""
 
     id: str
     says: str
@@ -365,7 +366,8 @@ class Claim(Frozen):
 
 
 class Published(Frozen):
-    """Figures of a publication: a metric, in its own unit, by setting (`instances=1`, `core=20,max=100,queue=500`)."""
+    """Figures of a publication. `by`: values of the metric, in its own unit, by setting (`instances=1`,
+    `core=20,max=100,queue=500`)."""
 
     metric: MetricName
     by: dict[str, float] = Field(min_length=1)
@@ -417,9 +419,9 @@ class Experiment(Frozen):
 
     @property
     def screened_ns(self) -> int | None:
-        """The measured time of the short trials that the race begins with; None where it begins with full ones. Short
-        trials say something of a rate of answers under a steady load, and spare something where there are several
-        settings."""
+        """The measured time of the short trials that the race begins with; None if it begins with full trials. Short
+        trials are used only if the objective is a rate under a steady load of users, since they can show that, and if
+        there are at least three settings, since they spare nothing with fewer."""
         screen_ns, load = self.design.screen_ns, self.load
         plain = load.users is not None and load.requests_per_user is None and load.websocket is None
         steady = load.joining_ns == 0 and load.longest_pause_ns == 0 and not self.load_varies
@@ -431,7 +433,7 @@ class Experiment(Frozen):
 
     @property
     def screen_blocks(self) -> int:
-        """The most blocks of short trials, which come first; the first block of full ones has this number."""
+        """The most blocks of short trials, which come first; also the number of the first block of full trials."""
         return SCREEN_BLOCKS if self.screened_ns is not None else 0
 
     def settings(self) -> list[Setting]:
@@ -469,8 +471,8 @@ class Experiment(Frozen):
         return bool(placeholders(dialect)) or any(name.startswith("load.") for name in self.factors)
 
     def as_in(self, spec: TrialSpec) -> Experiment:
-        """The experiment as this trial runs it: with a measured time of its own, and a soak is all warm-up but for its
-        measured end."""
+        """The experiment as this trial runs it: with the measured time of the trial, and for a soak with a warm-up that
+        takes all of it but its measured end."""
         measure, window_ns = self.measure, spec.window_ns
         if spec.stage is Stage.SOAK and self.design.soak_ns is not None:
             window_ns = self.design.soak_window_ns
@@ -488,7 +490,7 @@ class Experiment(Frozen):
         return self.model_copy(update={"load": self.load.model_copy(update={"duration_ns": window_ns})})
 
     def without_soak(self) -> Experiment:
-        """The experiment up to its soak, whose time is taken off the budget."""
+        """The experiment without its soak, whose time is subtracted from the budget."""
         design = self.design
         left_ns = None if design.budget_ns is None else max(1, design.budget_ns - (design.soak_ns or 0))
         return self.model_copy(update={"design": design.model_copy(update={"budget_ns": left_ns, "soak_ns": None})})
@@ -497,9 +499,9 @@ class Experiment(Frozen):
         """The load of one setting: a factor named `load.users` (any field or alias of Load) replaces that field, and
         parameters are filled into the dialect of a WebSocket.
 
-        `rate_per_s`: for a capacity trial: Poisson arrivals at this rate replace users and rate, with a short drain and
-        room for some seconds of arrivals in flight. Without it, if the objective is capacity: a closed load without
-        think time, which measures the server's maximum."""
+        `rate_per_s`: the rate of a capacity trial; Poisson arrivals at this rate replace users and rate, with a short
+        drain and room for some seconds of arrivals in flight. If it is None and the objective is capacity, the load is
+        closed and without think time, which measures the server's maximum."""
         changes: dict[str, Level | Constant | WebSocket | None] = {
             field_named(Load, name.removeprefix("load.")): level
             for name, level in setting.levels
@@ -517,28 +519,29 @@ class Experiment(Frozen):
         return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
 
     def host_for(self, setting: Setting) -> HostUse:
-        """The host of one setting: factors named `host.cpu_quota` and `host.memory_limit` replace these fields."""
+        """The host use of one setting: factors named `host.cpu_quota` and `host.memory_limit` replace these fields."""
         return self.host.with_levels(setting.as_dict())
 
     @property
     def generators(self) -> int:
-        """The nodes that load each server from outside; 0: the load comes from where the server is."""
+        """The number of nodes that load each server; 0: the load comes from the server's own machine."""
         return 0 if self.cluster is None else self.cluster.generators
 
     @property
     def host_dealt(self) -> HostUse:
-        """The host by which CPUs are dealt: with the largest quota of all settings, so that all get the same CPUs."""
+        """The host use by which CPUs are dealt: with the largest quota of all settings, so that all get the same
+        CPUs."""
         quotas = [host.cpu_quota for host in self.limited_hosts() if host.cpu_quota is not None]
         return self.host.model_copy(update={"cpu_quota": max(quotas, default=None)})
 
     def limited_hosts(self) -> list[HostUse]:
-        """The host with each combination of limits of CPU and memory that its settings have."""
+        """The host use with each combination of limits of CPU and memory that the settings have."""
         limits = {name: levels for name, levels in self.factors.items() if name.startswith("host.")}
         return [self.host_for(setting) for setting in grid(limits)]
 
     def warmup_ns_of(self, stage: Stage) -> int | None:
-        """The warm-up of a stage; None: until steady. Capacity trials have a fixed warm-up: an overloaded server never
-        becomes steady, and the backlog at the start of the window must not depend on the trial."""
+        """The warm-up of a stage in ns; None: until steady. Capacity trials have a fixed warm-up: an overloaded server
+        never becomes steady, and the backlog at the start of the window must not depend on the trial."""
         if stage is Stage.CAPACITY and self.measure.warmup_ns is None:
             return max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns)
         return self.measure.warmup_ns
@@ -554,6 +557,6 @@ class Experiment(Frozen):
         return bounds
 
     def allowed_times_ns(self) -> list[float]:
-        """Limits of response times among the constraints."""
+        """The limits of response times among the constraints, in ns."""
         constraints = self.objective.constraints
         return [constraint.threshold for constraint in constraints if constraint.metric.startswith("response_time")]

@@ -56,7 +56,7 @@ class Frozen(BaseModel):
 
 
 class Section(Frozen):
-    """A part with numbers of its own: `users: true` is an error there, although Python would accept it as 1."""
+    """Base of models with numbers: `users: true` is an error in them, although Python would accept it as 1."""
 
     @field_validator("*", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""What `host.json` of a run directory says of the machine: the names of its facts, and where each stands."""
+"""Reads single facts about the machine from the content of `host.json`, by names for people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATHS = {
 
 
 def host_fact(host: Mapping[str, Any], name: str) -> Any:
-    """One fact by its name for people; None where it is not known."""
+    """One fact by its name for people; None if it is not known."""
     value: Any = host
     for key in _PATHS[name]:
         value = value.get(key) if isinstance(value, Mapping) else None

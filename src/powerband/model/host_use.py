@@ -1,6 +1,7 @@
-"""What a run takes of this machine: which CPUs server and load get, and how much of CPU and memory the server may use.
+"""Describes a run's use of this machine: which CPUs server and load get, and how much CPU and memory the server may
+use.
 
-Values only; the CPUs are dealt out in `processes/cpus.py`, the limits set in `processes/cgroups.py`.
+Values only; `processes/cpus.py` deals out the CPUs, `processes/cgroups.py` sets the limits.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from powerband.model.fields import Frozen, Section, field_named
 
 LIMITS = ("cpu_quota", "memory_limit")
 """Keys of `host` that may vary, as factors `host.cpu_quota` and `host.memory_limit`."""
-CPU_QUOTA_LEAST = 0.01  # the kernel takes no less than 1 ms of a period, which is 100 ms
+CPU_QUOTA_LEAST = 0.01  # the kernel accepts no less than 1 ms of a period of 100 ms
 CPU_QUOTA_MOST = 4096
-MEMORY_LEAST = 2**20  # arbitrary: no program starts in less
+MEMORY_LEAST = 2**20  # arbitrary: no program starts with less
 
 
 class Pinning(Frozen):
-    """CPU lists in the kernel's format (`0-3,6`); `probe` None: those of the engine."""
+    """The CPUs of each process, as lists in the kernel's format (`0-3,6`). `probe`: None for those of the engine."""
 
     subject: str
     engine: str
@@ -45,15 +46,18 @@ def _bytes(value: Any) -> Any:
 
 
 class HostUse(Section):
-    """The allocation of this machine's CPUs. `pinning` `off`: nothing is pinned; lists: exactly so; `auto`: by `cpus`.
+    """The use of this machine by a run. `pinning`: `off` to pin nothing, a `Pinning` with exact lists, or `auto` to
+    follow `cpus`.
 
     `awake`: loops of idle priority keep the trial's CPUs from sleeping while it is loaded.
 
-    `cpus`: those of the server. `auto`: all of them where its requests cost much more than ours, else disjoint sets
-    (`search/cpu_choice.py`). `all`; a number of them; or a list in the kernel's format (`0-2`, `0,2`).
+    `cpus`: the CPUs of the server: `all`, a number of them, a list in the kernel's format (`0-2`, `0,2`), or `auto`:
+    all if a request costs the server much more CPU than the load engine, else a set disjoint from the engine's
+    (`search/cpu_choice.py`).
 
     `cpu_quota`: CPU seconds per second that the server and all that it starts may use on average. `memory_limit_bytes`:
-    the memory of them all, files that they read included, without swap. None: no limit is set."""
+    the memory that they may use together, including cached files that they read, without swap. None: no limit is
+    set."""
 
     pinning: Literal["auto", "off"] | Pinning = "auto"
     awake: bool = False
@@ -71,11 +75,12 @@ class HostUse(Section):
 
     @property
     def deals_freely(self) -> bool:
-        """Whether nothing says which CPUs the server gets."""
+        """True if neither `cpus` nor `pinning` says which CPUs the server gets."""
         return self.cpus == "auto" and self.pinning == "auto"
 
     def with_levels(self, levels: Mapping[str, object]) -> HostUse:
-        """With the levels of factors named `host.cpu_quota` and `host.memory_limit`. Raises ValidationError."""
+        """The host use with the levels of factors named `host.cpu_quota` and `host.memory_limit`. Raises
+        ValidationError."""
         changes = {
             field_named(HostUse, name.removeprefix("host.")): level
             for name, level in levels.items()

@@ -54,7 +54,7 @@ class Exponential(Frozen):
 
 
 def _distribution(value: Any) -> Any:
-    """Converts `3s`, `{uniform: [1s, 2s]}`, `{exponential: 3s}`; the full form passes through."""
+    """Converts `3s`, `{uniform: [1s, 2s]}`, `{exponential: 3s}` to the full form, which is returned unchanged."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return {"kind": "constant", "ns": value}
     match value:
@@ -104,15 +104,15 @@ Pace = Annotated[Distribution, BeforeValidator(_pace), AfterValidator(_passes)]
 
 
 class Checks(Frozen):
-    """Checks of a response; if no status is given: 200 to 399."""
+    """Checks of a response. `status`: the allowed ones; empty: 200 to 399."""
 
     status: Annotated[tuple[Annotated[int, Field(ge=200, le=999)], ...], BeforeValidator(listed)] = ()
     body_contains: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(default=(), alias="contains")
 
 
 class Step(Frozen):
-    """One request, or one message of a WebSocket load; in a file also as `{get: /test}`, `{message: ping}`. `answered`
-    False: the message is complete once it is written."""
+    """One request, or one message of a WebSocket load; in a file also as `{get: /test}`, `{message: ping}`. `answered`:
+    False for a message that is complete once it is written."""
 
     name: str
     method: str = Field(default="GET", pattern=r"^[A-Z]+$")
@@ -138,11 +138,12 @@ def _flag(value: Any) -> Any:
 
 
 class Load(Section):
-    """Closed (`users`) or open (`rate_per_s`): exactly one of the two is set. With `websocket` each user holds one, and
-    steps are messages. With `jmeter`, the path of a plan, neither is set: JMeter runs the plan with these `properties`.
+    """The load of one trial. It is closed (`users`) or open (`rate_per_s`): exactly one of the two is set. With
+    `websocket` each user holds a WebSocket, and steps are messages. With `jmeter`, the path of a plan, neither is set:
+    JMeter runs the plan with these `properties`.
 
-    `ramp_ns`: users start over this time (closed; `join_per_s` is the same as a rate), or the rate grows over it from
-    `ramp_from_per_s` (open). `pace`: the time between a user's sends, whether or not they were answered."""
+    `ramp_ns`: the time over which users start (closed; `join_per_s` says the same as a rate), or over which the rate
+    grows from `ramp_from_per_s` (open). `pace`: the time between a user's sends, whether or not they were answered."""
 
     users: int | None = Field(default=None, ge=1, lt=2**32)
     join_per_s: Annotated[Rate, Field(gt=0, le=RATE_MAX_PER_S)] | None = Field(default=None, alias="join")
@@ -205,7 +206,8 @@ class Load(Section):
 
     @model_validator(mode="after")
     def _messages_or_requests(self) -> Self:
-        """Rejects invalid combinations. In files, `checks.py` finds these mistakes earlier, with their position."""
+        """Rejects invalid combinations. In files, `loads/*/checks.py` find these errors earlier, with their
+        positions."""
         if self.websocket is None and any(step.message is not None or not step.answered for step in self.scenario):
             raise ValueError("messages need a WebSocket load, that is a url with ws:// or wss://")
         if self.websocket is not None and any(step.message is None for step in self.scenario):
@@ -225,7 +227,7 @@ class Load(Section):
         return self.users is not None and not paced and self.pipeline == 1 and not self._thinks
 
     def with_users(self, users: int, *, duration_ns: int, drain_ns: int) -> Load:
-        """This closed load with so many users, all of whom begin at once."""
+        """This closed load with another number of users, all of whom begin at once."""
         changed = {"users": users, "join_per_s": None, "ramp_ns": 0, "duration_ns": duration_ns, "drain_ns": drain_ns}
         return self.model_copy(update=changed)
 

@@ -1,7 +1,7 @@
 """The metrics of one trial: name, unit, source and meaning of each.
 
-A trial's measurement is a mapping from these names to floats; a metric that could not be measured is absent, never 0.
-Objectives, claims, tables and plots name metrics by these names, exactly.
+The metrics of a trial are a mapping from these names to floats; a metric that could not be measured is absent, never 0.
+Objectives, claims, tables and plots use exactly these names.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from powerband.base.errors import did_you_mean
 
 @dataclass(frozen=True)
 class Metric:
-    """One measured quantity. `unit`: `per_s`, `ns`, `ratio`, `bytes`, `count`, `cores`, `per_request`. `source`: what
-    makes it of a trial (`readings/evidence.py`); `search`: what a capacity search finds for a setting."""
+    """One measured quantity. `unit`: `per_s`, `ns`, `s`, `ratio`, `bytes`, `count`, `cores` or `per_request`. `source`:
+    the part of a trial's evidence that it is computed from (`readings/evidence.py`); `search` for the result of a
+    capacity search, `own` for a metric of the server's own."""
 
     name: str
     unit: str
@@ -25,7 +26,7 @@ class Metric:
 
     @property
     def needs_load(self) -> bool:
-        """Whether it is of requests, users or load engines, so that a self-driven program never has it."""
+        """True if it describes requests, users or load engines, so that a self-driven program never has it."""
         return self.name in _OF_A_LOAD or (self.source in _LOAD_SOURCES and self.name not in _OF_A_COUNTER)
 
 
@@ -34,7 +35,7 @@ _OF_A_LOAD = ("engine_run_wait_cores", "engine_run_wait_ns_mean", "finish_s")  #
 _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", "burst_accept_overflows")
 
 
-# A metric a line: name | unit | source | help. Names in braces are several, each with its own word for `*`.
+# One metric a line: name | unit | source | help. Braces stand for several names, each with its own word for `*`.
 _TABLE = """\
 goodput_per_s | per_s | load | requests answered rightly per second of the measured window (of a disturbed trial, of
   quiet_s); of a program without requests the growth of its counter
@@ -202,13 +203,13 @@ def _metrics() -> Iterator[Metric]:
             yield Metric(stem + key, unit, source, meaning.replace("*", _WORDS.get(key, key)))
 
 
-# Metrics of the subject's own, which an experiment defines (`measure.metrics`), have names of this kind.
+# The server's own metrics, which an experiment defines (`measure.metrics`), have names that begin so.
 OWN = "app_"
 _OWN_UNITS = {"_per_s": "per_s", "_s": "s", "_ns": "ns", "_share": "ratio", "_ratio": "ratio", "_bytes": "bytes"}
 
 
 class _Registry(dict[str, Metric]):
-    """Metrics by name; one of a subject's own is made up from its name."""
+    """Metrics by name; one of the server's own is made from its name, whose end says the unit."""
 
     def __missing__(self, name: str) -> Metric:
         if not name.startswith(OWN):
@@ -239,7 +240,7 @@ ALIASES: dict[str, str] = {
 
 
 def metric_named(name: str) -> Metric:
-    """The metric of this name or alias. Raises ValueError with the nearest right spelling."""
+    """The metric of this name or alias. Raises ValueError with the nearest known name."""
     try:
         return METRICS[ALIASES.get(name, name)]
     except KeyError:
@@ -247,12 +248,12 @@ def metric_named(name: str) -> Metric:
 
 
 def margin_words(margin: float, metric: str) -> str:
-    """`3 %`; for shares `3 percentage points`."""
+    """A margin in words: `3 %`, or for metrics that are shares `3 percentage points`."""
     return f"{100 * margin:.6g} {'percentage points' if METRICS[metric].unit == 'ratio' else '%'}"
 
 
 def regret_words(regret: float, metric: str) -> str:
-    """`9 %`, `4.4 %`: a bound as a person reads it, rounded up to a whole percent, below 10 % to a tenth."""
+    """A bound in words, rounded up: above 10 % to a whole percent (`19 %`), else to a tenth (`4.4 %`)."""
     percent = 100 * regret
     up = math.ceil(percent - 1e-9) if percent > 10 else math.ceil(10 * percent - 1e-9) / 10
     return margin_words(up / 100, metric)

@@ -5,11 +5,11 @@ tree.
   function = "mean" | "max" | "min" | "last" | "rate" | "increase" | "final"
   leaf     = name [ "{" label "=" "\"" value "\"" { "," ... } "}" ]
 
-`arithmetic.py` defines `sum`. A leaf is a series: the sum of all series whose labels include the named ones. `mean`,
-`max`, `min` and `last` use the expression's values at each scrape of the measured window. `increase` inserts the growth
-of each counter over the window, and `rate` divides that by the window's seconds. `final` uses the server's last log
-lines (`subject.last_words`): then a leaf is a name in that line, without labels. Scrapes are read elsewhere
-(`analyze/trial/own_metrics.py`).
+`arithmetic.py` defines `sum`. A leaf is a series: the sum of all series of that name whose labels include the named
+ones. `mean`, `max`, `min` and `last` use the expression's values at each scrape of the measured window. `increase` uses
+the growth of each counter over the window, and `rate` divides that by the window's seconds. `final` uses the log line
+that `subject.last_words` matches: then a leaf is a name in that line, without labels. `analyze/trial/own_metrics.py`
+reads the scrapes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,|$)')
 
 @dataclass(frozen=True)
 class Series:
-    """All series of this name whose labels include these."""
+    """The sum of all series of this name whose labels include these."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
 
     def covers(self, field: str) -> bool:
-        """True if a page's `field` (`name{a="x"}`) is this series, or one of those that it adds up."""
+        """True if a series of the page, `field` (`name{a="x"}`), is part of this sum."""
         name, _, labels = field.partition("{")
         return name == self.name and set(self.labels) <= labels_of(labels)
 
@@ -62,7 +62,7 @@ class OwnExpression:
 
     @property
     def is_final(self) -> bool:
-        """True if the expression uses the server's last log lines, not its metrics page."""
+        """True if the expression uses the log line that `subject.last_words` matches, not the metrics page."""
         return self.function == FINAL
 
 
@@ -104,7 +104,7 @@ def parse_series(text: str) -> Series:
 
 
 def labels_of(text: str) -> frozenset[tuple[str, str]]:
-    """The labels in the text after the brace of a series on a page; none if the text is damaged."""
+    """The labels in the text after the opening brace of a series on a page; empty if the text is damaged."""
     try:
         return frozenset(parse_labels(text.removesuffix("}")))
     except ValueError:

@@ -16,19 +16,20 @@ from powerband.model.fields import pairs
 Level = bool | int | float | str
 
 REVISION = "revision"
-"""The factor whose two levels are revisions of a server, compared with each other setting by setting."""
+"""The name of the factor whose two levels are revisions of a server, which are compared setting by setting."""
 
 
 class Stage(StrEnum):
-    """The purpose of a trial. `COMPARE` trials are compared with each other, as are `SCREEN` trials; never both."""
+    """The purpose of a trial. `COMPARE` trials are compared with each other, and so are `SCREEN` trials, but never one
+    kind with the other."""
 
     EXPLORE = "explore"  # exploration of a large space, outside of any block
     SCREEN = "screen"  # a short trial of each setting before a race; compared only with others of this stage
     COMPARE = "compare"  # a block of the plan or of the race
-    CONFIRM = "confirm"  # the winner and its nearest rival once more, after the race
-    SATURATE = "saturate"  # before a capacity search: the setting's maximum throughput
+    CONFIRM = "confirm"  # a fresh start of the winner or its nearest rival, after the race
+    SATURATE = "saturate"  # the setting's maximum throughput, at the beginning of a capacity search
     CAPACITY = "capacity"  # one offered rate of a capacity search
-    SOAK = "soak"  # the answer's setting once more, for long, after all else
+    SOAK = "soak"  # the answer's setting once more, for a long time, after all else
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Setting:
 
     @property
     def id(self) -> str:
-        """`threads=4,queue=100`: unique within an experiment; `default` if there are no factors."""
+        """The name of the setting, unique within an experiment: `threads=4,queue=100`, or `default` without factors."""
         return ",".join(f"{name}={format_level(level)}" for name, level in self.levels) or "default"
 
     def as_dict(self) -> dict[str, Level]:
@@ -47,7 +48,7 @@ class Setting:
 
 
 def format_level(level: Level) -> str:
-    """The level as a user would type it: true/false in lower case, whole floats without a trailing .0."""
+    """The level as a user would type it: true and false in lower case, whole floats without a trailing .0."""
     if isinstance(level, bool):
         return "true" if level else "false"
     if isinstance(level, float) and level.is_integer():
@@ -74,8 +75,8 @@ class TrialSpec:
 
     `number` counts trials of the run from 1; `block` from 0; `attempt` from 1 (the repeat of an invalid trial has 2).
     `seed` determines every random choice of the load; all settings of a block share it. `rate_per_s`: the offered rate
-    of this trial (Poisson arrivals) in place of the experiment's load; None: the load unchanged. `window_ns`: its
-    measured time in place of `load.duration`; None: that.
+    of this trial (Poisson arrivals) in place of the experiment's load; None: the load unchanged. `window_ns`: the
+    measured time of this trial; None: that of the experiment, `load.duration`.
     """
 
     number: int
@@ -92,7 +93,7 @@ class TrialSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrialSpec:
-        """Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
+        """Reads the result of `to_json`. Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
         setting = Setting(tuple(data["setting"].items()))
         stage = Stage(data.get("stage", Stage.COMPARE))  # absent: written before there were stages
         rate_per_s, window_ns = data.get("rate_per_s"), data.get("window_ns")
@@ -109,8 +110,8 @@ class TrialSpec:
 
 
 def named_settings(name: str, settings: Sequence[Setting]) -> list[Setting]:
-    """The settings that match `core=20,max=100`: they have every level that it names. If a setting has this id, only
-    that one."""
+    """The settings that have every level in `name`, such as `core=20,max=100`; if a setting has this id, only that
+    one."""
     if whole := [setting for setting in settings if setting.id == name]:
         return whole
     wanted = [tuple(part.strip() for part in word.partition("=")[::2]) for word in name.split(",")]

@@ -1,5 +1,5 @@
-"""Results of the analysis, as values: trial results, estimates with intervals, verdicts, the answer. `to_json` is the
-documented form of `analysis.json` and of `--format json`. No computing and no I/O here."""
+"""The results of the analysis, as values: trial results, estimates with intervals, verdicts, the answer. `to_json`
+returns the documented form of `analysis.json` and of `--format json`. No computing and no I/O here."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from powerband.model.runtime import RuntimeView
 
 FORMAT = 1
 DAMAGED = "damaged"  # the problem of a trial whose files were damaged after it was measured
-NODE_LOST = "node_lost"  # the problem of a trial whose node was not heard of any more
+NODE_LOST = "node_lost"  # the problem of a trial whose node was lost
 
 
 class Verdict(StrEnum):
-    """Comparison of two settings, seen from the first: better, worse, equivalent within the margin, or inconclusive."""
+    """The outcome of comparing a setting with another: it is better, worse, equivalent within the margin, or this is
+    inconclusive."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -31,8 +32,8 @@ class Verdict(StrEnum):
 class AnswerKind(StrEnum):
     BEST = "best"  # one setting beats all others
     EQUIVALENT_SET = "equivalent_set"  # several are equivalent within the margin; the cheapest is named
-    BOUNDED = "bounded"  # not told apart; the cheapest is named, and how much better any other can be at most
-    NOT_ENOUGH_DATA = "not_enough_data"  # not even a bound; the candidates are named
+    BOUNDED = "bounded"  # several cannot be told apart; the cheapest is named, and how much better any other can be
+    NOT_ENOUGH_DATA = "not_enough_data"  # there is not even a bound; the candidates are named
     NONE_FEASIBLE = "none_feasible"  # no setting meets the constraints
     NONE_VALID = "none_valid"  # no trial could be measured
 
@@ -45,8 +46,8 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval; low and high are None if fewer than two trials back it. `at_least`: a lower bound of a
-    percentile that is infinite in some trial, since too many requests got no answer."""
+    """A value with its interval from `n` trials. `low`, `high`: None with fewer than two trials. `at_least`: the value
+    is only a lower bound, of a percentile that is infinite in some trial because too many requests got no answer."""
 
     value: float
     low: float | None
@@ -57,13 +58,14 @@ class Estimate:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The interval; without one, the value twice."""
+        """The ends of the interval; without an interval, the value twice."""
         return self.value if self.low is None else self.low, self.value if self.high is None else self.high
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """`evidence`: the two to four figures that prove it, each a clause with its number; `advice`: the remedy."""
+    """A possible bottleneck. `evidence`: the two to four figures that prove it, each a clause with its number;
+    `advice`: the remedy."""
 
     name: BottleneckName
     evidence: tuple[str, ...]
@@ -72,7 +74,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Bottleneck(Candidate):
-    """`second`: what the figures would prove just as well, with its own; None where they speak for one alone."""
+    """The bottleneck of a trial or a setting. `second`: another one that the figures prove just as well; None if there
+    is none."""
 
     second: Candidate | None = None
 
@@ -85,9 +88,9 @@ class Bottleneck(Candidate):
 class PoolUse:
     """One pool's threads over the measured window, in threads (thread-seconds per second): `on_cpu`, `run_wait`
     (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked threads by the
-    cause of the wait (`lock`, also of an idle thread; `sleep`, `socket`, `poll`, `disk`, `memory`, `other`), as far as
-    the kernel shows it. `held_ns`: the time that a request holds a thread, by Little's law for the pool, of threads
-    that certainly work (not blocked like an idle one); None if no request ended."""
+    cause of the wait (`lock`, which idle threads may show too, `sleep`, `socket`, `poll`, `disk`, `memory`, `other`),
+    as far as the kernel shows it. `held_ns`: the time that a request holds a thread, by Little's law for the pool,
+    counting only threads that certainly work (not blocked like an idle one); None if no request ended."""
 
     pool: str
     threads: float
@@ -100,7 +103,7 @@ class PoolUse:
 
 @dataclass(frozen=True)
 class Problem:
-    """The reason why a trial is invalid (`fatal`), or a remark about it."""
+    """The reason why a trial is invalid if `fatal`, else a remark about the trial. `code`: its stable name."""
 
     code: str
     message: str
@@ -109,9 +112,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class ErrorKind:
-    """Requests of a trial that did not end ok, over its whole run: an outcome of the engine, or `status 503`; also
-    users who could not join (`join connect_timeout`) or were lost (`lost closed`). `cause`: the reason, if a log or
-    counter shows it, else empty."""
+    """Requests of a trial that did not end ok, over its whole run. `kind`: an outcome of the engine, or `status 503`;
+    for users who could not join `join connect_timeout`, for users who were lost `lost closed`. `cause`: the reason, if
+    a log or counter shows it, else empty."""
 
     kind: str
     count: int
@@ -131,8 +134,9 @@ class TypeGrowth:
 
 @dataclass(frozen=True)
 class HeapGrowth:
-    """Live objects on the heaps of the server's JVMs before and after the measured window, all types together, and the
-    `types` that grew most, the first by most bytes; `types_grown`: how many did. `jvms`: those with both snapshots."""
+    """The growth of live objects on the heaps of the server's JVMs over the measured window, all types together.
+    `jvms`: number of JVMs with both snapshots; `types_grown`: number of types that grew; `types`: those that grew most,
+    by bytes, the largest growth first."""
 
     jvms: int
     bytes_before: int
@@ -143,7 +147,7 @@ class HeapGrowth:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One trial measured. `metrics` holds names of `powerband.model.metrics`; it is empty if the trial failed."""
+    """The result of one trial. `metrics`: values by names of `powerband.model.metrics`; empty if the trial failed."""
 
     number: int
     block: int
@@ -156,20 +160,20 @@ class TrialResult:
     warmup_ended_by: str | None = None
     stage: Stage = Stage.COMPARE
     rate_per_s: float | None = None  # the offered rate of a capacity trial
-    took_s: float | None = None  # from the first process to the last, as far as the record shows
-    steady: bool | None = None  # True if the window was steady; None: too short to decide. False: it never stabilised
+    took_s: float | None = None  # from the start of the first process to the end of the last, if the record shows it
+    steady: bool | None = None  # True if the window was steady; None: too short to decide; False: it never stabilised
     pools: tuple[PoolUse, ...] = ()  # the server's, the busiest first
     bottleneck: Bottleneck | None = None  # None: the trial is excluded, or the probe's data do not suffice
     errors: tuple[ErrorKind, ...] = ()  # the most frequent first
     heap_growth: HeapGrowth | None = None  # None: no snapshots were taken, or no JVM has both
     cpus: CpuUse | None = None  # None: an older record
-    runtimes: tuple[RuntimeView, ...] = ()  # of the server's processes; none known here, or an older record
-    window_s: float | None = None  # its measured time, where that was not `load.duration`
-    rising: bool = False  # it still got faster while it was measured
+    runtimes: tuple[RuntimeView, ...] = ()  # of the server's processes; empty: none is known, or an older record
+    window_s: float | None = None  # its measured time, if that was not `load.duration`
+    rising: bool = False  # the server still got faster while it was measured
     neighbours: Mapping[str, float] = field(default_factory=dict)  # CPUs that other programs used, by name
-    held_up: float = 0.0  # share of its window that others may have cost it; 0: they cannot have mattered
-    node: str = ""  # of several, the one that ran it; empty: this machine
-    generators: tuple[GeneratorNode, ...] = ()  # the other nodes that loaded its server; none: the load came from there
+    held_up: float = 0.0  # share of the window that other programs may have cost it; 0: they cannot have mattered
+    node: str = ""  # the node of a cluster that ran it; empty: this machine
+    generators: tuple[GeneratorNode, ...] = ()  # other nodes that loaded its server; empty: its own machine did
 
     @property
     def valid(self) -> bool:
@@ -177,17 +181,17 @@ class TrialResult:
 
     @property
     def by_quiet_time(self) -> bool:
-        """True if its rates are of the part of its window in which other programs hardly ran."""
+        """True if its rates are those of the part of its window in which other programs hardly ran."""
         return "quiet_s" in self.metrics
 
     @property
     def lost(self) -> bool:
-        """True if the node that ran the trial, and with it the rest of its block, is gone."""
+        """True if the node that ran the trial was lost, and with it the rest of the block."""
         return any(problem.code == NODE_LOST for problem in self.problems)
 
     @property
     def damaged(self) -> bool:
-        """True if the trial was measured, but its files were damaged since."""
+        """True if the trial was measured, but its files were damaged afterwards."""
         return any(problem.code == DAMAGED for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
@@ -198,11 +202,11 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class CapacityPoint:
-    """All trials of a setting at one offered rate; `p99_ns` is the median of their p99 response times."""
+    """All trials of a setting at one offered rate. `p99_ns`: the median of their p99 response times."""
 
     rate_per_s: float
     trials: int
-    held: int  # in how many of them the SLO held
+    held: int  # number of these trials in which the SLO held
     p50_ns: float | None
     p99_ns: float | None
     error_rate: float | None
@@ -211,8 +215,8 @@ class CapacityPoint:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The highest Poisson rate at which the SLO holds. `estimate` is None if it holds at no rate that was tried, or at
-    all of them (`note` says which, and what to change). `curve`: by rate, ascending."""
+    """The highest Poisson rate at which the SLO holds. `estimate`: None if it holds at no rate that was tried, or at
+    all of them; `note` says which, and what to change. `curve`: the points by ascending rate."""
 
     estimate: Estimate | None
     curve: tuple[CapacityPoint, ...]
@@ -221,9 +225,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Departure:
-    """A setting eliminated from a race: after which block (from 0), and the reason in words. `worse`: it was shown
-    worse than the leader; otherwise it failed or violated a constraint. `effect`: its ratio to the leader then; None if
-    there is none, as with a leader at 0."""
+    """A setting eliminated from a race. `block`: the block after which it left, from 0; `reason`: in words. `effect`:
+    its ratio to the leader then; None if there is none, as with a leader at 0. `worse`: it was shown worse than the
+    leader; otherwise it failed or violated a constraint."""
 
     setting: Setting
     block: int
@@ -234,7 +238,8 @@ class Departure:
 
 @dataclass(frozen=True)
 class Look:
-    """The standing of a race after a block: each live setting's ratio to the leader, with an anytime-valid interval."""
+    """The standing of a race after a block. `effects`: each live setting's ratio to the leader, with an anytime-valid
+    interval."""
 
     block: int
     leader: Setting
@@ -244,9 +249,9 @@ class Look:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Fresh starts of the winner after the race. `race` and `confirmed`: its objective in the race and afterwards;
-    `shrinkage`: 1 - confirmed / race (above 0: the race overestimated it). `rival`: the nearest other setting, run in
-    the same blocks, None if there is none; `advantage`: winner / rival in these blocks."""
+    """The fresh starts of a race's winner. `race`, `confirmed`: its objective in the race, and in the `trials` fresh
+    starts; `shrinkage`: 1 - confirmed / race (above 0: the race overestimated it). `rival`: the nearest other setting,
+    run in the same blocks, None if there is none; `advantage`: winner / rival in these blocks."""
 
     setting: Setting
     rival: Setting | None
@@ -256,7 +261,7 @@ class Confirmation:
     shrinkage: Estimate
     advantage: Estimate | None
     upheld: bool  # the fresh starts do not contradict the race
-    agrees: bool  # their point estimates support it; without this, `upheld` may only mean that they were too noisy
+    agrees: bool  # their point estimates support the race; without it, `upheld` may only mean that they were too noisy
     sentence: str
 
 
@@ -264,9 +269,9 @@ class Confirmation:
 class Race:
     """The course of a race. `blocks`: finished blocks; `trials`: all trials, including the confirmation and repeats;
     `grid_trials`: the trials of the full grid, with every setting in as many blocks as the race could have had.
-    `ended_by`: `decided`, `regret` (the bound asked for was met), `blocks`, `budget`, `stopped`,
-    or `running`. `unconfirmed`: why no fresh start of the winner is valid, None if one is or none was made. `half`:
-    blocks that do not count: in flight, or cut short when others had decided."""
+    `ended_by`: `decided`, `regret` (the bound asked for was met), `blocks`, `budget`, `stopped`, or `running`.
+    `unconfirmed`: why no fresh start of the winner is valid, None if one is or none was made. `half`: numbers of blocks
+    that do not count, because they are in flight or were cut short when others had decided."""
 
     looks: tuple[Look, ...]
     departures: tuple[Departure, ...]
@@ -280,13 +285,14 @@ class Race:
 
     @property
     def under_way(self) -> bool:
-        """True if it has not ended; half a block is no look, and does not count yet."""
+        """True if the race has not ended."""
         return self.ended_by in ("running", "stopped")
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """A space too large to race whole: `settings` in all, `tried` of them once each, `raced` of them in the race."""
+    """The exploration of a space too large to race whole. `settings`: their number; `tried`: how many were tried, once
+    each; `raced`: how many of these raced."""
 
     settings: int
     tried: int
@@ -295,9 +301,10 @@ class Exploration:
 
 @dataclass(frozen=True)
 class SoakFigure:
-    """A metric of a soak's end, in its own unit: `soaked`; its mean over the compared trials `before` (None: they have
-    none) and the interval in which one more trial like them would lie (None: fewer than two). `worse`: beyond it, and
-    by more than the margin; not said of memory, unless it is the objective."""
+    """A metric at the end of a soak, in its own unit. `soaked`: its value there; `before`: its mean over the compared
+    trials, None if they have none; `low`, `high`: the interval in which one more trial like them would lie, None with
+    fewer than two. `worse`: `soaked` is worse than the interval, and by more than the margin; never so for memory,
+    unless that is the objective."""
 
     metric: str
     soaked: float
@@ -309,9 +316,9 @@ class SoakFigure:
 
 @dataclass(frozen=True)
 class Soak:
-    """The answer's setting run once more for `soak_ns`, of which the last `window_ns` were measured, in the trial of
-    this number. `lasts`: nothing was worse, no constraint missed, and nothing grew to the end; None: it could not be
-    measured."""
+    """The soak: the answer's setting, run once more for `soak_ns`, of which the last `window_ns` were measured.
+    `trial`: the number of its trial. `lasts`: no figure was worse, no constraint was missed, and nothing grew until the
+    end; None: it could not be measured."""
 
     setting: Setting
     trial: int
@@ -324,9 +331,9 @@ class Soak:
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """A rule of thumb beside the measured answer. `proposal`: the number of threads that it proposes, None if the rule
-    is `refused` (the reason, in words). `setting`: the tried setting nearest to it; `cost`: that setting's objective as
-    a ratio to the answer's (0.8: following the rule costs 20 %), None if there is none."""
+    """A rule of thumb beside the measured answer. `proposal`: the number of threads that it proposes; None if it
+    proposes none, for the reason in `refused`. `setting`: the tried setting nearest to the proposal; `cost`: that
+    setting's objective as a ratio to the answer's (0.8: following the rule costs 20 %), None if there is none."""
 
     name: str
     formula: str  # with the figures filled in: `2 cores x (1 + 18.2 ms / 1.1 ms)`
@@ -340,9 +347,10 @@ class RuleVerdict:
 
 @dataclass(frozen=True)
 class Starts:
-    """Fresh starts of a setting, those spoilt by the load generator or the machine left out: `failed` of `made` failed
-    by the server's own fault, in `wrong` of them an invariant was broken. `failed_most`: no larger share of starts
-    fails, at the confidence asked for (Clopper & Pearson 1934, one-sided)."""
+    """The starts of a setting, without those spoilt by the load generator or the machine. `made`: their number;
+    `failed`: how many failed by the server's own fault; `wrong`: in how many of these an invariant was broken.
+    `failed_most`: the upper bound of the share of starts that fail, at the confidence asked for (Clopper & Pearson
+    1934, one-sided)."""
 
     made: int
     failed: int
@@ -352,10 +360,10 @@ class Starts:
 
 @dataclass(frozen=True)
 class SettingResult:
-    """One setting over its valid trials. `effect` is the ratio objective(this) / objective(leader) with its
-    simultaneous interval, None if the leader's is 0; `verdict` compares this setting with the leader (the leader
-    itself: equivalent). `feasible`: it has data, violates no constraint for certain, and no more of its starts than is
-    allowed failed or violated one. `invalid`: trials that failed or are excluded, without interrupted ones."""
+    """One setting over its valid trials. `invalid`: number of trials that failed or are excluded, without interrupted
+    ones. `effect`: the ratio objective(this) / objective(leader) with its simultaneous interval, None if the leader's
+    is 0; `verdict`: compares this setting with the leader (the leader itself: equivalent). `feasible`: it has data,
+    violates no constraint for certain, and no more of its starts than allowed failed or violated one."""
 
     setting: Setting
     trials: int
@@ -369,13 +377,14 @@ class SettingResult:
     bottleneck: Bottleneck | None = None  # the most frequent one of its valid trials, with the median one's evidence
     capacity: Capacity | None = None  # if the objective is capacity
     starts: Starts | None = None  # None: an older analysis
-    lapsed: bool = False  # not feasible because of some of its starts; settings just as bad may show none by luck
+    lapsed: bool = False  # infeasible since some starts failed or broke a constraint; others may be as bad and lucky
 
 
 @dataclass(frozen=True)
 class Figure:
-    """The objective of a setting as the answer states it. `fresh`: from the starts that confirm, which had no part in
-    choosing it; otherwise from those that were compared, with an interval that holds for all settings together."""
+    """The objective of a setting as the answer states it. `fresh`: it comes from the confirming starts, which had no
+    part in choosing the setting; otherwise from the compared ones, with an interval that holds for all settings
+    together."""
 
     estimate: Estimate
     fresh: bool
@@ -386,17 +395,17 @@ class Answer:
     kind: AnswerKind
     setting: Setting | None  # the recommended one: the best, or the cheapest of those equivalent or not told apart
     leader: Setting | None  # highest point estimate
-    equivalent: tuple[Setting, ...]  # all that are equivalent within the margin, including the answer
+    equivalent: tuple[Setting, ...]  # all settings equivalent within the margin, including the answer's
     undecided: tuple[Setting, ...]  # settings that could still be better: more trials would decide
     sentences: tuple[str, ...]  # the answer in words: the setting; its confidence; the reason and the cost
-    figure: Figure | None = None  # of the setting, or else of the leader; None: neither, or a capacity
+    figure: Figure | None = None  # that of `setting`, or else of `leader`; None: there is neither, or a capacity
     close: tuple[Setting, ...] = ()  # certainly worse than the leader, but perhaps by no more than the margin
     regret: float | None = None  # no other setting is better than `setting` by a larger share; None: no bound below 1
     regret_asked: float | None = None  # the bound asked for (`design.regret`)
 
     @property
     def bound_met(self) -> bool | None:
-        """Whether the bound asked for is met; None if none was."""
+        """True if the bound asked for is met; None if none was asked for."""
         if self.regret_asked is None:
             return None
         return self.regret is not None and self.regret <= self.regret_asked
@@ -424,7 +433,7 @@ class ClaimPart:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """One claim of the experiment: confirmed if all its parts are, refuted if any is."""
+    """One claim of the experiment: it held if all its parts did, and is refuted if any part is."""
 
     id: str
     says: str
@@ -437,8 +446,9 @@ class ClaimResult:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One published figure beside the measured one. `setting` None: not in this run; `ours` None: not measured. Ratios
-    are to the base of the table; the measured one is paired within blocks, with an interval of its own."""
+    """One published figure beside the measured one. `setting`: None if it is not in this run; `ours`: None if it was
+    not measured. `published_ratio`, `our_ratio`: ratios to the base of the table; the measured one is paired within
+    blocks, with an interval of its own."""
 
     name: str
     setting: Setting | None
@@ -450,8 +460,8 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """Published figures of one metric, in its `unit`; `base`: the row of the denominator of ratios, None if it was not
-    measured."""
+    """The published figures of one metric, in its `unit`. `base`: the name of the row that ratios are relative to; None
+    if it was not measured."""
 
     metric: str
     unit: str
@@ -476,17 +486,17 @@ class ChangeCost:
 
     @property
     def name(self) -> str:
-        """`threads=4`: the setting, by the one level that it changes."""
+        """The name of the setting by the one level that it changes: `threads=4`."""
         return f"{self.factor}={format_level(self.level)}"
 
 
 @dataclass(frozen=True)
 class NodeRow:
-    """What one node gave. `ratio`: its figure to that of all nodes on average, with the same settings; None without
-    another node to compare with. `best`: the setting that came out best there; `shown`: it beats the one that is best
-    of all there by more than chance, `lead` its ratio to that one. `cpu`, `cpus`: the model of its CPU, and how many it
-    may use. `ray_cores`: used by Ray's daemon and powerband's actor during its trials; `between_s`: the longest time
-    from the end of a trial to the next. Empty or None: not known."""
+    """The results of one node. `ratio`: its figures to the average of all nodes, with the same settings; None without
+    another node to compare with. `best`: the setting that came out best on this node; `lead`: its ratio to the setting
+    that is named overall; `shown`: that lead is more than chance and than the margin. `cpu`: the model of the node's
+    CPU; `cpus`: how many CPUs it may use. `ray_cores`: cores that Ray's daemon and powerband's actor used during its
+    trials; `between_s`: the longest time from the end of a trial to the next. Empty or None: not known."""
 
     node: str
     trials: int  # valid ones
@@ -503,8 +513,8 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a run as a factor. `setting`: the one that is named, or leads. `differ`: the probability of settings
-    that differ so much from node to node by chance alone, None where each node had one block. `confirmed_on`: nodes
+    """The nodes of a run as a factor. `setting`: the named setting, or else the leader. `differ`: the probability that
+    settings differ so much from node to node by chance alone; None if each node had one block. `confirmed_on`: nodes
     with a valid fresh start of the winner."""
 
     setting: Setting | None

@@ -1,7 +1,8 @@
-"""Secrets of an experiment: a run directory keeps them, since a run is gone on with from it, but nothing shows them.
+"""Hides the secrets of an experiment. A run directory keeps them, since a run is resumed from it, but nothing shows
+them.
 
-A secret is the value of a header or variable whose name says so (`Authorization`, `DB_PASSWORD`), the password of a
-URL, and the value of such an option of a command (`--db-password=...`). Pure.
+A secret is the value of a header, of a variable or of a command's option whose name says so (`Authorization`,
+`DB_PASSWORD`, `--db-password=...`), and the password in a URL. Pure.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ Shown = TypeVar("Shown")
 
 
 def without_secrets(experiment: Experiment) -> Experiment:
-    """The experiment with every secret replaced by `(hidden)`; equal to it where it has none."""
+    """The experiment with every secret replaced by `(hidden)`; an equal one if it has none."""
     return _hidden(experiment)
 
 
 def text_without_secrets(text: str) -> str:
-    """A file that no longer reads as an experiment: what follows a secret's name is hidden to the end of its line."""
+    """The text of a file that cannot be read as an experiment, with all that follows a secret's name hidden, to the end
+    of the line."""
     return re.sub(rf"(?im)^(.*?(?:{_WORDS})[\w-]*\W).*$", rf"\1{HIDDEN}", _hidden(text))
 
 
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
-    """A command line with the secrets of the experiment that it started replaced by `(hidden)`."""
+    """The arguments of a command line, with the secrets of the experiment that it started replaced by `(hidden)`."""
     pairs = (pair for key in ("env", "headers") for pair in pairs_of(experiment, key))
     secrets = [(name, value) for name, value in pairs if value and _NAME.search(name)]
 
@@ -47,7 +49,7 @@ def command_without_secrets(arguments: Sequence[str], experiment: Experiment) ->
 
 
 def _hidden(value: Shown, key: str = "") -> Shown:
-    """The value, of a field of this name, without its secrets."""
+    """The value without its secrets. `key`: the name of the field that holds it."""
     found: Any = value
     if isinstance(value, BaseModel):
         fields = {name: _hidden(getattr(value, name), name) for name in type(value).model_fields}

@@ -17,9 +17,8 @@ from powerband.model.load import Step
 from powerband.model.plan import Level, Setting, format_level
 from powerband.model.templates import fill, placeholders
 
-# Names that powerband fills in: the address that the load comes to, free ports, the trial's StatsD sink, the engine,
-# the JDK or .NET SDK that was found, the server's own folder, the folder of its build, and the addresses of the run's
-# services.
+# Names that powerband fills in: the address that the load goes to, free ports, the trial's StatsD sink, the engine, the
+# JDK or .NET SDK that was found, the server's own folder, the folder of its build, and the addresses of the services.
 PASSWORD = "postgresql_password"
 POSTGRESQL = ("postgresql_port", "postgresql_user", "postgresql_database", PASSWORD, f"{PASSWORD}_file")
 LINK = ("link_a", "link_b", "link_a_address", "link_b_address")
@@ -39,14 +38,14 @@ STAND_INS = {**dict.fromkeys(BUILT_IN, "x"), **dict.fromkeys((*PORTS, STATSD[0])
 
 
 def render_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
-    """The program and its arguments. `given`: the values of the names in `BUILT_IN`, as far as they are used. Raises
-    ExperimentError for an unknown placeholder."""
+    """The program that starts the server, and its arguments. `given`: the values of the names in `BUILT_IN`, as far as
+    they are used. Raises ExperimentError for an unknown placeholder."""
     values = values_of(subject, setting, given)
     return [fill(part, values, "subject.command") for part in subject.command or ()]
 
 
 def render_deployed_command(subject: Subject, setting: Setting, given: Mapping[str, str]) -> list[str]:
-    """The program that changes the setting of a deployed server, and its arguments; empty: there is none. Raises
+    """The program that changes the setting of a deployed server, and its arguments; empty if there is none. Raises
     ExperimentError."""
     command = None if subject.deployed is None else subject.deployed.command
     values = values_of(subject, setting, given)
@@ -54,18 +53,19 @@ def render_deployed_command(subject: Subject, setting: Setting, given: Mapping[s
 
 
 def render_env(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
-    """The variables added to the environment. Raises ExperimentError."""
+    """The variables added to the server's environment. Raises ExperimentError."""
     values = values_of(subject, setting, given)
     return {name: fill(text, values, f"subject.env.{name}") for name, text in subject.env.items() if text is not None}
 
 
 def render_text(subject: Subject, setting: Setting, given: Mapping[str, str], text: str) -> str:
-    """Any other template of a server, such as its url or metrics_url. Raises ExperimentError."""
+    """Any other template of a server, such as its url or metrics_url, filled in. Raises ExperimentError."""
     return fill(text, values_of(subject, setting, given), "subject")
 
 
 def values_of(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
-    """The value of each placeholder: a factor's level, else the experiment's `set` value, else the default."""
+    """The value of each placeholder: `given`, else a factor's level, else the experiment's `set` value, else the
+    default."""
     return {**{name: format_level(level) for name, level in subject.levels_at(setting).items()}, **given}
 
 
@@ -83,22 +83,22 @@ def knob_templates(subject: Subject) -> list[str]:
 
 
 def command_and_env(subject: Subject) -> list[str]:
-    """The templates that the server itself is told."""
+    """The templates of the server's command and environment."""
     return [*(subject.command or ()), *(text for text in subject.env.values() if text is not None)]
 
 
 def is_told_statsd(subject: Subject) -> bool:
-    """True if its command or env names the StatsD sink, so that each trial has one."""
+    """True if the server's command or env names the StatsD sink, so that each trial has one."""
     return bool(placeholders(command_and_env(subject)) & set(STATSD))
 
 
 def has_series(subject: Subject) -> bool:
-    """True where figures of the subject's own can be read: from its metrics page, or from what it sends to the sink."""
+    """True if the server has figures of its own: on its metrics page, or sent to the StatsD sink."""
     return subject.metrics_url is not None or is_told_statsd(subject)
 
 
 def check_metrics_page(experiment: Experiment) -> None:
-    """Raises ValueError where the subject's metrics page is of a host that may not be loaded."""
+    """Raises ValueError if the server's metrics page is on a host that may not be loaded."""
     if experiment.subject.metrics_url is not None:
         page = render_text(experiment.subject, experiment.settings()[0], STAND_INS, experiment.subject.metrics_url)
         try:
@@ -114,14 +114,14 @@ def asked_by_services(subject: Subject) -> set[str]:
 
 
 def uses(subject: Subject, name: Literal["postgresql", "link"], setting: Setting) -> bool:
-    """Whether a setting needs a service: there is one of this name, and every value that its `when` names is as it
-    says."""
+    """True if a setting needs this service: the subject has it, and the setting has every value in the service's
+    `when`."""
     service, values = subject.services.get(name), values_of(subject, setting, {})
     return service is not None and all(values.get(name) == format_level(level) for name, level in service.when.items())
 
 
 def link_of(subject: Subject, setting: Setting) -> tuple[int, int | None]:
-    """The link that a setting requires: its delay one way in ns, its rate in bits per second (None: no limit). Raises
+    """The link that a setting needs: its delay one way in ns, and its rate in bits per second (None: no limit). Raises
     ValueError."""
     levels = subject.levels_at(setting)
     return parse_duration_ns(levels[LINK_DELAY]), parse_bit_rate(levels[LINK_RATE])

@@ -34,8 +34,8 @@ def placeholders(templates: Iterable[str]) -> set[str]:
 
 
 def headers_sent(headers: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Headers with `{env:NAME}` replaced by that variable, so that a secret is in no file and no command line. Raises
-    UsageError where it is not set, or holds what a header cannot."""
+    """The headers with `{env:NAME}` replaced by that variable, so that no file and no command line holds a secret.
+    Raises UsageError if the variable is not set, or has a value that a header cannot have."""
 
     def replacement(match: re.Match[str]) -> str:
         value = environment.get(match[1])

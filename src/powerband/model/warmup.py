@@ -1,13 +1,13 @@
-"""The series that decides when a warm-up has lasted long enough."""
+"""The data by which it is decided when a warm-up has lasted long enough."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 COMPILES = 0.1
-"""A JVM whose compilers work for so much of the time is not warm: on one that was, they took under 2 %."""
+"""A JVM whose compilers work for at least this share of the time is not warm; on warm ones they took under 2 %."""
 COMPILE_WINDOW_NS = 2_000_000_000
-"""Over the last so many nanoseconds: a method is counted once it is done, which takes up to a second."""
+"""The time over which that share is taken: a compiled method counts when it is done, which takes up to a second."""
 
 COMPILING_MORE = 2
 """While a JVM compiles, its warm-up may last so many times `measure.warmup_max`."""
@@ -15,10 +15,11 @@ COMPILING_MORE = 2
 
 @dataclass(frozen=True)
 class WarmupSeries:
-    """The load of a trial so far, fleet-merged, one entry per interval since `go`: all that the decision whether it is
-    steady sees.
+    """The load of a trial so far, merged over all engines, with one entry for each interval since `go`. The decision if
+    it is steady sees nothing else.
 
-    `rate_per_s`: requests that ended ok per second; `response_time_ns_mean`: of those, NaN where there was none."""
+    `rate_per_s`: requests per second that ended ok; `response_time_ns_mean`: their mean response time, NaN if there was
+    none."""
 
     interval_s: float
     rate_per_s: tuple[float, ...]

@@ -1,7 +1,7 @@
 """The WebSocket part of a load: how a user joins, and the messages it sends. Frozen models with short forms.
 
-`checks.py` validates their combinations on the tree, where every mistake has its position; the engine defines their
-meaning on the wire.
+`loads/websocket/checks.py` validates combinations of them in the YAML tree, so that each error has its position; the
+engine defines their meaning on the wire.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OWN_HEADERS = ("host", "upgrade", "connection")
 
 
 def _json_text(value: Any) -> Any:
-    """The data of an event: JSON as text, in which tokens stand for numbers, or the value itself."""
+    """The data of an event as JSON text. The value is such a text, in which tokens stand for numbers, or plain data."""
     if not isinstance(value, str):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     try:
@@ -91,7 +91,7 @@ class Binary(Frozen):
 
 
 class Event(Frozen):
-    """`answer`: the name of the event that answers it; None for a one-way event."""
+    """An event that a user sends. `answer`: the name of the event that answers it; None for a one-way event."""
 
     kind: Literal["event"] = "event"
     event: Word
@@ -178,7 +178,7 @@ class WebSocket(Section):
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect of this name. Raises ValueError with the nearest correct spelling."""
+    """The dialect of this name. Raises ValueError with the nearest known name."""
     for dialect in DIALECTS:
         if dialect == name:
             return dialect

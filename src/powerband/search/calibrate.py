@@ -30,13 +30,13 @@ from powerband.search.observer import Observer
 from powerband.store import TrialDir
 from powerband.trials.trial import run_trial
 
-TOLERANCE = 0.05  # what docs/methods/calibration.md promises: every server within 5 % of theory
+TOLERANCE = 0.05  # the promise of docs/methods/calibration.md: every server within 5 % of theory
 SAMPLING_MAX = 0.05  # the widest half interval with which a deviation of `TOLERANCE` can be seen
 CONFIDENCE = 0.95  # the same as for settings that are compared
-AT_ONCE = 8  # reference servers with one thread each; fewer where they have more
-SERVICE_S = 0.010  # fifty times what a request takes beyond it (some 0.2 ms): the servers hardly use a CPU
-ATTEMPTS = 2  # of a trial that cannot be used: what disturbed it may have passed
-# Near idle as these servers are, an engine without a CPU was deprived of it by other programs.
+AT_ONCE = 8  # reference servers with one thread each; fewer if they have more threads
+SERVICE_S = 0.010  # fifty times a request's other costs (some 0.2 ms), so that the servers hardly use a CPU
+ATTEMPTS = 2  # at each trial: a disturbance may have passed the second time
+# These servers are almost idle, so an engine that had no CPU was deprived of it by other programs.
 DISTURBANCES = MACHINE_CODES | {"generator_starved"}
 
 
@@ -44,10 +44,11 @@ DISTURBANCES = MACHINE_CODES | {"generator_starved"}
 class CalibrationCheck:
     """One reference server compared with theory.
 
-    `deviation`: measured / expected - 1, its interval from the spread over independent trials (None for one trial).
-    `allowed`: 5 %; the quick form adds the sampling error, 5 points at most. `disturbed`: trials on a machine that was
-    not quiet. They count here, since these servers hardly use the CPU, but a deviation may come from the disturbance.
-    `problem`: the reason why nothing could be measured, or why the result is inconclusive."""
+    `deviation`: measured / expected - 1. `low`, `high`: its interval, from the spread over independent trials; None
+    for one trial. `allowed`: the largest deviation that passes, 0.05; the quick form adds the sampling error, 0.05 at
+    most. `disturbed`: number of trials on a machine that was not quiet. They count, since these servers hardly use the
+    CPU, but a deviation may come from the disturbance. `problem`: the reason why nothing could be measured, or why the
+    result is inconclusive."""
 
     name: str
     quantity: str
@@ -75,9 +76,9 @@ class CalibrationCheck:
 
 @dataclass(frozen=True)
 class Served:
-    """Duration of a request at a server asked to wait `SERVICE_S`. `service_s`: the time it holds a thread, 1 / X of
-    one saturated thread (utilisation law). `overhead_s`: the extra response time seen by a single user, outside of any
-    queue."""
+    """The duration of a request whose server is asked to wait `SERVICE_S`. `service_s`: the time that the request holds
+    a thread, 1 / X of one saturated thread (utilisation law). `overhead_s`: the response time of a single user, who
+    never queues, beyond `service_s`."""
 
     service_s: float
     overhead_s: float
@@ -85,8 +86,8 @@ class Served:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All checks. `served`: None if it could not be measured, for the reason in `problem`. `interrupted`: `checks`
-    holds only the finished ones of the `planned` checks, and the calibration does not pass."""
+    """All checks. `served`: None if it could not be measured; `problem` says why. `planned`: the number of checks that
+    were to be made. `interrupted`: `checks` holds only those that were finished, and the calibration does not pass."""
 
     service_asked_s: float
     served: Served | None
@@ -149,8 +150,8 @@ def calibrate(
 
 
 def _cases(quick: bool) -> list[_Case]:
-    """Poisson loads of 30 to 70 %, since at higher ones the mean response time converges slowly; as many seconds and
-    trials as bring the interval below `SAMPLING_MAX`."""
+    """The cases. Poisson loads are 30 to 70 % of the capacity, since above that the mean response time converges
+    slowly. Seconds and trials are as many as bring the interval below `SAMPLING_MAX`."""
     closed = [
         _closed("closed loop, servers are the limit", servers=4, users=16, think_s=0.0, seconds=3 if quick else 8),
         _closed("closed loop, users are the limit", servers=16, users=8, think_s=0.03, seconds=3 if quick else 8),
@@ -205,9 +206,9 @@ def _poisson(name: str, servers: int, distribution: str, utilisation: float, *, 
 
 
 def _response_s(result: TrialResult, served: Served, servers: int, distribution: str) -> float:
-    """Theory's response time at the rate that arrived. The time that a thread is held beyond the requested wait is
-    constant (`extra`), so an exponential service has the moments of an exponential shifted by `extra`; exact for one
-    server by Pollaczek-Khinchine."""
+    """Theory's response time at the measured rate of arrivals. A thread is held for a constant time beyond the
+    requested wait (`extra_s`), so an exponential service has the moments of an exponential distribution shifted by it;
+    for one server the formula of Pollaczek-Khinchine is exact."""
     rate, service_s = result.metrics["offered_rate_per_s"], served.service_s
     extra_s = service_s - SERVICE_S
     if distribution == "constant":
@@ -278,7 +279,7 @@ def _reason(results: Sequence[TrialResult]) -> str:
 
 
 class _Bench:
-    """Runs cases as ordinary trials, several reference servers at a time if the CPU is nearly idle."""
+    """Runs cases as ordinary trials, several reference servers at a time, since these hardly use the CPU."""
 
     def __init__(self, directory: Path, stop: StopRequest) -> None:
         self._directory = directory

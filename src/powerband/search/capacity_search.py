@@ -32,14 +32,14 @@ class _Turn:
 
 
 class CapacityPlanner:
-    """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell`; then `ask` again. A capacity
-    is that of a machine: no two nodes may share a search, so that one round at a time is in flight.
+    """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell`; then `ask` again. One round at a
+    time is in flight: a capacity is that of one machine, so two nodes must not share a search.
 
     Sampling of a setting pauses once its capacity is known closely enough: to half the equivalence margin, so that two
     equal settings can be shown equivalent, or to the margin if there is only one setting. A setting is eliminated if
     the SLO holds at none of the rates or at every rate that the load generator can offer, if it is certainly worse than
     the leader by more than the margin, or if it cannot be measured. Invalid trials are repeated at the end of their
-    round, as those of a block are."""
+    round, like those of a block."""
 
     confirming = None
 
@@ -74,7 +74,7 @@ class CapacityPlanner:
         return self._told + len(self._queue) + len(self._retry) + (self._pending is not None) + ahead
 
     def left_s(self, noise: Noise) -> float | None:
-        """None: how soon rates are found is not known."""
+        """Returns None, since nobody knows how soon the rates will be found."""
         return None
 
     @property
@@ -110,7 +110,7 @@ class CapacityPlanner:
         spec, self._pending = self._pending, None
         assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
         self._told += 1
-        if result.status == "interrupted":  # one whose node was lost as well: a round's trials are of no block
+        if result.status == "interrupted":  # also if its node was lost: a round is no block, which would end with it
             self._queue.insert(0, _Turn(spec.setting, spec.attempt, spec.rate_per_s))
             return
         self._results[spec.setting].append(result)
@@ -155,8 +155,8 @@ class CapacityPlanner:
         self._ended = self._is_decided(contest)
 
     def _is_decided(self, contest: CapacityContest) -> bool:
-        """True if every other setting is shown worse or equivalent, and the leader's own capacity is known to the
-        margin."""
+        """True if every other setting is shown worse or equivalent, and the leader's own capacity is known to within
+        the margin."""
         if contest.leader is None:
             return not self._live
         verdicts = {contest.verdict(setting) for setting in contest.gaps}
@@ -188,7 +188,7 @@ class CapacityPlanner:
         return spent_s + each_s * trials <= budget_ns / 1e9
 
     def _search(self, setting: Setting) -> Search:
-        """Kept until the setting's next result: estimating a capacity takes milliseconds."""
+        """The search of a setting. It is kept until the setting's next result, since it takes milliseconds to make."""
         if setting not in self._searches:
             self._searches[setting] = search_of(self._experiment, setting, self._results[setting])
         return self._searches[setting]

@@ -1,9 +1,9 @@
-"""Decides once a run whether the server gets all CPUs, or sets of its own beside the load generator's.
+"""Decides once in a run whether the server shares all CPUs with the load generator, or each gets CPUs of its own.
 
-In: the experiment, and trials one by one. Out: the experiment that trials run with, and whether a trial is to be
-measured again because the CPUs were dealt anew after it. All valid trials of a run have the same CPUs, so a resumed run
-reads the decision from the records it has. Method and figures: docs/methods/cpus.md. Not here: which CPUs a set is made
-of (`processes/cpus.py`).
+In: the experiment, and the results of trials one by one. Out: the experiment to run the next trial with, and whether a
+trial must be measured again because the decision changed after it. All valid trials of a run have the same CPUs, so a
+resumed run reads the decision from its records. Method and figures: docs/methods/cpus.md. Not here: which CPUs belong
+to a set (`processes/cpus.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from powerband.model.experiment import Experiment
 from powerband.model.results import TrialResult
 
 TOO_LATE = "generator_"
-"""Begins the codes of trials whose generator was the limit."""
+"""The prefix of the problem codes of trials in which the load generator was the limit."""
 
 
 class CpuChoice:
-    """`experiment`: the one to run the next trial with. `results`: what a resumed run has.
+    """The decision on one place's CPUs. `results`: those that a resumed run has.
 
-    Trials begin on disjoint sets. The first valid one decides: if its server `shares_well`, it is measured again on all
-    CPUs, and so are all later ones. If the generator then comes too late, and no other program is to blame, sets stay
-    disjoint and the trial is measured once more."""
+    At first server and load generator get disjoint sets. The first valid trial decides: if its server `shares_well`, it
+    is measured again on all CPUs, and so are all later trials. If the generator then comes too late, and no other
+    program is to blame, the sets become disjoint for good, and the trial is measured once more."""
 
     def __init__(self, experiment: Experiment, results: Iterable[TrialResult] = ()) -> None:
         self._asked = experiment
@@ -43,12 +43,14 @@ class CpuChoice:
 
     @property
     def experiment(self) -> Experiment:
+        """The experiment to run the next trial with."""
         if not self.shared:
             return self._asked
         return self._asked.model_copy(update={"host": self._asked.host.model_copy(update={"cpus": "all"})})
 
     def again(self, result: TrialResult) -> bool:
-        """Takes in a finished trial; True: it does not count, and must be measured again with `experiment`."""
+        """Takes a finished trial into account. True if it does not count, and must be measured again with
+        `experiment`."""
         if self._decided or result.status != "measured" or result.cpus is None:
             return False
         codes = fatal_codes(result)
@@ -56,7 +58,7 @@ class CpuChoice:
             self._decided = result.valid
             metrics = result.metrics
             dear = shares_well(metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores"))
-            if not result.valid or result.cpus.shared or not dear:  # shared already: there is one CPU
+            if not result.valid or result.cpus.shared or not dear:  # if shared already, there is only one CPU
                 return False
             self.shared, self._decided = True, False
             return True

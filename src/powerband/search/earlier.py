@@ -1,5 +1,5 @@
-"""Earlier runs of an experiment on one machine, found beside a run. In: a run. Out: the objective of each setting in
-each of them. Their analyses are read as they were written, not made anew: what cannot be read is left out."""
+"""Finds earlier runs of an experiment on the same machine, in the folder of a run. In: a run. Out: the objective of
+each setting in each earlier run, from its analysis as it was written; a run that cannot be read is left out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from powerband.files.experiment_file import load_experiment
 from powerband.model.plan import Setting
 from powerband.store import RunDir, read_host
 
-BYTES_MOST = 1 << 26  # of a file that somebody else may have put there
-MOST = 20  # the latest: what a machine did long ago tells little
+BYTES_MOST = 1 << 26  # larger files are not read: anybody may have put them there
+MOST = 20  # the latest runs: what a machine did long ago tells little
 
 
 def earlier_runs(of: ToldRun, at: Path, but: Path) -> list[dict[Setting, float]]:
-    """What `of`, which lies in `at`, and other runs in its folder found, where they ran the same experiment on the same
-    machine; without the run in `but`."""
+    """The objective of each setting, for each run in the folder of `at` that ran the experiment of `of` on the same
+    machine. `at` is the directory of `of` itself, whose figures are included; those of the run in `but` are not."""
     names = sorted(at.resolve().parent.iterdir(), reverse=True)
     beside = (RunDir(path) for path in names if path.resolve() != but.resolve())
     found: list[dict[Setting, float]] = []

@@ -2,8 +2,8 @@
 
 In: an experiment, a seed, results one by one. Out: trials of stage `explore`, each of a different setting, then the
 finalists. Optuna's TPE proposes them (Bergstra et al., NIPS 2011; Watanabe 2023 for its treatment of constraints and
-several parameters at once). Results of the exploration select the finalists and take no part in the race: the best of
-many single trials owe their rank to luck as well. No I/O here.
+several parameters at once). Results of the exploration select the finalists and take no part in the race, since the
+best of many single trials owe their rank partly to luck. No I/O here.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _FAILED = 1e6  # the violation of a setting that served nothing: larger than tha
 
 
 class Explorer:
-    """Plans the exploration. Usage: `ask` for a trial, run it, pass its result to `tell`; at the end, call `finalists`.
-    Each `ask` must be answered by a `tell`.
+    """Plans the exploration. Usage: `ask` for a trial, run it, pass its result to `tell`, and so on; at the end, call
+    `finalists`.
 
     A trial that is invalid through no fault of the server under test is repeated at once, `measure.retries` times at
-    most and within `measure.retry_budget`. A trial that the server spoilt is not repeated, since one measurement of a
-    setting has to do here. No trial begins that would not end within half of `design.budget`."""
+    most and within `measure.retry_budget`. A trial that the server spoilt is not repeated, since the exploration spends
+    one measurement on a setting. No trial begins that would not end within half of `design.budget`."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         self._experiment = experiment
@@ -75,8 +75,8 @@ class Explorer:
         return self._pending is not None
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
-        """The next trial; None when enough of the space has been explored, or while one is in flight: single trials of
-        two nodes would compare the nodes."""
+        """The next trial; None when enough of the space has been explored, or while a trial is in flight: with one
+        trial each, settings on two nodes would differ by their nodes too."""
         if self._pending is not None:
             assert block is None, "the trial asked for last was not told"
             return None
@@ -149,7 +149,7 @@ def violation(experiment: Experiment, result: TrialResult) -> float:
 
 class _Space:
     """The settings as TPE sees them: each parameter is the position of its value. Numbers keep their order, so that TPE
-    expects good values between good values; other values are categories. Raises UsageError where Optuna is missing."""
+    expects good values between good values; other values are categories. Raises UsageError if Optuna is missing."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         # Importing Optuna takes 0.4 s; no other command should wait for it, nor need it.

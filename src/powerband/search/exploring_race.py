@@ -22,7 +22,7 @@ from powerband.search.race import RacePlanner
 
 
 class ExploringRace:
-    """Usage: `ask` for a trial, run it, pass its result to `tell` before the next `ask`."""
+    """A planner that explores and then races. Usage: `ask` for a trial, run it, pass its result to `tell`."""
 
     def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
         self._experiment = experiment

@@ -1,8 +1,8 @@
-"""The finished trials of a run, measured, and the finished trials that were lost since: files that are missing, cut
-short or altered, a record that is gone.
+"""Reads the finished trials of a run as results, and finds those that were lost since: a file of the trial is missing,
+cut short or altered, or its record is gone.
 
-A lost trial is measured again, but a planner that is rebuilt has to see the result that it decided on at the time. That
-result is in the last analysis; it is kept in `seen.json` before the trial is measured again.
+A lost trial is measured again, but a rebuilt planner has to see the result that it decided on at the time. That result
+is taken from the last analysis and kept in `seen.json` before the trial is measured again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from powerband.model.plan import TrialSpec
 from powerband.model.results import DAMAGED, Problem, TrialResult
 from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, write_atomically, writing
 
-_SAID_MAX = 5  # arbitrary: what a list of warnings bears
+_SAID_MAX = 5  # arbitrary: enough in a list of warnings
 
 
 @dataclass(frozen=True)
 class Finished:
-    """`results` and `specs` of the finished trials by number, lost ones included: these are invalid. `lost`: the reason
-    of each loss; the spec of a lost trial may be unknown, and its result is absent then. `seen`: the results that the
-    planner saw, where they differ."""
+    """The finished trials of a run, by number. `results`, `specs`: lost trials included; the result of a lost trial is
+    invalid, and neither is there if its spec is unknown. `lost`: the reason of each loss. `seen`: the results that the
+    planner saw, for lost trials and those measured again."""
 
     results: Mapping[int, TrialResult]
     specs: Mapping[int, TrialSpec]
@@ -49,7 +49,8 @@ class Finished:
 
 
 def finished_trials(experiment: Experiment, run: RunDir) -> Finished:
-    """Raises UsageError for a record that another version of powerband wrote."""
+    """Reads and measures the finished trials of a run. Raises UsageError for a record that another version of powerband
+    wrote."""
     records, lost = run.records_and_damage()
     specs = {record.spec.number: record.spec for record in records}
     specs = {**{number: spec for number, spec in run.planned().items() if number in lost}, **specs}
@@ -80,7 +81,7 @@ def keep_seen(run: RunDir, finished: Finished) -> None:
 
 
 def _seen(run: RunDir, lost: Mapping[int, str]) -> dict[int, TrialResult]:
-    """The kept results, and those that the last analysis has of lost trials."""
+    """The kept results, and the results of lost trials in the last analysis."""
     found = {}
     try:
         analysed = stored_analysis(run.analysis.read_text(encoding="utf-8")).trials if lost else ()

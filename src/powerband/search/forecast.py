@@ -1,7 +1,8 @@
 """Forecasts the duration of a run and the differences it can detect, from the experiment and the machine's noise alone.
 
-The estimate is printed before anything starts; no trial depends on it. The intervals are those of the race and of the
-fixed plan (`search/pilot.py` computes their width), with the noise known for this machine or assumed."""
+The forecast is printed before anything starts; no trial depends on it. The detectable differences follow from the
+intervals of the race and of the fixed plan (`search/pilot.py` computes their width), with the noise remembered for this
+machine, or an assumed one."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ from powerband.search.pilot import blocks_to_find, smallest_difference
 
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing the record
-_SNAPSHOTS_NS = 2_000_000_000  # of a small heap; mostly waiting for the probe
-_SLOTS_LOOK_NS = 1_000_000_000  # with one user, and with twice the users; no longer than the measured window
+_SNAPSHOTS_NS = 2_000_000_000  # for a small heap; mostly waiting for the probe
+_SLOTS_LOOK_NS = 1_000_000_000  # of each look: with one user, and with twice the users; at most the measured window
 _STEADY_AFTER_NS = 500_000_000  # duration of an automatic warm-up beyond its minimum, if everything settles quickly
-PACE_FACTOR = 0.15  # standard deviation of the log of what a trial takes, as a multiple of what is foreseen
+PACE_FACTOR = 0.15  # standard deviation of the log of (the time that a trial takes / the time foreseen)
 CAPACITY_WINDOWS = 1.5
-"""Trials of simulated searches for a capacity measure for 1 to 4.6 times `load.duration` on average, those of real
-pools for 1 to 1.3 times (docs/methods/capacity.md)."""
+"""The measured time of a capacity trial, as a multiple of `load.duration`. On average it was 1 to 4.6 in simulated
+searches, and 1 to 1.3 with real pools (docs/methods/capacity.md)."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Reach:
     """The differences that the run can detect. `blocks`: the number of blocks that the plan and its budget allow.
     `finds`: the smallest difference detected with these blocks (0.02: 2 %), None with fewer than two. `margin`: the
     smallest difference that matters. `margin_blocks`, `margin_ns`: blocks and time needed to detect `margin`; None if
-    no plan of reasonable length does."""
+    no plan of reasonable length detects it."""
 
     noise: Noise
     blocks: int
@@ -51,12 +52,14 @@ class Reach:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Size and time of a run. `trials`: the most, without repeats of invalid ones. `expected_ns`: for a server that
-    starts within a second and settles soon; of a race what is likely (`search/outlook.py`), and `between_ns` what nine
-    of ten such races take; None where there is no race. `longest_ns`: with no setting eliminated, the longest warm-up
-    everywhere and the whole retry budget spent (a server may be even slower to start). All with the soak, `soak_ns`
-    long (0: none), which is no trial of `trials`. `reach`: None if there is nothing to compare, or the noise of the
-    metric is of another kind (shares, capacities)."""
+    """Size and time of a run. `trials`: the maximum number, without repeats of invalid trials and without the soak.
+    `explored`, `raced`: settings that are explored, and that are raced; `blocks`: the most blocks; `confirming`: trials
+    that confirm the winner. `expected_ns`: the time for a server that starts within a second and settles soon; of a
+    race, the median of simulated ones (`search/outlook.py`). `between_ns`: about nine of ten such races take between
+    these two times; None if there is no race. `longest_ns`: the time if no setting is eliminated, every warm-up is the
+    longest and the whole retry budget is spent (a server may be even slower to start). `soak_ns`: the length of the
+    soak, which all times include; 0: none. `reach`: None if there is nothing to compare, or if the noise of the metric
+    is of another kind (shares, capacities)."""
 
     trials: int
     explored: int
@@ -109,7 +112,8 @@ def _races(experiment: Experiment, parts: _Parts) -> bool:
 
 
 def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int, ...]:
-    """What the run takes: in one of ten races less, in half of them, in one of twenty more."""
+    """The time that the run takes: quantiles 0.1, 0.5 and 0.95 of simulated races; for any other plan the same time
+    thrice."""
     if not _races(experiment, parts):
         return (round(parts.trial_ns * parts.trials(parts.blocks)) + parts.slots_ns,) * 3
     trial_s, short_s = parts.trial_ns / 1e9, parts.short_ns / max(1, parts.short) / 1e9
@@ -122,9 +126,9 @@ def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int
 
 @dataclass(frozen=True)
 class _Parts:
-    """Number of trials of each kind, and the duration of one, averaged over the settings; `slots_ns`: of all looks at
-    slots, which follow the first trial of each setting. `short`: the trials that come before a race, and the time that
-    all of them take."""
+    """The number of trials of each kind, and the likely and the longest duration of one, averaged over the settings.
+    `slots_ns`: the duration of all looks at slots, which follow the first trial of each setting. `short`: the number of
+    short trials before a race; `short_ns`, `longest_short_ns`: the duration of all of them."""
 
     explored: int
     raced: int
@@ -173,7 +177,7 @@ class _Parts:
 
 
 def blocks_most(experiment: Experiment) -> int:
-    """The most blocks per setting; for a capacity search its rounds, the first of which only explores."""
+    """The most blocks of a plan; for a capacity search the most rounds, the first of which only explores."""
     repeats = experiment.measure.repeats
     return 1 + TRIALS_PER_REPEAT * repeats if experiment.objective.is_capacity else repeats
 
@@ -207,14 +211,16 @@ def _trial_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
 
 
 def _short_ns(experiment: Experiment, load: Load, *, longest: bool) -> int:
-    """A short trial before a race. One whose warm-up is long is the only one (`search/screening.py`)."""
+    """The duration of a short trial before a race. `longest`: with the longest warm-up, after which no other short
+    trial follows (`search/screening.py`)."""
     warmup_ns = SCREEN_WARMUP_NS if longest else experiment.measure.warmup_min_ns
     start_ns = _START_NS + kind_of(experiment).start_ns
     return start_ns + warmup_ns + (experiment.screened_ns or 0) + _END_NS
 
 
 def size_text(experiment: Experiment, expected: Forecast) -> str:
-    """`5 settings x 3 blocks = 15 trials`, or the most that a race may need; ` and a soak of 10 min`."""
+    """The size in words: `5 settings x 3 rounds = 15 trials`, or the most trials that a race may need; with a soak also
+    `, and a soak of 10 min`."""
     soak = f", and a soak of {time_text(expected.soak_ns)}" if expected.soak_ns else ""
     return f"{_size_text(experiment, expected)}{soak}"
 
@@ -238,7 +244,8 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
 
 
 def duration_text(expected: Forecast) -> str:
-    """`takes about 5 min (3 min to 9 min, nine times of ten), at most about 20 min`, what differs of it."""
+    """The time in words: `takes about 5 min (3 min to 9 min, nine times of ten), at most about 20 min`, without the
+    parts that would repeat a figure."""
     between = ""
     if expected.between_ns is not None:
         low, high = (rough_time(each / 1e9) for each in expected.between_ns)
@@ -254,8 +261,9 @@ ONE_SETTING = (
 
 
 def words(experiment: Experiment, expected: Forecast) -> list[str]:
-    """Notes printed before the run starts, besides its size and time: the difference it can detect, or that there is
-    nothing to compare; how long users join; how many of them this machine can hold."""
+    """Notes printed before the run starts, besides its size and time: which difference it can detect, or that there is
+    nothing to compare; how long users join; how long trials of a capacity search measure; the engine processes and
+    descriptors that many users need."""
     joining = kind_of(experiment).joining_text(experiment)
     first = [f"In each trial {joining} first."] if joining else []
     if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
@@ -272,7 +280,7 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
 
 
 def reach_text(reach: Reach) -> str:
-    """One sentence: the difference that the plan detects, and the blocks that the margin needs if no setting is
+    """A sentence that says which difference the plan detects, and how many blocks the margin needs if no setting is
     eliminated early."""
     noise = f"With a noise of {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"

@@ -16,17 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-PING_PONGS = 2000  # some 0.1 s: the 99th percentile rests on twenty
-SLEEPS = 400  # 0.4 s: the 99th percentile rests on four
-SPINS = 60  # with SPIN_STEPS half a second: a standard deviation of sixty is known to 10 %
-SPIN_STEPS = 150_000  # some 8 ms: above a tick of the kernel, so that no one interrupt doubles it
+PING_PONGS = 2000  # some 0.1 s: the 99th percentile rests on twenty of them
+SLEEPS = 400  # 0.4 s: the 99th percentile rests on four of them
+SPINS = 60  # half a second with SPIN_STEPS: a standard deviation of sixty values is known to 10 %
+SPIN_STEPS = 150_000  # some 8 ms: above a tick of the kernel, so that a single interrupt does not double it
 IDLE_S = 1.0  # a hundred of the kernel's ticks of CPU time
 ECHO = "import os\nwhile os.read(0, 1): os.write(1, b'x')"
 
 
 @dataclass(frozen=True)
 class MachineNoise:
-    """Times in ns; shares of all CPU time; `speed_sd`: relative standard deviation of a fixed piece of work."""
+    """The noise of this machine: times in ns, shares of all CPU time. `speed_sd`: relative standard deviation of the
+    time of a fixed piece of work; `speed_worst`: by which share the slowest was slower than the median."""
 
     wake_ns_p50: float
     wake_ns_p99: float
@@ -78,7 +79,7 @@ def wake_ups_ns() -> list[float]:
 
 
 def timer_lateness_ns() -> list[float]:
-    """How much longer than 1 ms a sleep of 1 ms takes."""
+    """The lateness in ns of each sleep of 1 ms."""
     late = []
     for _ in range(SLEEPS):
         start = time.monotonic_ns()
@@ -88,7 +89,7 @@ def timer_lateness_ns() -> list[float]:
 
 
 def spin_times_ns() -> list[float]:
-    """Durations of a fixed piece of work, repeated on one thread."""
+    """Durations in ns of a fixed piece of work, repeated on one thread."""
     times = []
     for _ in range(SPINS):
         start = time.monotonic_ns()

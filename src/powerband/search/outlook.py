@@ -1,7 +1,7 @@
-"""How much a race is likely to take still: races that are played out from what is known of its settings.
+"""Estimates how many trials a race still takes, by simulating many races from what is known of its settings.
 
-In: the rules of a race; what its settings gave so far, or nothing; the noise. Out: the trials that each of many played
-races took. Its looks are those of `race.py`, with critical values by Bonferroni's inequality in place of the exact
+In: the rules of a race; the results of its settings so far, or none; the noise. Out: the trials of each simulated
+("played") race. The looks are those of `race.py`, with critical values by Bonferroni's inequality in place of the exact
 ones, which take hundredths of a second each. No trial depends on it. Method and figures: docs/methods/forecast.md."""
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.search.screening import FAR, window_for
 
-PLAYED = 300
-EQUAL = 0.2  # of the spaces that are imagined before a race: all settings equal
-NEAREST, FARTHEST = 0.03, 2.0  # of the others: the mean distance from the best, on the log scale
+PLAYED = 300  # simulated races
+EQUAL = 0.2  # share of the spaces imagined before a race in which all settings are equal
+NEAREST, FARTHEST = 0.03, 2.0  # range of the mean distance from the best in the other spaces, on the log scale
 SHORT_NOISE = 2.5  # the noise of a short trial, as a multiple of that between trials of full length
-BETWEEN = 1 / 3  # of a short trial's noise: what is between starts, and no longer trial takes away
-SHORT_OFF = 0.03  # what the first second gives and later ones differ by so much from setting to setting
+BETWEEN = 1 / 3  # share of a short trial's noise that lies between starts, so that longer trials do not reduce it
+SHORT_OFF = 0.03  # by so much the ratio of the first second's rate to later rates varies between settings
 NOISE_FACTOR, NOISE_FACTOR_ASSUMED = 0.5, 1.0  # standard deviation of the log of the noise: remembered, assumed
-NOISE_DF = 4.0  # that a noise which was not seen in this run is worth
+NOISE_DF = 4.0  # degrees of freedom of a noise that was not measured in this run
 CONFIRM_EARLY = 3  # trials: the winner and its rival, and once more the winner
 SEED = 20
 Dice = np.random.Generator
@@ -39,10 +39,10 @@ Places = np.ndarray[Any, np.dtype[np.intp]]
 
 @dataclass(frozen=True)
 class RaceSoFar:
-    """What is known of the settings that still race, the cheapest first. `means`: on the scale on which more is better,
-    relative to the leader; `errors`: standard deviations of these as estimates; `blocks`: full trials of each, 0 where
-    its mean is of short ones; `sd`: noise of a full trial, known from `df` degrees of freedom; `allowed`, `asked`: the
-    margin, and the bound that is asked for if one is, on this scale."""
+    """The results so far of the settings that still race, the cheapest first. `means`: means relative to the leader, on
+    the scale on which more is better; `errors`: their standard errors; `blocks`: full trials of each setting, 0 if its
+    mean is of short trials; `sd`: noise of a full trial, known with `df` degrees of freedom; `allowed`: the margin on
+    this scale; `asked`: the bound asked for (`design.regret`) on this scale, None if there is none."""
 
     means: Array
     errors: Array
@@ -55,8 +55,9 @@ class RaceSoFar:
 
 @dataclass(frozen=True)
 class Played:
-    """Of each of `PLAYED` races: its `short` and `full` trials still to come, and those that `confirm` its winner;
-    `raced`: settings that run full trials; `spared_s`: how much less these measure than those that confirm."""
+    """The simulated races; each array has one entry for each of `PLAYED` races. `short`, `full`: trials of each kind
+    that are still to come; `confirm`: trials that confirm the winner; `raced`: settings that run full trials;
+    `spared_s`: by how many s a full trial of the race is shorter than one that confirms."""
 
     short: Array
     full: Array
@@ -65,14 +66,14 @@ class Played:
     spared_s: Array
 
     def times_s(self, short_s: float, full_s: float, confirm_s: float, *, told: int = 0, waiting: int = 0) -> Array:
-        """What is still to come, in seconds, from the times of one trial each. `told`: full trials since; `waiting`:
-        that must come."""
+        """The time that each race still takes, in seconds, given the time of one trial of each kind. `told`: full
+        trials that ended since the races were simulated; `waiting`: full trials that will run in any case."""
         full = np.maximum(self.full - told, waiting)
         return np.asarray(self.short * short_s + full * (full_s - self.spared_s) + self.confirm * confirm_s)
 
 
 def before(experiment: Experiment, settings: int, noise: Noise) -> Played:
-    """Races of which nothing is known but the noise."""
+    """Simulates races of so many settings of which nothing is known but the noise."""
     dice = np.random.default_rng(SEED)
     spread = NOISE_FACTOR if noise.measured_on else NOISE_FACTOR_ASSUMED
     sd = noise.sd * np.exp(spread * dice.standard_normal((PLAYED, 1)))
@@ -91,11 +92,11 @@ def before(experiment: Experiment, settings: int, noise: Noise) -> Played:
 
 
 def from_here(experiment: Experiment, known: RaceSoFar, *, screens: bool = False) -> Played:
-    """Races that go on from what is known. `screens`: a block of short trials is still to come, by which who is far
-    behind leaves."""
+    """Simulates races that continue from what is known. `screens`: a block of short trials is still to come, after
+    which the settings far behind leave."""
     dice = np.random.default_rng(SEED)
     shape = (PLAYED, len(known.means))
-    # The noise is known from few degrees of freedom only: its chi-squared distribution, turned round.
+    # The noise is known with few degrees of freedom only: drawn from the scaled inverse chi-squared distribution.
     sd = known.sd * np.sqrt(known.df / dice.chisquare(known.df, (PLAYED, 1)))
     means, errors = _drawn_together(known.means, known.errors)
     truth = means + errors * dice.standard_normal(shape)
@@ -113,8 +114,8 @@ def from_here(experiment: Experiment, known: RaceSoFar, *, screens: bool = False
 def known_of(
     experiment: Experiment, table: ResponseTable, live: Sequence[Setting], window_ns: int | None, noise: Noise
 ) -> RaceSoFar | None:
-    """What the blocks of `table` showed of the settings in `live`; None where that is nothing. One block shows no
-    noise: then it is the machine's."""
+    """The results of the settings in `live` in the blocks of `table`; None if they say nothing yet. One block alone
+    shows no noise: then that of the machine is taken."""
     whole, scale = table.values(), scale_of(table)
     column = {setting: whole[:, table.settings.index(setting)] for setting in live}
     ordered = sorted((setting for setting in live if not np.isnan(column[setting]).all()), key=table.cost)
@@ -146,13 +147,14 @@ def known_of(
 
 
 def noise_within(sd_short: Array, screened_ns: int, window_ns: Array) -> Array:
-    """The noise of a trial that measures for `window_ns`, from that of short ones."""
+    """The noise of a trial that measures for `window_ns`, from the noise `sd_short` of trials of `screened_ns`."""
     return np.asarray(sd_short * np.sqrt(BETWEEN**2 + (1 - BETWEEN**2) * screened_ns / window_ns))
 
 
 def _drawn_together(means: Array, errors: Array) -> tuple[Array, Array]:
-    """Means and their errors where settings close to each other are taken for draws from one normal distribution: what
-    they differ by beyond their errors is its width (empirical Bayes; Efron & Morris 1973)."""
+    """Shrinks the means of settings close to the best towards each other, and their errors with them: these settings
+    are taken for draws from one normal distribution, whose variance is that of the means beyond their errors (empirical
+    Bayes; Efron & Morris 1973)."""
     near = means > means.max() - 4 * errors
     if near.sum() < 3:
         return means, errors
@@ -163,7 +165,8 @@ def _drawn_together(means: Array, errors: Array) -> tuple[Array, Array]:
 
 
 def _imagined(settings: int, dice: Dice) -> Array:
-    """(PLAYED, settings) What settings may be worth, where nothing is known of them: equal, or spread."""
+    """True means of settings of which nothing is known, shape (PLAYED, settings): all equal in some races, spread in
+    the others."""
     scale = np.exp(dice.uniform(math.log(NEAREST), math.log(FARTHEST), (PLAYED, 1)))
     truth = -dice.exponential(1.0, (PLAYED, settings)) * scale
     truth[dice.random(PLAYED) < EQUAL] = 0.0
@@ -172,7 +175,8 @@ def _imagined(settings: int, dice: Dice) -> Array:
 
 @dataclass(frozen=True)
 class _Rules:
-    """`allowed`: the margin; `asked`: the bound that is asked for; `dice`: for the noise."""
+    """The rules of the race. `dice`: the source of the noise; `allowed`: the margin; `asked`: the bound asked for, None
+    if there is none."""
 
     experiment: Experiment
     dice: Dice
@@ -191,7 +195,7 @@ class _Rules:
 
 @dataclass
 class _Table:
-    """(PLAYED, settings) each: mean, number and summed squares of the trials so far."""
+    """Mean, number and summed squared deviations of the trials so far; each of shape (PLAYED, settings)."""
 
     means: Array
     count: Array
@@ -209,8 +213,8 @@ class _Table:
         self.count = count
 
     def against_leader(self, alive: Flags, share: float, error: float) -> tuple[Places, Array, Array, Array]:
-        """The leader's column (PLAYED, 1); differences to it, their two-sided and one-sided half-widths, as
-        `intervals.compare_with_leader` has them."""
+        """The leader's column, shape (PLAYED, 1); the differences to it; and their two-sided and one-sided half-widths,
+        as in `intervals.compare_with_leader`."""
         from scipy.special import stdtrit  # noqa: PLC0415
 
         def of_leader(each: Array) -> Array:
@@ -238,7 +242,7 @@ class _Table:
 
 
 def _screened(experiment: Experiment, truth: Array, sd: Array, dice: Dice) -> tuple[Flags, Array]:
-    """Who is left after the short trials, and how many these were; as `screening.py` decides."""
+    """The settings that are left after the short trials, and the number of these trials, as `screening.py` decides."""
     error, far, share = 1 - experiment.objective.confidence, -math.log(1 - FAR), SCREEN_SHARE / SCREEN_LOOKS
     table, everyone = _Table.empty(truth.shape), np.ones(truth.shape, dtype=bool)
     for _ in range(2):
@@ -255,7 +259,7 @@ def _screened(experiment: Experiment, truth: Array, sd: Array, dice: Dice) -> tu
 
 
 def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -> tuple[Array, Array]:
-    """Trials of each race, and those that confirm its winner."""
+    """The number of full trials of each race, and of those that confirm its winner."""
     most, done = rules.experiment.measure.repeats, alive.sum(1) <= 1
     running, full = alive & ~done[:, None], np.zeros(len(truth))
     for blocks in range(int(table.count.max()), most + 1):
@@ -276,7 +280,7 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
 
 
 def _open(rules: _Rules, difference: Array, half: Array, one: Array, led: Flags) -> Flags:
-    """As `race.still_open` has it, settings being in the order of their costs."""
+    """The settings that are still open, as in `race.still_open`; settings are in the order of their costs."""
     if rules.asked is not None:
         return np.asarray(~(difference + one <= rules.asked))
     equivalent = np.abs(difference) + one <= rules.allowed

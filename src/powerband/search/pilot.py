@@ -29,20 +29,22 @@ from powerband.store import TrialDir
 from powerband.trials.trial import run_trial
 
 PILOT_TRIALS = 6  # 40 s: a standard deviation of six is known to a factor of 0.6 to 2.5 (chi-squared, 95 %)
-PILOT_RETRIES = 3  # arbitrary: a machine that spoils more than a third is not quiet
-PILOT_SECONDS = 3  # as of `--profile quick`
+PILOT_RETRIES = 3  # arbitrary: a machine that spoils more than a third of the trials is not quiet
+PILOT_SECONDS = 3  # as with `--profile quick`
 PLAN_SETTINGS = 6  # a usual sweep: 1 to 32, doubling
 PLAN_BLOCKS = 5  # the default of measure.repeats
 RACE_FINDS = 0.03  # the default margin
-BLOCKS_MAX = 500  # arbitrary: of 6 settings at 10 s each, eight hours
+BLOCKS_MAX = 500  # arbitrary: eight hours with 6 settings and trials of 10 s
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """A/A test: the same setting, measured repeatedly. `smallest_difference`: half-width of the simultaneous intervals
-    that a plan of 6 settings in 5 blocks has with this noise, as a ratio (0.05: 5 %); smaller differences stay
-    inconclusive. `race_blocks`: the most blocks of a race of 6 settings that detects `RACE_FINDS`, None if none of
-    reasonable length does. `interrupted`: not all trials were run, so there is no result."""
+    """The result of an A/A test, in which the same setting is measured repeatedly. `trials`, `invalid`: numbers of
+    valid and of invalid trials. `sd`: standard deviation of the log of the goodput; None if there were too few trials.
+    `smallest_difference`: half-width of the simultaneous intervals that a plan of 6 settings in 5 blocks has with this
+    noise, as a ratio (0.05: 5 %); smaller differences stay inconclusive. `race_blocks`: the maximum of blocks that a
+    race of 6 settings needs to detect `RACE_FINDS`; None if no race of reasonable length does. `interrupted`: not all
+    trials were run, so there is no result."""
 
     trials: int
     invalid: int
@@ -122,8 +124,8 @@ def smallest_difference(
 def blocks_to_find(
     difference: float, sd: float, settings: int, confidence: float = 0.95, *, race: bool = False
 ) -> int | None:
-    """The fewest blocks whose `smallest_difference` is at most `difference` (with `race`: of a race of so many blocks
-    at most); None if `BLOCKS_MAX` are too few."""
+    """The fewest blocks whose `smallest_difference` is at most `difference`; None if `BLOCKS_MAX` are too few. `race`:
+    for a race whose maximum of blocks is that number."""
 
     def found(blocks: int) -> bool:
         most = blocks if race else None

@@ -1,10 +1,10 @@
 """The interface of all planners.
 
-On one machine: call `ask` for a trial and `tell` with its result, one by one. Where several nodes run trials, several
-blocks are in flight, each on a node, with one trial each: call `ask` for the first trial of a block, `ask(block)` for
-each that follows in it, and `tell` with results as they come. The trials depend only on the seed, the results, and the
-order of these calls: after a kill, a planner is rebuilt by repeating them with the results on disk. No planner does
-I/O.
+On one machine: call `ask` for a trial and `tell` with its result, one by one. If several nodes run trials, several
+blocks are in flight, each on one node and with one trial at a time: call `ask` for the first trial of a block,
+`ask(block)` for each later trial of it, and `tell` with results as they come. The trials depend only on the seed, the
+results, and the order of these calls: after a kill, a planner is rebuilt by repeating the calls with the results on
+disk. No planner does I/O.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from powerband.model.results import TrialResult
 
 @dataclass(frozen=True)
 class Confirming:
-    """Fresh starts of a `setting`, in the blocks from this number on."""
+    """Fresh starts that confirm the winner of a race, `setting`, in the blocks from number `from_block` on."""
 
     setting: Setting
     from_block: int
 
 
 class Planner(Protocol):
-    """Of one block, each `ask` must be answered by a `tell` before the next."""
+    """A source of trials. Within a block, each `ask` must be followed by the `tell` of its result before the next."""
 
     @property
     def planned_total(self) -> int:
-        """Number of trials in the run as far as known: finished, in flight, and at most still to come,
-        without further retries."""
+        """The maximum number of trials in the run as known now: finished, in flight and still to come, without further
+        retries."""
 
     @property
     def block_ended(self) -> bool:
@@ -40,22 +40,23 @@ class Planner(Protocol):
 
     @property
     def progress(self) -> Progress:
-        """State of the plan that the analysis cannot derive from the results."""
+        """The state of the plan that the analysis cannot derive from the results."""
 
     @property
     def confirming(self) -> Confirming | None:
-        """What the next block begun confirms, and better on a node that has not confirmed it; None: nothing."""
+        """The confirmation that the next new block belongs to, which better runs on a node that has not confirmed that
+        setting yet; None if it confirms nothing."""
 
     def left_s(self, noise: Noise) -> float | None:
-        """Time that the trials still to come are likely to take one after the other: as long as those took that ended,
-        and as many as such results lead to. None before the first, and where nothing is known of how many. `noise`: of
-        this machine."""
+        """Time in s that the trials still to come will likely take one after the other: their likely number, given the
+        results so far, times the mean time of the finished ones. None before the first has ended, and if their number
+        cannot be foreseen. `noise`: that of this machine."""
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
-        """The next trial of a block in flight, None once it is over. Without `block`: of one whose last trial was told,
-        or the first of a new one; None when there is nothing more to do, or nothing until a trial in flight is told.
-        Some planners bear one block in flight at a time."""
+        """Returns the next trial of a block in flight; None once that block is over. Without `block`: the next trial of
+        a block in flight that waits for one, or the first trial of a new block; None if nothing is left to do, or
+        nothing until the result of a trial in flight is told. Some planners allow one block in flight at a time."""
 
     def tell(self, result: TrialResult) -> None:
-        """Accepts the result of a trial in flight. Numbers count the trials asked for, without a gap. A result that is
-        `lost` ends its block short of the trials that were to come; another block makes up for it."""
+        """Accepts the result of a trial in flight. Trials are numbered as they were asked for, without gaps. A result
+        that is `lost` ends its block before its time; another block makes up for it."""

@@ -1,4 +1,4 @@
-"""The choice of the planner for an experiment. In: an experiment. Out: its planner (`planner.py`)."""
+"""Chooses the planner for an experiment. In: an experiment. Out: its planner (`planner.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from powerband.search.soaking import SoakingPlan
 
 
 def planner_for(experiment: Experiment, seed: int, *, nodes: int = 1) -> Planner:
-    """`nodes`: how many run trials."""
+    """The planner for an experiment. `nodes`: how many nodes run trials."""
     if experiment.design.soak_ns is not None:
         return SoakingPlan(experiment, seed, planner_for(experiment.without_soak(), seed, nodes=nodes))
     if experiment.explores:
@@ -28,8 +28,8 @@ def planner_for(experiment: Experiment, seed: int, *, nodes: int = 1) -> Planner
 
 
 def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:
-    """The trials, in order, of a run in which every trial is valid and no result changes the plan. For an exploration
-    or a capacity search, only the first trials, which do not depend on results."""
+    """The trials, in order, of a run in which every trial is valid and no result changes the plan. An exploration and
+    a capacity search have only their first trials here, which do not depend on results."""
     if experiment.explores:
         return Explorer(experiment, seed).blind_trials()
     planner = planner_for(experiment, seed)

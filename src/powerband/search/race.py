@@ -3,9 +3,9 @@ equivalence margin is eliminated. Two blocks of short trials may come first (`sc
 
 In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end, and the history of the
 race. After each block from the second on there is a look: a contest with intervals corrected for repeated looks. The
-race ends when nothing is open any more, when the bound that was asked for is met (`design.regret`), after the maximum
-number of blocks, or when no further block fits into the budget. Then the named setting is restarted, alternating with
-its nearest rival, a few times, or until fresh starts agree with the race. The trials depend only on the seed and
+race ends when no setting is open any more, when the bound asked for is met (`design.regret`), after the maximum number
+of blocks, or when no further block fits into the budget. Then the named setting and its nearest rival are started
+afresh in turn, a set number of times or until these starts agree with the race. The trials depend only on the seed and
 the results. No I/O here; the statistics are in `analyze/`. Method and figures: docs/methods/racing.md, regret.md.
 """
 
@@ -42,11 +42,11 @@ from powerband.search.trials import BlockTrials
 
 
 class RacePlanner:
-    """Plans the race. Usage: `ask` for a trial, run it, pass its result to `tell`; invalid and failing trials as in
-    `BlockTrials`.
+    """Plans the race. Usage: `ask` for a trial, run it, pass its result to `tell`. `BlockTrials` describes how invalid
+    trials and settings that always fail are treated.
 
-    `settings`: those that race, by default all of the experiment; `told`: number of trials in the run before the
-    race; `nodes`: how many run trials."""
+    `settings`: the settings that race, by default all of the experiment; `told`: number of trials in the run before the
+    race; `nodes`: how many nodes run trials."""
 
     def __init__(
         self,
@@ -62,26 +62,26 @@ class RacePlanner:
         self._trials = BlockTrials(experiment, seed, self._settings, told=told)
         self._told_before = told
         self._results: list[TrialResult] = []
-        self._screens = 0 if settings is not None else experiment.screen_blocks  # of these: short trials
+        self._screens = 0 if settings is not None else experiment.screen_blocks  # the first blocks: of short trials
         self._window_ns: int | None = None  # the measured time of the race's trials; None: that of the experiment
         self._begun = 0  # blocks begun, including those of the confirmation
-        self._extra = 0  # blocks in place of those that were lost with their node
+        self._extra = 0  # blocks that make up for those lost with their node
         self._compared = 0  # finished blocks of full trials
         self._blocks = 0  # finished blocks of the race
         self._looks: list[Look] = []
         self._departures: dict[Setting, Departure] = {}
         self._contest: Contest | None = None  # of the last look
-        self._settled: frozenset[Setting] = frozenset()  # live, but nothing about them is open: they are paused
+        self._settled: frozenset[Setting] = frozenset()  # live, but paused, since nothing about them is open
         self._ended_by = "running"
-        self._met = False  # the bound that was asked for
+        self._met = False  # the bound asked for is met
         self._confirming: tuple[Setting, ...] = ()
         self._confirm_blocks = experiment.design.confirm  # still to begin
-        self._confirm_on = min(nodes, CONFIRMED_ON) if nodes > 1 else 0  # so many nodes; alone a machine has no name
-        self._confirm_from = 0  # the first block of it
-        self._agreed = False  # a fresh start agreed
+        self._confirm_on = min(nodes, CONFIRMED_ON) if nodes > 1 else 0  # nodes wanted; a lone machine has no name
+        self._confirm_from = 0  # number of its first block
+        self._agreed = False  # the fresh starts so far agree with the race
         self._block_ended = False
         self._cut: set[int] = set()  # blocks cut short when the race ended
-        self._played: tuple[int, Played, int] | None = None  # when so many were judged, from so many of them
+        self._played: tuple[int, Played, int] | None = None  # number of results then; races; results they rest on
 
     @property
     def planned_total(self) -> int:
@@ -91,7 +91,7 @@ class RacePlanner:
         return known + (self._most_blocks - self._begun) * len(self._live) + self._confirm_trials
 
     def left_s(self, noise: Noise) -> float | None:
-        """As `Planner.left_s`: of races that are played out from here the middle one's time."""
+        """Like `Planner.left_s`: the median time of races simulated from here."""
         if not self._trials.spent_s:
             return None
         confirm_s, waiting = self._trials.lasts_s(None), self._trials.waiting
@@ -122,16 +122,16 @@ class RacePlanner:
         return min(most_s, float(np.median(times_s)))
 
     def _play(self, noise: Noise) -> tuple[Played, int]:
-        """Races played out from the last block, and how many results they rest on; from the beginning where blocks show
-        nothing yet."""
-        judged = len(self._results)  # of finished blocks
+        """Races simulated from the last finished block on, or from the beginning if the blocks show nothing yet; and
+        the number of results that they rest on."""
+        judged = len(self._results)  # those of finished blocks
         if self._played is None or self._played[0] != judged:
             table = ResponseTable(self._experiment, self._settings, self._results)
             known = known_of(self._experiment, table, self._live, self._window_ns, noise) if judged else None
             if known is None:
                 self._played = judged, before(self._experiment, len(self._settings), noise), 0
             else:
-                # Short trials stand until two blocks of full ones are there: what came after them is still to be told.
+                # Short trials count until there are two blocks of full ones; later results are not in the table yet.
                 short = sum(1 for result in self._results if result.stage is Stage.SCREEN)
                 played = from_here(self._experiment, known, screens=self._begun < self._screens)
                 self._played = judged, played, short if table.screened else judged
@@ -162,8 +162,8 @@ class RacePlanner:
         return Confirming(self._confirming[0], self._confirm_from)
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
-        """The next trial; None when the race is over and its winner confirmed, or while short trials are in flight
-        beside which no block may begin."""
+        """The next trial; None when the race is over and its winner confirmed, or while trials are in flight beside
+        which no new block may begin."""
         if (spec := self._trials.ask(block)) is not None or block is not None:
             return spec
         if self._may_begin():
@@ -177,7 +177,7 @@ class RacePlanner:
             short += [each for block in self._trials.ended for each in block.results]
             if self._begun < self._screens and too_dear(self._experiment, short):
                 self._trials.cut()
-                self._begun = self._screens  # full trials begin with the block that they would have begun with
+                self._begun = self._screens  # the blocks of full trials keep their numbers
         self._block_ended = bool(self._trials.ended)
         while self._trials.ended:  # more may end with a look
             block = self._trials.ended.pop(0)
@@ -210,8 +210,8 @@ class RacePlanner:
 
     @property
     def _wanted(self) -> dict[int | None, int]:
-        """The fewest trials that are worth beginning: a block (after short trials two, since one alone shows nothing),
-        and what confirms the winner."""
+        """The fewest trials that are worth beginning, by their measured time: one block (after short trials two, since
+        one alone shows nothing), and the trials that confirm the winner."""
         wanted: dict[int | None, int] = {None: self._confirm_trials}
         blocks = SCREENED_UNTIL if self._begun == self._screens else 1
         wanted[self._window_ns] = wanted.get(self._window_ns, 0) + blocks * len(self._next)
@@ -222,8 +222,9 @@ class RacePlanner:
         return self._screens + self._experiment.measure.repeats + self._extra
 
     def _may_begin(self) -> bool:
-        """True on one machine. Beside blocks in flight: all of the short ones, for which nodes that wait have time, a
-        full one once they are over, or one that confirms."""
+        """True if a new block may begin: always if no block is in flight, as on one machine. Beside blocks in flight,
+        blocks of short trials may begin, since waiting nodes have time for them; a full block once the short ones are
+        over; and blocks that confirm."""
         if self._trials.idle or self._ended_by != "running":
             return True
         if self._begun < self._screens:
@@ -251,7 +252,7 @@ class RacePlanner:
             self._departures.setdefault(setting, Departure(setting, block, reason.removeprefix("left after ")))
         decided = False
         if not self._compared and not self._trials.idle:
-            return  # the other block of short trials decides
+            return  # the other blocks of short trials are still in flight
         if not self._compared and self._begun == 1 < self._screens:
             self._settled = hopeless(self._experiment, self._live, self._results)
         elif not self._compared:
@@ -278,8 +279,8 @@ class RacePlanner:
         self._confirm_from = self._begun
 
     def _reconsider(self, named: Setting) -> None:
-        """Goes on without the setting that is being confirmed, if one of its starts failed that may not: those that
-        left as worse come back, for it may be this one that they were worse than."""
+        """Continues the race without the setting that is being confirmed, if more of its starts failed than may.
+        Settings that left as worse come back, since they may only have been worse than this one."""
         objective = self._experiment.objective
         starts = starts_of(self._results, named, objective.confidence)
         barred = judge(objective, [], settings=len(self._settings), starts=starts).barred
@@ -293,8 +294,8 @@ class RacePlanner:
         self._block_over(self._begun - 1)
 
     def _enough_confirmed(self) -> None:
-        """Ends the confirmation with the first fresh starts that agree, once the winner has so many that its figure can
-        be theirs."""
+        """Ends the confirmation as soon as the fresh starts agree with the race, if the winner has enough of them, on
+        enough nodes, for its figure to be taken from them."""
         if not (self._confirming and self._experiment.design.confirm_early):
             return
         found = confirmation_of(self._experiment, self._settings, self._results, self.progress)
@@ -305,7 +306,7 @@ class RacePlanner:
 
     def _screen(self, block: int) -> bool:
         """Eliminates the settings that short trials show far behind; returns True if only the leader is left. Another
-        block of short trials follows, if that may eliminate more."""
+        block of short trials follows if it may eliminate more."""
         last = self._begun == self._screens
         self._settled, self._begun = frozenset(), self._screens
         table = ResponseTable(self._experiment, self._settings, self._results)
@@ -361,8 +362,8 @@ class RacePlanner:
         return compliance[contest.leader].certain and not open_now
 
     def _look_at_bound(self, asked: float, leader: Setting, open_now: Sequence[Setting]) -> bool:
-        """True once no other setting can be better than the named one by more than was asked for. Until then those that
-        can be are open; where none is named yet, those of any other race."""
+        """True once no other setting can be better than the named one by more than the bound asked for. Until then,
+        settings that can be are open; if none is named yet, `open_now` as in any other race."""
         decision = decision_of(self._experiment, self._settings, self._results, self.progress)
         if decision.regret is not None:
             open_now = [setting for setting, above in decision.above.items() if above > asked]
@@ -381,7 +382,7 @@ class RacePlanner:
         return setting in self._departures
 
     def _may_pass(self, setting: Setting, compliance: Compliance) -> bool:
-        """True if more starts could still show that no more of them fail, or break a constraint, than are allowed."""
+        """True if more starts could still show that not too many of them fail or break a constraint."""
         objective, measure = self._experiment.objective, self._experiment.measure
         if compliance.missed or objective.allow_failed_starts == 0:
             return False
@@ -417,8 +418,8 @@ def still_open(
     *,
     differences: bool = False,
 ) -> list[Setting]:
-    """Settings for which more blocks could change the answer, or the verdict against the leader. `differences`: what is
-    asked for is how the settings differ, not which serves best, so that each one without a verdict is open.
+    """Settings for which more blocks could change the answer, or the verdict against the leader. `differences`: the
+    question is how the settings differ, not which serves best, so that every setting without a verdict is open.
 
     A setting that cannot be better than the leader by more than the margin, and looks equivalent to it, is not worth
     more trials just to prove the equivalence, unless it is cheaper than the setting that would be named now."""
@@ -445,7 +446,7 @@ def still_open(
 
 
 def _worse_by(effect: Estimate | None, contest: Contest, leader: Setting) -> str:
-    """`40 to 52 % worse than threads=64`; without figures if there is no ratio to the leader."""
+    """A reason in words: `40 to 52 % worse than threads=64`; without figures if there is no ratio to the leader."""
     if effect is None or effect.low is None or effect.high is None:
         return f"worse than {leader.id}"
     scale = 1.0 if contest.scale.log or contest.scale.relative else abs(contest.leader_mean)

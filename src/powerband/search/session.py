@@ -2,8 +2,8 @@
 
 In: an experiment (with its seed fixed: `with_seed`) and a run directory, new or half done. Out: the run directory
 completed, and the final analysis. A run that was killed at any moment is resumed by calling `run_session` again: the
-planner is rebuilt by replaying the results on disk, and only the trial that was in flight is run again, and those that
-were damaged since.
+planner is rebuilt by replaying the results on disk, and only the trials that were in flight, or were damaged since, are
+run again.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from powerband.trials.opening import check_first_starts, check_first_trial
 from powerband.trials.trial import run_trial
 
 ANALYSE_SHARE = 20.0
-"""Of what an analysis took, so much is waited until the next, on a cluster."""
+"""On a cluster, the next analysis waits for so many times the duration of the last one."""
 LOST_MOST = 3
-"""A setting whose trials were running on so many nodes when these were lost may be what ends them."""
+"""If so many nodes were lost while they ran a setting, that setting may be what ends them."""
 
 
 def with_seed(experiment: Experiment) -> Experiment:
@@ -63,18 +63,19 @@ def run_session(
 ) -> Analysis:
     """Runs the trials that the plan still lacks and returns the final analysis, which is also in `analysis.json`.
 
-    `stop`: a first request ends the trials in flight and returns the analysis of the trials so far. `bench`: where
-    trials run; None: on this machine, by `trial` (tests pass a simulation). Raises MeasurementError for a full disk or
-    a missing engine, SubjectError for a server that cannot be built or started at all, UsageError if the directory was
-    written by another experiment or version, or if another process is running it."""
+    `stop`: a request ends the trials in flight and returns the analysis of the trials so far. `bench`: where trials
+    run; None: on this machine, by the function `trial` (tests pass a simulation). Raises MeasurementError for a full
+    disk or a missing engine, SubjectError for a server that cannot be built or started at all, UsageError if the
+    directory was written by another experiment or version, or if another process is running it."""
     assert experiment.design.seed is not None, "with_seed comes first"
     with run.locked():
         return _Session(experiment, run, observer, stop).go_on(bench or local_bench(trial))
 
 
 class _Session:
-    """`planned`: the specs in `plan.jsonl`; `busy`: the trial that runs in each place; `ahead`: finished trials after a
-    lost one, which are not run again when their turn comes."""
+    """The state of a session. `planned`: the specs in `plan.jsonl`; `busy`: the trial that runs in each place; `asked`:
+    the trials that the planner was asked for; `again`: of these, lost trials to be measured again; `ahead`: finished
+    trials that the planner was not asked for yet, because a lost one comes before them: they are not run again."""
 
     def __init__(self, experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest) -> None:
         self.experiment, self.run, self.observer, self.stop = experiment, run, observer, stop
@@ -119,7 +120,8 @@ class _Session:
         return analysis
 
     def _open_log(self) -> None:
-        """Of a run on nodes: who calls the planner when is written down, unless the run began on one machine alone."""
+        """Opens the log of planner calls of a run on nodes. Raises UsageError if the run was begun on one machine and
+        would go on on a cluster, or the other way round."""
         if self.log is None and HERE not in self.bench.places:
             if self.asked:
                 raise UsageError(
@@ -133,7 +135,7 @@ class _Session:
             raise UsageError(f"{self.run.path} was begun on a cluster: put `cluster:` back into its experiment.yaml")
 
     def _measure_again(self) -> None:
-        """Trials whose files were lost, one by one: the planner has long been told of them."""
+        """Measures trials again whose files were lost, one by one; the planner was told their results before."""
         for spec in self.again:
             if self.stop.requested or not self.bench.places:
                 return
@@ -144,8 +146,8 @@ class _Session:
                 self._end(*self.bench.ended())
 
     def _go_on_in_flight(self) -> None:
-        """Trials that were asked for and not told when the run was left: those that have ended since are told, the
-        others run again where they ran. Then each block goes on where it was; where that node is gone, it is lost."""
+        """Continues the trials that were in flight when the run was left: results that are on disk are told, all other
+        trials run again on the same node. Then each block continues on its node; if that node is gone, it is lost."""
         for number, node in list(self.in_flight.items()):
             spec = self.asked[number]
             if number in self.results:
@@ -165,7 +167,7 @@ class _Session:
                 self._lose(following, node)
 
     def _begin_trials(self) -> bool:
-        """Begins a trial wherever none runs, as far as there are trials; False if none runs after that."""
+        """Begins a trial in each idle place, as long as there are trials; False if no trial runs after that."""
         if not self.bench.places and not self.busy and not self.stop.requested and self.planner.progress.to_come:
             raise MeasurementError(
                 "no node of the cluster is left: see the notes above for what became of each; finished trials are "
@@ -179,7 +181,8 @@ class _Session:
         return bool(self.busy)
 
     def _next(self, place: str, block: int | None = None) -> TrialSpec | None:
-        """The next trial to run: of the block, else of another that waits for a node, else of a new one."""
+        """The next trial to run in this place: one of `block`, else of another block that waits for a node, else of a
+        new block."""
         while True:
             spec = None if block is None else self.planner.ask(block)
             within = block if spec is not None else None
@@ -195,8 +198,8 @@ class _Session:
             self._tell(self.ahead.pop(spec))
 
     def _is_for_others(self, place: str) -> bool:
-        """True for the next fresh start of the winner, where this node has had one and too few others have: they may be
-        busy still."""
+        """True if the next trial is a fresh start of the winner that should run on another node: this node has had one,
+        and too few others have, which may still be busy."""
         if self.log is None or (following := self.planner.confirming) is None:
             return False
         begun = {
@@ -219,7 +222,7 @@ class _Session:
             self.planned[spec.number] = spec
 
     def _left_s(self) -> float | None:
-        """Nodes share what is left."""
+        """Time in s that the run will likely take from now on; nodes share it. None: not known."""
         left = left_s(self.planner, self.experiment)
         return None if left is None else left / max(1, len(self.bench.places))
 
@@ -235,7 +238,8 @@ class _Session:
         self.bench.begin(place, self.choices[place].experiment, spec, self.run.trial(spec.number))
 
     def _end_trial(self) -> None:
-        """Waits for a trial and tells the planner; the place goes on with its block."""
+        """Waits until a trial ends, tells the planner its result, and begins the next trial of its block in its
+        place."""
         place, record = self.bench.ended()
         spec = self.busy[place]
         if (result := self._end(place, record)) is None:
@@ -247,8 +251,8 @@ class _Session:
             self._begin(place, following)
 
     def _end(self, place: str, record: TrialRecord) -> TrialResult | None:
-        """None: the trial runs again; or it was interrupted, and stands before others: their plan has no place for its
-        repetition."""
+        """The result of a trial that has ended. None if it runs again, or if it was interrupted and later trials are
+        finished already: the plan has no place for its repetition, so its record is removed."""
         spec, choice = self.busy.pop(place), self.choices[place]
         directory = self.run.trial(spec.number)
         if _is_first(spec, self.results.values()):
@@ -269,7 +273,7 @@ class _Session:
         return result
 
     def _lose(self, spec: TrialSpec, node: str) -> None:
-        """A trial of a node that was there when the run was left."""
+        """Records a trial as lost, whose node was there when the run was left and is not now."""
         why = f"the run was gone on with, and {node} was not there any more"
         record = record_lost(self.run.trial(spec.number), spec, node, why)
         result = measure(self.run.trial(spec.number), record, self.experiment)
@@ -281,7 +285,7 @@ class _Session:
         if self.log is not None:
             self.log.told(result.number)
         self.planner.tell(result)
-        # Many nodes end blocks faster than all trials so far can be analysed: then not after each.
+        # Many nodes may end blocks faster than the trials so far can be analysed; then some blocks have no analysis.
         if self.planner.block_ended and (self.log is None or time.monotonic() >= self.analyse_from_s):
             began_s = time.monotonic()
             analysis = _write_analysis(self.experiment, self.run, self.results, self.planner.progress)
@@ -289,7 +293,7 @@ class _Session:
             self.analyse_from_s = time.monotonic() + ANALYSE_SHARE * (time.monotonic() - began_s)
 
     def _check_lost(self, spec: TrialSpec, place: str, result: TrialResult) -> None:
-        """Raises MeasurementError where a setting seems to be what ends nodes."""
+        """Raises MeasurementError if a setting seems to be what ends nodes."""
         lost_at = self.lost_at.setdefault(spec.setting, set())
         lost_at.add(place)
         if len(lost_at) >= LOST_MOST:
@@ -301,7 +305,7 @@ class _Session:
 
 
 def left_s(planner: Planner, experiment: Experiment) -> float | None:
-    """As `Planner.left_s`, and of a run in which no trial has ended what was forecast."""
+    """Like `Planner.left_s`; the forecast if no trial of the run has ended."""
     noise = known_noise()
     left = planner.left_s(noise)
     if left is None and planner.progress.to_come and not experiment.objective.is_capacity:
@@ -325,8 +329,8 @@ def _is_first(spec: TrialSpec, results: Iterable[TrialResult]) -> bool:
 
 
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
-    """Analyses a run directory from its raw files (`powerband report`). Writes nothing. The progress of the plan is
-    known only if the trials are those of the experiment's own plan."""
+    """Analyses a run directory from its raw files (`powerband report`). Writes nothing. The race and its confirmation
+    are known only if the trials are those of the experiment's own plan."""
     finished = finished_trials(experiment, run)
     specs = [finished.specs[number] for number in finished.results]
     analysis = analyse_results(experiment, run, specs, list(finished.results.values()), finished.seen)
@@ -340,8 +344,8 @@ def analyse_results(
     results: Sequence[TrialResult],
     seen: Mapping[int, TrialResult] | None = None,
 ) -> Analysis:
-    """Like `analyse_run`, for trials that are already measured; `specs` holds what each was planned as. Both are in
-    order of their numbers. `seen`: what the planner is told instead of a result, by number."""
+    """Like `analyse_run`, for trials that are already measured. `specs`: the specs of `results`; both are in order of
+    their numbers. `seen`: by number, results that the planner is told in place of those."""
     if experiment.design.seed is None:
         return analyse(experiment, results)
     turns = Turns.read(run)
@@ -364,7 +368,8 @@ def analyse_results(
 
 
 def _of_run(analysis: Analysis, run: RunDir) -> Analysis:
-    """With what only the directory tells."""
+    """The analysis with the facts that only the run directory has: costs of nodes, and the setting of a deployed server
+    at the end."""
     return with_left(with_node_costs(analysis, run), run)
 
 

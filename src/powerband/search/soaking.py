@@ -1,8 +1,8 @@
-"""Adds a soak to a plan: once it is over, the setting that its analysis names runs once more, for long.
+"""Adds a soak to a plan: when the plan is over, the setting that its analysis names runs once more, for long.
 
 In: an experiment, a seed, the plan, results one by one. Out: the plan's trials, then one of stage `soak`. An invalid
-soak is repeated like a trial of a block; one that the server itself spoilt is an answer, and is not. The trials depend
-only on the seed and the results. No I/O here; `analyze/settings/soak.py` interprets the result.
+soak is repeated like a trial of a block, unless the server itself spoilt it: that is an answer. The trials depend only
+on the seed and the results. No I/O here; `analyze/settings/soak.py` interprets the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from powerband.search.planner import Confirming, Planner
 
 
 class SoakingPlan:
-    """Usage: `ask` for a trial, run it, pass its result to `tell` before the next `ask`."""
+    """A planner that adds a soak to a plan. Usage: `ask` for a trial, run it, pass its result to `tell`."""
 
     def __init__(self, experiment: Experiment, seed: int, plan: Planner) -> None:
         self._experiment = experiment
@@ -53,8 +53,8 @@ class SoakingPlan:
         return replace(self._plan.progress, soak_to_come=self._to_come)
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
-        """The next trial; None when the plan is over and the soak done, or if no setting is fit for one, or while the
-        plan's last trials or the soak are in flight."""
+        """The next trial; None when plan and soak are over, if no setting is fit for a soak, or while the plan's last
+        trials or the soak are in flight."""
         if not self._begun:
             if (spec := self._plan.ask(block)) is not None:
                 self._in_flight += 1
@@ -86,7 +86,8 @@ class SoakingPlan:
         return not self._begun or self._next is not None
 
     def _soak(self) -> TrialSpec | None:
-        """Of the setting that is named, or else leads; of a capacity at the lower end of its interval."""
+        """The soak of the setting that the analysis names, or else of the leader; None if there is neither. If the
+        objective is capacity, the rate is the lower end of the interval of its capacity."""
         analysis = analyse(self._experiment, self._results, self._plan.progress)
         setting = analysis.answer.setting or analysis.answer.leader
         if setting is None:

@@ -1,6 +1,6 @@
-"""Runs the trials of blocks: random order, retries of invalid trials, settings that always fail, time spent. Planners
-that work in blocks hold one of these and choose the settings of each block. On one machine there is one block at a
-time; on several nodes there are some in flight.
+"""Plans the trials within blocks: random order, retries of invalid trials, settings that always fail, time spent.
+Planners that work in blocks hold a `BlockTrials` and choose the settings of each block. On one machine one block at a
+time is in flight, on several nodes several are.
 
 In: an experiment, a seed, blocks to begin, results. Out: `TrialSpec`s. No I/O, no comparison of settings.
 """
@@ -22,8 +22,10 @@ from powerband.model.results import TrialResult
 
 @dataclass
 class OpenBlock:
-    """A block in flight. `queue`, `retry`: trials to come, each with its attempt. `faults`: failures by the server;
-    `limited`: by the load engine; repeating picks the slow ones. `lost`: the node that ran it is gone."""
+    """A block in flight. `window_ns`: the measured time of its trials; None: that of the experiment. `queue`, then
+    `retry`: trials to come, as setting and attempt. `faults`: by setting, trials that failed by the server's fault;
+    `limited`: those in which the load engine was the limit, since repeating such trials until one is valid would favour
+    slow ones. `pending`: the trial whose result is awaited. `lost`: the node that ran the block is gone."""
 
     number: int
     stage: Stage
@@ -43,16 +45,16 @@ class OpenBlock:
 
 
 class BlockTrials:
-    """`begin` a block, then `ask` and `tell` until it is over; each block has one trial in flight at most. `ended`
-    holds the blocks that ended with the last `tell`.
+    """The trials of a planner's blocks. Usage: `begin` a block, then `ask` and `tell` until it is over; each block has
+    at most one trial in flight. `ended` holds the blocks that ended with the last `tell`.
 
     An invalid trial is repeated at the end of its block, `retries` times at most and within the run's `retry_budget`. A
     trial in which the server under test answered nothing is not repeated, since the result would be the same. A setting
     that has only ever failed by the server's own fault (never ready, died, answered nothing) is eliminated once a block
     has spent all its attempts on it, or a second block has failed: see `left`. An interrupted trial is repeated at once
-    and costs no retry; one whose node was lost ends its block, since a comparison stays within a node. The first block
-    is cut short once its trials show that it would not end within the budget; a later block begins only if it would end
-    within the budget (see `fits`). `told`: number of trials in the run before these."""
+    and costs no retry; a trial whose node was lost ends its block, since a comparison stays within a node. The first
+    block is cut short once its trials show that it would not end within the budget; a later block begins only if it
+    would end within the budget (see `fits`). `told`: number of trials in the run before these."""
 
     def __init__(self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0) -> None:
         self._experiment = experiment
@@ -63,7 +65,7 @@ class BlockTrials:
         self._left: dict[Setting, str] = {}
         self._measured: set[Setting] = set()
         self.told = self._asked = told
-        self._took_s: dict[int | None, list[float]] = {}  # by the measured time of their own that trials had
+        self._took_s: dict[int | None, list[float]] = {}  # durations of trials, by `window_ns` of their block
         self._open: dict[int, OpenBlock] = {}
         self._ended_before = 0  # blocks
         self.ended: list[OpenBlock] = []
@@ -77,7 +79,7 @@ class BlockTrials:
 
     @property
     def waiting(self) -> int:
-        """Number of trials of the blocks in flight that run or are still to come, without further retries."""
+        """Number of trials of the blocks in flight that are running or still to come, without further retries."""
         return sum(block.waiting for block in self._open.values())
 
     @property
@@ -105,8 +107,8 @@ class BlockTrials:
             self._open[block] = OpenBlock(block, stage, window_ns, queue)
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
-        """The next trial of a block, None when it is over; without `block`: of the first in flight whose last trial was
-        told."""
+        """The next trial of a block; None when the block is over. Without `block`: that of the first block in flight
+        that has no trial in flight; None if there is none."""
         if block is None:
             free = (each for each in self._open.values() if each.pending is None)
             asked = next(free, None)
@@ -150,7 +152,7 @@ class BlockTrials:
         self._close()
 
     def cut(self, keep: Collection[Setting] = ()) -> None:
-        """Goes on without the trials that are still to come, but for those of the settings in `keep`."""
+        """Drops the trials that are still to come, except those of the settings in `keep`."""
         for block in self._open.values():
             block.queue = [each for each in block.queue if each[0] in keep]
             block.retry = [each for each in block.retry if each[0] in keep]
@@ -178,8 +180,8 @@ class BlockTrials:
             self._block_failed(spec, result)
 
     def fits(self, trials: Mapping[int | None, int]) -> bool:
-        """True if so many more trials than those of the blocks in flight, by their measured time as of `begin`, end
-        within the experiment's budget: each takes as long as those like it took on average."""
+        """True if the trials of the blocks in flight and these further ones end within the experiment's budget.
+        `trials`: number of further trials by their `window_ns` (see `begin`). Each is taken to last `lasts_s`."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None or not self._took_s:
             return True
@@ -189,12 +191,12 @@ class BlockTrials:
 
     @property
     def spent_s(self) -> float:
-        """Time of the finished trials; 0 before the first."""
+        """Total time of the finished trials; 0 before the first."""
         return sum(map(sum, self._took_s.values()))
 
     def lasts_s(self, window_ns: int | None) -> float:
-        """What a trial with this measured time takes: the mean of those there were, at least one; else of others, with
-        the difference of the measured times."""
+        """The mean time of the finished trials with this measured time; if there is none, the mean of all others,
+        corrected by the difference of the measured times. At least one trial must have finished."""
         if took_s := self._took_s.get(window_ns):
             return sum(took_s) / len(took_s)
         full_ns = self._experiment.load.duration_ns

@@ -1,7 +1,7 @@
-"""The order in which trials were asked of a planner and their results told to it, so that it can be rebuilt.
+"""Records and replays the calls to a planner, `ask` and `tell`, in their order, so that the planner can be rebuilt.
 
-On one machine the order is that of the trials' numbers: each was told before the next was asked for. Where blocks were
-in flight on several nodes, `turns.jsonl` of the run directory has it, a line for each call.
+On one machine the order is that of the trials' numbers: each result was told before the next trial was asked for. If
+blocks were in flight on several nodes, `turns.jsonl` of the run directory has a line for each call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from powerband.store import NOT_AS_WRITTEN, RunDir, open_private, read_json_line
 
 @dataclass(frozen=True)
 class Turn:
-    """A trial asked for in a block in flight, or in none, and run on a node; or (`told`) its result told."""
+    """One call: the trial of this number was asked for, or (`told`) its result was told. `block`: the block in flight
+    that it was asked in, None if none was given; `node`: the node that ran it."""
 
     number: int
     told: bool = False
@@ -33,14 +34,15 @@ class Turn:
 
 @dataclass(frozen=True)
 class Turns:
-    """`nodes`: how many the run began with: so many trials at once share its budget. `turns` None: one machine."""
+    """The calls to the planner of a run. `nodes`: how many nodes the run began with, so that so many trials at a time
+    share its budget. `turns`: None for a run on one machine."""
 
     nodes: int = 1
     turns: tuple[Turn, ...] | None = None
 
     @classmethod
     def read(cls, run: RunDir) -> Turns:
-        """Of a run on one machine, none. A line that a kill cut off is left out."""
+        """Reads `turns.jsonl`, without a line that a kill cut off."""
         nodes, turns = 1, []
         for line in read_json_lines(run.turns, damaged=lambda error: None):
             with suppress(*NOT_AS_WRITTEN):
@@ -53,7 +55,7 @@ class Turns:
         return cls(nodes, tuple(turns) if run.turns.is_file() else None)
 
     def of(self, numbers: Iterable[int]) -> Iterator[Turn]:
-        """The calls; of one machine those of the trials with these numbers."""
+        """The calls; for a run on one machine, those for the trials with these numbers."""
         if self.turns is not None:
             yield from self.turns
             return
@@ -62,7 +64,8 @@ class Turns:
             yield Turn(number, told=True)
 
     def planner(self, experiment: Experiment) -> Planner:
-        """A new one. Where `nodes` trials run at a time, a budget of wall time holds so many times that of trials."""
+        """A new planner. If `nodes` trials run at a time, its budget of trial time is `nodes` times the budget of wall
+        time."""
         design, seed = experiment.design, experiment.design.seed or 0
         if design.budget_ns is not None and self.nodes > 1:
             design = design.model_copy(update={"budget_ns": design.budget_ns * self.nodes})
@@ -72,8 +75,8 @@ class Turns:
 
 @dataclass
 class Replayed:
-    """What a planner was asked and told again. `asked`: the trials by number; `in_flight`: of these the nodes of those
-    that were not told; `node_of`: by block, in which a comparison stays within a node."""
+    """The calls that were repeated. `asked`: the trials that were asked for, by number; `in_flight`: the node of each
+    whose result was not told, by number; `node_of`: the node of each block."""
 
     asked: dict[int, TrialSpec] = field(default_factory=dict)
     in_flight: dict[int, str] = field(default_factory=dict)
@@ -87,8 +90,8 @@ def replay(
     ran: Mapping[int, TrialSpec],
     results: Mapping[int, TrialResult],
 ) -> Replayed:
-    """Repeats the calls up to a result that nobody knows. `ran`: the trials as they ran, as far as known. Raises
-    UsageError if they are not of the planner's plan."""
+    """Repeats the calls up to the first whose result is not known. `ran`: the trials as they ran, as far as known.
+    Raises UsageError if the planner plans other trials than those."""
     replayed = Replayed()
     for turn in turns:
         if turn.told:
@@ -121,13 +124,13 @@ def _another_plan(
 
 
 class TurnLog:
-    """Writes the calls of a run on nodes as they are made, each before what follows from it."""
+    """Writes the calls of a run on several nodes to `turns.jsonl`, each before anything follows from it."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
 
     def begin(self, nodes: int) -> None:
-        """Of a run that has none yet."""
+        """Begins the log, unless the run has one already."""
         if not self._run.turns.is_file():
             self._write({"nodes": nodes})
 

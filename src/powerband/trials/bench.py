@@ -1,6 +1,6 @@
-"""A bench is where trials run: this machine, or nodes of a cluster, each of which runs one trial at a time.
+"""Defines a bench, the place where trials run: this machine, or the nodes of a cluster, each with one trial at a time.
 
-In: an experiment, its run directory, trials one by one. Out: their records. Which trial runs next is not decided here.
+In: an experiment, its run directory, trials one by one. Out: their records. Not here: which trial runs next.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class BenchObserver(TrialObserver, Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """What a bench is opened for. `again`: the run is gone on with, so that its subject was built before."""
+    """The run that a bench is opened for. `steady`: decides when a warm-up has lasted long enough; `again`: the run is
+    resumed, so its subject was built before."""
 
     experiment: Experiment
     run: RunDir
@@ -45,18 +46,19 @@ class Job:
 
 
 class Bench(Protocol):
-    """Each `begin` is followed by an `ended` that tells of this trial, sooner or later."""
+    """A place, or several, where trials run. Each trial that is begun is returned by a later `ended`."""
 
     @property
     def places(self) -> Sequence[str]:
-        """Where a trial may begin; a node that was lost is no longer among them, one that came back is again."""
+        """The places in which a trial may begin. A node that is lost is not among them until it comes back."""
 
     def begin(self, place: str, experiment: Experiment, spec: TrialSpec, directory: TrialDir) -> None:
-        """Begins a trial in a place that runs none. `experiment`: with the CPUs of this place."""
+        """Begins a trial in a place that runs none. `experiment`: the experiment with the CPUs decided for this
+        place."""
 
     def ended(self) -> tuple[str, TrialRecord]:
-        """Waits until any trial has ended; its directory is whole then. One whose node was lost is recorded so
-        (`NODE_LOST`). Raises as `run_trial` does."""
+        """Waits until any trial has ended and its directory is complete; returns its place and its record. The record
+        of a trial whose node was lost says so (`NODE_LOST`). Raises the errors of `run_trial`."""
 
 
 Opener = Callable[[Job], AbstractContextManager[Bench]]
@@ -64,7 +66,7 @@ Opener = Callable[[Job], AbstractContextManager[Bench]]
 
 @contextmanager
 def prepared(job: Job) -> Iterator[Services]:
-    """What must be there before the first trial, on the machine that runs it: the subject built, its services up.
+    """Prepares the machine that runs trials: builds the subject, starts its services, and yields them.
 
     Raises SubjectError, UsageError, MeasurementError."""
     check_services(job.experiment)
@@ -76,7 +78,7 @@ def prepared(job: Job) -> Iterator[Services]:
 
 
 def record_lost(directory: TrialDir, spec: TrialSpec, node: str, why: str) -> TrialRecord:
-    """The record of a trial of which nothing came back, written to its directory. Raises MeasurementError if the disk
+    """Writes the directory and the record of a trial of which nothing came back. Raises MeasurementError if the disk
     cannot be written."""
     directory.begin(spec)
     record = TrialRecord(
@@ -94,7 +96,7 @@ def record_lost(directory: TrialDir, spec: TrialSpec, node: str, why: str) -> Tr
 
 
 class LocalBench:
-    """This machine. A trial runs when it is waited for, in this process."""
+    """This machine as a bench. A trial runs in this process, while `ended` waits for it."""
 
     places = (HERE,)
 
@@ -121,7 +123,7 @@ class LocalBench:
 
 
 def local_bench(trial: RunTrial) -> Opener:
-    """`trial`: the function that runs a trial (tests pass a simulation)."""
+    """Returns the function that opens this machine as a bench. `trial`: runs a trial (tests pass a simulation)."""
 
     @contextmanager
     def opened(job: Job) -> Iterator[Bench]:

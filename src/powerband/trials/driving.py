@@ -1,7 +1,7 @@
-"""Takes a driver from go to its last word: the loop of a trial and of `powerband load`.
+"""Runs a driver from go to its last message: the loop of a trial and of `powerband load`.
 
 In: a driver that is ready to go. Out: its phases, and its intervals as they come. Not here: when a warm-up has lasted
-long enough (`trial.py`), and what a driver is (`loads/driver.py`).
+long enough (`trial.py`), and the interface of drivers (`loads/driver.py`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.engine_process import Pump
 from powerband.wire.specs import Go, StartMeasure
 
-REPORT_SLACK_S = 10.0  # for an event that is due: a busy machine reports late
-GATHER_S = 0.02  # lines are read so often: the control plane shares CPUs with the engines
+REPORT_SLACK_S = 10.0  # added to the wait for an event that is due: a busy machine reports late
+GATHER_S = 0.02  # time between two reads of lines: the control plane shares CPUs with the engines
 
 
 class DriveLoop:
-    """Pumps the lines of a driver. `check` is called after each, and ends the loop by raising. `on_intervals` gets the
-    driver's intervals as they come, so many at once."""
+    """Pumps the lines of a driver. `check` is called each time after lines were read, and ends the loop by raising.
+    `on_intervals` gets the driver's intervals as they come, `intervals_at_once` at a time."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class DriveLoop:
         self._handed_on = 0
 
     def go(self) -> int:
-        """Starts the load; returns the instant when it starts, or when it started by itself."""
+        """Starts the load; returns the instant at which it starts, or at which it started by itself (monotonic ns)."""
         go_ns = self.driver.begun_ns
         if go_ns is None:
             go_ns = self._soon_ns()
@@ -52,8 +52,8 @@ class DriveLoop:
         self.driver.send(StartMeasure(at_ns=self._soon_ns()))
 
     def wait(self, done: Callable[[], bool], timeout_s: float, *, stoppable: bool = True) -> bool:
-        """Pumps until `done()` or the driver has finished; False if that took longer than `timeout_s`. Raises
-        TrialInterrupted on a stop request, TrialFailed."""
+        """Pumps until `done()` is true or the driver has finished; False if neither happens within `timeout_s`. Raises
+        TrialInterrupted on a stop request if `stoppable`, and TrialFailed."""
 
         def passed() -> bool:
             self._check()
@@ -68,13 +68,14 @@ class DriveLoop:
         self.wait(lambda: time.monotonic_ns() >= at_ns, (at_ns - time.monotonic_ns()) / 1e9)
 
     def wait_for_phase(self, phase: str, timeout_s: float) -> int | None:
-        """When the phase began; None where the driver finished without it. Raises TrialFailed where it is overdue."""
+        """Waits until a phase begins and returns that instant (monotonic ns); None if the driver finished without it.
+        Raises TrialFailed if the phase has not begun within `timeout_s`."""
         if not self.wait(lambda: phase in self.driver.phases, timeout_s):
             raise self.driver.overdue(f"enter the phase {phase}")
         return self.driver.phases.get(phase)
 
     def wait_for_end(self, timeout_s: float, *, stoppable: bool = True) -> bool:
-        """Pumps until the driver has said its last word; False where it did not in time."""
+        """Pumps until the driver has finished; False if it has not within `timeout_s`."""
         return self.wait(lambda: False, timeout_s, stoppable=stoppable)
 
     def _soon_ns(self) -> int:
@@ -89,8 +90,8 @@ class DriveLoop:
 
 
 def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
-    """Rate of ok requests per second, their mean response time in ns (None where none is known), in flight at the
-    end."""
+    """The load over these intervals: ok requests per second, their mean response time in ns (None if not known), and
+    requests in flight at the end."""
     length_ns = intervals[-1].end_ns - intervals[0].start_ns
     ok = sum(interval.ok for interval in intervals)
     timed = [each for each in intervals if each.ok and not math.isnan(each.response_time_ns_mean)]

@@ -1,7 +1,8 @@
-"""What a deployed server is left at: the setting that `subject.deployed.restore` names, else the one tried last.
+"""Leaves a deployed server at the setting that `subject.deployed.restore` names, else at the one tried last.
 
-In: the trials that changed it. Out: the setting in place, `left.json` of the run directory, and a sentence. A run that
-ends by Ctrl-C, by an error or by its plan leaves it the same way; after SIGKILL the server keeps what it has.
+In: the trials that changed the setting. Out: the setting in place, `left.json` of the run directory, and a sentence. It
+makes no difference whether the run ends by its plan, by Ctrl-C or by an error; after SIGKILL the server keeps the
+setting that it has.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from powerband.trials.opening import check_reached
 
 REFUSED = "refused by it, so that it may have another"
 _NOT_CHANGED = ("aa",)
-"""Factors that reach no server, besides those of the load and labels."""
+"""Factors that do not reach the server, besides `load.*` and `label.*`."""
 
 
 class Leaving:
-    """`changing` around each trial, `leave` at the end."""
+    """Keeps track of a deployed server's setting. Usage: `changing` around each trial, `leave` at the end."""
 
     def __init__(self, experiment: Experiment, run: RunDir, given: Mapping[str, str]) -> None:
         self._experiment = experiment
@@ -45,10 +46,10 @@ class Leaving:
 
     @contextmanager
     def changing(self, setting: Setting) -> Iterator[Callable[[TrialRecord], None]]:
-        """Within the block a trial gives the server this setting. Yields what is to be called with its record; a trial
-        that has none may have done anything.
+        """Surrounds a trial that gives the server this setting. Yields a function to be called with the trial's record;
+        without that call, the setting counts as changed.
 
-        Raises SubjectError where a deployed server was not reached: trials go on once it is there again."""
+        That function raises SubjectError if a deployed server was not reached (see `check_reached`)."""
         before, self._last = self._last, setting
         with writing(self._run.left):
             self._run.left.unlink(missing_ok=True)
@@ -63,9 +64,9 @@ class Leaving:
         yield changed
 
     def leave(self) -> str:
-        """Sets what is to be left, keeps that in the run directory, and says it; empty where nothing was changed. A
-        Ctrl-C that comes meanwhile was meant for the run: only the next cuts this short. Raises MeasurementError if the
-        disk cannot be written."""
+        """Restores the setting if one is to be restored, records the outcome in the run directory, and returns it as a
+        sentence; empty if nothing was changed. The first Ctrl-C meanwhile is taken as meant for the run; the second
+        cuts this short. Raises MeasurementError if the disk cannot be written."""
         with StopRequest.on_signals():
             return self._leave()
 
@@ -88,7 +89,7 @@ class Leaving:
         return _sentence(left)
 
     def _set(self, setting: Setting) -> str:
-        """Why the server did not take this setting; empty where it did."""
+        """Gives the server this setting. Returns the reason why that failed; empty if it did not."""
         subject = self._experiment.subject
         stop = StopRequest()
         try:
@@ -109,8 +110,8 @@ class Leaving:
 def left_known(
     experiment: Experiment, run: RunDir, given: Mapping[str, str], note: Callable[[str], None]
 ) -> Iterator[Leaving]:
-    """However the block ends, the server is left at what is known, and `note` gets the sentence, or the error that
-    ended it."""
+    """Yields a `Leaving`, and calls its `leave` however the block ends. The sentence goes to `note`, or into the
+    PowerbandError that ended the block."""
     if experiment.subject.deployed is not None:
         note(_runs_already(experiment))
     leaving = Leaving(experiment, run, given)
@@ -128,7 +129,7 @@ def left_known(
 
 
 def _runs_already(experiment: Experiment) -> str:
-    """What to expect; and how more would be seen, where the server's port is one of this machine."""
+    """A note for the start of the run; if the server listens on this machine, it names the option that watches it."""
     subject = experiment.subject
     assert subject.deployed is not None
     text = f"{subject.url} runs already: its setting is changed where it is, and it is not restarted"
@@ -140,8 +141,8 @@ def _runs_already(experiment: Experiment) -> str:
 
 
 def with_left(analysis: Analysis, run: RunDir) -> Analysis:
-    """The analysis with what the server was left at: in the answer, and where that is not what was asked for a
-    warning."""
+    """The analysis with the setting that the server was left at: in the answer, or in a warning if that may not be the
+    wanted one."""
     try:
         left = json.loads(run.left.read_text(encoding="utf-8"))
         said = _sentence(left)

@@ -1,7 +1,7 @@
-"""`powerband load URL`: drives a load against a server that somebody else started, and hands back the summaries.
+"""Drives a load against a server that runs already (`powerband load URL`), and returns the engines' summaries.
 
-The same engines as in a trial, without subject, probe, warm-up search or run directory. Merging and printing is for
-those who call. Only loopback is driven unless the host is allowed by name.
+The engines are those of a trial, without subject, probe, warm-up search or run directory. Merging and printing is left
+to the callers. Only loopback is driven unless the host is allowed by name.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _DEFAULT_SCENARIO = Load(users=1).scenario
 
 @dataclass(frozen=True)
 class LoadResult:
-    """One `summary` event per engine process (protocol/load-event.schema.json), and whether Ctrl-C cut it short.
-    `generators`: the other machines that made the load."""
+    """The outcome of a load. `summaries`: one `summary` event per engine process (protocol/load-event.schema.json);
+    `interrupted`: a stop request cut it short; `generators`: the other machines that made the load, with their
+    clocks."""
 
     summaries: tuple[Summary, ...]
     intervals: tuple[FleetInterval, ...]
@@ -54,11 +55,11 @@ def run_load(
     on_interval: Callable[[FleetInterval], None] = lambda interval: None,
     engines: Engines | None = None,
 ) -> LoadResult:
-    """Drives `load` for `warmup_ns` and its duration, once the users of a WebSocket load have joined. The URL's path is
-    requested where the load has no scenario. `engines`: where they run, on this machine by default.
+    """Drives `load` for `warmup_ns` and then its duration; the users of a WebSocket load join before. A load without a
+    scenario requests the URL's path. `engines`: the machines that the engines run on, by default this one.
 
-    A request to stop ends the measured window early and drains. Raises UsageError for a URL that is none or a host that
-    is not allowed, MeasurementError where the engine is missing or gives up."""
+    A request to stop ends the measured window early and drains. Raises UsageError for an invalid URL or a host that is
+    not allowed, MeasurementError if the engine is missing or fails."""
     host = check_url(url, allow_hosts)
     load = _with_path(load, url)
     warmup_ns += kind_of_load(load).joining_ns(load)
@@ -112,7 +113,7 @@ def _with_path(load: Load, url: str) -> Load:
 def _drive(
     pump: Pump, fleet: EngineFleet, load: Load, warmup_ns: int, on_interval: Callable[[FleetInterval], None]
 ) -> bool:
-    """From go to the last summary; whether it was interrupted."""
+    """Drives the load from go to the last summary. True if it was interrupted."""
     loop = DriveLoop(pump, fleet, on_intervals=lambda intervals: on_interval(intervals[0]))
     loop.go()
     drain_s = load.drain_ns / 1e9 + REPORT_SLACK_S

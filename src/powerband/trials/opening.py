@@ -1,4 +1,4 @@
-"""Opens a run: builds the subject, and ends the run where its first trial failed as every other would.
+"""Opens a run: builds the subject, and ends the run if its first trials failed in a way that all others would.
 
 The build's output goes to `build.log` of the run directory. Not here: whether a run has just begun.
 """
@@ -34,19 +34,20 @@ from powerband.processes.toolchain import build_once, given_values
 from powerband.store import RunDir, TrialRecord, open_private, writing
 from powerband.wire.specs import Launch
 
-_LOOK_S = 60.0  # none: a build may take any time, and a stop ends the wait at once
-_GRACE_NS = 1_000_000_000  # what is half built is thrown away
-_LOG_LINES_MAX = 100_000  # arbitrary: some MB; the first error of a longer log is before that
+_LOOK_S = 60.0  # any length does: a build may take any time, and a stop ends the wait at once
+_GRACE_NS = 1_000_000_000  # short, since a half-finished build is thrown away
+_LOG_LINES_MAX = 100_000  # arbitrary: some MB; a longer log has its first error before that
 STARTS = 3
-"""Starts that must fail in one way before a server is held to be one that cannot start."""
+"""The number of starts that must fail in one way before the server is taken to be unable to start."""
 _NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED)
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
 
 
 def check_environment(experiment: Experiment) -> None:
-    """Raises SubjectError where a value is to come from powerband's own environment and is not there; UsageError where
-    a limit may not be asked for here; MeasurementError where it cannot be set."""
+    """Checks that this machine can run the experiment. Raises SubjectError if a variable to be taken from powerband's
+    own environment is not set there, UsageError if a header's variable is not set, if `host.awake` meets a CPU quota,
+    or if a limit may not be asked for here, and MeasurementError if a limit cannot be set."""
     headers_sent(((name, text or "") for name, text in pairs_of(experiment, "headers")), os.environ)
     if unset := [name for name, text in experiment.subject.env.items() if text is None and name not in os.environ]:
         raise SubjectError(
@@ -62,12 +63,12 @@ def check_environment(experiment: Experiment) -> None:
 
 
 def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> dict[str, str]:
-    """Runs `subject.build`, where there is one, in the subject's folder; a request to stop ends it. A build that fills
-    `{build}` is run once for the same sources, whatever the number of runs. `again`: a run is gone on with, whose
-    subject was built; only what is no longer in the cache is built then. Returns what its
-    built-in placeholders stand for.
+    """Runs `subject.build`, if there is one, in the subject's folder; a request to stop ends it. A build that fills the
+    folder `{build}` runs once for the same sources, and later runs use it. `again`: a run is resumed whose subject was
+    built before, so the build runs only if its folder is no longer in the cache. Returns the values of the built-in
+    placeholders.
 
-    Raises SubjectError where it fails, MeasurementError where the disk refuses its log."""
+    Raises SubjectError if the build fails, MeasurementError if its log cannot be written."""
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given
@@ -76,7 +77,7 @@ def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bo
 
 
 def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
-    """Raises SubjectError where a subject that lists its jars was built with others."""
+    """Raises SubjectError if a subject that lists its jars was built with others."""
     hashes = Path(subject.folder or "") / LIST
     if not subject.folder or "build" not in given or not hashes.is_file():
         return
@@ -88,7 +89,8 @@ def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:
 
 
 def _build(subject: Subject, words: Sequence[str], run: RunDir, stop: StopRequest, given: Mapping[str, str]) -> bool:
-    """False where it was stopped. Whatever becomes of powerband, the build ends with it, with all that it forked."""
+    """Runs the build. False if it was stopped. If powerband ends, even by a kill, the build ends too, with all that it
+    forked."""
     with writing(run.build_log):
         open_private(run.build_log, "wb").close()
     launch = Launch(
@@ -135,8 +137,8 @@ def _mend(log: Path) -> str:
 
 
 def _first_error(log: Path) -> str:
-    """The output of a build from its first error on, as the end of a sentence (Maven, for one, ends with advice on
-    itself); its last lines where no line names an error."""
+    """The first lines of a build's log from its first error on (Maven's last lines, for one, are advice), as the end of
+    a sentence; if no line names an error, its last lines."""
     with log.open(errors="replace") as text:
         lines = [printable(line.rstrip()) for line in itertools.islice(text, _LOG_LINES_MAX)]
     first = next((at for at, line in enumerate(lines) if _ERROR.search(line)), None)
@@ -147,9 +149,9 @@ def _first_error(log: Path) -> str:
 
 
 def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
-    """Raises SubjectError, or MeasurementError for a failure of the load, where the first trial of a run, or of one of
-    two revisions in it, failed as every other must. Its record is removed, so that `powerband resume` goes on once the
-    cause is mended."""
+    """Raises an error if the first trial of a run, or of one of its two revisions, failed in a way that every other
+    will: SubjectError, or MeasurementError for a failure of the load. The trial's record is removed, so that `powerband
+    resume` continues once the cause is mended."""
     if record.failure is None:
         return
     error: type[PowerbandError]
@@ -164,15 +166,15 @@ def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) 
 
 
 def _command_fails_always(experiment: Experiment, code: str) -> bool:
-    """True where the command cannot be started and no factor changes the program that it names."""
+    """True if the command cannot be started and no factor changes the program that it names."""
     if code not in (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE):
         return False
     return not placeholders((experiment.subject.command or ())[:1]) & (set(experiment.factors) - {REVISION})
 
 
 def check_reached(record: TrialRecord, run: RunDir) -> None:
-    """Raises SubjectError where a deployed server was not reached: trials go on once it is. The trial's record is
-    removed."""
+    """Raises SubjectError if a deployed server was not reached, which ends the run. The trial's record is removed, so
+    that `powerband resume` runs it again once the server is there."""
     if record.failure is None or record.failure.code != Code.NOT_REACHABLE:
         return
     run.trial(record.spec.number).record.unlink()
@@ -183,10 +185,11 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
 
 
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
-    """Raises SubjectError where the subject never started: each trial so far, of the run or of the revision that
-    `record` is of, died before it was ready, never was, or did not take its setting, for the same cause (numbers
-    apart), at STARTS different settings or at all where there are fewer. To be killed is no cause of its own. The
-    records of these trials are removed, so that `powerband resume` starts anew."""
+    """Raises SubjectError if the subject has never started: in each trial so far it died before it was ready, was not
+    ready in time, or did not take its setting; always for the same cause, apart from numbers in the message; in at
+    least STARTS trials, at so many settings or at all if there are fewer. Only trials of the revision of `record`
+    count, if there are revisions. A subject that somebody else killed is no such failure. The records of these trials
+    are removed, so that `powerband resume` starts anew."""
     if record.failure is None or record.failure.code not in _NEVER_READY or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)
@@ -208,13 +211,13 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
 
 
 def _was_killed(record: TrialRecord) -> bool:
-    """Whether another than powerband ended the subject by a signal."""
+    """True if a signal ended the subject that powerband did not send."""
     return record.subject.get("signal") is not None and not record.subject.get("asked")
 
 
 def _cause(record: TrialRecord) -> tuple[str, str]:
-    """Code and message of a failure, each number of the message replaced by 0: ports, times, levels and the trial's
-    folder differ between failures of one cause."""
+    """Code and message of a failure, with each number of the message replaced by 0, since ports, times, levels and the
+    trial's folder differ between failures of one cause."""
     assert record.failure is not None
     if record.failure.code == Code.APPLY_FAILED:  # its message holds the level, which may be a text
         return record.failure.code, ""

@@ -1,10 +1,11 @@
-"""A private PostgreSQL for the length of a run: a cluster of its own from the installed binaries, on a free port of
-loopback, removed at the end. Its own defaults but for what keeps it private; nothing is tuned.
+"""Runs a private PostgreSQL for the length of a run: a cluster of its own from the installed binaries, on a free port
+of loopback, removed at the end. It has PostgreSQL's defaults except for what keeps it private and for the maximum
+number of connections; nothing is tuned.
 
-Everyone who connects gives a password (SCRAM), which is new in each run. The subject's role owns its database and is no
+Every connection needs a password (SCRAM), which is new in each run. The subject's role owns its database and is no
 superuser: it can neither read the server's files nor start programs.
 
-PostgreSQL refuses to run as root: then it is run as the user `postgres`, or `nobody`.
+PostgreSQL refuses to run as root; if powerband is root, it runs as the user `postgres`, or `nobody`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ DATABASE = "powerband"
 _SUPERUSER = "powerband_superuser"
 _NEEDED = ("initdb", "postgres", "pg_isready", "psql", "createdb", "dropdb")
 _INSTALLED = ("/usr/lib/postgresql", "/usr/pgsql", "/usr/local/pgsql", "/opt/homebrew/opt")
-_SERVES_WITHIN_S = 30.0  # arbitrary: it takes under a second, on a slow disk some
-_STOPS_WITHIN_S = 20.0  # for each way to ask: a fast shutdown writes what is dirty
-_CONNECTIONS_MAX = 300  # three times PostgreSQL's default: a pool that is varied is not to meet it
+_SERVES_WITHIN_S = 30.0  # arbitrary: it takes under a second, on a slow disk some seconds
+_STOPS_WITHIN_S = 20.0  # after each signal: a fast shutdown writes dirty pages
+_CONNECTIONS_MAX = 300  # three times PostgreSQL's default, so that a pool that is varied does not reach it
 _PREFIX = "powerband-postgresql-"
 _ELSEWHERE = "postgresql.home"  # beside the folder: names the folder that was taken instead
 _PR_SET_PDEATHSIG = 1
@@ -43,7 +44,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class _Account:
-    """Whom the cluster belongs to; `id` None: this user."""
+    """The user that runs the cluster; `id` None: this user."""
 
     id: int | None = None
     group: int | None = None
@@ -54,7 +55,8 @@ class _Account:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A PostgreSQL that serves. `password`: of the subject's role; `password_file` holds it for this user alone."""
+    """A PostgreSQL that serves. `password`: that of the subject's role; `password_file` holds it, readable by this user
+    only."""
 
     binaries: Path
     port: int
@@ -65,8 +67,7 @@ class Cluster:
     superuser_password: str = field(repr=False)
 
     def renew(self) -> None:
-        """The database, empty as on the first day; who is still connected to the old one is sent away. Raises
-        SubjectError."""
+        """Makes the database anew, empty; connections to the old one are ended. Raises SubjectError."""
         try:
             self._run("dropdb", "--if-exists", "--force", DATABASE)
             self._run("createdb", "--owner", USER, DATABASE)
@@ -77,7 +78,7 @@ class Cluster:
             ) from None
 
     def add_subject_role(self) -> None:
-        """Adds the role that owns the subject's database; the databases that belong to nobody are closed to it. Raises
+        """Adds the role that owns the subject's database; it cannot connect to the other databases. Raises
         SubjectError."""
         self._run("psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-d", "postgres", sql=(
             f"CREATE ROLE {USER} LOGIN PASSWORD '{self.password}'; "
@@ -91,10 +92,10 @@ class Cluster:
 
 @contextmanager
 def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cluster]:
-    """Makes a cluster in `folder` (elsewhere, where its user may not go there), serves, and removes it on leaving.
+    """Makes a cluster in `folder` (elsewhere if its user may not enter that), serves, and removes it on leaving.
 
-    `cpus`: those that it may use; empty: all. Raises SubjectError where PostgreSQL is not installed, may not run here,
-    or does not serve: `log` holds what it said."""
+    `log`: receives PostgreSQL's output. `cpus`: those that it may use; empty: all. Raises SubjectError if PostgreSQL is
+    not installed, may not run here, or does not serve."""
     binaries, account = find_binaries(), _account()
     home = _home(folder, account)
     password, superuser_password = secrets.token_hex(16), secrets.token_hex(16)
@@ -134,7 +135,7 @@ def cluster_up(folder: Path, log: Path, cpus: Sequence[int] = ()) -> Iterator[Cl
 def find_binaries(environment: Mapping[str, str] | None = None, installed: Sequence[str] = _INSTALLED) -> Path:
     """The folder with PostgreSQL's programs: POSTGRESQL_BIN, then PATH, then the newest of the usual places.
 
-    Raises SubjectError, which says where was looked."""
+    Raises SubjectError, which names the places searched."""
     env = os.environ if environment is None else environment
     places = [Path(env["POSTGRESQL_BIN"])] if env.get("POSTGRESQL_BIN") else []
     if found := shutil.which("initdb", path=env.get("PATH", os.defpath)):
@@ -161,7 +162,7 @@ def _version(folder: Path) -> list[int]:
 
 
 def _account() -> _Account:
-    """Raises SubjectError where this is root and nobody else is there."""
+    """The user to run PostgreSQL as. Raises SubjectError if powerband is root and there is no other user for it."""
     if os.geteuid() != 0:
         return _Account()
     for name in ("postgres", "nobody"):
@@ -177,10 +178,11 @@ def _account() -> _Account:
 
 
 def _home(folder: Path, account: _Account) -> Path:
-    """An empty folder, below `folder` where the account can get there; what a killed run left is removed."""
+    """Makes an empty folder for the cluster: `folder` itself, or a temporary one if the account cannot enter that. What
+    a killed run left behind is removed."""
     folder = folder.absolute()
     elsewhere = folder.with_name(_ELSEWHERE)
-    if elsewhere.is_file():  # of a run that was killed
+    if elsewhere.is_file():  # left by a run that was killed
         left = Path(elsewhere.read_text())
         if left.name.startswith(_PREFIX) and left.is_dir() and left.stat().st_uid == account.id:
             shutil.rmtree(left, ignore_errors=True)
@@ -197,7 +199,7 @@ def _home(folder: Path, account: _Account) -> Path:
 
 
 def _prepare(cpus: Sequence[int]) -> None:
-    """In the new process: it ends at once if powerband is killed, and stays on its CPUs."""
+    """Prepares the new process, in that process: it will end if powerband is killed, and stays on its CPUs."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGQUIT), 0, 0, 0)
     if cpus:
         os.sched_setaffinity(0, cpus)
@@ -228,7 +230,7 @@ def _wait_until_it_serves(
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """A fast shutdown, which ends its connections; then an immediate one; then none that it can refuse."""
+    """Asks for a fast shutdown, which ends all connections; then for an immediate one; then kills it."""
     for how in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
         if server.poll() is None:
             server.send_signal(how)

@@ -1,8 +1,8 @@
-"""Services run beside a subject: the database that some of its settings need for the length of a run, the link between
-its two processes for the length of a trial.
+"""Runs services beside a subject: a database for the length of a run, a link between its two processes for the length
+of a trial. `subject.services` says which settings use one.
 
 In: an experiment. Out: `Services`, which fill in placeholders, are renewed before each trial that uses them, and are
-watched as trees of their own. Which settings use one is said by `subject.services`.
+watched by the probe as process trees of their own.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from powerband.wire.link_messages import LinkSpec
 
 @dataclass(frozen=True)
 class Services:
-    """`toolchain`: values of the placeholders of `processes/toolchain.py`, found once for the run, so that sources
-    edited meanwhile are not measured. `postgresql` None: no setting of this run uses it."""
+    """The services of a run. `toolchain`: the values of the placeholders of `processes/toolchain.py`, found once for
+    the run, so that sources edited meanwhile are not measured. `postgresql`: None if no setting of this run uses it."""
 
     subject: Subject
     toolchain: Mapping[str, str]
     postgresql: Cluster | None = None
 
     def given(self, setting: Setting) -> dict[str, str]:
-        """The values of the built-in placeholders, ports apart; those of services that the setting does not use are
+        """The values of the built-in placeholders, except ports; those of services that the setting does not use are
         empty."""
         cluster = self._used_by(setting)
         if cluster is None:
@@ -52,19 +52,20 @@ class Services:
         }
 
     def renew(self, setting: Setting) -> None:
-        """A trial is a fresh start, of its database too. Raises SubjectError."""
+        """Empties the database if the setting uses one, since a trial is a fresh start. Raises SubjectError."""
         cluster = self._used_by(setting)
         if cluster is not None:
             cluster.renew()
 
     def watched(self, setting: Setting) -> Mapping[str, int]:
-        """Trees to watch: name and pid."""
+        """The process trees of the setting's services that the probe must watch: pid by name."""
         cluster = self._used_by(setting)
         return {} if cluster is None else {"postgresql": cluster.pid}
 
     @contextmanager
     def linked(self, setting: Setting, engine: Path, stderr_file: Path, pump: Pump) -> Iterator[Link | None]:
-        """The link of a setting that uses one, until the block is left; meanwhile the calling thread is at its end A.
+        """Makes the link of a setting that uses one, until the block is left; yields None for any other setting. Within
+        the block the calling thread is at the link's end A.
 
         Raises TrialFailed(link_failed)."""
         if not uses(self.subject, "link", setting):
@@ -79,8 +80,8 @@ class Services:
 
 
 def check_services(experiment: Experiment) -> None:
-    """Before anything is built or started: raises SubjectError where a setting uses a link and this machine cannot make
-    one, or where it would be cut off from its database by it."""
+    """Checks services before anything is built or started. Raises SubjectError if a setting uses a link and this
+    machine cannot make one, or if the link would cut the setting off from its database."""
     subject = experiment.subject
     users = [setting for setting in experiment.settings() if uses(subject, "link", setting)]
     for setting in users:
@@ -95,8 +96,8 @@ def check_services(experiment: Experiment) -> None:
 
 @contextmanager
 def services_up(experiment: Experiment, run: RunDir, given: Mapping[str, str]) -> Iterator[Services]:
-    """Those that any setting uses, until the run ends. `given`: what the subject's built-in placeholders stand for.
-    Raises SubjectError where a service is missing or does not serve."""
+    """Starts the services that any setting uses, until the block is left. `given`: the values of the subject's built-in
+    placeholders. Raises SubjectError if a service is not installed or does not serve."""
     subject = experiment.subject
     users = [setting for setting in experiment.settings() if uses(subject, "postgresql", setting)]
     if not users:

@@ -1,9 +1,9 @@
 """Runs one trial: subject up, ready, probed, driver ready, go, warm-up until steady, measure, drain, stop.
 
-Each resource is a context manager inside the one before, so whatever happens, everything ends in reverse order. A trial
-that fails is data: it becomes a record with a failure. Only our own impossibilities (a full disk, no engine) raise.
-Nothing is computed from what was measured; when the warm-up has lasted long enough is decided by `steady`. What drives
-the trial is the load kind's business (`loads/`), what else is observed that of its instruments (`instruments/`).
+Each resource is a context manager inside the one before, so that everything ends in reverse order whatever happens. A
+trial that fails is data: it becomes a record with a failure. Only obstacles on powerband's side raise (a full disk, no
+engine). Nothing is computed from measurements here: `steady` decides when the warm-up has lasted long enough, a load
+kind drives the trial (`loads/`), and instruments make further observations (`instruments/`).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from powerband.trials.instruments import instruments_of
 from powerband.trials.services import Services
 from powerband.wire.specs import Drain
 
-STEADY_EVERY_NS = 500_000_000  # arbitrary: a warm-up is longer than needed by so much; each look costs CPU of the bench
+STEADY_EVERY_NS = 500_000_000  # arbitrary: a warm-up may last longer than needed by so much; each look costs CPU
 OBSERVE_EVERY_INTERVALS = 2  # 0.2 s: the terminal draws twice a second
 
 
 class TrialObserver(Protocol):
-    """The part of an observer that a trial talks to."""
+    """The methods of an observer that a trial calls."""
 
     def phase(self, name: str) -> None: ...
 
@@ -65,12 +65,13 @@ def run_trial(
     node: str = "",
     engines: Engines | None = None,
 ) -> TrialRecord:
-    """Writes `directory` and returns its record. `steady` sees the series so far, about twice a second once
-    `warmup_min`, and the ramp with one think time, are over and answers have come, and ends the warm-up by saying True.
-    `node`: the name of this machine, where it is one of several. `engines`: where those of the load run; None: here.
+    """Runs a trial, writes its `directory` and returns its record. `steady`: ends an automatic warm-up by returning
+    True. It gets the series so far about twice a second, once there are answers and the minimum is over: `warmup_min`,
+    and the ramp with one think time. `node`: the name of this machine if it is a node of a cluster. `engines`: the
+    machines that the load engines run on; None: this one.
 
     A request to stop ends the trial with status `interrupted`. Raises MeasurementError (no engine, disk full) and
-    ExperimentError (a template or a CPU list that cannot be filled); then nothing was recorded."""
+    ExperimentError (a template or a CPU list that cannot be filled); then nothing is recorded."""
     experiment = experiment.as_in(spec)
     engine = find_engine()
     engines = engines or EnginesHere(engine)
@@ -87,7 +88,7 @@ def run_trial(
 
 
 def _cpus(experiment: Experiment, spec: TrialSpec) -> CpuSplit:
-    """A deployed subject keeps the CPUs that it has, here or elsewhere, so none are set aside."""
+    """The CPUs of server, engine and probe. A deployed server keeps the CPUs that it has, so none are set aside."""
     if experiment.subject.deployed is not None:
         return CpuSplit()
     threads = kind_of(experiment).threads_here(experiment, experiment.load_for(spec.setting, spec.rate_per_s))
@@ -107,7 +108,7 @@ class _Trial:
         self.steady = steady
         self.observer = observer
         self.deployed = setup.experiment.subject.deployed is not None
-        # The CPUs of a deployed subject are not known, nor what limits them.
+        # The CPUs of a deployed server and their limits are not known.
         self.machine = [] if self.deployed else sorted(cpu for core in usable_cores() for cpu in core)
         self.kind = kind_of(setup.experiment)
         linked = partial(services.linked, setup.spec.setting, setup.engine, setup.directory.engine_log)
@@ -129,7 +130,7 @@ class _Trial:
         self.memory_kills: int | None = None
 
     def run(self, stop: StopRequest) -> tuple[str, Failure | None]:
-        """Status and failure. Raises only what `run_trial` raises."""
+        """Runs the trial and returns its status and failure. Raises only what `run_trial` raises."""
         cpus, directory = self.setup.cpus, self.setup.directory
         try:
             with (
@@ -267,7 +268,7 @@ class _Trial:
         self.phases["launched"] = probe.launched.at_ns
 
     def _drive(self, pump: Pump, driver: Driver, subject: RunningSubject) -> None:
-        """From go to the last summary."""
+        """Drives the load from go to the last summary."""
         load, warmup = self.setup.load, self.warmup
         loop = DriveLoop(
             pump,
@@ -301,7 +302,7 @@ class _Trial:
         self.control_cpu_ns = time.process_time_ns() - cpu_at_go_ns
 
     def _warm_up(self, loop: DriveLoop, go_ns: int) -> None:
-        """Until the fixed time is over, `steady` says so, or the limit is reached."""
+        """Waits until the fixed time is over, `steady` returns True, or the limit is reached."""
         warmup, driver = self.warmup, loop.driver
         if warmup.fixed_ns is not None:
             self.warmup_ended_by = "fixed"
@@ -334,8 +335,8 @@ class _Trial:
         self.warmup_ended_by = "steady" if steady else "limit"
 
     def _check_begun(self, loop: DriveLoop) -> None:
-        """Raises TrialFailed where there is nothing to measure: nobody was answered, or nobody joined. The summaries
-        say why nobody could join, so the load is ended for them."""
+        """Raises TrialFailed if there is nothing to measure: no request was answered, or no user joined. Only the
+        summaries say why nobody could join, so the load is ended in order to get them."""
         driver = loop.driver
         if self.kind.users_join and not driver.seen:
             driver.send(Drain())
@@ -352,7 +353,7 @@ class _Trial:
 
 @contextmanager
 def pinned_to(cpus: tuple[int, ...]) -> Iterator[None]:
-    """Keeps this thread off the subject's CPUs; processes started meanwhile begin there too. Empty: no change."""
+    """Keeps this thread, and processes started meanwhile, on these CPUs, off the server's. Empty: no change."""
     if not cpus:
         yield
         return

@@ -1,1 +1,1 @@
-"""The engine's contract, typed: the specs and commands it takes, the events it says."""
+"""The contract with the engine, typed: the specs and commands that it takes, and the events that it writes."""

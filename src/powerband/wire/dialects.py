@@ -1,4 +1,5 @@
-"""The dialects of WebSocket messages that the engine speaks; apart from `specs.py`, whose models take their time."""
+"""The dialects of WebSocket messages that the engine speaks. They are not in `specs.py`, whose models are slow to
+import."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the startup hook writes in each .NET process of a subject (`processes/static/StartupHook.cs`), as events.
+"""Reads the files of the startup hook in a server's .NET processes (`processes/static/StartupHook.cs`), as events.
 
-In: the folder of a trial to which the hook wrote. Out: events `dotnet`. The server itself wrote these files, so nothing
-in them is relied on.
+In: the folder of a trial to which the hook wrote. Out: events `dotnet`. The server itself wrote these files, so their
+content is not trusted.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-PROCESSES_MAX = 64  # as many as the hook lets write
-BYTES_MAX = 64 << 20  # of one file: what is written in 15 hours
+PROCESSES_MAX = 64  # the hook allows no more processes to write
+BYTES_MAX = 64 << 20  # of one file: as much as is written in 15 hours
 
 
 def dotnet_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each line with its `type` and `pid`. One that is no object of whole numbers is passed over; a process that was
-    killed may have left half a line."""
+    """Each line as an event, with its `type` and `pid` added. A line that is no object of integers is left out; a
+    process that was killed may have left half a line."""
     for file in sorted(folder.glob("*.jsonl"))[:PROCESSES_MAX]:
         if not file.stem.isdecimal() or file.is_symlink() or not file.is_file():
             continue

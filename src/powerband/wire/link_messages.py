@@ -1,5 +1,5 @@
-"""The wire contract of `powerband-engine link`: its spec, and what it says. Mirrors engine/src/contract/link.rs field
-by field; its commands are those of `specs.py`."""
+"""The wire contract of `powerband-engine link`: its spec and its events. It mirrors engine/src/contract/link.rs field
+by field; the commands are those of `specs.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from powerband.wire.message import PROTOCOL, Count, ErrorEvent, Wire
 
 
 class LinkSpec(Wire):
-    """`delay_ns`: one way; `rate_bits_per_s` None: without limit; `queue_bytes` None: what a round trip needs."""
+    """The spec of a link. `delay_ns`: one way; `rate_bits_per_s`: None for no limit; `queue_bytes`: None for as many as
+    a round trip needs."""
 
     protocol: Count = PROTOCOL
     delay_ns: Count
@@ -21,14 +22,14 @@ class LinkSpec(Wire):
 
 
 class LinkEnd(Wire):
-    """`namespace`: a path for `nsenter --net=`."""
+    """One end of the link. `namespace`: a path for `nsenter --net=`."""
 
     namespace: str
     address: str
 
 
 class LinkUp(Wire):
-    """Both ends can be used until the engine ends."""
+    """The link is up: both ends can be used until the engine ends."""
 
     type: Literal["up"]
     at_ns: Count
@@ -40,7 +41,8 @@ class LinkUp(Wire):
 
 
 class Carried(Wire):
-    """One direction: what arrived, what found the queue full, what a bridge was too slow for."""
+    """The traffic in one direction. `packets`, `bytes`: those that arrived; `dropped`: packets that found the queue
+    full; `missed`: packets that a bridge was too slow for."""
 
     packets: Count
     bytes: Count
@@ -49,7 +51,7 @@ class Carried(Wire):
 
 
 class LinkSummary(Wire):
-    """The last line; lateness is absent where the kernel held the packets back, or where there were none."""
+    """The last line. `late_ns_*`: how late packets left; None if the kernel delayed them, or if there were none."""
 
     type: Literal["summary"]
     at_ns: Count

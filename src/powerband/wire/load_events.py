@@ -1,7 +1,7 @@
-"""Events of `powerband-engine load`: what an engine process says of its load, a line each.
+"""The events of `powerband-engine load`, in which an engine process reports on its load, one a line.
 
-Intervals and summaries are kept and read back as the JSON that they are, so they are typed dicts, which cost nothing at
-run time."""
+Intervals and summaries are kept and read back as plain JSON, so they are typed dicts, which cost nothing at run
+time."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class PhaseBegan(Wire):
 
 @as_message
 class Interval(TypedDict):
-    """Counts are events within [start, end); `*_now` are levels at its end; times are sums over `ok` requests. The last
-    four are those of a WebSocket load."""
+    """The load in one interval. Counts are events within [start, end); `*_now` are levels at its end; times are sums or
+    maxima over `ok` requests. The last four fields belong to WebSocket loads."""
 
     type: Literal["interval"]
     start_ns: Count
@@ -77,14 +77,14 @@ class Interval(TypedDict):
 
 
 class EngineInterval(Interval):
-    """An interval as events.jsonl holds it: with the number of the engine that reported it."""
+    """An interval as in events.jsonl, with the number of the engine that reported it."""
 
     engine: NotRequired[int]
 
 
 @as_message
 class Counts(TypedDict):
-    """scheduled == sent + dropped; sent == sum of outcomes."""
+    """Counts of requests: scheduled == sent + dropped; sent == sum of outcomes."""
 
     scheduled: Count
     sent: Count
@@ -94,7 +94,7 @@ class Counts(TypedDict):
 
 @as_message
 class Times(TypedDict):
-    """Histograms, base64 of HdrHistogram V2-deflate, ns."""
+    """Histograms of times in ns, each as base64 of HdrHistogram V2-deflate."""
 
     response_time_ns: str
     service_time_ns: str
@@ -113,8 +113,9 @@ class StepSummary(TypedDict):
 
 @as_message
 class Window(TypedDict):
-    """Requests that ended within the measured window, whenever intended, and what its edges cut: ages of requests in
-    flight and of pauses under way. user_ns x pipeline == time in system + think - carried in + carried out."""
+    """Requests that ended within the measured window, whenever they were intended, and the times that its edges cut:
+    ages of requests in flight and of pauses under way. user_ns x pipeline == time in system + think - carried in +
+    carried out."""
 
     outcomes: Outcomes
     bytes_received: Count
@@ -140,8 +141,8 @@ class Connections(TypedDict):
 
 @as_message
 class WebSocketSummary(TypedDict):
-    """Counts of the whole run, but `*_in_window`. `joined` counts `rejoined` too; `drops`: of joined users, by reason;
-    `tallies`: the highest count that an answer held, by label."""
+    """The WebSockets of a load; counts are of the whole run, except `*_in_window`. `joined`: includes `rejoined`;
+    `drops`: lost connections of joined users, by reason; `tallies`: the highest count in a response, by label."""
 
     joins_started: Count
     joined: Count
@@ -163,7 +164,8 @@ class WebSocketSummary(TypedDict):
 
 @as_message
 class Summary(TypedDict):
-    """An engine's last line: the whole run (`total`), the requests intended in the window (`cohort`), the window."""
+    """An engine's last line. `total`: the whole run; `cohort`: the requests intended in the measured window; `window`:
+    those that ended in it."""
 
     type: Literal["summary"]
     go_ns: Count

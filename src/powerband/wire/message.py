@@ -1,8 +1,8 @@
-"""The base of every message between control plane and engine, and how a message becomes a line of JSON and back.
+"""The base of every message between control plane and engine, and the conversion of messages to lines of JSON.
 
-The modules beside this one mirror engine/src/contract/ field by field; a contract test holds
-both sides to `protocol/*.schema.json` and to the same examples. All times are integer ns; instants are CLOCK_MONOTONIC,
-which every process of one host shares.
+The modules beside this one mirror engine/src/contract/ field by field; a contract test holds both sides to
+`protocol/*.schema.json` and to the same examples. All times are integer ns; instants are CLOCK_MONOTONIC, which all
+processes of a host share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROTOCOL = 1
 
 _MESSAGE = ConfigDict(frozen=True, extra="forbid", strict=True)
 as_message = with_config(_MESSAGE)
-"""Makes a typed dict a message, or a part of one, that is validated like a `Wire`."""
+"""A decorator that makes a typed dict a message, or a part of one, which is validated like a `Wire`."""
 
 
 class Wire(BaseModel):
@@ -42,7 +42,7 @@ class Hello(Wire):
 
 
 class ErrorEvent(Wire):
-    """`kind`: spec, limit, resolve, internal, launch."""
+    """An error of the engine. `kind`: `spec`, `limit`, `resolve`, `internal` or `launch`."""
 
     type: Literal["error"]
     kind: str
@@ -53,12 +53,12 @@ _TYPE = b'{"type":"'
 
 
 def kind_of(line: bytes) -> str:
-    """An event line's type without decoding the line; empty where the line does not begin with it."""
+    """The type of an event line, without decoding the line; empty if the line does not begin with its type."""
     if not line.startswith(_TYPE):
         return ""
     return line[len(_TYPE) : line.find(b'"', len(_TYPE))].decode("ascii", "replace")
 
 
 def encode(message: Wire | Mapping[str, object]) -> bytes:
-    """One line, newline included; absent values are left out."""
+    """The message as a line of JSON, newline included; values that are None are left out."""
     return to_json(message, exclude_none=True, inf_nan_mode="null") + b"\n"

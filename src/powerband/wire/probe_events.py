@@ -1,7 +1,7 @@
-"""Events of `powerband-engine probe`: the life of a subject, and samples of its processes, threads, JVMs and series.
+"""The events of `powerband-engine probe`: the life of a server, and samples of its processes, threads, JVMs and series.
 
-The few events of its life are decoded; samples are read back as the JSON that they are, so they are typed dicts, which
-cost nothing at run time.
+The few events of its life are decoded; samples are read back as plain JSON, so they are typed dicts, which cost nothing
+at run time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TreeSample(TypedDict):
 
 @as_message
 class HostSample(TypedDict):
-    """CPU times are those of the spec's `host_cpus`; everything else is the whole host's."""
+    """A sample of the host. CPU times are those of the spec's `host_cpus`; all else is of the whole host."""
 
     cpu_busy_ns: Count
     cpu_idle_ns: Count
@@ -82,9 +82,10 @@ WaitKind = Literal["lock", "sleep", "socket", "poll", "disk", "memory", "other"]
 
 @as_message
 class PoolSample(TypedDict):
-    """Counters are cumulative; `blocked_on_samples` too: observations of a blocked thread by what it waited on (a
-    kind's growth over the growth of all is its share of the blocked time; empty where the kernel does not tell).
-    `on_cpu_ns_max`: the most that one thread ran since the last event. Recordings of older engines have neither."""
+    """A sample of a pool of threads; counters are cumulative. `blocked_on_samples`: how often a blocked thread was
+    observed, by the cause of its wait: the growth of one kind over the growth of all is its share of the blocked time;
+    empty if the kernel does not show causes. `on_cpu_ns_max`: the longest time that one thread ran since the last
+    event. Recordings of older engines have neither."""
 
     pool: str
     threads_now: Count
@@ -101,8 +102,9 @@ class PoolSample(TypedDict):
 
 @as_message
 class ThreadSample(TypedDict):
-    """`name`: as the kernel knows it, 15 bytes at most; counters are its own since it was first met. Recordings of
-    older engines end with `switches`, of which `preemptions` were involuntary."""
+    """A sample of one thread. `name`: that of the kernel, 15 bytes at most. Counters are cumulative since the thread
+    was first seen. `preemptions`: the involuntary ones of `switches`. Recordings of older engines end with
+    `switches`."""
 
     tid: Count
     name: str
@@ -118,7 +120,8 @@ class ThreadSample(TypedDict):
 
 @as_message
 class Threads(TypedDict):
-    """`threads`: each, those first that ran most since the last event, 160 at most. Of older engines those that ran."""
+    """The threads of a process tree. `threads`: at most 160, those that ran longest since the last event first; older
+    engines list only those that ran."""
 
     type: Literal["threads"]
     at_ns: Count
@@ -136,7 +139,7 @@ class Collector(TypedDict):
 
 @as_message
 class Jvm(TypedDict):
-    """One JVM of the launched tree, by its own counters."""
+    """A sample of one JVM of the launched tree, from its own counters."""
 
     type: Literal["jvm"]
     at_ns: Count
@@ -156,7 +159,7 @@ class Jvm(TypedDict):
 
 @as_message
 class Scrape(TypedDict):
-    """One reading of the metrics page: values by series, as on the page."""
+    """One reading of the metrics page. `values`: by series, named as on the page."""
 
     type: Literal["scrape"]
     at_ns: Count
@@ -174,8 +177,8 @@ class ScrapeFailed(TypedDict):
 
 @as_message
 class Statsd(TypedDict):
-    """The sink's intake since the start: values by series, named as on a Prometheus page; `updates`: values
-    accepted; `malformed`: lines refused; `dropped`: datagrams that the kernel threw away."""
+    """The metrics that the StatsD sink received since the start. `values`: by series, named as on a Prometheus page;
+    `updates`: number of values accepted; `malformed`: lines refused; `dropped`: datagrams that the kernel dropped."""
 
     type: Literal["statsd"]
     at_ns: Count
@@ -188,7 +191,8 @@ class Statsd(TypedDict):
 
 
 class Exited(Wire):
-    """The launched process ended; rusage covers it and its waited-for children."""
+    """The launched process ended. Resource figures cover it and the children that it waited for. `asked`: the probe had
+    been told to end it."""
 
     type: Literal["exited"]
     name: str
@@ -204,8 +208,9 @@ class Exited(Wire):
 
 
 class End(Wire):
-    """The probe's last line. `killed`: processes of the launched tree that had to be killed. `log_bytes`: all that the
-    launched command printed; `log_dropped_bytes`: what was not kept of it; absent in older recordings."""
+    """The probe's last line. `killed`: number of processes of the launched tree that had to be killed. `log_bytes`: how
+    much the launched command printed; `log_dropped_bytes`: how much of that was not kept; both are absent in older
+    recordings."""
 
     type: Literal["end"]
     at_ns: Count

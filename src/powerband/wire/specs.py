@@ -1,4 +1,4 @@
-"""Messages to an engine process: its spec, which is the first line on its stdin, and the commands that follow."""
+"""The messages to an engine process: its spec, which is the first line on its stdin, and the commands that follow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import Field, TypeAdapter
 from powerband.wire.dialects import Dialect
 from powerband.wire.message import PROTOCOL, Count, Cpus, Wire
 
-SAMPLE_EVERY_NS = 100_000_000  # of a probe, by default
-THREADS_EVERY_NS = 1_000_000_000  # a probe tells of threads, by default
+SAMPLE_EVERY_NS = 100_000_000  # between two samples of a probe, by default
+THREADS_EVERY_NS = 1_000_000_000  # between two reports of a probe on threads, by default
 
 
 class ConstantTime(Wire):
@@ -40,7 +40,7 @@ class Tls(Wire):
 
 
 class Target(Wire):
-    """`url` has no path; `source_addresses` are dealt to connections in turn."""
+    """The server to load. `url`: without a path; `source_addresses`: connections take these in turn."""
 
     url: str
     addresses: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ Message = Annotated[
 
 
 class Step(Wire):
-    """A request; with `ConnectionPolicy.websocket` a message. `answered` False: one-way."""
+    """A request, or with `ConnectionPolicy.websocket` a message. `answered`: False for a one-way message."""
 
     name: str
     method: str = "GET"
@@ -143,7 +143,7 @@ class Tally(Wire):
 
 
 class WebSocket(Wire):
-    """Each user holds one, and steps are messages on it."""
+    """The WebSockets of a load: each user holds one, and steps are messages on it."""
 
     path: str = "/"
     headers: tuple[tuple[str, str], ...] = ()
@@ -175,7 +175,8 @@ DEFAULT_TIMEOUTS = Timeouts(connect_ns=5_000_000_000, request_ns=30_000_000_000)
 
 
 class Phases(Wire):
-    """`warmup_ns` None: until the `measure` command; `measure_ns` None: until all users have left, or `drain`."""
+    """The lengths of the phases. `warmup_ns`: None to wait for the `measure` command; `measure_ns`: None to measure
+    until all users have left, or until the `drain` command."""
 
     warmup_ns: Count | None = None
     measure_ns: Count | None = None
@@ -204,8 +205,8 @@ class LoadSpec(Wire):
 
 
 class Launch(Wire):
-    """A command that the probe starts, watches and ends together with everything it forked. `cgroups`: folders of those
-    that it is in from its first instruction on; None: the probe's."""
+    """A command that the probe starts, watches, and ends together with everything it forked. `cgroups`: folders of the
+    cgroups that it is in from its first instruction on; None: those of the probe."""
 
     name: str
     argv: tuple[str, ...]
@@ -224,7 +225,7 @@ class Watch(Wire):
 
 
 class ScrapePage(Wire):
-    """A Prometheus text page, read again and again; `names`: metrics whose series are reported."""
+    """A Prometheus text page that the probe reads periodically. `names`: metrics whose series are reported."""
 
     url: str
     interval_ns: Count = 1_000_000_000
@@ -233,7 +234,8 @@ class ScrapePage(Wire):
 
 
 class StatsdSink(Wire):
-    """Where a subject may push metrics to: `udp` an address with a port, `unix` the path of a socket; at least one."""
+    """The sink to which a server may send metrics. `udp`: an address with a port; `unix`: the path of a socket; at
+    least one is set."""
 
     udp: str | None = None
     unix: str | None = None
@@ -241,7 +243,8 @@ class StatsdSink(Wire):
 
 
 class ProbeSpec(Wire):
-    """`host_cpus`: whose time the host samples add up; empty: those that the probe was allowed when it started."""
+    """The spec of a probe. `host_cpus`: the CPUs whose time the host samples add up; empty: those that the probe was
+    allowed when it started."""
 
     protocol: Count = PROTOCOL
     launch: Launch | None = None

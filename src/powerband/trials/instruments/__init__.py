@@ -1,8 +1,8 @@
-"""The instruments of a trial, a file each: the link, a browser, heap snapshots, acknowledged writes, thread names,
+"""The instruments of a trial, one in each file: the link, a browser, heap snapshots, acknowledged writes, thread names,
 slots, live heaps, Go's collectors, runtimes, figures of .NET, other programs, CPUs kept awake, the last words of the
-subject's log.
+server's log.
 
-A new one is a file here, a line in `instruments_of`, a field of `TrialRecord`, and what `analyze/` makes of it.
+A new instrument needs a file here, a line in `instruments_of`, a field of `TrialRecord`, and its use in `analyze/`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from powerband.trials.instruments.visitor import BrowserVisitor
 
 
 def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], None]) -> list[Instrument]:
-    """Those that the experiment asks for, in the order of their hooks. `linked`: opens the link that the setting uses;
-    `announce`: gets the name of a phase that takes time."""
+    """The instruments of this trial, in the order in which their hooks are called. `linked`: opens the link that the
+    setting uses; `announce`: gets the name of a phase that takes time."""
     measure = setup.experiment.measure
-    # Fresh starts that are compared with others; those that only search take no time for more.
+    # Trials that only search for settings or rates spend no time on more observations.
     compared = setup.spec.stage in (Stage.COMPARE, Stage.CONFIRM, Stage.SOAK)
-    # Slots are looked at once: in the first full trial of each setting; where short ones decided, in the second that
-    # confirms the winner, which then runs alone.
+    # Slots are looked at once for each setting, in its first full trial. If short trials alone decided the race, that
+    # is the second block that confirms, in which the winner runs alone.
     screens = setup.experiment.screen_blocks
     looked = {Stage.COMPARE: screens, Stage.CONFIRM: screens + 1 if screens else None}
     first = setup.spec.block == looked.get(setup.spec.stage)
     kind = kind_of(setup.experiment)
     slots = [SlotLooks(setup, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []
     if setup.experiment.subject.deployed is not None:
-        # What asks nothing of the server's processes, and tells of no others that may belong to it.
+        # Only instruments that need not find the server's processes, nor tell them from those of other programs.
         return [
             *([BrowserVisitor(setup)] if measure.visitor else []),
             *([AcknowledgedWrites(measure.acknowledged, announce)] if measure.acknowledged and compared else []),

@@ -1,9 +1,9 @@
-"""Measures, after the load, how long after a write was acknowledged a read sees all of it: a server that answers first
-and works afterwards is fast on paper only.
+"""Measures, after the load, how long after the acknowledgement of a write a read sees all of it. A server that answers
+first and works afterwards is fast on paper only.
 
-In: the requests of `measure.acknowledged` and a subject that has no load any more; its background work is waited for,
-since a read would count it. Out: one `Round` for each write.
-Not here: the figures of all rounds together (`analyze/trial/acknowledgements.py`).
+In: the requests of `measure.acknowledged`, and a server without load; its background work is waited for, since a read
+would count it. Out: one `Round` for each write. Not here: the figures of all rounds together
+(`analyze/trial/acknowledgements.py`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from powerband.processes.requests import Client, HttpAnswer, RequestFailedError
 from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.instrument import Instrument
 
-_PAUSE_FIRST_S = 0.001  # a delay below it is seen as the first read's
-_PAUSE_LONGEST_S = 0.05  # delays are exact to so much; each read costs the server that works
+_PAUSE_FIRST_S = 0.001  # between the first reads
+_PAUSE_LONGEST_S = 0.05  # the error of long delays; more reads would cost the working server more
 _REQUEST_TIMEOUT_S = 60.0  # arbitrary: a write of many items may take tens of seconds
-_SETTLED_S = 0.5  # a count that has not changed for so long is taken to stay
+_SETTLED_S = 0.5  # a count that has not changed for so long is taken to be final
 _SETTLING_PAUSE_S = 0.1  # five reads to `_SETTLED_S`
 
 _Pause = Callable[[float], None]
-"""Waits for so many seconds."""
+"""A function that waits for so many seconds."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One write. `seen`: what the first read after its acknowledgement counted; `visible_ns`: from the acknowledgement
-    to the sending of the first read that saw all, None where none did in time; `read_ns`: how long that read took,
-    which is as exact as `visible_ns` can be. `failed`: why the round says nothing; empty where it does."""
+    """One write. `acknowledged_ns`: from its sending to its acknowledgement. `seen`: the count of the first read after
+    that; `visible_ns`: from the acknowledgement to the sending of the first read that saw all, None if none did in
+    time; `read_ns`: how long that read took, which limits how exact `visible_ns` is. `failed`: the reason why the round
+    says nothing; empty if it says something."""
 
     acknowledged_ns: int | None = None
     seen: int | None = None
@@ -46,7 +47,7 @@ class Round:
 
 
 class AcknowledgedWrites(Instrument):
-    """Makes its rounds after the load, so that what is timed is the subject's own work."""
+    """Makes its rounds after the load, so that only the server's own work is timed."""
 
     def __init__(self, asked: Acknowledged, announce: Callable[[str], None]) -> None:
         self._asked = asked
@@ -63,7 +64,8 @@ class AcknowledgedWrites(Instrument):
 
 
 def check_acknowledged(of: Acknowledged, client: Client, pause: _Pause) -> list[Round]:
-    """The rounds say what a subject does wrong; `pause` and `client` raise what ends the check."""
+    """Writes and reads for `of.rounds` rounds. A request that fails is noted in its round; errors that end the check
+    come from `pause` and `client`."""
     rounds: list[Round] = []
     for _ in range(of.rounds):
         pause(0)
@@ -74,15 +76,15 @@ def check_acknowledged(of: Acknowledged, client: Client, pause: _Pause) -> list[
 
 
 def _pause(subject: RunningSubject, pump: Pump, length_s: float) -> None:
-    """Raises TrialFailed where the subject has ended, or a person wants to stop."""
+    """Waits. Raises TrialFailed if the server has ended, TrialInterrupted on a stop request."""
     pump.wait(lambda: False, length_s)
     pump.check_stop()
     subject.check_alive()
 
 
 def _settle(of: Acknowledged, client: Client, pause: _Pause) -> None:
-    """Waits until reads count the same for a while: earlier writes that were acknowledged are done then. No longer than
-    a write may take; a read that fails is said by the round that follows."""
+    """Waits until reads count the same for a while, so that earlier acknowledged writes are done, but no longer than a
+    write may take. If a read fails, it returns: the round that follows will report it."""
     begun = unchanged_since = time.monotonic()
     count: int | None = None
     while time.monotonic() - begun < of.timeout_ns / 1e9:
@@ -124,8 +126,9 @@ def _read_until_all(of: Acknowledged, client: Client, written: HttpAnswer, pause
 
 
 def count_in(body: bytes, count: str) -> int:
-    """How many things an answer holds: elements of a JSON array (or the number itself), lines that are not empty, or
-    matches of a regular expression. An answer that is no JSON holds none."""
+    """The number of items in a response. `count`: `json` for the elements of a JSON array or object, or the number
+    itself; `lines` for lines that are not empty; else a regular expression, whose matches count. With `json`, a
+    response that is no JSON has none."""
     text = body.decode(errors="replace")
     if count == "lines":
         return sum(1 for line in text.splitlines() if line.strip())

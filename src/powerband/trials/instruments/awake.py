@@ -1,7 +1,8 @@
 """Keeps the trial's CPUs from sleeping while it is loaded: a loop of idle priority on each of them.
 
-A hypervisor gives a CPU that sleeps to others, and takes time to give it back: on such machines some steal comes with
-sleep. Not here: what the loops ran, which the probe watches and `readings/probe_samples.py` takes off the host's CPU.
+A hypervisor gives a sleeping CPU to other guests and takes time to give it back, so that on such machines part of the
+steal comes from sleep. Not here: the CPU time of the loops, which the probe measures and `readings/probe_samples.py`
+subtracts from the host's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.instrument import Instrument
 
-# Ends with the process that started it, whatever becomes of that (1: PR_SET_PDEATHSIG, 9: SIGKILL).
+# It ends with the process that started it, however that ends (1: PR_SET_PDEATHSIG, 9: SIGKILL).
 LOOP = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
@@ -34,7 +35,7 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class Awake(Instrument):
-    """`cpus`: those that the trial uses."""
+    """Runs the loops while the trial is loaded. `cpus`: the CPUs that the trial uses."""
 
     def __init__(self, cpus: Sequence[int]) -> None:
         self._cpus = cpus
@@ -44,15 +45,15 @@ class Awake(Instrument):
         with ExitStack() as loops:
             for process in [loops.enter_context(_loop(cpu)) for cpu in self._cpus]:
                 assert process.stdout is not None
-                if process.stdout.read(1):  # else it ended: a CPU that is not there any more
+                if process.stdout.read(1):  # else it has ended, since its CPU is not there any more
                     subject.probe.watch(f"awake-{process.pid}", process.pid)
             yield
 
 
 @contextmanager
 def _loop(cpu: int) -> Iterator[subprocess.Popen[bytes]]:
-    """In a session of its own, which has the least weight: where the scheduler shares a CPU between sessions
-    (autogroups), it does not ask for the priorities within: a loop had half of a CPU beside a server that computes."""
+    """Runs a loop on one CPU. It has a session of its own, of the least weight: a scheduler that shares a CPU between
+    sessions (autogroups) ignores priorities within them, and gave a loop half of the CPU beside a busy server."""
     argv = [sys.executable, "-I", "-S", "-c", LOOP, str(os.getpid()), str(cpu)]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:

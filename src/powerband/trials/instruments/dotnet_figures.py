@@ -1,7 +1,7 @@
-"""What the .NET runtimes of a subject say of themselves: a startup hook is put into the subject's environment.
+"""Gets figures from the .NET runtimes of a server, by a startup hook that is put into the server's environment.
 
-Where the command names no .NET program, nothing is set. A subject whose own `env` sets DOTNET_STARTUP_HOOKS to nothing
-gets no hook; hooks that it has run first. Figures that cannot be had fail no trial: the record says why.
+If the command names no .NET program, nothing is set. A server whose own `env` sets DOTNET_STARTUP_HOOKS to nothing gets
+no hook; its own hooks run before this one. Missing figures do not fail the trial: the record says why there are none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from powerband.trials.instruments.instrument import Instrument
 from powerband.wire.specs import Launch
 
 _BUILD_WITHIN_S = 120.0  # arbitrary: the compiler takes 2 s, on a busy machine ten times as long
-_GRACE_NS = 1_000_000_000  # what is half built is thrown away
+_GRACE_NS = 1_000_000_000  # short, since a half-finished build is thrown away
 _NOT_RUN = (
     "the program did not run it, as one that was published trimmed or as native code, or it may not write to the "
     "trial's folder"
@@ -39,6 +39,8 @@ _NOT_RUN = (
 
 
 class DotnetFigures(Instrument):
+    """Puts the startup hook, compiled once, into the server's environment."""
+
     def __init__(self, setup: TrialSetup) -> None:
         self._setup = setup
         self._pump: Pump | None = None
@@ -76,7 +78,7 @@ class DotnetFigures(Instrument):
         return {"no_dotnet_figures": self._missing}
 
     def _compile(self, build: HookBuild) -> None:
-        """Compiles the hook unless that was done before. Raises NoHookError, TrialInterrupted."""
+        """Compiles the hook, unless it is in the cache. Raises NoHookError, TrialInterrupted."""
         build_once({"build": str(build.folder)}, partial(self._run, build))
         if not build.assembly.is_file():
             raise NoHookError("the compiler of the .NET SDK failed")

@@ -1,4 +1,4 @@
-"""What the collectors of the subject's Go programs did during the load, which no thread shows."""
+"""Measures the garbage collectors of the server's Go programs during the load, whose work no thread shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from powerband.trials.instruments.instrument import Instrument
 
 
 class GoCollector(Instrument):
-    """Reads the memory of each Go program before and after the load, a millisecond each time."""
+    """Reads the collector's variables from the memory of each Go program before and after the load, which takes a
+    millisecond each time."""
 
     def __init__(self) -> None:
         self._found: dict[int, GoCollected | None] = {}

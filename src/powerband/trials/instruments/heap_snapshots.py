@@ -1,9 +1,9 @@
-"""Class histograms of the heaps of a subject's JVMs, just before the measured window and just after it.
+"""Takes class histograms of the heaps of a server's JVMs, just before the measured window and just after it.
 
-In: a running subject. Out: a file for each JVM and moment, and for the record when it was taken, how long that took, or
+In: a running server. Out: a file for each JVM and moment, and for the record when it was taken, how long that took, or
 why there is none. A histogram costs the JVM a full collection and stops it meanwhile. So it is taken while nothing is
-measured, and the probe reads the JVMs once more before the window begins: no part of it counts to the window.
-Not here: which classes grew (`analyze/trial/heap_growth.py`).
+measured, and the probe reads the JVMs once more before the window begins, so that no part of it counts towards the
+window. Not here: which classes grew (`analyze/trial/heap_growth.py`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from powerband.trials.instruments.instrument import Instrument
 
 When = Literal["before", "after"]
 
-ANSWER_S = 20.0  # for all JVMs of a subject together: asked for, so that large heaps are waited for
-READING_S = 2.5  # the probe reads JVMs four times a second, and finds one within some looks
+ANSWER_S = 20.0  # for all JVMs of a server together: long, since snapshots of large heaps are worth the wait
+READING_S = 2.5  # the probe reads JVMs four times a second, and finds a new one after some readings
 LONGEST_S = 2 * ANSWER_S + 2 * READING_S
-_POLL_S = 0.02  # the length of an answer is exact to so much
+_POLL_S = 0.02  # the error of `took_ns`
 
 Wait = Callable[[Callable[[], bool], float], bool]
-"""Waits until something is so, or for so many seconds: whether it was so."""
+"""A function that waits until a condition is true, or for so many seconds; returns whether it is true."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`at_ns`: monotonic, when it was asked for. `pid` None: no JVM was found. `failed`: why there is none, else
-    empty."""
+    """The snapshot of one JVM. `pid`: None if no JVM was found. `at_ns`: monotonic instant at which it was asked for.
+    `failed`: the reason why there is no snapshot, else empty."""
 
     when: When
     pid: int | None
@@ -70,10 +70,10 @@ class HeapSnapshots(Instrument):
 
 
 def take_snapshots(when: When, subject: RunningSubject, folder: Path, pump: Pump) -> list[Snapshot]:
-    """Takes one of each JVM. Before a window the subject then gets as much time again, to make up for the work that the
-    histograms kept it from. A JVM that does not answer is noted in its snapshot, and is no error.
+    """Takes a snapshot of each JVM. Before a window, it then waits for as long again, so that the server catches up on
+    the work that the histograms kept it from. A JVM that does not answer is noted in its snapshot, and is no error.
 
-    Raises TrialFailed where the subject ends or a person wants to stop, MeasurementError where the disk refuses."""
+    Raises TrialFailed if the server ends or on a stop request, MeasurementError if the disk cannot be written."""
     wait = partial(wait_alive, subject, pump)
     if when == "after":
         _settle(subject, wait, 0)
@@ -109,16 +109,17 @@ def _of_one(when: When, pid: int, folder: Path, wait: Wait, deadline_s: float) -
 
 
 def class_histogram(pid: int, wait: Wait, deadline_s: float) -> str:
-    """What lives on the heap of a JVM, which collects all first. Raises NotAnsweredError, and what `wait` raises."""
+    """The class histogram of the live objects of a JVM, which does a full collection for it. Raises NotAnsweredError,
+    and the errors of `wait`."""
     with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
-        # In short steps, since a wait looks again only when something else has happened: its length is recorded.
+        # In short steps, since `wait` checks only when another line arrives, and the length of the answer is recorded.
         while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
             pass
         return answer.text()
 
 
 def _settle(subject: RunningSubject, wait: Wait, at_least_ns: int) -> None:
-    """Until the probe has read the JVMs once more, where there are any, and for so long."""
+    """Waits until the probe has read the JVMs once more and `at_least_ns` have passed; returns at once without JVMs."""
     begun_ns = time.monotonic_ns()
     jvms = subject.probe.jvms
     if jvms():

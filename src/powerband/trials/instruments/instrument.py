@@ -1,7 +1,7 @@
-"""Instruments: observations that a trial takes beside load and probe.
+"""The base class of instruments, which make observations in a trial beside load and probe.
 
-A trial calls the hooks of each of its instruments at the moments that they name; an instrument has those that it needs.
-It keeps what it observed, and why it observed nothing, and adds that to the trial's record.
+A trial calls the hooks of its instruments at the moments that their names say; an instrument overrides those that it
+needs. It adds its observations to the trial's record, or the reason why there are none.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ class Instrument:
     """An instrument of one trial. Each hook may raise TrialFailed, which ends the trial."""
 
     pause_ns: ClassVar[int] = 0
-    """The longest time that `before_window` takes; without one it is not called."""
+    """The longest time that `before_window` takes; an instrument that overrides it sets this."""
 
     def around_trial(self, pump: Pump) -> AbstractContextManager[object]:
-        """Entered before the subject is launched, left when it is gone."""
+        """Returns a context that is entered before the server is launched, and left when it is gone."""
         return nullcontext()
 
     def given(self) -> Mapping[str, str]:
-        """Values of placeholders in the subject's templates, within `around_trial`."""
+        """Returns values of placeholders in the subject's templates; called within `around_trial`."""
         return {}
 
     def environment(self, rendered: Rendered) -> Mapping[str, str]:
-        """Variables that are added to the subject's environment, within `around_trial`, before each launch."""
+        """Returns variables to add to the server's environment; called within `around_trial`, before each launch."""
         return {}
 
     def when_ready(self, subject: RunningSubject) -> None:
-        """The subject is ready; nothing loads it yet."""
+        """Called when the server is ready and has no load yet."""
 
     def around_load(self, subject: RunningSubject, pump: Pump) -> AbstractContextManager[object]:
-        """Entered before go, left after the load's last word."""
+        """Returns a context that is entered before go, and left after the load has reported its end."""
         return nullcontext()
 
     def before_window(self, subject: RunningSubject, pump: Pump) -> None:
-        """The warm-up is over; the measured window begins when this returns."""
+        """Called when the warm-up is over; the measured window begins after it returns."""
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
-        """The load is gone; the subject still runs."""
+        """Called when the load is gone and the server still runs."""
 
     def record(self) -> dict[str, Any]:
-        """The fields that it adds to the trial's record, however the trial ended."""
+        """Returns the fields to add to the trial's record, however the trial ended."""
         return {}

@@ -1,4 +1,4 @@
-"""The numbers of the log line that `subject.last_words` matches."""
+"""Reads the numbers of the log line that `subject.last_words` matches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from powerband.trials.instruments.instrument import Instrument
 
 
 class LastWords(Instrument):
-    """Reads the subject's log once the subject is gone."""
+    """Reads the server's log when the trial is over."""
 
     def __init__(self, setup: TrialSetup) -> None:
         self._setup = setup

@@ -1,8 +1,9 @@
-"""A link between two network namespaces, for the length of one trial: `powerband-engine link` makes and keeps it.
+"""Makes a link between two network namespaces for the length of one trial, by `powerband-engine link`.
 
-The trial itself moves to end A: whatever it starts and asks meanwhile (subject, probe, engines, the metrics page) is
-found on loopback as ever. Only what the subject starts with `nsenter --net={link_b}` is at the other end. Nothing of it
-has a name on this machine: once the processes are gone, after a kill too, so are devices and namespaces.
+The trial itself moves to end A, so that all that it starts and asks meanwhile (subject, probe, engines, the metrics
+page) is found on loopback as usual. Only processes that the subject starts with `nsenter --net={link_b}` are at the
+other end. Devices and namespaces have no names on this machine, so that they vanish with the processes, even after a
+kill.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _HERE = "/proc/thread-self/ns/net"
 
 
 class Link:
-    """A link that is up; make one with `link_up`."""
+    """A link that is up; `link_up` makes one."""
 
     def __init__(self, process: EngineProcess, spec: wire.LinkSpec) -> None:
         self.up: wire.LinkUp | None = None
@@ -46,7 +47,7 @@ class Link:
 
     @property
     def pid(self) -> int:
-        """The process that carries the packets, or holds the namespaces."""
+        """The pid of the process that carries the packets, or holds the namespaces."""
         return self._process.pid
 
     def given(self) -> dict[str, str]:
@@ -61,7 +62,7 @@ class Link:
         }
 
     def facts(self) -> dict[str, Any]:
-        """For the trial's record: the link as it was asked for and made, and what it carried."""
+        """The facts for the trial's record: the link as it was asked for and made, and its traffic."""
         told = {} if self.up is None else self.up.model_dump(include={"form", "queue_bytes"})
         if self.summary is not None:
             told |= self.summary.model_dump(exclude={"type", "at_ns"})
@@ -90,7 +91,7 @@ class Link:
 
 
 Linked = Callable[[Pump], AbstractContextManager[Link | None]]
-"""Opens the link of a setting; None where the setting uses none."""
+"""A function that opens the link of a setting; it yields None if the setting uses none."""
 
 
 class LinkInstrument(Instrument):
@@ -118,10 +119,10 @@ class LinkInstrument(Instrument):
 
 @contextmanager
 def link_up(engine: Path, spec: wire.LinkSpec, stderr_file: Path, pump: Pump) -> Iterator[Link]:
-    """Makes the link, and moves the calling thread to end A until the block is left; then the link is gone, and has
-    reported what it carried.
+    """Makes the link, and moves the calling thread to end A until the block is left; then the link has reported its
+    traffic and is gone.
 
-    Raises TrialFailed(link_failed), MeasurementError where the engine cannot be run."""
+    Raises TrialFailed(link_failed), and MeasurementError if the engine cannot be run."""
     with EngineProcess([str(engine), "link"], stderr_file) as process:
         link = Link(process, spec)
         process.send(spec)
@@ -142,7 +143,7 @@ def link_up(engine: Path, spec: wire.LinkSpec, stderr_file: Path, pump: Pump) ->
 
 
 def check_link(engine: Path) -> str:
-    """Makes a link and takes it away again; says in words who would hold the packets back. Takes about 0.1 s.
+    """Makes a link and removes it again, which takes about 0.1 s. Returns in words what delays the packets of a link.
 
     Raises SubjectError with what this machine lacks."""
     if shutil.which("nsenter") is None:
@@ -166,7 +167,7 @@ def check_link(engine: Path) -> str:
 
 @contextmanager
 def _moved_to(namespace: str) -> Iterator[None]:
-    """The calling thread, and with it what it starts meanwhile, is in another network namespace. Raises
+    """Moves the calling thread, and so all that it starts meanwhile, to another network namespace. Raises
     TrialFailed(link_failed)."""
     with Path(_HERE).open("rb") as home, Path(namespace).open("rb") as there:
         _enter(there.fileno())

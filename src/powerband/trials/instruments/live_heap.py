@@ -1,8 +1,8 @@
-"""What lives on the heaps of the subject's JVMs once the load is gone.
+"""Measures the live bytes on the heaps of the server's JVMs after the load.
 
-A heap fills with what nobody uses any more until it is collected, its old generation for minutes. So whether it keeps
-what it gained is asked of the JVM: a class histogram counts what a full collection leaves. Where snapshots are taken
-(`heap_snapshots.py`), theirs is used.
+A heap fills with dead objects until it is collected, its old generation for minutes. So a JVM is asked for a class
+histogram, which counts what a full collection leaves, to see if the heap really grew. If snapshots are taken
+(`heap_snapshots.py`), those are used instead.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from powerband.processes.subject_process import RunningSubject
 from powerband.trials.instruments.heap_snapshots import class_histogram, wait_alive
 from powerband.trials.instruments.instrument import Instrument
 
-_WITHIN_S = 5.0  # for all JVMs of a subject together: arbitrary, the trial is over; a larger heap has no answer
+_WITHIN_S = 5.0  # for all JVMs of a server together: arbitrary, since the trial is over; larger heaps get no figure
 _TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)\s*$", re.MULTILINE)
 
 
 class LiveHeap(Instrument):
-    """Asks each JVM after the load. One that cannot be asked, or does not answer in time, is not in the record."""
+    """Asks each JVM after the load. A JVM that cannot be asked, or does not answer in time, is not in the record."""
 
     def __init__(self) -> None:
         self._bytes: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The other programs of this machine that used CPU while the trial was loaded, by name."""
+"""Finds the other programs of this machine that used CPU while the trial was loaded, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many CPUs the subject's runtimes take themselves to have, and what they made of it."""
+"""Finds how many CPUs the server's language runtimes believe to have, and what they chose by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from powerband.trials.instruments.instrument import Instrument
 
 
 class RuntimeViews(Instrument):
-    """Looks once the load is gone: by then all processes have begun, and to ask a JVM disturbs nothing."""
+    """Looks after the load: by then all processes have begun, and asking a JVM disturbs nothing."""
 
     def __init__(self) -> None:
         self._views: tuple[RuntimeView, ...] = ()

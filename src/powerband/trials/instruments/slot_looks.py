@@ -1,10 +1,10 @@
-"""Looks at a server with one user and with twice the users, so that its limit is tried and not inferred; and again with
-one user who acknowledges at once what he reads, where an answer takes as long as an acknowledgement may.
+"""Loads a server briefly with one user and with twice the users ("looks"), so that its limit is tried and not inferred.
+If a response then takes as long as a delayed acknowledgement may, one user follows who acknowledges each part at once.
 
-In: a server that has just served its load and has CPU left. Out: the summaries of two short loads against the same
-process, the server's connections and sockets during the second, or why there was no look. A look lasts as long as the
-measured window where that is shorter. Nothing that happens here fails the trial, which is measured already.
-Not here: what follows from the rates (`analyze/stats/slots.py`).
+In: a server that has just served its load and has CPU left. Out: the summaries of these short loads against the same
+process, the server's connections and sockets during the second, or the reason why there was no look. No look is longer
+than the measured window. Nothing that happens here fails the trial, which is measured already. Not here: what follows
+from the rates (`analyze/stats/slots.py`).
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from powerband.wire.specs import Drain
 
 # All of it takes 3.5 s at most, and two as a rule.
 LOOK_NS = 800_000_000
-DRAIN_NS = 300_000_000  # what is left then is the server's, which is about to be stopped
-# Linux delays the acknowledgement of a lone segment by 40 ms at the least (TCP_DELACK_MIN), give or take its clock's
-# tick. An answer that waits for one takes so long.
+DRAIN_NS = 300_000_000  # short, since the server is about to be stopped
+# Linux delays the acknowledgement of a lone segment by at least 40 ms (TCP_DELACK_MIN), give or take a tick of its
+# clock. A response that waits for one takes at least so long.
 DELAYED_ACK_NS = 38_000_000
-CPU_FULL = 0.80  # of the CPUs that the server may use: then they are the limit, and slots mean nothing
-CPU_WANTED = 1.0  # of them, used or waited for: then it counts who else has them, since they take what it lacks
+CPU_FULL = 0.80  # share of the server's CPUs in use from which these are the limit, so that slots mean nothing
+CPU_WANTED = 1.0  # share used or waited for by the server, from which other programs' use of its CPUs counts too
 
 
 @dataclass(frozen=True)
 class _Length:
-    """A look settles first. It lasts `least_ns`, then until it has so many answers, but no longer than `most_ns`."""
+    """The length of a look: after `settles_ns`, which are not measured, it lasts for `least_ns`, and then until it has
+    so many `answers`, but for no longer than `most_ns`."""
 
     settles_ns: int
     least_ns: int
@@ -52,13 +53,13 @@ class _Length:
     answers: int
 
 
-_ALONE = _Length(50_000_000, LOOK_NS, 2 * LOOK_NS, 30)  # nobody stands before the one user
+_ALONE = _Length(50_000_000, LOOK_NS, 2 * LOOK_NS, 30)  # settles soon, since one user never queues
 _DOUBLED = _Length(300_000_000, LOOK_NS, LOOK_NS, 0)  # new users connect, and threads start for them
-_PROMPT = _Length(50_000_000, LOOK_NS // 4, LOOK_NS, 5)  # its times differ by 40 ms, or not at all
+_PROMPT = _Length(50_000_000, LOOK_NS // 4, LOOK_NS, 5)  # few answers do: times differ by 40 ms, or not at all
 
 
 class SlotLooks(Instrument):
-    """Takes its looks once the load is gone, where the load is one whose users never pause."""
+    """Takes its looks after the load, which must be one whose users never pause."""
 
     def __init__(self, setup: TrialSetup, announce: Callable[[str], None]) -> None:
         self._setup = setup
@@ -95,9 +96,9 @@ class SlotLooks(Instrument):
         return {"slots": self._found}
 
     def _cpu(self) -> tuple[float, float]:
-        """The share of its CPUs that is taken: by the server; by anyone, where the engine runs there too, or where the
-        server's threads waited for more than it has. And the share that the server used or waited for. 0 where the
-        probe cannot tell."""
+        """Two shares of the server's CPUs in the measured window. The first is in use: by the server, or by any program
+        if the engine runs on these CPUs too, or if the server wanted more than all of them. The second is wanted: used
+        by the server, or waited for by its threads. Both are 0 if the probe has no data."""
         setup = self._setup
         samples = read_probe(setup.directory.read_probe())
         tree = None if samples is None else samples.trees.get("subject")
@@ -115,14 +116,14 @@ class SlotLooks(Instrument):
         everyone = sum(samples.host.growth(f"cpu_{kind}_ns", *window) or 0.0 for kind in ("busy", "steal")) / length_ns
         engines = sum(each.cores(*window) or 0.0 for each in samples.matching("engine")) if apart else 0.0
         in_use = max(used, min(1.0, (everyone - engines) / cpus))
-        # Threads that wake together wait for each other on a CPU that has time left.
+        # Below that, waiting is no sign of a lack: threads that wake together wait for each other on a CPU with time.
         taken = in_use if not apart or wanted >= CPU_WANTED else used
         return taken, wanted
 
     def _look(
         self, plan: _Length, users: int, subject: RunningSubject, pump: Pump, *, acknowledge_at_once: bool = False
     ) -> list[Summary]:
-        """Raises TrialFailed."""
+        """Runs one short load and returns the engines' summaries. Raises TrialFailed."""
         setup = self._setup
         least_ns = min(plan.least_ns, setup.load.duration_ns)
         most_ns = max(least_ns, plan.most_ns if plan.answers else 0)

@@ -1,4 +1,4 @@
-"""The full names of a JVM's threads; the kernel knows 15 bytes of each."""
+"""Gets the full names of a JVM's threads, since the kernel keeps only 15 bytes of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from powerband.trials.instruments.instrument import Instrument
 
 
 class ThreadNames(Instrument):
-    """Asks the subject's JVMs once the load is gone, since asking stops them for a moment."""
+    """Asks the server's JVMs after the load, since asking stops them for a moment."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}

@@ -1,9 +1,9 @@
-"""A real browser that keeps one page open while the load runs: the times that a person sees, beside those that the load
-engine measures.
+"""Keeps one page open in a real browser while the load runs, to measure the times that a person sees, beside those that
+the load engine measures.
 
-In: the address of a page, which does what a person would do and prints each thing that it did to its console, as
-`powerband visit {"at_ms": ..., "took_ms": ...}` (wall clock; `error` instead of `took_ms` where it failed). Out: these
-visits. Not here: their figures (`analyze/trial/visits.py`); the page is the subject's.
+In: the address of a page of the server, which does again and again what a person would do, and prints each such visit
+to its console, as `powerband visit {"at_ms": ..., "took_ms": ...}` (wall clock; `error` instead of `took_ms` if it
+failed). Out: these visits. Not here: their figures (`analyze/trial/visits.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _VISIT = re.compile(r'CONSOLE[(:]\d+\)?\] "powerband visit (\{.*?\})", source: '
 
 @dataclass(frozen=True)
 class Visit:
-    """`at_ns`: wall clock, when the person asked. `took_ns` None: it failed, as `error` says."""
+    """A visit of the page. `at_ns`: wall-clock time at which it began. `took_ns`: None if it failed; `error` says
+    why."""
 
     at_ns: int
     took_ns: int | None
@@ -44,17 +45,17 @@ class Visit:
 
 
 def find_browser() -> str | None:
-    """A Chromium on PATH."""
+    """The path of a Chromium on PATH; None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class NoVisitorError(Exception):
-    """No browser visits; the message says why, and what would help."""
+    """Raised if there is no browser; the message says why, and what would help."""
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """A browser that runs; `pid` of the process that all its others descend from."""
+    """A browser that runs. `pid`: that of the process from which all its other processes descend."""
 
     pid: int
     log: Path
@@ -69,8 +70,8 @@ class Visitor:
 
 
 class BrowserVisitor(Instrument):
-    """Keeps `subject.visitor_url` open during the load, on the CPUs of the load engine. Where no browser starts, the
-    trial goes on, and its record says why."""
+    """Keeps `subject.visitor_url` open during the load, on the CPUs of the load engine. If no browser starts, the trial
+    goes on, and its record says why."""
 
     def __init__(self, setup: TrialSetup) -> None:
         self._setup = setup
@@ -99,10 +100,11 @@ class BrowserVisitor(Instrument):
 
 @contextmanager
 def visitor_up(engine: Path, page: str, files: TrialDir, cpus: tuple[int, ...], pump: Pump) -> Iterator[Visitor]:
-    """Opens the page; on leaving, or if powerband is killed, the browser has ended. `files`: its log, which holds the
-    page's console, and its profile while it runs; `cpus`: where it may run, empty for anywhere.
+    """Opens the page in a browser, which ends when the block is left, or if powerband is killed. `files`: the directory
+    for the browser's log, with the page's console, and for its profile while it runs; `cpus`: the CPUs that it may use,
+    empty for all.
 
-    Raises NoVisitorError where there is no browser, or none that starts; TrialFailed(probe_failed)."""
+    Raises NoVisitorError if there is no browser, or none that starts; TrialFailed(probe_failed)."""
     browser = find_browser()
     if browser is None:
         raise NoVisitorError(
@@ -119,11 +121,11 @@ def visitor_up(engine: Path, page: str, files: TrialDir, cpus: tuple[int, ...], 
             "--disable-component-update",
             "--disable-dev-shm-usage",
             f"--user-data-dir={profile}",
-            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # which Chromium's sandbox refuses to run for
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium's sandbox refuses to run for root
             page,
         )
         log = str(files.visitor_log.absolute())
-        # Its temporary files go into the profile, too, by a short name: a socket's may not be long.
+        # Its temporary files go into the profile too, by a relative path, since the path of a socket must be short.
         launch = Launch(
             name="visitor",
             argv=command,
@@ -145,7 +147,7 @@ def visitor_up(engine: Path, page: str, files: TrialDir, cpus: tuple[int, ...], 
 
 
 def _visit(text: str) -> Visit | None:
-    """None for what no page should print."""
+    """The visit in a console line; None if the line has another form."""
     try:
         told = json.loads(text.replace('\\"', '"'))
         at_ns = round(float(told["at_ms"]) * 1000) * 1000
