@@ -32,8 +32,7 @@ CAUSES = {
     "no_ports": "the load engine had no port left: not the server's fault",
     "dropped": "as many requests as load.max_in_flight allows were waiting already",
 }
-# The effect of a full accept queue on a request: the kernel completes the connection for the client only, and forgets
-# it.
+# The effect of a full accept queue: the kernel completes the connection for the client only, and forgets it.
 MAY_OVERFLOW = {
     **dict.fromkeys(("connect_timeout", "connect_refused", "connect_failed"), "its connection was not accepted"),
     "reset": "the server never knew of its connection",

@@ -33,7 +33,7 @@ sample."""
 ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_java", "_tcp", "_jdbc", "_ftp", "_junit")
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 HASHES = Path(__file__).with_name(LIST)
-FETCH_TIMEOUT_S = 600  # arbitrary: tens of MB, over a slow line or from a busy mirror
+FETCH_TIMEOUT_S = 600  # Maven's last lines begin with its error
 _GRACE_NS = 1_000_000_000  # a half-finished fetch is thrown away
 _WORDS_BYTES = 4096  # the first of Maven's last lines is its error
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
