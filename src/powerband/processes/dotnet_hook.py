@@ -128,7 +128,7 @@ def hook_variables(assembly: Path, folder: Path, before: str) -> dict[str, str]:
 def _file(word: str, folder: Path, path: str | None) -> Path | None:
     """Returns the file that a word of a command would start, with links followed; None if there is none."""
     found = shutil.which(word, path=path) if "/" not in word else str(folder / word)
-    if found is None or not os.path.isfile(found):  # noqa: PTH113 - False, where Path raises, of a closed folder
+    if found is None or not os.path.isfile(found):  # noqa: PTH113 - False for a closed folder, where Path raises
         return None
     return Path(found).resolve()
 

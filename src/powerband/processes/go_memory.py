@@ -46,9 +46,9 @@ class GoVariables:
 
 @dataclass(frozen=True)
 class GoCollected:
-    """What a Go program used between two instants. `collecting_ns`: time that its processors (GOMAXPROCS of them) spent
-    on collections, apart from marking that they did only because they were idle. `busy_ns`: time in which they were not
-    idle. `cpu_ns`: the process's CPU time."""
+    """The CPU use of a Go program between two instants. `collecting_ns`: time that its processors (GOMAXPROCS of them)
+    spent on collections, apart from marking that they did only because they were idle. `busy_ns`: time in which they
+    were not idle. `cpu_ns`: the process's CPU time."""
 
     collecting_ns: float
     busy_ns: float
