@@ -1,1 +1,1 @@
-"""From experiment files, subject files and options to an `Experiment`, or every error with its place."""
+"""Turns experiment files, subject files and options into an `Experiment`, or reports every error with its place."""

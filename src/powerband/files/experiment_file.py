@@ -1,9 +1,9 @@
-"""Reads experiment and subject files; every error names file, line, column, key and the nearest right spelling.
+"""Reads experiment and subject files; every error names file, line, column, key and the nearest correct spelling.
 
-Text becomes a tree of nodes that know their place; profile and overrides are laid over it; then `build_experiment`
-goes through its stages, of which the first brings short forms into the models' own form: the subject that is used,
-ranges, steps, the objective, paths from the folder of their file. All errors are reported together. What values mean is
-the models' business (experiment.py); writing a resolved experiment is `resolved.py`.
+Text becomes a tree of nodes that know their place, over which profile and overrides are laid. `build_experiment` then
+goes through its stages. The first one brings short forms into the models' own form: the subject that is used, ranges,
+steps, the objective, paths relative to their file. All errors are reported together. The models define what values mean
+(`experiment.py`); `resolved.py` writes a resolved experiment.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def load_experiment(
     *,
     to_run: bool = False,
 ) -> Experiment:
-    """The experiment of a file, or of a name that comes with powerband, with every default filled in.
+    """Returns the experiment of a file, or of a name that comes with powerband, with every default filled in.
 
-    `overrides` maps dotted keys to YAML text (`{"load.users": "8"}`). `to_run`: what it needs besides the file, a
-    JMeter plan, is looked at too; an old run is read without. Raises ExperimentError with everything that is wrong;
-    UsageError for a file or profile that does not exist."""
+    `overrides` maps dotted keys to YAML text (`{"load.users": "8"}`). `to_run`: also checks what a run needs besides
+    the file, such as a JMeter plan; without it an old run can be read. Raises ExperimentError with everything that is
+    wrong; UsageError for a file or profile that does not exist."""
     path = find_experiment(path_or_name)
     file = str(path_or_name if path == Path(path_or_name) else path)
     return parse_experiment(read_file(path), file, profile, overrides, to_run=to_run)
@@ -66,7 +66,7 @@ def parse_experiment(
     *,
     to_run: bool = False,
 ) -> Experiment:
-    """As `load_experiment`; relative paths within the text are relative to the folder of `file`."""
+    """Like `load_experiment`, for a text; relative paths within it are relative to the folder of `file`."""
     problems: list[FileProblem] = []
     root = parse_yaml(text, file, problems)
     return _complete(root, problems, Path(file), profile, overrides or {}, to_run=to_run)
@@ -75,19 +75,19 @@ def parse_experiment(
 def experiment_of(
     values: Mapping[str, object], profile: str | None = None, overrides: Mapping[str, str] | None = None
 ) -> Experiment:
-    """As `load_experiment`, of what a file would hold, as plain values: errors name the key alone, and relative paths
+    """Like `load_experiment`, for the content of a file as plain values: errors name the key alone, and relative paths
     are relative to the current folder."""
     return _complete(from_plain(values, "", None), [], Path("experiment"), profile, overrides or {}, to_run=True)
 
 
 def profile_names(path_or_name: str | Path) -> list[str]:
-    """The profiles that an experiment file defines, in its order."""
+    """Returns the profiles that an experiment file defines, in its order."""
     path = find_experiment(path_or_name)
     return list(parse_yaml(read_file(path), str(path), []).children.get("profiles", Node({})).children)
 
 
 def load_subject(name: str) -> Subject:
-    """A subject that comes with powerband, or of a folder. Raises ExperimentError."""
+    """Returns a subject that comes with powerband, or the subject of a folder. Raises ExperimentError."""
     problems: list[FileProblem] = []
     node = _subject(Node({"use": Node(name, "subject")}, "subject"), problems, Path())
     subject = _checked(Subject, node, problems)
@@ -100,17 +100,18 @@ def load_subject(name: str) -> Subject:
 
 
 def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, to_run: bool = False) -> Experiment:
-    """From a tree to an Experiment; `folder` is what relative paths are relative to; `to_run`: as in `load_experiment`.
+    """Turns a tree into an Experiment. `folder`: what relative paths are relative to; `to_run`: as for
+    `load_experiment`.
 
     Raises ExperimentError with `problems` and all that are found here."""
-    # The short forms of the file, in full.
+    # Expand short forms.
     tree = _in_full(root, problems, folder)
     if unusable := list(unusable_numbers(tree)):
         raise ExperimentError.of([*problems, *unusable])
     subject = _provisional_subject(tree.children.get("subject"))
     kind = kind_in_file(tree, subject)
 
-    # Checks on the tree, where one bad value hides no other, and what nobody needs to write.
+    # Checks on the tree, where one bad value hides no other, and defaults that nobody needs to write.
     if subject is not None:
         problems += check_subject(subject, tree, kind)
     of_load = list(kind.check_tree(tree, subject))
@@ -123,13 +124,14 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     both = list(check_users_and_rate(tree))
     problems += both
 
-    # The models, which do not say again what the tree showed. Wrong keys that are gone from the load hide nothing.
+    # Validation by the models, without repeating what the tree showed. Wrong keys that were taken out of the load hide
+    # nothing.
     reported: list[Location] = [("load",)] if both or (of_load and kind.load_keys is None) else []
     if "subject" in root.children and "subject" not in tree.children:
         reported.append(("subject",))
     experiment = _checked(Experiment, tree, problems, reported)
 
-    # Checks on the models: each group needs that all before it found nothing.
+    # Checks on the models: a group runs only if all before it found nothing.
     groups: tuple[tuple[_Check, ...], ...] = (
         (check_url, check_generators, check_used, kind.check_experiment, check_every_load),
         (kind.check_to_run,) if to_run else (),
@@ -164,7 +166,7 @@ def _complete(
 
 
 def _provisional_subject(node: Node | None) -> Subject | None:
-    """The subject as far as templates need it, so that an error elsewhere in it hides none of theirs."""
+    """Returns the subject as far as templates need it, so that an error elsewhere in it hides none of theirs."""
     if node is None:
         return None
     without: tuple[str, ...] = ()
@@ -179,7 +181,8 @@ def _provisional_subject(node: Node | None) -> Subject | None:
 def _checked(
     model: type[Model], node: Node | None, problems: list[FileProblem], ignore: Collection[Location] = ()
 ) -> Model | None:
-    """The validated model; None, with problems added, where it is not valid. `ignore`: places reported already."""
+    """Returns the validated model; None, with problems added, if it is not valid. `ignore`: places that were reported
+    before."""
     try:
         return model.model_validate(None if node is None else node.plain(), context=AS_WRITTEN)
     except ValidationError as error:
@@ -198,19 +201,19 @@ def _apply_profile(root: Node, profile: str | None, file: str) -> Node:
 
 
 def _override(key: str, text: str) -> Node:
-    """One `--set key=value` as a tree that can be laid over the file."""
+    """Returns one `--set key=value` as a tree that can be laid over the file."""
     label = f"--set {key}={text}"
     try:
         value = parse_yaml(text, label, []).plain() if text.strip() else None
     except ExperimentError as error:
         raise UsageError(f"{label}: the value is no YAML: {error}") from None
-    # A factor's or parameter's own name may hold dots (factors.load.users).
+    # The name of a factor or parameter may itself contain dots (factors.load.users).
     parts = key.split(".", 1) if key.startswith("factors.") else key.split(".")
     return at_path(parts, label, value)
 
 
 def at_path(parts: Sequence[str], label: str, value: object) -> Node:
-    """A tree with one value at a path of keys; an error about it names `label`."""
+    """Returns a tree with one value at a path of keys; an error about it names `label`."""
     node = from_plain(value, label, None)
     for part in reversed(parts):
         node = Node({part: node}, label)
@@ -218,8 +221,8 @@ def at_path(parts: Sequence[str], label: str, value: object) -> Node:
 
 
 def _in_full(root: Node, problems: list[FileProblem], folder: Path) -> Node:
-    """The tree without profiles, every part of it in its full form; without its subject where that does not exist.
-    `folder` is what relative paths are relative to."""
+    """Returns the tree without profiles, with every part in its full form; without its subject if that does not exist.
+    `folder`: what relative paths are relative to."""
     parts: dict[str, Callable[[Node], Node | None]] = {
         "subject": lambda node: _subject(node, problems, folder),
         "factors": lambda node: node.with_children({name: _levels(of, problems) for name, of in node.children.items()}),
@@ -233,7 +236,7 @@ def _in_full(root: Node, problems: list[FileProblem], folder: Path) -> Node:
 
 
 def _subject(node: Node, problems: list[FileProblem], folder: Path) -> Node | None:
-    """The subject laid over the one that it uses; None where that does not exist, which is a problem."""
+    """Returns the subject laid over the one that it uses; None, with a problem, if that does not exist."""
     used = _over_used(node, problems, folder)
     return None if used is None else with_steps(used, "apply", problems)
 
@@ -257,7 +260,7 @@ def _over_used(node: Node, problems: list[FileProblem], folder: Path) -> Node | 
 
 
 def _rooted(node: Node, folder: Path) -> Node:
-    """A relative `cwd` is relative to the file in which it stands."""
+    """Makes a relative `cwd` relative to the file that contains it."""
     cwd = node.children.get("cwd")
     if cwd is None or not isinstance(cwd.value, str) or "\0" in cwd.value:
         return node
@@ -265,7 +268,7 @@ def _rooted(node: Node, folder: Path) -> Node:
 
 
 def _named(node: Node) -> Node:
-    """A server written inline is called after its program, unless it has a name."""
+    """Names a server that is written inline after its program, unless it has a name."""
     if "name" in node.children or not isinstance(node.value, dict):
         return node
     command = node.children.get("command", Node("server"))
@@ -274,7 +277,7 @@ def _named(node: Node) -> Node:
 
 
 def _levels(node: Node, problems: list[FileProblem]) -> Node:
-    """A factor as a list: a range is unfolded, one value stands for itself."""
+    """Returns a factor as a list: a range is unfolded, and one value becomes a list of one."""
     if isinstance(node.value, tuple | dict):
         return node
     try:
@@ -296,7 +299,7 @@ def _load(node: Node, problems: list[FileProblem], folder: Path) -> Node:
 
 
 def _cluster(node: Node, folder: Path) -> Node:
-    """In full, its relative folders relative to the file."""
+    """Returns the cluster in full, with its relative folders made relative to the file."""
     if isinstance(node.value, str):
         node = Node({"address": node}, node.key, node.position)
     files = node.children.get("files")
@@ -307,7 +310,7 @@ def _cluster(node: Node, folder: Path) -> Node:
 
 
 def _measure(node: Node, problems: list[FileProblem]) -> Node:
-    """The requests of `acknowledged`, as steps."""
+    """Turns the requests of `acknowledged` into steps."""
     check = node.children.get("acknowledged")
     if check is None or not isinstance(check.value, dict):
         return node
@@ -318,7 +321,7 @@ def _measure(node: Node, problems: list[FileProblem]) -> Node:
 
 
 def _objective(node: Node, problems: list[FileProblem]) -> Node:
-    """`{maximise: goodput}` as metric and direction; a metric alone is to be maximised."""
+    """Turns `{maximise: goodput}` into metric and direction; a metric alone is to be maximised."""
     if isinstance(node.value, str):
         return Node({"metric": node}, node.key, node.position)
     directions = [key for key in ("maximise", "minimise") if key in node.children]

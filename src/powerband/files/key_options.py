@@ -1,6 +1,7 @@
-"""The options of `powerband tune` and `powerband load` that stand for a key of an experiment file: one table.
+"""The options of `powerband tune` and `powerband load` that stand for a key of an experiment file, as one table.
 
-The commands make their options from it (`cli/options.py`), `tune_options.py` the experiment, `make reference` the page.
+From this table the commands make their options (`cli/options.py`), `tune_options.py` the experiment, and `make
+reference` the page.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from powerband.base.units import parse_duration_ns
 
 DEFAULT_URL = "http://127.0.0.1:{port}/"
 
-# How much is measured, at most: a first look, the default, and for small differences or a noisy machine. Of few rounds
-# a busy machine would leave too little: as many trials may be repeated as are planned.
+# How much is measured at most: for a first look, by default, and for small differences or a noisy machine. A busy
+# machine would spoil too many of few rounds, so the first look may repeat as many trials as are planned.
 PROFILES: dict[str, dict[str, str]] = {
     "quick": {"load.duration": "3s", "measure.warmup_max": "5s", "measure.repeats": "5", "measure.retry_budget": "1"},
     "normal": {"load.duration": "10s", "measure.repeats": "12"},
     "thorough": {"load.duration": "20s", "measure.repeats": "25"},
 }
-# The most time that `--budget` allows for a profile to be the one that fits it: 1m is quick, 5m normal, 30m thorough.
-# Seven settings in two blocks of trials, with what it takes to confirm the best, take a minute and three minutes.
+# The longest `--budget` for which each profile is the one that fits: 1m is quick, 5m normal, 30m thorough. Seven
+# settings in two blocks of trials, with what it takes to confirm the best, take one minute (quick) or three (normal).
 BUDGETS_S = {"quick": 150, "normal": 900}
 
 
 def profile_for(budget: str | None) -> str:
-    """The profile that fits a budget as it was typed; normal without one, or with one that is no time."""
+    """Returns the profile that fits a budget as it was typed; normal if there is none, or if it is no time."""
     try:
         budget_s = None if budget is None else parse_duration_ns(budget) / 1e9
     except ValueError:
@@ -35,7 +36,8 @@ def profile_for(budget: str | None) -> str:
 
 
 class Option(NamedTuple):
-    """`key`: of an experiment file. `metavar`: what its value is called; None: a flag."""
+    """One option. `key`: the key of an experiment file that it stands for. `metavar`: what its value is called; None
+    for a flag."""
 
     key: str
     metavar: str | None

@@ -1,7 +1,7 @@
-"""Servers whose settings are known, and how each is told its port and a setting: one table, for `powerband tune` with
-nothing more, which proposes a command line and runs none unasked.
+"""A table of servers whose settings are known, and of how each is told its port and a setting. With it `powerband
+tune`, given nothing more, proposes a command line; it runs none unasked.
 
-In: a command, and what it says with `--help`. Out: knobs, and commands in which they are placeholders. Pure. Sources:
+In: a command, and what it prints with `--help`. Out: knobs, and commands with placeholders for them. Pure. Sources:
 each server's documentation of its command line, named in its row.
 """
 
@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 
 class Flag(NamedTuple):
-    """`spellings`: options that say the same, the first of which is added where none stands in the command. A spelling
-    that ends with `=` is a word with its value. `before_jar`: it stands before `-jar`, as what a JVM reads does."""
+    """An option of a server. `spellings`: options with the same meaning; the first one is added if the command has none
+    of them. A spelling that ends with `=` is one word with its value. `before_jar`: it comes before `-jar`, since the
+    JVM reads it."""
 
     spellings: tuple[str, ...]
     value: str
@@ -23,8 +24,8 @@ class Flag(NamedTuple):
 
 
 class Knob(NamedTuple):
-    """`levels`: as `-P` takes them; `{twice}` is twice the CPUs. `flag` None: it is `variable`, of the
-    environment."""
+    """A setting of a server. `levels`: as `-P` takes them; `{twice}` is twice the CPUs. `flag`: None if it is set by
+    `variable`, of the environment."""
 
     name: str
     levels: str
@@ -38,7 +39,8 @@ class Knob(NamedTuple):
 
 
 class KnownServer(NamedTuple):
-    """`programs`: the program, or the module after `python -m`; `jar`: a pattern of the file after `-jar`."""
+    """A server in the table. `programs`: names of its program, or of the module after `python -m`; `jar`: a pattern of
+    the file after `-jar`."""
 
     name: str
     knobs: tuple[Knob, ...]
@@ -129,7 +131,7 @@ KNOWN: tuple[KnownServer, ...] = (
                 Flag(("--server.tomcat.threads.max=",), "{threads}"),
             ),
         ),
-        jar="SPRING",  # it has a folder BOOT-INF
+        jar="SPRING",  # stands for any jar with a folder BOOT-INF
         port=Flag(("--server.port=",), "{port}"),
         source="https://docs.spring.io/spring-boot/appendix/application-properties/",
     ),
@@ -152,7 +154,7 @@ GO = KnownServer(
     (Knob("procs", "1..{twice}", "threads that run Go code at once", variable="GOMAXPROCS"),),
     source="https://pkg.go.dev/runtime#GOMAXPROCS",
 )
-"""Known by its executable, not by its name."""
+"""Any Go program, recognised by its executable and not by its name."""
 
 _PYTHON = re.compile(r"python[\d.]*")
 _RUNS_ANOTHER = {("bundle", "exec"), ("uv", "run"), ("poetry", "run"), ("pipenv", "run")}
@@ -164,8 +166,8 @@ _NO_VALUE = {"Show", "Print", "Enable", "Disable", "Use", "Whether", "Run", "Do"
 
 
 def known_server(command: Sequence[str], *, is_go: bool = False, is_spring: bool = False) -> KnownServer | None:
-    """The row of the server that a command starts. `is_go`: its program was built by Go; `is_spring`: the jar after
-    `-jar` is one of Spring Boot."""
+    """Returns the row of the server that a command starts; None if it is not known. `is_go`: its program was built by
+    Go; `is_spring`: the jar after `-jar` is one of Spring Boot."""
     words = list(command)
     if tuple(words[:2]) in _RUNS_ANOTHER:
         words = words[2:]
@@ -182,8 +184,8 @@ def known_server(command: Sequence[str], *, is_go: bool = False, is_spring: bool
 
 
 def knobs_in_help(text: str) -> KnownServer | None:
-    """What a program says of itself: options with a value whose names count threads, workers and the like, and the one
-    for its port. None where there is no such knob."""
+    """Returns a row made from a program's help: options with a value whose names count threads, workers and the like,
+    and the option for its port. None if there is no such knob."""
     knobs: dict[str, Knob] = {}
     port = None
     for line in text.splitlines():
@@ -203,7 +205,7 @@ def knobs_in_help(text: str) -> KnownServer | None:
 
 
 def told(command: Sequence[str], flag: Flag) -> list[str]:
-    """The command with a flag: its value takes the place of the one that stands there, else it is added."""
+    """Returns the command with a flag, whose value replaces the one in the command or else is added."""
     words = list(command)
     for at, word in enumerate(words[1:], 1):
         for spelling in flag.spellings:
@@ -224,7 +226,8 @@ def told(command: Sequence[str], flag: Flag) -> list[str]:
 
 
 def with_port(command: Sequence[str], number: str) -> list[str] | None:
-    """The command with `{port}` in place of this port; None where it does not stand there once."""
+    """Returns the command with `{port}` in place of this port; None unless it occurs in exactly one word after the
+    program."""
     pattern = re.compile(rf"(?<!\d){re.escape(number)}(?!\d)")
     places = [at for at, word in enumerate(command) if pattern.search(word)]
     if len(places) != 1 or places[0] == 0:

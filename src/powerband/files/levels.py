@@ -1,6 +1,6 @@
-"""Levels as people write them: `1..64`, `1..8 step 1`, `1ms..100ms`, `1,2,4`. Text in, levels out.
+"""Parses levels as people write them: `1..64`, `1..8 step 1`, `1ms..100ms`, `1,2,4`. In: text. Out: levels.
 
-A range without a step is a ladder: it doubles from the first to the last, both included, since the effect of a
+A range without a step is a ladder: it doubles from the first value to the last, both included, since the effect of a
 concurrency setting shows by factors and not by steps.
 """
 
@@ -14,8 +14,8 @@ from powerband.base.units import duration_text, parse_duration_ns
 from powerband.base.yaml_document import parse_scalar
 from powerband.model.plan import Level
 
-_LEVELS_MAX = 1_000  # arbitrary: a step that small is a mistake, and each level is a setting
-_DIGITS_MAX = 30  # of an end of a range, or of its step: arbitrary, a longer one takes quadratic time
+_LEVELS_MAX = 1_000  # arbitrary: a step that small is a mistake, since each level is a setting
+_DIGITS_MAX = 30  # of an end of a range, or of its step: arbitrary, a longer number takes quadratic time
 # A rung this near to the end of a ladder is left out: the end itself stands for it.
 _NEAR_END = Fraction(5, 4)
 _RANGE = re.compile(
@@ -24,7 +24,8 @@ _RANGE = re.compile(
 
 
 def parse_range(text: str) -> list[Level] | None:
-    """The levels of a range; None where the text is no range. Raises ValueError for a range that makes no sense."""
+    """Returns the levels of a range; None if the text is no range. Raises ValueError for a range that makes no
+    sense."""
     match = _RANGE.match(text)
     if match is None:
         return None
@@ -33,7 +34,7 @@ def parse_range(text: str) -> list[Level] | None:
         raise ValueError(f"{text[:_DIGITS_MAX]}... has more than {_DIGITS_MAX} digits: write smaller numbers")
     suffixes = {part.lstrip("0123456789.") for part in parts}
     if len(suffixes) == 1 and suffixes != {""}:
-        # Written back as it was written: the server reads it, and 480m may be megabytes to it.
+        # The number keeps the form in which it was written: the server reads it, and 480m may be megabytes to it.
         (suffix,) = suffixes
         return [
             f"{Decimal(str(number)):f}{suffix}"
@@ -60,7 +61,8 @@ def _numbers(text: str, parts: list[str]) -> list[int] | list[float]:
 
 
 def parse_levels(text: str) -> list[Level]:
-    """The levels of a `-P`: commas between levels and ranges. Raises ValueError for an empty level or bad range."""
+    """Returns the levels of a `-P`: levels and ranges separated by commas. Raises ValueError for an empty level or bad
+    range."""
     levels: list[Level] = []
     for part in text.split(","):
         value = parse_scalar(part.strip())
@@ -71,7 +73,8 @@ def parse_levels(text: str) -> list[Level]:
 
 
 def _rungs(text: str, numbers: list[Fraction], least: Fraction | None = None) -> list[Fraction]:
-    """`least`: the first rung above 0 where the range starts at 0; None: an eighth of the end."""
+    """Returns the values of a range. `least`: the first rung above 0 if the range starts at 0; None: an eighth of the
+    end."""
     low, high, *step = numbers
     if low >= high:
         raise ValueError(f"{text!r}: a range goes from the smaller to the larger")

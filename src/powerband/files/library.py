@@ -1,7 +1,6 @@
-"""Where the experiments, subjects and dashboards that come with powerband lie, and what they are called. No file's
-content is read.
+"""Finds the experiments, subjects and dashboards that come with powerband, by their names. No file's content is read.
 
-In a checkout they lie beside the sources; an installed package carries them as data.
+In a checkout they lie beside the sources; an installed package contains them as data.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def library_root() -> Path:
-    """The folder that holds `experiments/`, `subjects/` and `dashboards/`."""
+    """Returns the folder that contains `experiments/`, `subjects/` and `dashboards/`."""
     data = _PACKAGE / "data"
     return data if data.is_dir() else _PACKAGE.parent.parent
 
@@ -33,7 +32,7 @@ def subject_names() -> list[str]:
 
 
 def find_experiment(path_or_name: str | Path) -> Path:
-    """A file that exists, or the file of a named experiment. Raises UsageError with the nearest name."""
+    """Returns a file that exists, or the file of a named experiment. Raises UsageError with the nearest name."""
     path = Path(path_or_name)
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
@@ -54,12 +53,12 @@ def find_experiment(path_or_name: str | Path) -> Path:
 
 
 def find_subject(name: str, beside: Path) -> Path:
-    """The `subject.yaml` of a named subject, or of a folder (a name with a slash) relative to `beside`.
+    """Returns the `subject.yaml` of a named subject, or of a folder (a name with a slash) relative to `beside`.
 
     Raises ValueError with the nearest name."""
     folder = beside / name if "/" in name else library_root() / "subjects" / name
     file = folder / "subject.yaml"
-    if not os.path.isfile(file):  # noqa: PTH113 - says False, where Path raises, of a folder that is closed to us
+    if not os.path.isfile(file):  # noqa: PTH113 - False for a folder that is closed to us, where Path raises
         hint = "a folder must hold a subject.yaml" if "/" in name else did_you_mean(name, subject_names())
         raise ValueError(f"there is no subject {name}; {hint}")
     return file

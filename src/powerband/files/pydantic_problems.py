@@ -1,4 +1,4 @@
-"""From pydantic's errors to problems with a place, in words for people, with the nearest right spelling."""
+"""Turns pydantic's errors into problems with a place, in words for people, with the nearest correct spelling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from powerband.files.step_forms import MESSAGE_KEYS, METHODS
 from powerband.model.experiment import Objective, Subject
 from powerband.model.load import Step
 
-# Keys that a file may hold besides the fields of the model: short forms, gone by the time the model sees them.
+# Keys that a file may contain besides the fields of the model: short forms, which are gone before the model sees them.
 _SHORT_FORMS: dict[type[BaseModel], tuple[str, ...]] = {
     Step: (*METHODS, *MESSAGE_KEYS),
     Objective: ("maximise", "minimise"),
@@ -24,7 +24,7 @@ _SHORT_FORMS: dict[type[BaseModel], tuple[str, ...]] = {
 }
 
 
-_SHOWN_MAX = 200  # characters of a wrong value: arbitrary, what a message bears
+_SHOWN_MAX = 200  # characters of a wrong value: arbitrary, what fits a message
 Location = tuple[int | str, ...]
 
 
@@ -35,12 +35,13 @@ def problems_of(
     reported: Sequence[FileProblem] = (),
     ignore: Collection[Location] = (),
 ) -> Iterator[FileProblem]:
-    """One problem for each place, without the places of `reported`, and those that `ignore` names."""
+    """Yields one problem for each place, except for the places of `reported` and of `ignore`."""
     seen = {(problem.key, problem.position) for problem in reported}
     details = error.errors(include_url=False)
     for detail in details:
         location = detail["loc"]
-        # Where an entry of a list is wrong pydantic goes on as if the list had not got it, and may call it too short.
+        # If an entry of a list is wrong, pydantic goes on as if the list did not have it, and may then call the list
+        # too short.
         follows = detail["type"] == "too_short" and bool(_node_at(root, location).items)
         problem = _problem(detail, model, root)
         place = (problem.key, problem.position)
@@ -61,7 +62,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], root: Node) -> FilePr
 
 
 def _node_at(root: Node, location: Location) -> Node:
-    """The deepest node on the way: a union's tag, and an index where one value stands for a list, are no nodes."""
+    """Returns the deepest node on the path. A union's tag is no node, nor is an index where one value stands for a
+    list."""
     node = root
     for part in location:
         if isinstance(part, str):
@@ -84,7 +86,7 @@ def _known_keys(model: type[BaseModel], location: Location) -> list[str]:
 
 
 def _inside(annotation: Any, part: int | str) -> Any:
-    """The type of an entry of a type."""
+    """Returns the type of an entry of a type; None if it is unknown."""
     options = [option for option in _union(annotation) if option is not type(None)]
     for option in options:
         arguments = typing.get_args(option)
@@ -103,7 +105,7 @@ def _inside(annotation: Any, part: int | str) -> Any:
 
 
 def _union(annotation: Any) -> list[Any]:
-    """The alternatives of a type, without what annotates them."""
+    """Returns the alternatives of a type, without their annotations."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _union(typing.get_args(annotation)[0])
     if type(annotation).__name__ in ("UnionType", "_UnionGenericAlias", "Union"):

@@ -1,4 +1,5 @@
-"""An experiment as YAML with everything filled in: a run directory keeps it, and it loads back to the same value."""
+"""Writes an experiment as YAML with everything filled in: a run directory keeps it, and it loads back to the same
+value."""
 
 from __future__ import annotations
 
@@ -17,15 +18,15 @@ from powerband.loads import kind_of
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.load import Constant, Exponential, Uniform
 
-# Text that needs no quotes wherever it stands, within [..] and {..} too; all other text gets double quotes, since the
-# emitter leaves some bare that reads back as something else ([?0] is a mapping).
+# Text that needs no quotes anywhere, within [..] and {..} too. All other text gets double quotes, since the emitter
+# leaves some text bare that reads back as something else ([?0] is a mapping).
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./% =<>+*-]*(?<! )")
 
 
 def resolved_yaml(experiment: Experiment) -> str:
-    """The whole experiment in the form of a file, the subject written inline, so that it needs no other file."""
+    """Returns the whole experiment in the form of a file, with the subject inline, so that it needs no other file."""
     yaml = YAML(typ="rt", pure=True)
-    yaml.width = 10_000  # a folded text is hard to read, and to write rightly
+    yaml.width = 10_000  # a folded text is hard to read, and hard to write correctly
     text = io.StringIO()
     yaml.dump(_plain(experiment), text)
     return text.getvalue()
@@ -51,7 +52,7 @@ def _plain(value: Any) -> Any:
 
 
 def _short(value: BaseModel) -> Any:
-    """A model in the form in which a person writes it."""
+    """Returns a model in the form in which a person writes it."""
     plain: Any
     match value:
         case Constant():
@@ -75,8 +76,8 @@ def _short(value: BaseModel) -> Any:
 
 
 def _fields(model: BaseModel) -> dict[str, Any]:
-    """Every field under its key in a file. None is the default of each field that may be None, so it is left out,
-    but for an automatic warm-up, which a reader wants to see."""
+    """Returns every field by its key in a file. A field that is None is left out, since None is then its default; only
+    an automatic warm-up is written, for the reader."""
     plain = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

@@ -1,7 +1,7 @@
-"""What the experiments and subjects that come with powerband say of themselves, for `powerband list`.
+"""Reads what the experiments and subjects that come with powerband say of themselves, for `powerband list`.
 
-Files in, their own words out, as they are written: nothing is checked, for a test checks all that is shipped, and of
-each file only the entries that are told are read, for to parse thirty files takes half a second.
+In: files. Out: their own words, unchanged. Nothing is checked, since a test checks all that is shipped. Only the wanted
+entries of a file are parsed, since parsing all of thirty files takes half a second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from powerband.files.library import experiment_names, find_experiment, find_subj
 
 @dataclass(frozen=True)
 class ShippedExperiment:
-    """`profiles`: in the order of the file."""
+    """An experiment's own words. `profiles`: in the order of the file."""
 
     name: str
     question: str
@@ -24,7 +24,7 @@ class ShippedExperiment:
 
 @dataclass(frozen=True)
 class ShippedSubject:
-    """`parameters`: in alphabetical order."""
+    """A subject's own words. `parameters`: in alphabetical order."""
 
     name: str
     about: str
@@ -50,8 +50,8 @@ def _subject(name: str) -> ShippedSubject:
 
 
 def _entries(path: Path, *keys: str) -> Node:
-    """A file's tree with these entries alone. In a file that comes with powerband each begins a line, and no other
-    line begins with a letter."""
+    """Returns the tree of a file with these entries alone. In a file that comes with powerband each entry begins a
+    line, and no other line begins with a letter."""
     kept, is_asked = [], False
     for line in read_file(path).splitlines(keepends=True):
         if line[:1].isalpha():

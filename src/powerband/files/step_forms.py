@@ -1,6 +1,6 @@
-"""Short forms of steps, `{get: /test}` and `{event: ping, answer: pong}`, to the models' own form, on the tree.
+"""Expands short forms of steps on the tree, `{get: /test}` and `{event: ping, answer: pong}`, to the models' own form.
 
-Each value keeps its place. Which steps go with which load is `checks.py`.
+Each value keeps its place. Not here: which steps go with which load (`loads/<kind>/checks.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
 
 METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
-# Messages by their key in a file: what its value is called, and which other keys of the step are its own.
+# Kinds of message by their key in a file: what the key's value is called, and which other keys of the step belong to
+# it.
 _MESSAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "message": ("text", ()),
     "binary": ("base64", ()),
@@ -17,12 +18,12 @@ _MESSAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "call": ("event", ("data",)),
     "publish": ("channel", ("data",)),
 }
-MESSAGE_KEYS = ("binary", "event", "call", "publish", "data", "answer", "expect")  # `message` is the model's own too
+MESSAGE_KEYS = ("binary", "event", "call", "publish", "data", "answer", "expect")  # `message` is the model's key too
 _SHOWN = 40  # characters of a text that names its step: arbitrary, a column of a table
 
 
 def with_steps(node: Node, key: str, problems: list[FileProblem]) -> Node:
-    """A list of requests or messages, each in its full form."""
+    """Returns the node with its list of requests or messages in their full form."""
     listed = node.children.get(key)
     if listed is None or not listed.items:
         return node
@@ -31,7 +32,7 @@ def with_steps(node: Node, key: str, problems: list[FileProblem]) -> Node:
 
 
 def full_step(node: Node, problems: list[FileProblem]) -> Node:
-    """One step; its name is its request or message unless it has one."""
+    """Returns one step in full; its name is its request or message unless it has one."""
     if not isinstance(node.value, dict):
         return node
     asked = [key for key in (*METHODS, *_MESSAGES) if key in node.children]
@@ -63,7 +64,8 @@ def _message(node: Node, kind: str) -> dict[str, Node | None]:
 
 
 def _without_strays(node: Node, asked: list[str], problems: list[FileProblem]) -> dict[str, Node | None]:
-    """Keys of messages that are gone: those that went into the message, and, with a problem, those that cannot."""
+    """Returns the keys to be removed from a step: those that went into its message and, with a problem, those that
+    cannot."""
     own = _MESSAGES[asked[0]][1] if asked and asked[0] in _MESSAGES else ()
     for key in ("data", "answer"):
         if key in node.children and key not in own:
@@ -73,7 +75,7 @@ def _without_strays(node: Node, asked: list[str], problems: list[FileProblem]) -
 
 
 def _expecting(step: Node, problems: list[FileProblem]) -> Node:
-    """`expect` as `check: {contains: ...}`."""
+    """Turns `expect` into `check: {contains: ...}`."""
     expect, check = step.children.get("expect"), step.children.get("check")
     if expect is None:
         return step

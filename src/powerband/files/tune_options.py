@@ -1,8 +1,9 @@
-"""From the options of `powerband tune` to an Experiment, by the way that files go: only that errors name the option.
+"""Turns the options of `powerband tune` into an Experiment, in the same way as a file, except that errors name the
+option.
 
 Defaults, chosen to answer within minutes: 64 users without think time (enough to fill most pools, few enough for any
 descriptor limit), a race over at most 12 blocks with 10 s measured in each trial, most goodput with under 1 % errors.
-With a counter the program drives itself: there is no load, and so no errors.
+With a counter the program drives itself: there is no load, and so there are no errors.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
 
 DEFAULT_USERS = 64  # enough to fill most pools, few enough for any descriptor limit
-DEFAULT_SCREEN = "500ms"  # of 100 answers a second 50: counted to 2 %, where settings a quarter apart are told apart
+DEFAULT_SCREEN = "500ms"  # at 100 answers a second this counts 50, to 2 %: settings a quarter apart are told apart
 DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
 
@@ -40,32 +41,33 @@ class Tuning:
     """`-P` texts (`threads=1,2,4`, `threads=1..64`), or a name with such levels or with a tuple of levels."""
     url: str = DEFAULT_URL
     options: Mapping[str, str] = field(default_factory=dict)
-    """By the names of `KEY_OPTIONS`."""
+    """Options that stand for a key, by the names of `KEY_OPTIONS`."""
     slo: Sequence[str] = ()
     objective: tuple[str, str] = ("maximise", "goodput")
     env: Sequence[str] = ()
-    """`NAME=value`."""
+    """Each is `NAME=value`, or the `NAME` of a variable of the user's own environment."""
     request: Mapping[str, str] = field(default_factory=dict)
-    """`method` and `body`, or of a WebSocket url `message`."""
+    """`method` and `body`; for a WebSocket url `message`."""
     expect: Sequence[str] = ()
     headers: Sequence[str] = ()
-    """`Name: value`."""
+    """Each is `Name: value`."""
     profile: str | None = None
-    """None: the one that fits `--budget`."""
+    """None: the profile that fits `--budget`."""
     allow_hosts: Sequence[str] = ()
     revisions: tuple[str, str] | None = None
-    """OLD and NEW of `powerband compare`: the levels of a factor beside the others."""
+    """OLD and NEW of `powerband compare`, which become the levels of one more factor."""
     counts: str | None = None
-    """The counter of a program that drives itself; then nothing about requests may be given."""
+    """The counter of a program that drives itself; nothing about requests may then be given."""
     metrics_url: str | None = None
     """The page of that counter, if the program does not send it."""
     apply: Sequence[str] = ()
-    """Requests that change the setting of a running server: `POST /knob {n}`."""
+    """Requests that change the setting of a running server, such as `POST /knob {n}`."""
     restore: Sequence[str] = ()
-    """`NAME=value` of a server that runs already."""
+    """Each is `NAME=value`: the setting that a server that runs already gets back."""
 
     def experiment(self) -> Experiment:
-        """Raises ExperimentError whose problems name the option, UsageError for an option of the wrong form."""
+        """Returns the experiment. Raises ExperimentError whose problems name the option, UsageError for an option of
+        the wrong form."""
         deployed = self._is_deployed()
         if deployed and self.url == DEFAULT_URL:
             raise UsageError("--url is missing: say where the server listens, for example --url http://127.0.0.1:8080/")
@@ -79,7 +81,7 @@ class Tuning:
                 "nothing to vary: name a setting of the command, for example -P threads=1..64", key="-P"
             )
         problems: list[FileProblem] = []
-        # A bound is made for looking often and picking: it needs no fresh starts.
+        # A bound on regret allows for looking often and picking, so it needs no fresh starts.
         confirm = {"confirm": 0} if "--regret" in self.options else {}
         race = {"name": "tune", "design": {"order": "race", "screen": DEFAULT_SCREEN, "confirm_early": True, **confirm}}
         root = _node("", race) if self.revisions is None else _of_revisions(alone=not self.parameters)
@@ -109,8 +111,8 @@ class Tuning:
         return build_experiment(root, problems, Path())
 
     def _is_deployed(self) -> bool:
-        """Whether the server runs already: there is no command, and what changes its setting, or its load. Raises
-        UsageError where that is said of a server that a command starts."""
+        """True if the server runs already: there is no command, but something that changes its setting, or its load.
+        Raises UsageError if options for such a server come with a command that starts one."""
         of_deployed = ["--apply-command"] if "--apply-command" in self.options else []
         if not self.command:
             names = [each.partition("=")[0] if isinstance(each, str) else each[0] for each in self.parameters]
@@ -132,7 +134,8 @@ def tuning(
     given: Mapping[str, Any],
     revisions: tuple[str, str] | None = None,
 ) -> Tuning:
-    """`given`: the options by their names with `_` for `-`, in the form of `Tuning`; None: not given."""
+    """Makes a Tuning. `given`: the options by their names with `_` for `-`, in the form of `Tuning`; None: not
+    given."""
     rest = {name: value for name, value in given.items() if value is not None}
     maximise, minimise = rest.pop("maximise", None), rest.pop("minimise", None)
     own = {each.name for each in fields(Tuning)}
@@ -145,7 +148,8 @@ def tuning(
 
 
 def parted(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Options that stand for a key, by the names of `KEY_OPTIONS`, and those that say what is requested."""
+    """Splits options into those that stand for a key, by the names of `KEY_OPTIONS`, and those that say what is
+    requested."""
     texts = {name: str(value) for name, value in given.items() if value is not None}
     request: dict[str, str] = {name: texts.pop(name) for name in ("method", "body", "message") if name in texts}
     return {f"--{name.replace('_', '-')}": text for name, text in texts.items()}, request
@@ -154,8 +158,8 @@ def parted(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
 def load_of(
     url: str, options: Mapping[str, str], request: Mapping[str, str], expect: Sequence[str], headers: Sequence[str]
 ) -> Load:
-    """The load of `powerband load`: the same options and errors, without a server to start."""
-    # A load is checked as part of an experiment; its server stands in for the one that runs already.
+    """Returns the load of `powerband load`: the same options and errors, without a server to start."""
+    # A load is checked as part of an experiment, so a stand-in takes the place of the server that runs already.
     stand_in = {"command": ["server"], "url": kind_of_url(url).local_url}
     root = _with_options(_node("", {"name": "load", "subject": stand_in}), options, closed=True)
     return build_experiment(merge(root, _request(url, request, expect, headers)), [], Path()).load
@@ -170,7 +174,8 @@ def _at(path: str, label: str, value: object) -> Node:
 
 
 def _with_options(root: Node, given: Mapping[str, str], *, closed: bool) -> Node:
-    """`closed`: users without a rate load the server, as many as is usual unless that is said."""
+    """Lays the options over the tree. `closed`: users load the server unless a rate is given, by default the usual
+    number."""
     fixed = {"--users": str(DEFAULT_USERS)} if closed and "--rate" not in given else {}
     for option, text in {**fixed, **given}.items():
         root = merge(root, _at(KEY_OPTIONS[option].key, f"{option} {text}", _value(option, text)))
@@ -202,7 +207,7 @@ def _subject(command: Sequence[str], url: str, env: Sequence[str]) -> Node:
 
 
 def _requests(texts: Sequence[str]) -> Node:
-    """`POST /knob {n}` as the steps of `subject.apply`."""
+    """Turns texts such as `POST /knob {n}` into the steps of `subject.apply`."""
     steps = []
     for text in texts:
         method, _, rest = text.strip().partition(" ")
@@ -216,7 +221,7 @@ def _requests(texts: Sequence[str]) -> Node:
 
 
 def _deployed(url: str, restore: Sequence[str]) -> Node:
-    """The subject, named after its host."""
+    """Returns the subject that runs already, named after its host."""
     levels = {}
     for text in restore:
         name, equals, value = text.partition("=")
@@ -232,7 +237,8 @@ def _deployed(url: str, restore: Sequence[str]) -> Node:
 
 
 def _counter(counts: str, metrics_url: str | None, templates: Sequence[str]) -> Node:
-    """The counter of the program; its page is at the usual place of the port that it is given, unless that is said."""
+    """Returns the counter of the program. Its page, unless given, is at the usual place of the port that the program is
+    told."""
     root = _at("subject.counts", f"--counts {counts}", counts)
     if metrics_url is None and "metrics_port" in placeholders(templates):
         root = merge(root, _at("subject.metrics_url", f"--metrics-url {DEFAULT_PAGE}", DEFAULT_PAGE))
@@ -250,7 +256,7 @@ def _refuse_requests(url: str, request: Mapping[str, str], expect: Sequence[str]
 
 
 def _request(url: str, request: Mapping[str, str], expect: Sequence[str], headers: Sequence[str]) -> Node:
-    """The load: one request, or one message over a WebSocket."""
+    """Returns the load: one request, or one message over a WebSocket."""
     pairs = []
     for text in headers:
         name, colon, value = text.partition(":")
@@ -268,11 +274,11 @@ def _request(url: str, request: Mapping[str, str], expect: Sequence[str], header
 
 
 def _objective(objective: tuple[str, str], slo: Sequence[str], default_slo: str | None) -> Node:
-    """`default_slo`: a condition on errors, which holds unless another one is given."""
+    """Returns the objective. `default_slo`: a condition on errors, which holds unless another one is given."""
     direction, metric = objective
     conditions = [(text, condition.strip()) for text in slo for condition in text.split(",") if condition.strip()]
     constraints = [Node(condition, f"--slo {text}") for text, condition in conditions]
-    # The highest rate at which nothing but errors count is seldom what is meant: that SLO is asked for.
+    # The highest rate with no condition but errors is seldom what is meant, so capacity must come with an SLO.
     asked = bool(slo) or metric not in ("capacity", "capacity_per_s")
     if default_slo and asked and not any(metric_of(condition) == "error_rate" for _, condition in conditions):
         constraints.append(Node(default_slo, "--slo"))
@@ -294,13 +300,13 @@ def _factors(parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]], pr
             values = parse_levels(levels) if isinstance(levels, str) else list(levels)
         except ValueError as error:
             problems.append(FileProblem(str(error), label))
-            values = [0]  # stands in, so that nobody takes {NAME} in the command for unknown
+            values = [0]  # a stand-in, so that {NAME} in the command is not reported as unknown
         factors[name] = Node(tuple(Node(level, label) for level in values), label)
     return Node(factors, "-P")
 
 
 def _with_revisions(factors: Node, revisions: tuple[str, str], problems: list[FileProblem]) -> Node:
-    """The factor `revision` beside the others; it varies fastest, so that both of a pair stand side by side."""
+    """Adds the factor `revision` to the others; it varies fastest, so that both of a pair stand side by side."""
     label = "OLD and NEW"
     if revisions[0] == revisions[1]:
         problems.append(FileProblem(f"both are {revisions[0]}; name two that differ", label))
@@ -311,7 +317,8 @@ def _with_revisions(factors: Node, revisions: tuple[str, str], problems: list[Fi
 
 
 def _of_revisions(*, alone: bool) -> Node:
-    """Two revisions alone race, so that it stops once it is decided, without a confirmation: nothing was picked out of
-    many. Of several settings every pair is wanted, not the best of all, so none may leave."""
+    """Returns the design of a comparison. Two revisions alone race, so that the run stops once it is decided, without a
+    confirmation, since nothing was picked out of many. With several settings every pair is wanted, not the best of all,
+    so none may be eliminated."""
     design = {"order": "race", "confirm": 0} if alone else {"order": "blocks"}
     return _node("", {"name": "compare", "design": design})

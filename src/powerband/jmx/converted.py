@@ -39,7 +39,8 @@ class ConvertedLoad:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The input of the writer. `notes`: each difference from JMeter with the names of the elements that it concerns."""
+    """The input of the writer. `notes`: each difference from JMeter, with the names of the elements that it concerns.
+    `left_out`: paths of elements. `defaults`: properties that were not given, with the default used for each."""
 
     plan: str
     group: str

@@ -12,8 +12,8 @@ from powerband.jmx.tree import Element
 def tell_of_requests(
     findings: Findings, steps: Sequence[ConvertedStep], follows: Sequence[Element], *, goes_on: bool
 ) -> None:
-    """`follows`: the requests for which JMeter would follow redirects. `goes_on`: JMeter continues with the next
-    request after an error."""
+    """Adds notes on the differences of requests. `follows`: the requests for which JMeter would follow redirects.
+    `goes_on`: JMeter continues with the next request after an error."""
     findings.note(
         "JMeter also sends its own User-Agent and Connection: keep-alive; powerband sends only what stands here."
     )
@@ -56,7 +56,7 @@ def tell_of_load(findings: Findings, load: ConvertedLoad) -> None:
 
 
 def tell_of_rows(findings: Findings, rows: int, *, own: bool) -> None:
-    """`own`: each thread of JMeter also goes through the rows one by one."""
+    """Adds a note on the rows of data. `own`: each thread of JMeter also goes through the rows one by one."""
     if not own:
         findings.note(
             "All threads of JMeter share the rows of the data; here each user goes through all of them by itself."

@@ -1,7 +1,7 @@
 """Decodes files of strangers. In: bytes and the name of an encoding, as a test plan writes it. Out: text.
 
-Only encodings of text whose decoders take linear time are known: of those that come with Python, `punycode` and others
-do not, and some are no encodings of text at all.
+Only text encodings whose decoders take linear time are known: `punycode` and other decoders of Python take longer, and
+some of Python's encodings are not for text at all.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def codec_named(name: str) -> str:
 
 
 def decoded(data: bytes, name: str) -> str:
-    """Raises LookupError for an encoding that is not known, ValueError for bytes that are not in it."""
+    """Returns the text. Raises LookupError for an unknown encoding, ValueError for bytes that are not in it."""
     return data.decode(codec_named(name))

@@ -12,7 +12,7 @@ from powerband.base.units import plural
 from powerband.jmx.tree import Element
 from powerband.jmx.values import Unresolved, Values
 
-REFUSALS_SHOWN = 100  # arbitrary: more than anybody mends at once; a plan may have a refusal an element
+REFUSALS_SHOWN = 100  # arbitrary: more than anybody mends at once; a plan may have a refusal for each element
 WHY_MAX = 400  # characters of a reason, which may hold a value of the plan: arbitrary
 Number = TypeVar("Number", int, float)
 
@@ -52,7 +52,8 @@ class ImportRefused(UsageError):  # noqa: N818  (named after what happened)
 
 @dataclass
 class Findings:
-    """Collected by the converters. A note is listed once, with the names of all elements that it concerns."""
+    """The findings so far, collected by the converters. A note is listed once, with the names of all elements that it
+    concerns."""
 
     refusals: dict[Refusal, None] = field(default_factory=dict)
     notes: dict[str, dict[str, None]] = field(default_factory=dict)

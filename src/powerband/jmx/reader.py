@@ -17,7 +17,7 @@ from powerband.jmx.tree import Element, Property
 
 BYTES_MAX = 8 * 2**20  # arbitrary: far above a plan without recorded answers; expat holds all of it
 NODES_MAX = 100_000  # arbitrary: 8 MiB of empty elements would be a million nodes
-DEPTH_MAX = 200  # arbitrary: each is a call deep later on, and Python bears a thousand
+DEPTH_MAX = 200  # arbitrary: each level becomes a nested call, of which Python allows a thousand
 PATH_MAX = 2000  # characters of an element's name, with the names of those around it: arbitrary
 
 _BOMS = (

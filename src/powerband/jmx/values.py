@@ -62,7 +62,7 @@ class Values:
         return self._joined(parts, 0)
 
     def _joined(self, parts: Sequence[str | FunctionCall], depth: int) -> str:
-        """`depth`: of calls within calls."""
+        """Returns the text of the parts. `depth`: how many calls are around them."""
         if depth > DEPTH_MAX:
             raise Unresolved(f"its ${{...}} are nested more than {DEPTH_MAX} deep", "write the value itself")
         length, found = 0, []

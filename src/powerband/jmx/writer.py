@@ -22,7 +22,7 @@ from powerband.jmx.converted import Conversion, ConvertedLoad, ConvertedStep
 from powerband.jmx.elements.timers import Pause
 
 _WIDTH = 110  # of the comments at the top of the file: fits a screen beside line numbers
-_NAMED_MAX = 5  # arbitrary: what a comment bears
+_NAMED_MAX = 5  # arbitrary: what fits a comment
 LONGEST_NS = 3600 * 10**9  # the end of a load whose users leave by themselves
 _WARMUP_NS = 30 * 10**9  # the default of measure.warmup_max, once the ramp is over
 _PORT = "{port}"

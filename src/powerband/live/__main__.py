@@ -1,7 +1,7 @@
 """Serves the page of a run in progress from its own process: `python -m powerband.live RUN_DIRECTORY`, see `beside.py`.
 
-The address is the only line on stdout; the reason why there is no page is the last one on stderr, which is read until
-then and no longer. The process ends when its stdin ends, that is, when its parent has ended for any reason.
+The address is the only line on stdout. If there is no page, the last line on stderr gives the reason; stderr is read
+until then and no longer. The process ends when its stdin ends, that is, when its parent has ended for any reason.
 """
 
 from __future__ import annotations

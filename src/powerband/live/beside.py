@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-START_S = 20.0  # longest wait for its address: it takes a second, on a busy machine some
-END_S = 8.0  # longer than it waits for viewers (`LEAVE_S`), and for their last answers
+START_S = 20.0  # longest wait for the page's address, which takes a second, on a busy machine some
+END_S = 8.0  # longer than the page waits for viewers (`LEAVE_S`) and for their last answers
 
 
 @contextmanager
 def page_beside(run: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Serves the page while the block lasts. `tell` gets a line for the user: the address, or the reason why there is
-    no page; the run continues in either case. `-P`: no module is imported from the current folder."""
+    no page; the run continues in either case. Python's `-P` imports no module from the current folder."""
     try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "powerband.live", str(run)],

@@ -18,11 +18,11 @@ from powerband.live.payload import as_json, current_row, point_rows, run_row, tr
 from powerband.live.state import RunState, RunStatus, TrialState
 
 POLL_S = 0.5  # half of the second that each point stands for: none is shown more than that late
-POLL_AT_REST_S = 2.0  # arbitrary: nothing but a `resume` may come
+POLL_AT_REST_S = 2.0  # arbitrary: only a `resume` changes a run at rest
 BEAT_S = 15.0  # interval of keep-alives while nothing changes, which detect a broken connection
 VIEWERS_MAX = 256  # arbitrary: each holds a descriptor, of which a user has 1,024 by default
 LEAVE_S = 3.0  # longest wait for viewers on close; they may still request the last trial's seconds
-_LAST_POLLS = 20  # 10 MB of what was written since (CHUNK_BYTES each): a run that ends leaves far less
+_LAST_POLLS = 20  # read at the end, CHUNK_BYTES each: 10 MB, and a run leaves far less unread
 _GOES_ON = (RunStatus.RUNNING, RunStatus.UNKNOWN)
 _GO_ON_S = 0.005  # pause between two polls while there is a backlog to read, so that other tasks can run
 
@@ -99,8 +99,8 @@ class Feed:
                 self._empty.set()
 
     async def close(self) -> None:
-        """Sends every viewer the last state, marked as the last. Viewers leave when they have all they need; remaining
-        streams are ended after `LEAVE_S`."""
+        """Sends every viewer the last state, marked as the last. Viewers leave when they have all they need; streams
+        that remain are ended after `LEAVE_S`."""
         if self.viewers:
             await self.fresh()
             for _ in range(_LAST_POLLS):

@@ -82,14 +82,14 @@ class _Known:
     refused: str = ""  # why the experiment cannot be read
     trials: dict[int, _FollowedTrial] = field(default_factory=dict)
     planned_total: int | None = None
-    left_s: float | None = None  # with the trial that began last
+    left_s: float | None = None  # seconds left of the run, as the plan says at the trial that began last
     analysis: Analysis | None = None
     analysis_version: Version = None
     analysis_problem: str = ""
     own_analysis: bool = False  # made here, not read
     damaged: int = 0  # lines of the plan
     running: bool = False
-    nodes: bytes | None = None  # what they do, of a run on several that goes on
+    nodes: bytes | None = None  # nodes_now.json of a run on a cluster that is in progress
     nodes_version: Version = None
 
 
@@ -127,7 +127,7 @@ class RunFollower:
         if self._known.experiment is None:
             return self._unreadable(self._known.refused)
         self._ask_lock()
-        self._read_nodes()  # before the plan, where each of their trials is by then
+        self._read_nodes()  # before the plan, which then contains each of their trials
         self._read_plan()
         self._read_records()
         self._read_analysis()
@@ -207,7 +207,7 @@ class RunFollower:
         self.more = self.more or more
 
     def _read_nodes(self) -> None:
-        """What the nodes of a run do, which rewrites this file when that changes."""
+        """Reads what the nodes of a run do; the run rewrites this file when that changes."""
         known = self._known
         version = changed_at(self.run.nodes_now) if known.running and self._on_nodes else None
         if version != known.nodes_version:
@@ -259,7 +259,7 @@ class RunFollower:
                 trial.result = result
 
     def _measure_one(self) -> None:
-        """Measures one trial that is in no analysis: the newest first, which viewers wait for."""
+        """Measures one trial that is in no analysis: the newest first, since viewers wait for it."""
         experiment = self._known.experiment
         waiting = [t for t in self._known.trials.values() if t.recorded and t.result is None and not t.because]
         if not waiting or experiment is None:
@@ -294,7 +294,8 @@ class RunFollower:
         known.own_analysis = self._stale = True
 
     def _follow_current(self) -> None:
-        """Follows the last trial of the plan while it has no record; one on a node has its files there."""
+        """Follows the last trial of the plan while it has no record, unless nodes run the trials and have their
+        files."""
         known = self._known
         here = known.running and not self._on_nodes
         open_now = [trial.spec for trial in known.trials.values() if not trial.recorded] if here else []
@@ -363,8 +364,8 @@ class RunFollower:
         )
 
     def _lines(self, trials: list[_FollowedTrial], metric: str, nodes: tuple[NodeState, ...]) -> tuple[TrialLine, ...]:
-        """The lines of all trials. If the run is running, its last trial without a record is in flight (on nodes each:
-        of one that is lost there is a record); other trials without one are lost."""
+        """The lines of all trials. While the run is in progress, its last trial without a record is in flight (on nodes
+        all of them, since a lost one has a record); other trials without a record are lost."""
         in_flight = {max(self._known.trials, default=0)} if self._known.running else set()
         if self._known.running and self._on_nodes:
             in_flight = set(self._known.trials)
@@ -414,8 +415,8 @@ class RunFollower:
         return tuple(said)
 
     def _eta_s(self, experiment: Experiment, state: RunState) -> float | None:
-        """What the run itself said last, if it did; else time for the remaining trials at the pace of those that began
-        one after the other, or at a first guess."""
+        """Returns the time left as the run itself said last, if it did; otherwise the time for the remaining trials, at
+        the pace of those that began one after the other, or at a first guess."""
         if state.planned_total is None:
             return None
         began = [trial.began_s for trial in self._known.trials.values() if trial.began_s is not None]

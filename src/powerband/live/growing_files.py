@@ -163,9 +163,9 @@ class Tail:
 
 
 def is_held(lock: Path) -> bool:
-    """True if a living process holds the lock of a run, by the kernel's list of locks, or, where the file system has no
-    locks, by what is in the file. Trying to take the lock would keep a run from starting in that moment. Raises OSError
-    if `is_short`: a run that goes on never looks ended."""
+    """True if a living process holds the lock of a run, by the kernel's list of locks or, if the file system has no
+    locks, by the content of the file. Trying to take the lock would keep a run from starting in that moment. Raises
+    OSError if `is_short`, so that a run in progress never looks ended."""
     try:
         wanted = lock.stat()
         with open("/proc/locks", "rb") as file:  # noqa: PTH123

@@ -22,9 +22,9 @@ from powerband.live.state import RunStatus
 from powerband.model.plan import Stage
 from powerband.store import NOT_AS_WRITTEN, RunDir
 
-_HEAD_BYTES = 1 << 16  # an analysis begins with the answer; more of it is read for nothing
+_HEAD_BYTES = 1 << 16  # an analysis begins with the answer; nothing after it is needed
 _DATED = re.compile(r"\d{8}-\d{6}-(.+)")
-_RECORD_HEAD_BYTES = 1 << 13  # the status stands behind the spec, in the first few hundred bytes
+_RECORD_HEAD_BYTES = 1 << 13  # the status comes after the spec, in the first few hundred bytes
 _SHOWN_MAX = 4000  # characters of a text from a file: arbitrary, a screen
 T = TypeVar("T")
 
@@ -58,7 +58,8 @@ class _Plan(NamedTuple):
 
 
 class _End(NamedTuple):
-    """`early`: see `may_end_early`; None: the experiment cannot be read. `stopped`: the race was stopped."""
+    """How a run may end. `early`: see `may_end_early`; None if the experiment cannot be read. `stopped`: the race was
+    stopped."""
 
     early: bool | None
     stopped: bool

@@ -1,4 +1,4 @@
-"""What the nodes of a run do, as `nodes_now.json` has it. In: its text, the plan. Out: a `NodeState` for each.
+"""Reads what the nodes of a run do, from `nodes_now.json`. In: its text, the plan. Out: a `NodeState` for each node.
 
 A node whose entry is damaged, or whose trial is not in the plan as read so far, is shown as idle.
 """
@@ -21,11 +21,11 @@ _PHASES = {
     "stop": TrialPhase.ENDING,
     **{phase.value: phase for phase in TrialPhase},
 }
-"""Phases by the words of those who run trials."""
+"""Phases of a trial, by the words that the code that runs trials uses."""
 
 
 def nodes_now(text: bytes | None, specs: Mapping[int, TrialSpec]) -> tuple[NodeState, ...]:
-    """Never raises for what the file holds."""
+    """Returns the state of each node. Never raises, whatever the file contains."""
     try:
         told = json.loads(text or b"{}")
     except (ValueError, RecursionError):

@@ -106,7 +106,7 @@ def _phases(run: RunState) -> Iterator[Row]:
 
 
 def _in_flight(run: RunState) -> Iterator[tuple[str, TrialState]]:
-    """Trials in flight, each with its node; one without on one machine."""
+    """Yields the trials in flight, each with its node; on one machine the node is empty."""
     if run.current is not None:
         yield "", run.current
     yield from ((node.name, node.trial) for node in run.nodes if node.trial is not None)

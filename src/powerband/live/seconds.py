@@ -43,7 +43,7 @@ class LoadSeconds:
         self._ended: set[int] = set()
         self._newest: dict[int, int] = {}
         self._seconds: dict[int, list[Json]] = {}
-        self._phases_are_told = False  # not for a no-load server, whose intervals contain the phases
+        self._phases_are_told = False  # stays False for a self-driven server, whose intervals contain the phases
 
     @property
     def ended(self) -> bool:

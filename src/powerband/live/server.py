@@ -305,7 +305,7 @@ def _json(told: Mapping[str, Any]) -> Response:
 
 
 async def _cannot_open(_request: Request, error: Exception) -> Response:
-    """The answer where a file or folder could not be opened: see `growing_files.is_short`."""
+    """The answer if a file or folder could not be opened: see `growing_files.is_short`."""
     return Response(f"powerband: {SHORT if is_short(error) else error}\n", 503, media_type="text/plain")
 
 

@@ -1,7 +1,7 @@
 """Serves the pages over sockets, and bounds what any client can take of this process: connections, time and memory.
 
-In: an application and a listening socket. Out: answers, until it is asked to end. A request must be whole, and what was
-sent must be taken, within `PATIENCE_S`. Where there is no room for a connection, the one that has been waiting longest
+In: an application and a listening socket. Out: answers, until it is asked to end. A request must be complete, and what
+was sent must be taken, within `PATIENCE_S`. If there is no room for a connection, the one that has been waiting longest
 for its request is dropped. Large answers are sent piece by piece, and only so many at once.
 """
 
@@ -26,7 +26,7 @@ PATIENCE_S = 30.0  # arbitrary: a slow network needs some seconds; a connection 
 CONNECTIONS_MAX = 320  # the viewers that are allowed, and room for what they ask for
 DESCRIPTORS_KEPT = 96  # for everything else: the files of eight runs, and connections that were just accepted
 ACCEPTED_AT_ONCE = 32  # arbitrary: a browser opens six at once; accepted ones need descriptors that are kept
-HEAD_BYTES_MAX = 1 << 14  # twice what Apache and Tomcat allow: cookies of all programs on this host come along
+HEAD_BYTES_MAX = 1 << 14  # twice what Apache and Tomcat allow: it includes the cookies of all programs on this host
 PIECE_BYTES = 1 << 16  # as much as the socket's buffer takes
 LARGE_BYTES_MAX = 1 << 26  # of all answers that are being sent and take more than one piece
 

@@ -169,7 +169,7 @@ class TrialLine:
     because: str = ""
     took_s: float | None = None
     rate_per_s: float | None = None
-    node: str = ""  # of several, the one that ran it, once that is known
+    node: str = ""  # on a cluster the node that ran it, once that is known
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ class RunState:
     `planned_total`: trials of the whole run, the most as far as known (`at_most`: it may end earlier); None: not known.
     `done`: trials on disk; of these `valid`, `invalid` (spoilt by the load generator or the machine), `failed` (by the
     server); the others were interrupted or are not judged yet. `eta_s`: seconds left, None: not known. `settings`: the
-    best first. `answer`: sentences, so far or final. `judged`: trials in the last analysis. `nodes`: of a run on a
-    cluster that goes on, which has no `current` trial but one on each of these."""
+    best first. `answer`: sentences, so far or final. `judged`: trials in the last analysis. `nodes`: those of a run in
+    progress on a cluster, which has a trial on each of them in place of `current`."""
 
     path: str
     name: str

@@ -69,7 +69,8 @@ class Relay:
         self._asked_at = 0.0
 
     async def page(self) -> str:
-        """As `subject_pages`: the answer that is on its way or was asked for within `FRESH_S`, else a new one."""
+        """Returns what `subject_pages` does: the answer that is on its way or was requested within `FRESH_S`, else a
+        new one."""
         now = time.monotonic()
         if self._asked is None or (self._asked.done() and now - self._asked_at >= FRESH_S):
             self._asked, self._asked_at = asyncio.ensure_future(self._ask()), now

@@ -15,11 +15,11 @@ from powerband.model.experiment import Measure
 from powerband.model.plan import TrialSpec
 from powerband.store import NOT_AS_WRITTEN, TrialDir
 
-_LAG_SECONDS = 3  # as for engines (`LAG_SECONDS`): who is silent for longer is not waited for
+_LAG_SECONDS = 3  # as for engines (`LAG_SECONDS`): a source that is silent for longer is not waited for
 
 
 class TrialFollower:
-    """Call `read` repeatedly; `state` is the state so far. `damaged`: number of unreadable lines."""
+    """Follows one trial: call `read` repeatedly; `state` is the state so far. `damaged`: number of unreadable lines."""
 
     def __init__(self, directory: TrialDir, spec: TrialSpec, measured: Measure | None) -> None:
         self.spec = spec

@@ -1,6 +1,7 @@
-"""The kinds of load: HTTP, WebSocket, a JMeter plan, a program that drives itself. A folder holds all of one kind.
+"""The kinds of load: HTTP, WebSocket, a JMeter plan, a program that drives itself. Each folder contains all of one
+kind.
 
-Which kind an experiment has is asked here and nowhere else; the kind's object answers everything that depends on it.
+Only this module decides which kind an experiment has; the kind's object answers everything that depends on it.
 """
 
 from powerband.base.hosts import is_websocket
@@ -21,14 +22,14 @@ def kind_of(experiment: Experiment) -> LoadKind:
 
 
 def kind_of_load(load: Load) -> LoadKind:
-    """The kind of a load that drives a server."""
+    """Returns the kind of a load that drives a server."""
     if load.jmeter is not None:
         return JMETER
     return HTTP if load.websocket is None else WEBSOCKET
 
 
 def kind_of_options(url: str, counts: str | None) -> LoadKind:
-    """The kind that a command line asks for; `counts`: the counter of a program that drives itself."""
+    """Returns the kind that a command line asks for. `counts`: the counter of a program that drives itself."""
     return kind_of_url(url) if counts is None else SELF_DRIVEN
 
 
@@ -37,7 +38,8 @@ def kind_of_url(url: str) -> Http:
 
 
 def kind_in_file(root: Node, subject: Subject | None) -> LoadKind:
-    """The kind that a file asks for, before its load is known to be valid. `subject` is None where it is not valid."""
+    """Returns the kind that a file asks for, before its load is known to be valid. `subject` is None if it is not
+    valid."""
     if root.at("subject", "counts").value is not None:
         return SELF_DRIVEN
     if root.at("load", "jmeter").value is not None:

@@ -1,7 +1,7 @@
-"""Drivers, and what they know of their trial. A driver is a fleet of engines (`loads/http/driver.py`), a JMeter
-that runs a plan, or the counter of a program that drives itself.
+"""The interface of drivers, and what they know of their trial. A driver is a fleet of engines (`loads/http/driver.py`),
+a JMeter that runs a plan, or the counter of a program that drives itself.
 
-Not here: the loop that takes a driver from go to its last word (`trials/driving.py`).
+Not here: the loop that takes a driver from go to its last event (`trials/driving.py`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from powerband.wire.load_events import Interval, Summary
 from powerband.wire.message import Wire, encode
 
 SCREEN_WARMUP_NS = 1_200_000_000
-"""The longest warm-up of a short trial, which is asked twice whether the server is steady: a queue of users may take
-many seconds to fill, but what is far behind is seen before. One that had not settled by then eliminates only what
-cannot catch up (`search/screening.py`)."""
+"""The longest warm-up of a short trial, enough to check twice whether the server is steady. A queue of users may take
+many seconds to fill, but a setting that is far behind shows earlier. A trial that has not settled by then eliminates
+its setting only if that cannot catch up (`search/screening.py`)."""
 
 
 class Driver(Protocol):
-    """Drives the subject of one trial. It goes and measures when `send` says so; its attributes hold all that it has
-    reported so far, or by the last `look`."""
+    """Drives the subject of one trial. It goes and measures when `send` says so; its attributes hold everything that it
+    has reported so far, or by the last `look`."""
 
     intervals: list[FleetInterval]
     phases: dict[str, int]
@@ -45,7 +45,7 @@ class Driver(Protocol):
 
     @property
     def begun_ns(self) -> int | None:
-        """When it began, for a driver that begins by itself; None: it waits for go."""
+        """When it began, for a driver that begins by itself; None if it waits for go."""
 
     @property
     def pids(self) -> list[int]:
@@ -53,14 +53,14 @@ class Driver(Protocol):
 
     @property
     def lead_ns(self) -> int:
-        """The time that a command needs: it names no earlier instant."""
+        """The time that a command needs, in ns: the instant that it names must be at least so far away."""
 
     @property
     def finished(self) -> bool: ...
 
     @property
     def summaries(self) -> tuple[Summary, ...]:
-        """The `summary` of each engine, where it has reported it."""
+        """The `summary` of each engine that has reported one."""
 
     def look(self) -> None:
         """Takes in reports that do not come through the pump. Raises TrialFailed."""
@@ -68,20 +68,20 @@ class Driver(Protocol):
     def send(self, command: Wire) -> None: ...
 
     def check_begun(self) -> None:
-        """Raises TrialFailed where there is nothing to measure at the end of the warm-up."""
+        """Raises TrialFailed if there is nothing to measure at the end of the warm-up."""
 
     def check_ended(self) -> None:
-        """Raises TrialFailed where the whole run has nothing to measure."""
+        """Raises TrialFailed if the whole run has nothing to measure."""
 
     def overdue(self, what: str) -> TrialFailed:
-        """The failure of a driver that did not do `what` in time."""
+        """Returns the failure of a driver that did not do `what` in time."""
 
     def record(self) -> dict[str, Any]:
-        """The fields that it adds to the trial's record."""
+        """Returns the fields that the driver adds to the trial's record."""
 
 
 class StandIn:
-    """The part of a driver that reports what the only engine of a fleet would: lines in events.jsonl, one summary."""
+    """The part of a driver that reports like the only engine of a fleet: lines in events.jsonl, one summary."""
 
     lead_ns = go_lead_ns(1)
 
@@ -108,9 +108,9 @@ class StandIn:
 class WarmUp:
     """The time from go to the measured window.
 
-    `joining_ns`: users join first. `fixed_ns`: the whole of a fixed warm-up; None: it lasts until steady, at least
-    `least_ns` and at most `most_ns`, or `compiling_ns` while the server's runtime still compiles. `pause_ns`: the
-    longest time that instruments keep the window from beginning."""
+    `joining_ns`: the time in which users join first. `fixed_ns`: the length of a fixed warm-up; None: it lasts until
+    the server is steady, at least `least_ns` and at most `most_ns`, or `compiling_ns` while the server's runtime still
+    compiles. `pause_ns`: the longest time that instruments keep the window from beginning."""
 
     joining_ns: int
     fixed_ns: int | None
@@ -124,9 +124,9 @@ class WarmUp:
         measure, asked_ns = experiment.measure, experiment.warmup_ns_of(stage)
         if asked_ns is not None:
             fixed_ns: int | None = joining_ns + asked_ns
-        else:  # where each user sends a set number of requests, none may be missed
+        else:  # if each user sends a set number of requests, none may be missed
             fixed_ns = None if load.requests_per_user is None else 0
-        # Before each user has sent and paused once, a closed load is still building up, which no series shows.
+        # Until each user has sent and paused once, a closed load is still building up, which no series shows.
         built_up_ns = load.joining_ns + load.longest_pause_ns
         least_ns = max(joining_ns + measure.warmup_min_ns, built_up_ns)
         most_ns = max(joining_ns + measure.warmup_max_ns, load.joining_ns, fixed_ns or 0)
@@ -141,19 +141,20 @@ class WarmUp:
 
     @property
     def by_command(self) -> bool:
-        """True where the driver waits for the `measure` command: until steady, or until instruments are done."""
+        """True if the driver waits for the `measure` command: until the server is steady, or until instruments are
+        done."""
         return self.fixed_ns is None or (self.pause_ns > 0 and self.fixed_ns > 0)
 
     @property
     def driver_ns(self) -> int | None:
-        """The warm-up that a driver ends by itself, from go on; None: at the `measure` command."""
+        """The length of a warm-up that the driver ends by itself, from go on; None: the `measure` command ends it."""
         return None if self.by_command else self.fixed_ns
 
 
 @dataclass(frozen=True)
 class TrialSetup:
-    """The facts that are settled before a trial's subject is launched. `engine`: the engine's binary; `engines`: where
-    those of the load run."""
+    """The facts that are settled before a trial's subject is launched. `engine`: the engine's binary; `engines`: the
+    place where the load's engines run."""
 
     experiment: Experiment
     spec: TrialSpec
@@ -168,7 +169,7 @@ class TrialSetup:
 
     @property
     def awake_cpus(self) -> tuple[int, ...]:
-        """CPUs that must not sleep: those of the trial, all where nothing is pinned; empty: they may."""
+        """The CPUs that must not sleep: those of the trial, or all if nothing is pinned; empty if they may sleep."""
         if not self.experiment.host.awake:
             return ()
         pinned = {*self.cpus.subject, *self.cpus.engine, *self.cpus.probe}
@@ -177,8 +178,8 @@ class TrialSetup:
 
 @dataclass(frozen=True)
 class DriverSetup:
-    """What a driver is opened with, once the subject is ready or, for the counter of a subject, before it is launched.
-    `events`: gets each line that an engine says, with the engine's index."""
+    """The arguments with which a driver is opened: once the subject is ready or, for the counter of a subject, before
+    it is launched. `events`: gets each line that an engine writes, with the engine's index."""
 
     trial: TrialSetup
     warmup: WarmUp

@@ -1,7 +1,7 @@
-"""The part of an experiment's load that this machine can hold, in sentences, before anything is started.
+"""Says before anything is started how much of an experiment's load this machine can hold.
 
-In: an experiment. Out: how the fleet grows for it, and the limits that it will meet. The same limits end a trial that
-meets them (`engine_specs.py`); here they are told in time.
+In: an experiment. Out: sentences on how the fleet grows for it, and which limits it will meet. The same limits end a
+trial that meets them (`engine_specs.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from powerband.processes.ports import local_ports
 
 
 def foreseen(experiment: Experiment) -> list[str]:
-    """Sentences about the setting with the most users; none where one engine process holds them all."""
+    """Returns sentences about the setting with the most users; none if one engine process holds them all."""
     if experiment.generators:
         return []  # the limits are those of other machines
     users = max((experiment.load_for(setting).users or 0 for setting in experiment.settings()), default=0)
@@ -26,7 +26,8 @@ def foreseen(experiment: Experiment) -> list[str]:
 
 
 def _sentences(users: int, host: str, descriptors: int, ports: int) -> Iterator[str]:
-    """`descriptors`: what one process may open; `ports`: what one address may connect from."""
+    """Yields the sentences. `descriptors`: how many one process may open; `ports`: how many connections one address may
+    open."""
     try:
         fleet = fleet_shape(users, descriptors, host, ports)
     except TrialFailed as failed:

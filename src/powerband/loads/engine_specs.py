@@ -1,6 +1,6 @@
-"""From an experiment's load to the specs of a fleet of engine processes. Pure: nothing is started or looked up.
+"""Turns an experiment's load into the specs of a fleet of engine processes. Pure: nothing is started or looked up.
 
-How many processes, with which share of users or rate each, is decided by the connections that the load may need, the
+The number of processes, and each one's share of users or rate, follow from the connections that the load may need, the
 descriptors that one process may open, and the connections that one pair of addresses carries well.
 """
 
@@ -21,17 +21,17 @@ from powerband.model.websocket import dialect_named
 from powerband.processes.failures import Code, TrialFailed
 from powerband.wire import specs as wire
 
-CONNECTIONS_PER_TUPLE = 12_000  # past about 14,000 to one (source, destination, port), connect() slows fifteen-fold
-LOCAL_PORTS = 28_232  # of Linux where nobody has changed net.ipv4.ip_local_port_range
-PORTS_IN_USE = 0.9  # of them, at most: others are held by what was closed a moment ago
+CONNECTIONS_PER_TUPLE = 12_000  # past about 14,000 to one (source, destination, port), connect() is 15 times slower
+LOCAL_PORTS = 28_232  # Linux's default, from net.ipv4.ip_local_port_range
+PORTS_IN_USE = 0.9  # at most this share of them: connections closed a moment ago hold others
 DESCRIPTORS_RESERVED = 48  # stdio, epoll, timers, resolver
 MAX_ENGINES = 64  # arbitrary: with 1,024 descriptors each, 62,000 connections; each is a process
 MAX_IN_FLIGHT = 10_000  # arbitrary: at 1,000/s ten seconds of arrivals; a server further behind is overloaded
-DEADLINE_SLACK_NS = 30_000_000_000  # for commands that come late on a busy machine; only a defect needs the deadline
+DEADLINE_SLACK_NS = 30_000_000_000  # for commands that come late on a busy machine; only a defect meets the deadline
 FIRST_SOURCE = IPv4Address("127.0.0.2")
 
 
-# Times and messages have the same fields in a file and on the wire, and so has nearly all of a WebSocket.
+# Times, messages and nearly all of a WebSocket have the same fields in a file as on the wire.
 _TIME: TypeAdapter[wire.Time] = TypeAdapter(wire.Time)
 _MESSAGE: TypeAdapter[wire.Message] = TypeAdapter(wire.Message)
 
@@ -51,12 +51,12 @@ def fleet_specs(
     warmup_max_ns: int = 0,
     acknowledge_at_once: bool = False,
 ) -> list[wire.LoadSpec]:
-    """One spec for each engine process; users, rate and in-flight bound add up to the load's.
+    """Returns one spec for each engine process; users, rate and in-flight bound add up to the load's.
 
-    `environment`: for headers that take a value from it. `descriptor_limit` of one process, `local_ports` of one
-    address. `machines` take turns: each has as many processes as the others, where there are users for that.
-    `warmup_ns` None: until the command, at most `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) where
-    even the largest fleet cannot hold the connections."""
+    `environment`: where headers take values from. `descriptor_limit`: of one process. `local_ports`: of one address.
+    The processes are dealt out to `machines` in turn, as many to each if there are enough users. `warmup_ns` None: the
+    warm-up lasts until the command, at most `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) if even
+    the largest fleet cannot hold the connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
     most = connections_of(load, bound)
@@ -103,31 +103,32 @@ def fleet_specs(
 
 
 def in_flight_bound(load: Load, descriptor_limit: int) -> int:
-    """The most requests of an open load in flight. Where none is asked for, it is what one engine process can hold: a
-    low limit of descriptors must not start a large fleet for a low rate."""
+    """Returns the most requests of an open load in flight. Unless the load sets that, it is what one engine process can
+    hold: a low limit of descriptors must not start a large fleet for a low rate."""
     if load.max_in_flight is not None:
         return load.max_in_flight
     return max(load.pipeline, min(MAX_IN_FLIGHT, (descriptor_limit - DESCRIPTORS_RESERVED) * load.pipeline))
 
 
 def connections_of(load: Load, in_flight: int) -> int:
-    """The most connections that a load may hold at once; `in_flight` bounds an open one."""
+    """Returns the most connections that a load may hold at once. `in_flight`: the bound of an open load."""
     if load.users is not None:
         return load.users
     return math.ceil(in_flight / load.pipeline)
 
 
 def most_connections(descriptor_limit: int) -> int:
-    """The most connections that the largest fleet can hold."""
+    """Returns the most connections that the largest fleet can hold."""
     return MAX_ENGINES * max(0, descriptor_limit - DESCRIPTORS_RESERVED)
 
 
 def fleet_shape(
     connections: int, descriptor_limit: int, host: str, local_ports: int = LOCAL_PORTS, machines: int = 1
 ) -> list[tuple[str, ...]]:
-    """The source addresses of each engine process (empty: the kernel's choice) in the smallest fleet whose processes
-    stay within their descriptors: 127.0.0.x where one pair of addresses would carry too many connections (loopback
-    targets only). On `machines` that take turns, as many on each. Raises TrialFailed(descriptor_limit, port_limit)."""
+    """Returns the source addresses of each engine process, for the smallest fleet whose processes stay within their
+    descriptors. They are empty (the kernel chooses), or 127.0.0.x if one pair of addresses would carry too many
+    connections (loopback targets only). Each of `machines` gets equally many processes. Raises
+    TrialFailed(descriptor_limit, port_limit)."""
     room = descriptor_limit - DESCRIPTORS_RESERVED
     engines = math.ceil(connections / room / machines) * machines if room > 0 else MAX_ENGINES + 1
     if engines > MAX_ENGINES:
@@ -171,7 +172,7 @@ def _is_loopback_v4(host: str) -> bool:
 
 
 def _model(load: Load, in_flight: int, index: int, engines: int) -> tuple[wire.Closed | wire.Open, int]:
-    """One engine's share of the load, and how many user numbers it takes."""
+    """Returns one engine's share of the load, and how many user numbers it takes."""
     if load.users is not None:
         users = _share(load.users, index, engines)
         return wire.Closed(
@@ -193,7 +194,7 @@ def _model(load: Load, in_flight: int, index: int, engines: int) -> tuple[wire.C
 
 
 def _share(total: int, index: int, engines: int) -> int:
-    """Shares that differ by at most one and add up to the total."""
+    """Returns one engine's share. Shares differ by at most one and add up to the total."""
     return total // engines + (1 if index < total % engines else 0)
 
 
@@ -212,7 +213,7 @@ def _step(step: Step, environment: Mapping[str, str], *, paced: bool) -> wire.St
 
 
 def _websocket(load: Load, path: str, environment: Mapping[str, str]) -> wire.WebSocket | None:
-    """`path`: of the url, for the handshake."""
+    """Returns the WebSocket part of a spec; None if the load has none. `path`: that of the url, for the handshake."""
     of = load.websocket
     if of is None:
         return None

@@ -1,9 +1,8 @@
-"""Requests that did not end ok, by kind, each with its cause as far as it is known: the outcome itself, the status,
-full accept queues, and what the subject's log names.
+"""Lists the requests that did not end ok, by kind, each with its cause as far as it is known: the outcome itself, the
+status, full accept queues, and what the subject's log names.
 
-In: a trial's fleet, accept queues, the text of its log. Out: `ErrorKind`s, the most frequent first. A cause is a
-reading of evidence and says so; without any, the kind stands alone. Not here: WebSocket users
-(`websocket/failed_requests.py`).
+In: a trial's fleet, accept queues, the text of its log. Out: `ErrorKind`s, the most frequent first. A cause interprets
+evidence, and says so; without evidence a kind has no cause. Not here: WebSocket users (`websocket/failed_requests.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from powerband.model.results import ErrorKind
 from powerband.readings.fleet import MergedFleet
 
 _THROWN = re.compile(r"\b(?:[a-z]\w*\.)*[A-Z]\w*(?:Exception|Error)\b")
-# Outcomes of the subject's own code; its log may say more.
+# Outcomes caused by the subject's own code: its log may say more.
 _BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed", "violation"}
 CAUSES = {
     "reset": "the server reset the connection before its answer was whole",
@@ -33,7 +32,7 @@ CAUSES = {
     "no_ports": "the load engine had no port left: not the server's fault",
     "dropped": "as many requests as load.max_in_flight allows were waiting already",
 }
-# What a full accept queue does to a request: the kernel completes the connection for the client alone, and forgets it.
+# The effect of a full accept queue: the kernel completes the connection for the client only, and forgets it.
 MAY_OVERFLOW = {
     **dict.fromkeys(("connect_timeout", "connect_refused", "connect_failed"), "its connection was not accepted"),
     "reset": "the server never knew of its connection",
@@ -50,13 +49,14 @@ _STATUSES = {
 
 
 def error_kinds(fleet: MergedFleet, overflows: float | None, log: str) -> tuple[ErrorKind, ...]:
-    """Requests of the whole run, warm-up included; empty where every request ended ok. `overflows`: connections that
-    found an accept queue full meanwhile; None: nothing counted them."""
+    """Returns the errors of the whole run, warm-up included; none if every request ended ok. `overflows`: connections
+    that found an accept queue full meanwhile; None if nothing counted them."""
     return explained(_counts(fleet), log, lambda kind, thrown: cause_of(kind, overflows or 0.0, thrown))
 
 
 def explained(counts: Iterable[tuple[str, int]], log: str, cause: Callable[[str, str], str]) -> tuple[ErrorKind, ...]:
-    """The most frequent first. `cause` is asked with a kind, and with the exception that the log names most often."""
+    """Returns the kinds, the most frequent first. `cause` is called with a kind, and with the exception that the log
+    names most often."""
     known = dict(counts)
     if not known:
         return ()
@@ -77,7 +77,7 @@ def _counts(fleet: MergedFleet) -> Iterator[tuple[str, int]]:
 
 
 def cause_of(kind: str, overflows: float, thrown: str) -> str:
-    """The cause of an outcome or status; empty where it is unknown."""
+    """Returns the cause of an outcome or status; empty if it is unknown."""
     if kind in MAY_OVERFLOW and overflows >= 1:
         return f"{MAY_OVERFLOW[kind]} ({overflows:,.0f} connections found the accept queue full): lengthen it"
     if kind == "connect_timeout":
@@ -89,7 +89,7 @@ def cause_of(kind: str, overflows: float, thrown: str) -> str:
 
 
 def _thrown(log: str) -> str:
-    """The exception that the log names most often, in words."""
+    """Returns the exception that the log names most often, in words; empty if it names none."""
     named = Counter(match[0] for match in _THROWN.finditer(log))
     if not named:
         return ""

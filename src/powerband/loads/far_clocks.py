@@ -1,4 +1,4 @@
-"""Whether engines on other nodes began and ended when they were told, as far as their clocks are known."""
+"""Checks whether engines on other nodes began when they were told to, as far as their clocks are known."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from powerband.wire.load_events import Summary
 
 
 def clock_problems(clocks: Sequence[GeneratorNode], summaries: Sequence[Summary], window_ns: int) -> Iterator[Problem]:
-    """Of one load, whose instants are by one clock. Nothing where it came from one machine, or none reached its
-    window."""
+    """Yields the problems of one load, whose instants are all by one clock; none if it came from one machine, or if no
+    engine reached its window."""
     reached = [summary for summary in summaries if summary["measure_start_ns"]]
     if not clocks or not reached:
         return

@@ -1,4 +1,5 @@
-"""LoadKind: what each kind of load is to the rest of powerband. One object knows its part in every phase of a run.
+"""LoadKind: the interface between a kind of load and the rest of powerband. One object knows its part in every phase of
+a run.
 
 Not here: which kind an experiment has (`loads/__init__.py`), and the parts themselves (the folder of each kind).
 """
@@ -25,31 +26,32 @@ if TYPE_CHECKING:
 
 
 class LoadKind:
-    """A kind of load. What stands here holds for every kind that does not say otherwise."""
+    """A kind of load. Its definitions here hold for every kind that does not override them."""
 
     load_keys: ClassVar[tuple[str, ...] | None] = None
-    """The keys of `load` that it reads, and a resolved file keeps; None: all of them."""
+    """The keys of `load` that this kind reads and a resolved file keeps; None: all of them."""
     beside_level: ClassVar[Mapping[str, object]] = {}
-    """The keys without which one level of a factor `load.*` makes no valid load."""
+    """The keys that one level of a factor `load.*` needs beside it to make a valid load."""
     uses_url: ClassVar[bool] = True
-    """Whether `subject.url` is where the load goes: then the server listens there, and its host may be loaded."""
+    """True if the load goes to `subject.url`: then the server listens there, and its host must be one that may be
+    loaded."""
     users_join: ClassVar[bool] = False
-    """Whether each user opens a connection that it keeps, before it sends anything."""
+    """True if each user opens a connection that it keeps, before it sends anything."""
     start_ns: ClassVar[int] = 0
-    """How long the load takes to start, once the server is ready."""
+    """The time that the load takes to start once the server is ready, in ns."""
     default_slo: ClassVar[str | None] = "error_rate < 1%"
-    """The condition of `powerband tune` where none is given."""
+    """The default condition of `powerband tune`; None: there is none."""
     not_apart: ClassVar[str | None] = None
-    """Why other nodes of a cluster cannot make the load; None: they can."""
+    """The reason why other nodes of a cluster cannot make the load; None: they can."""
     no_capacity: ClassVar[str | None] = None
-    """Why the objective cannot be capacity; None: it can."""
+    """The reason why the objective cannot be capacity; None: it can."""
 
     def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
-        """Checks the load of a file; `subject` is None where it is not valid itself."""
+        """Checks the load of a file; `subject` is None if it is not valid itself."""
         return ()
 
     def filled(self, root: Node, subject: Subject | None) -> Node:
-        """The tree with a load that the models accept, with what nobody needs to write."""
+        """Returns the tree with a load that the models accept, including what nobody needs to write."""
         return root
 
     def check_experiment(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
@@ -61,15 +63,15 @@ class LoadKind:
         return ()
 
     def has_metric(self, metric: str) -> bool:
-        """Whether a trial can have this metric, as far as the load decides it."""
+        """True if a trial can have this metric, as far as the load decides it."""
         return True
 
     def why_missing(self, metric: str) -> str | None:
-        """Why trials lack this metric; None where this kind of load knows no reason of its own."""
+        """Returns why trials lack this metric; None if this kind of load knows no reason of its own."""
         return None
 
     def goodput_words(self, experiment: Experiment) -> str:
-        """The name of the metric `goodput_per_s` in sentences."""
+        """Returns the name of the metric `goodput_per_s` in sentences."""
         return "goodput"
 
     # --- driving a trial; a driver is imported when a trial opens it -------------------------------------------------
@@ -78,23 +80,24 @@ class LoadKind:
         """Fetches and checks what every trial needs, once before a run. Raises PowerbandError."""
 
     def engine_threads(self, load: Load) -> int:
-        """The threads for which CPUs are set aside; 0: the subject has all CPUs to itself."""
+        """Returns the number of threads for which CPUs are set aside; 0: the subject has all CPUs to itself."""
         return load.engine_threads
 
     def threads_here(self, experiment: Experiment, load: Load) -> int:
-        """Of these, those that are on the server's machine."""
+        """Returns how many of these threads are on the server's machine."""
         return 0 if experiment.generators else self.engine_threads(load)
 
     def may_share_cpus(self, experiment: Experiment) -> bool:
-        """Whether the server may get all CPUs, the load's among them, where its requests cost much more than ours. Not
-        where something else of the bench needs CPUs in each trial: a link's thread, a browser, a database that was
-        given its own CPUs before the first trial."""
+        """True if the server may get all CPUs, those of the load included, when its requests cost much more than the
+        load's. False if something else of the bench needs CPUs in each trial: a link's thread, a browser, a database
+        that was given its own CPUs before the first trial."""
         subject = experiment.subject
         served = any(uses(subject, service, each) for service in subject.services for each in experiment.settings())
         return not served and not experiment.measure.visitor and not experiment.generators
 
     def load_words(self, load: Load) -> str:
-        """The load as the end of a sentence: `with 64 users that never pause`, `with 500/s offered`; else empty."""
+        """Returns the load as the end of a sentence: `with 64 users that never pause`, `with 500/s offered`; empty if
+        it has none."""
         if load.rate_per_s is not None:
             return f"with {format_value(load.rate_per_s, 'per_s')} offered"
         if load.users is None:
@@ -109,18 +112,19 @@ class LoadKind:
         return f"with {users} that {pause} {duration_text(max(pauses)) if len(pauses) == 1 else 'between requests'}"
 
     def joining_ns(self, load: Load) -> int:
-        """The time before the warm-up in which users join."""
+        """Returns the time before the warm-up in which users join, in ns."""
         return load.joining_ns if self.users_join else 0
 
     def joining_text(self, experiment: Experiment) -> str:
-        """`42,000 users join over 4 min 22 s`, for the setting with the longest joining; empty if all begin at once."""
+        """Returns `42,000 users join over 4 min 22 s`, for the setting with the longest joining; empty if all begin at
+        once."""
         longest = max(map(experiment.load_for, experiment.settings()), key=self.joining_ns)
         if longest.users is None or not self.joining_ns(longest):
             return ""
         return f"{plural(longest.users, 'user')} join over {time_text(longest.joining_ns)}"
 
     def counter(self, setup: DriverSetup) -> SubjectCounter | None:
-        """The subject's own counter, by which it shows that it is ready; None: it shows that by itself."""
+        """Returns the subject's own counter, by which it shows that it is ready; None if it shows that by itself."""
         return None
 
     def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
@@ -128,46 +132,46 @@ class LoadKind:
         raise NotImplementedError
 
     def counts_slots(self, experiment: Experiment, load: Load) -> bool:
-        """Whether looks with other numbers of users are asked for, and tell how many requests are served at once."""
+        """True if looks with other numbers of users are wanted, and would show how many requests are served at once."""
         return False
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
-        """Whether a trial whose load failed with this code shows that all others fail like it."""
+        """True if a trial whose load failed with this code shows that all others will fail like it."""
         return False
 
     # --- measuring a trial; what measures is imported when the first one is measured ---------------------------------
 
     @property
     def load(self) -> Source:
-        """Makes the rates, errors and times of a trial, and says whether its generator may be believed."""
+        """The source of a trial's rates, errors and times, and of whether its generator may be believed."""
         from powerband.loads.measured import LOAD
 
         return LOAD
 
     @property
     def users(self) -> Source:
-        """Makes the metrics of the users that were present, and says what is amiss with them."""
+        """The source of the metrics of the users that were present, and of what is wrong with them."""
         from powerband.loads.measured import USERS
 
         return USERS
 
     sends_requests: ClassVar[bool] = True
-    """False: nothing is asked of the subject from outside, so that no request holds a thread or waits."""
+    """False if nothing is asked of the subject from outside, so that no request holds a thread or waits."""
     steady_figures: ClassVar[str] = "the rate or the response time"
-    """The figures by which a measured window is found steady."""
+    """The figures that decide whether a measured window was steady."""
 
     def corrected(self, evidence: Evidence) -> Evidence:
-        """The evidence, with what this kind of load knows better than its engines said."""
+        """Returns the evidence, corrected by what this kind of load knows better than its engines."""
         return evidence
 
     def stretch_metrics(self, evidence: Evidence) -> dict[str, float]:
-        """Metrics of the load over a stretch of a trial: those that need no summary of the whole."""
+        """Returns the metrics of the load over a part of a trial: those that need no summary of the whole."""
         from powerband.loads.measured import stretch_metrics
 
         return stretch_metrics(evidence)
 
     def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
-        """Everything that did not end ok, by kind, since the start of the load."""
+        """Returns everything that did not end ok, by kind, since the start of the load."""
         from powerband.loads.failed_requests import error_kinds
 
         return error_kinds(evidence.fleet, evidence.overflows(), evidence.log)

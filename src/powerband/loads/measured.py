@@ -1,8 +1,8 @@
-"""Every load of requests: its rates, errors and times, its users, and whether its generator may be believed.
+"""Measures every load of requests: its rates, errors and times, its users, and whether its generator may be believed.
 
 In: a trial's evidence. Out: two sources, for the load and for its users, and the parts that a kind of load may replace.
-Each code, its threshold and the reason for it are documented in docs/reference/validity.md. Not here: what the machine
-did meanwhile (`analyze/trial/honesty.py`).
+docs/reference/validity.md describes each code, its threshold and the reason for it. Not here: what the machine did
+meanwhile (`analyze/trial/honesty.py`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes, Unserved
 
-LITTLE_TOLERANCE = 0.02  # it is an identity but for us between answer and request: 2 % is a defect
-LAG_FLOOR_NS = 1_000_000  # below it lie the machine's timers
+LITTLE_TOLERANCE = 0.02  # the law is an identity, but for the engine's time between answer and request: 2 % is a defect
+LAG_FLOOR_NS = 1_000_000  # the machine's timers are no more precise
 LAG_SHARE = 0.10  # more would be a visible part of the response time
-THREAD_SHARE_MAX = 0.90  # from there on requests wait for the engine
-STARVED_WINDOW_SHARE = 0.05  # a quiet engine with 3,000 wake-ups a second waits for 2 % of it
-WAKE_UP_NS = 100_000  # one takes 6 to 18 us on a quiet virtual machine, 110 to 620 on a busy one
+THREAD_SHARE_MAX = 0.90  # beyond it requests wait for the engine
+STARVED_WINDOW_SHARE = 0.05  # a quiet engine with 3,000 wake-ups a second waits for a CPU in 2 % of the window
+WAKE_UP_NS = 100_000  # a wake-up takes 6 to 18 us on a quiet virtual machine, 110 to 620 on a busy one
 STARVED_RESPONSE_SHARE = 0.10  # more would be a visible part of the response time
 SCHEDULE_SHARE = 0.02  # below the margin of verdicts, 3 %
 FEW_REQUESTS = 100  # the mean of so many exponential times is known to 10 % (1 / sqrt(100))
 RESPONSE = "response_time_ns"
-BEYOND_LEAST = 10  # requests beyond a percentile: of fewer it is little more than the largest few
+BEYOND_LEAST = 10  # requests beyond a percentile: with fewer it is little more than the largest few
 Z_95 = 1.96  # of the normal distribution, two-sided
 
 Check = Callable[[Evidence, Mapping[str, float]], Iterator[Problem]]
@@ -62,7 +62,8 @@ def _rates(fleet: MergedFleet) -> Iterator[tuple[str, float]]:
 
 
 def _time_metrics(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
-    """A time of 0 lies below the resolution of the clock (JMeter): not measured."""
+    """Yields the statistics of a time. One of 0 is below the resolution of the clock (JMeter), so it counts as not
+    measured."""
     if times.count:
         quantiles = {key: times.quantile(q) for key, q in QUANTILES.items()}
         found = {"mean": times.moment(1), "max": times.maximum, **quantiles}
@@ -70,8 +71,9 @@ def _time_metrics(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
 
 
 def _error_rate(evidence: Evidence) -> float:
-    """The share of requests that did not end ok; where users were left out, at least the share that would be theirs if
-    each had as many requests as a served user: 1 - (1 - u) ok / scheduled, of served users' requests."""
+    """Returns the share of requests that did not end ok. If users were left out, it is at least the share that would be
+    theirs if each had as many requests as a served user: 1 - (1 - u) ok / scheduled, where u is the share of unserved
+    users and the requests are those of served users."""
     cohort, left_out = evidence.fleet.cohort, _unserved(evidence)
     by_requests = 1 - cohort.ok / cohort.scheduled
     if left_out is None or not left_out.users:
@@ -81,13 +83,13 @@ def _error_rate(evidence: Evidence) -> float:
 
 
 def _unserved(evidence: Evidence) -> Unserved | None:
-    """Users of a closed load who were due and got no `ok` answer in the whole window; who paused within it is none of
-    them. None in an open load, which has no users, and where the generator does not tell."""
+    """Returns the users of a closed load who were due and got no `ok` answer in the whole window; a user who paused
+    within it is not among them. None in an open load, which has no users, and if the generator does not tell."""
     return evidence.fleet.unserved if evidence.load.users is not None else None
 
 
 def unserved_share(evidence: Evidence) -> float:
-    """Unserved users as a share of those present, 0 to 1; 0 where they are not known."""
+    """Returns unserved users as a share of those present, 0 to 1; 0 if they are not known."""
     left_out = _unserved(evidence)
     if left_out is None or evidence.fleet.users_mean <= 0:
         return 0.0
@@ -95,11 +97,14 @@ def unserved_share(evidence: Evidence) -> float:
 
 
 def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Percentiles of all requests that were due: those without a right answer rank last, and the length of the window,
-    or the longest time seen, stands for theirs. A percentile needs ten requests beyond it. The interval of the p99 is
-    that of order statistics, by the normal approximation of the binomial (H. A. David, H. N. Nagaraja, Order
-    Statistics, 3rd edition, section 7.1), as if requests were independent. The mean and the maximum are of those that
-    were answered, as Little's law wants it; but where users got nothing, that is the maximum."""
+    """Yields the metrics of response times.
+
+    The percentiles are of all requests that were due: those without a right answer rank last, with the length of the
+    window, or the longest time seen, as their time. A percentile needs ten requests beyond it. The interval of the p99
+    is that of order statistics, by the normal approximation of the binomial (H. A. David, H. N. Nagaraja, Order
+    Statistics, 3rd edition, section 7.1), as if requests were independent. Mean and maximum are of the requests that
+    were answered, as Little's law needs it; but if users got nothing, the maximum is the time of requests without an
+    answer."""
     times, due = evidence.response, due_requests(evidence)
     if not times.count or times.maximum <= 0:
         return
@@ -115,43 +120,46 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def response_quantile(evidence: Evidence, q: float) -> float:
-    """A quantile of the response times of all requests that were due, in ns."""
+    """Returns a quantile of the response times of all requests that were due, in ns."""
     share = unanswered_share(evidence)
     return _standing_in(evidence) if q > 1 - share else evidence.response.quantile(q / (1 - share))
 
 
 def requests_for(metric: str) -> int:
-    """Due in a trial, so that this percentile of its response times can be had; 0 for every other metric."""
+    """Returns how many requests must be due in a trial for this percentile of its response times; 0 for every other
+    metric."""
     stem, _, key = metric.rpartition("_")
     return math.ceil(BEYOND_LEAST / (1 - QUANTILES[key]) - 1e-9) if stem == RESPONSE and key in QUANTILES else 0
 
 
 def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
-    """Whether a trial's percentile of response times stands in for one that is infinite."""
+    """True if a trial's percentile of response times falls on requests without a right answer, so that it is a lower
+    bound."""
     stem, _, key = metric.rpartition("_")
     return stem == RESPONSE and key in QUANTILES and metrics.get("error_rate", 0.0) > 1 - QUANTILES[key]
 
 
 def due_requests(evidence: Evidence) -> int:
-    """Requests that were due in the window; unserved users would have had as many as served ones."""
+    """Returns how many requests were due in the window; unserved users would have had as many as served ones."""
     served = max(1 - unserved_share(evidence), 1 / max(1.0, evidence.fleet.users_mean))
     return round(max(evidence.fleet.cohort.scheduled, evidence.response.count) / served)
 
 
 def _standing_in(evidence: Evidence) -> float:
-    """Those without a right answer took so long at least."""
+    """Returns the time that stands for requests without a right answer, which took at least so long."""
     return max(evidence.fleet.window_s * SECOND_NS, evidence.response.maximum)
 
 
 def unanswered_share(evidence: Evidence) -> float:
-    """Requests without a right answer as a share of those that were due: failed, dropped, unfinished; unserved users
-    with as many as a served one had."""
+    """Returns the requests without a right answer as a share of those that were due: failed, dropped or unfinished
+    ones, and those of unserved users, with as many as a served one had."""
     return _error_rate(evidence) if evidence.fleet.cohort.scheduled else unserved_share(evidence)
 
 
 def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Users present, and how well Little's law holds for them. It says nothing of users with a pace, who send whether
-    or not they were answered; nor of those who near the end of their requests have fewer in flight than they may."""
+    """Yields the users present, and how well Little's law holds for them. The law says nothing of users with a pace,
+    who send whether or not they were answered; nor of users near the end of their requests, who have fewer in flight
+    than they may."""
     fleet, load = evidence.fleet, evidence.load
     if load.users is None or fleet.users_mean <= 0:
         return
@@ -165,7 +173,7 @@ def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def in_flight_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """`in_flight_mean`: for each engine the mean of its samples in the window, added over the fleet."""
+    """Yields `in_flight_mean`: the mean of each engine's samples in the window, added over the fleet."""
     start, end = evidence.window
     levels: dict[int, list[int]] = {}
     for event in evidence.intervals:
@@ -182,7 +190,7 @@ def stretch_metrics(evidence: Evidence) -> dict[str, float]:
 
 
 def checks(*generator: Check) -> Check:
-    """All checks of a load. `generator`: those that depend on what sends the requests."""
+    """Combines all checks of a load. `generator`: those that depend on what sends the requests."""
 
     def check_all(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
         for check in (_conservation, _ended, _littles_law, _starved_users, _ran_out, *generator, _schedule):
@@ -226,7 +234,7 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
 
 
 def _percentiles(evidence: Evidence) -> Iterator[Problem]:
-    """Which percentiles say nothing or little, of those that somebody asked for."""
+    """Reports which of the percentiles that somebody asked for say nothing or little."""
     objective, due = evidence.experiment.objective, due_requests(evidence)
     asked = {objective.metric, *(constraint.metric for constraint in objective.constraints)}
     needed, metric = max((requests_for(metric), metric) for metric in asked)
@@ -264,15 +272,15 @@ def _littles_law(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[P
 
 
 def _present_by_times(fleet: MergedFleet) -> float:
-    """The right-hand side of Little's law over a window, N = X (R + Z): the cycles that ended within it, less what of
-    them lay before it, and what lay within it of those that had not ended (Little 2011, "Little's Law as viewed on its
-    50th anniversary": with the edges counted the law is an identity on every finite window)."""
+    """Returns the right-hand side of Little's law over a window, N = X (R + Z): the cycles that ended within it, minus
+    their parts before it, plus the parts within it of those that had not ended (Little 2011, "Little's Law as viewed on
+    its 50th anniversary": with the edges counted the law is an identity on every finite window)."""
     return fleet.busy_users_mean + fleet.thinking_users_mean + fleet.carried_users_mean
 
 
 def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """A request that waits all through the window has no outcome and no response time; one that fails has no response
-    time."""
+    """Reports users without an answer: a request that waits all through the window has no outcome and no response time,
+    and one that fails has no response time."""
     fleet, left_out = evidence.fleet, _unserved(evidence)
     if left_out is not None and left_out.users:
         whose, shown = f"{left_out.users} of {fleet.users_mean:.0f} users were", ""
@@ -304,7 +312,7 @@ def _ran_out(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
 
 def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     fleet, load = evidence.fleet, evidence.load
-    # An engine that must be exact to the nanosecond spins before each send: its CPU then says nothing.
+    # An engine that must be exact to the nanosecond spins before each send, so its CPU says nothing.
     spins = load.rate_per_s is not None and load.precision_ns == 0
     if fleet.cpu_share_max > THREAD_SHARE_MAX and not spins:
         yield Problem(
@@ -323,10 +331,10 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
 
 
 def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, remedy: str) -> Iterator[Problem]:
-    """A generator without a CPU sends and reads late, which the times of a closed load do not show."""
+    """Reports a generator that lacked a CPU: it sends and reads late, which the times of a closed load do not show."""
     fleet, waited = evidence.fleet, metrics.get("engine_run_wait_cores")
     server, generator = metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores")
-    # Where powerband shares the CPUs of its own accord, a server that takes nearly all of them is why.
+    # If powerband itself chose to share the CPUs, it did so because the server takes nearly all of them.
     meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
     if not evidence.pinned and not meant:
         known = server is not None and generator is not None
@@ -339,7 +347,7 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
         )
     if not waited or not fleet.threads or not evidence.response.count:
         return
-    # Each wake-up alone takes some us, which the kernel counts as waiting: only longer waits are a lack of CPU.
+    # Each wake-up takes some us, which the kernel counts as waiting: only longer waits are a lack of CPU.
     turn_ns = metrics.get("engine_run_wait_ns_mean", 0.0)
     waited_share, wanted_share = waited / fleet.threads, (waited + fleet.cpu_cores) / fleet.threads
     slowed = turn_ns > STARVED_RESPONSE_SHARE * evidence.response.moment(1)
@@ -357,16 +365,17 @@ def _clocks(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
 
 
 def _lag_limit_ns(load: Load, response: MergedTimes) -> float:
-    """The largest believable p99 of the send lag: 1 ms, a tenth of the p99 response time, or twice the precision
-    asked for, whichever is largest."""
+    """Returns the largest believable p99 of the send lag: 1 ms, a tenth of the p99 response time, or twice the
+    precision asked for, whichever is largest."""
     return max(LAG_FLOOR_NS, LAG_SHARE * response.quantile(0.99), 2.0 * load.precision_ns)
 
 
 def _schedule(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """The engine must have scheduled an open load in full; a Poisson count may miss three standard errors more."""
+    """Reports an engine that did not schedule an open load in full; a Poisson count may miss three standard errors
+    more."""
     load, fleet = evidence.load, evidence.fleet
     if load.rate_per_s is None or load.ramp_ns > 0 or len(load.scenario) > 1 or fleet.cohort.dropped:
-        return  # of several steps, the later are scheduled by the answers to the earlier
+        return  # with several steps, the later are scheduled by the answers to the earlier
     wanted = load.rate_per_s * fleet.window_s
     sampling = 3 * math.sqrt(wanted) if load.arrivals == "poisson" else 1
     if wanted - fleet.cohort.scheduled > SCHEDULE_SHARE * wanted + sampling:

@@ -1,6 +1,6 @@
-"""Was there anything to measure? Checks of what the engines of a load have said, by outcomes and by their last words.
+"""Checks that a load has measured anything, from the outcomes and summaries of its engines.
 
-In: outcomes, `summary` events. Out: nothing, or the TrialFailed that says what to look at. How much was measured, and
+In: outcomes, `summary` events. Out: nothing, or a TrialFailed that says what to look at. How much was measured, and
 whether to believe it, is analysis.
 """
 
@@ -16,7 +16,7 @@ SILENT = {"timeout", "unfinished", "connect_timeout"}
 
 
 def check_answered(outcomes: Counter[str]) -> None:
-    """Raises TrialFailed where not one request ended ok: there is nothing to measure then."""
+    """Raises TrialFailed if no request ended ok: then there is nothing to measure."""
     if outcomes["ok"]:
         return
     ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
@@ -33,7 +33,7 @@ def check_answered(outcomes: Counter[str]) -> None:
 
 
 def check_joined(summaries: Sequence[Summary]) -> None:
-    """Raises TrialFailed where not one user of a WebSocket load could join."""
+    """Raises TrialFailed if no user of a WebSocket load could join."""
     joins = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not joins or any(part["joined"] for part in joins):
         return
@@ -47,7 +47,7 @@ def check_joined(summaries: Sequence[Summary]) -> None:
 
 
 def check_measured(summaries: Sequence[Summary]) -> None:
-    """Raises TrialFailed where all users had left before the measured window began."""
+    """Raises TrialFailed if all users had left before the measured window began."""
     if all(summary["ended_by"] == "work" and not summary["cohort"]["scheduled"] for summary in summaries):
         raise TrialFailed(
             Code.ENDED_IN_WARMUP,

@@ -1,5 +1,5 @@
-"""What can be learned of a server's program before anything is measured: what it says with `--help`, whether Go built
-it, whether its jar is one of Spring Boot."""
+"""Learns about a server's program before anything is measured: what it prints with `--help`, whether Go built it, and
+whether its jar is one of Spring Boot."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from powerband.processes.stop_request import StopRequest
 from powerband.wire.specs import Launch
 
 HELP_WITHIN_S = 5.0
-"""A program that does not know `--help` may begin to serve: it is ended then, with all that it started."""
-_MOST_BYTES = 1 << 18  # arbitrary: help is some KB
+"""The time limit: a program that does not know `--help` may begin to serve, and is then ended with all that it
+started."""
+_MOST_BYTES = 1 << 18  # arbitrary: a help text is some KB
 _GRACE_NS = 200_000_000
 
 
@@ -36,7 +37,7 @@ def is_go(command: Sequence[str]) -> bool:
 
 
 def is_spring(command: Sequence[str]) -> bool:
-    """Whether the file after `-jar` is laid out as Spring Boot does it."""
+    """True if the file after `-jar` has the layout of a Spring Boot jar."""
     if "-jar" not in command[:-1]:
         return False
     try:
@@ -47,7 +48,7 @@ def is_spring(command: Sequence[str]) -> bool:
 
 
 def help_command(command: Sequence[str]) -> list[str]:
-    """The command up to its first option or number, with `--help`."""
+    """Returns the command up to its first option, number or placeholder, with `--help`."""
     words = [command[0]]
     for word in command[1:]:
         if word.startswith("-") or word.isdigit() or "{" in word:
@@ -57,8 +58,8 @@ def help_command(command: Sequence[str]) -> list[str]:
 
 
 def help_of(command: Sequence[str], engine: Path) -> str:
-    """What `help_command` prints; empty where it cannot be started. It runs under a probe of ours, and nothing that it
-    started outlives this."""
+    """Returns what `help_command` prints; empty if it cannot be started. It runs under a probe, so that nothing it
+    started outlives this call."""
     with tempfile.TemporaryDirectory(prefix="powerband-") as folder:
         log = Path(folder, "help.log")
         launch = Launch(name="help", argv=tuple(help_command(command)), log_file=str(log), grace_ns=_GRACE_NS)

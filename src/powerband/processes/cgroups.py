@@ -1,9 +1,9 @@
-"""Reads the CPU quota of a process's cgroups, and makes cgroups for a server that is to have limits of CPU or memory.
+"""Reads the CPU quota of a process's cgroups, and makes cgroups that limit a server's CPU or memory.
 
-A cgroup of ours is below powerband's own where it may be made, and named after powerband's process. It is removed with
-the trial; what a powerband leaves that was killed is removed by the next one. Sources: the kernel's
-Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst and scheduler/sched-bwc.rst. Not here: how the server
-enters them, which the probe does before its first instruction.
+A new cgroup lies below powerband's own if possible, and is named after powerband's process. It is removed after the
+trial; cgroups of a killed powerband are removed by the next one. Not here: how the server enters its cgroups, which the
+probe does before the server's first instruction. Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst,
+cgroup-v1/memory.rst and scheduler/sched-bwc.rst.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from powerband.model.experiment import Experiment
 from powerband.model.host_use import HostUse
 
 PERIOD_US = 100_000
-"""The kernel's default: containers are stopped and go on in this rhythm, too."""
-REMOVED_WITHIN_S = 5.0  # arbitrary: a process that is killed is gone within ms
+"""The kernel's default, by which containers are throttled too."""
+REMOVED_WITHIN_S = 5.0  # arbitrary: a killed process is gone within ms
 POLL_S = 0.005
 _MOUNT = "sys/fs/cgroup"
 _NUMBERS = count()
@@ -35,7 +35,8 @@ _OURS = re.compile(r"powerband-(\d+)-(\d+)-(\d+)-\d+")
 
 @dataclass(frozen=True)
 class _Hierarchy:
-    """Where a controller is: `folders` are the cgroup of a process and those above it, as far as they are seen."""
+    """The cgroups of a controller. `folders`: the cgroup of a process and those above it, as far as they are
+    visible."""
 
     is_v2: bool
     folders: tuple[Path, ...]
@@ -43,15 +44,17 @@ class _Hierarchy:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one launch. `folders`: cgroups that the server is to enter; empty: it has no limit."""
+    """The limits of one launch. `folders`: cgroups that the server is to enter; empty if it has no limit.
+    `memory_bytes`: None if there is no memory limit. `oom_files`: the files in which the kernel counts processes that
+    exceeded it."""
 
     folders: tuple[Path, ...] = ()
     memory_bytes: int | None = None
     oom_files: tuple[Path, ...] = ()
 
     def memory_kills(self) -> int | None:
-        """Processes of the server that the kernel killed since they needed more memory than the limit; None: there is
-        no such limit, or it is not told."""
+        """Returns how many processes of the server the kernel killed because they needed more memory than the limit;
+        None if there is no such limit, or if the kernel does not tell."""
         for file in self.oom_files:
             with suppress(OSError):
                 if found := re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE):
@@ -59,7 +62,7 @@ class Limits:
         return None
 
     def told(self) -> str:
-        """That the limit killed processes, as the end of a sentence; empty where it killed none."""
+        """Returns the end of a sentence that says that the limit killed processes; empty if it killed none."""
         kills = self.memory_kills()
         if not kills or self.memory_bytes is None:
             return ""
@@ -73,8 +76,8 @@ NO_LIMITS = Limits()
 
 
 def quota_of(pid: int | None = None, root: Path = Path("/")) -> float | None:
-    """CPUs that the narrowest CPU quota of a process's cgroups allows on average; None without a quota. `pid` None:
-    this process."""
+    """Returns how many CPUs the narrowest CPU quota of a process's cgroups allows on average; None without a quota.
+    `pid` None: this process."""
     hierarchy = _hierarchy("cpu", pid, root)
     quotas = [] if hierarchy is None else [_quota(folder, hierarchy.is_v2) for folder in hierarchy.folders]
     return min((quota for quota in quotas if quota is not None), default=None)
@@ -86,18 +89,18 @@ def _quota(folder: Path, is_v2: bool) -> float | None:
             quota, period = (folder / "cpu.max").read_text().split()
         else:
             quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return int(quota) / int(period) if int(quota) > 0 else None  # v1: -1 is none
-    except (OSError, ValueError, ZeroDivisionError):  # v2: `max` is none
+        return int(quota) / int(period) if int(quota) > 0 else None  # v1: -1 means none
+    except (OSError, ValueError, ZeroDivisionError):  # v2: `max` means none
         return None
 
 
 def _hierarchy(controller: str, pid: int | None = None, root: Path = Path("/")) -> _Hierarchy | None:
-    """None where nothing has this controller."""
+    """Returns the cgroups of a controller; None if nothing has it."""
     mount = root / _MOUNT
     try:
         lines = (root / "proc" / ("self" if pid is None else str(pid)) / "cgroup").read_text().splitlines()
     except OSError:
-        lines = ["0::/"]  # what is mounted is all that can be known
+        lines = ["0::/"]  # the process's own path is unknown: take the mounted root
     unified = None
     for line in lines:
         _, names, path = line.split(":", 2)
@@ -116,15 +119,16 @@ def _hierarchy(controller: str, pid: int | None = None, root: Path = Path("/")) 
 
 
 def _folders(mount: Path, path: str) -> tuple[Path, ...]:
-    """In a container the path may be the one outside, while only the container's part of the tree is mounted."""
+    """Returns a cgroup and those above it. In a container the path may be the one outside, while only the container's
+    part of the tree is mounted; the mounted root then takes its place."""
     own = mount / path.lstrip("/")
     first = own if own.is_dir() else mount
     return tuple(folder for folder in (first, *first.parents) if folder.is_relative_to(mount))
 
 
 def check_limits(experiment: Experiment) -> None:
-    """Makes the cgroups of each combination of limits, and removes them. Raises MeasurementError where one cannot be
-    made."""
+    """Checks that all limits of the experiment can be set: makes the cgroups of each combination, and removes them.
+    Raises MeasurementError if one cannot be made."""
     remove_abandoned()
     for host in experiment.limited_hosts():
         with limited(host):
@@ -133,8 +137,8 @@ def check_limits(experiment: Experiment) -> None:
 
 @contextmanager
 def limited(host: HostUse, root: Path = Path("/")) -> Iterator[Limits]:
-    """Cgroups with the limits that `host` asks for; on leaving, they are removed, and what is left in them is killed.
-    Raises MeasurementError where they cannot be made."""
+    """Makes cgroups with the limits that `host` asks for; on leaving, removes them and kills the processes left in
+    them. Raises MeasurementError if they cannot be made."""
     wanted: dict[str, str] = {}
     if host.cpu_quota is not None:
         wanted["cpu"] = "cpu_quota"
@@ -149,7 +153,7 @@ def limited(host: HostUse, root: Path = Path("/")) -> Iterator[Limits]:
             if hierarchy is None:
                 raise _impossible(key, f"this machine has no cgroups that limit it (no {controller} in /{_MOUNT})")
             try:
-                # Of version 2 one cgroup has all controllers.
+                # In version 2 one cgroup has all controllers.
                 if not hierarchy.is_v2 or True not in made:
                     group = stack.enter_context(_made(hierarchy, list(wanted) if hierarchy.is_v2 else [controller]))
                     made[hierarchy.is_v2] = group
@@ -161,7 +165,7 @@ def limited(host: HostUse, root: Path = Path("/")) -> Iterator[Limits]:
 
 
 def _limit(group: Path, controller: str, host: HostUse, is_v2: bool) -> list[Path]:
-    """Writes the limits of one controller; returns the files that tell of kills."""
+    """Writes the limits of one controller; returns the files in which the kernel counts its kills."""
     if controller == "cpu":
         quota_us = round((host.cpu_quota or 0.0) * PERIOD_US)
         if is_v2:
@@ -172,8 +176,8 @@ def _limit(group: Path, controller: str, host: HostUse, is_v2: bool) -> list[Pat
         return []
     size = str(host.memory_limit_bytes)
     _write(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"), size)
-    # What is swapped out is not within the limit: the server would get slow in place of being killed. A kernel without
-    # swap accounting has no such file.
+    # Swapped-out memory does not count against the limit, so swap is limited too: otherwise the server would get slow
+    # instead of being killed. A kernel without swap accounting has no such file.
     swap = group / ("memory.swap.max" if is_v2 else "memory.memsw.limit_in_bytes")
     if swap.exists():
         _write(swap, "0" if is_v2 else size)
@@ -181,7 +185,7 @@ def _limit(group: Path, controller: str, host: HostUse, is_v2: bool) -> list[Pat
 
 
 def _write(file: Path, text: str) -> None:
-    """Raises OSError that names the file, which a refused write does not."""
+    """Writes a file. Raises an OSError that names the file, which the one of a refused write does not."""
     try:
         file.write_text(text)
     except OSError as error:
@@ -190,20 +194,21 @@ def _write(file: Path, text: str) -> None:
 
 @contextmanager
 def _made(hierarchy: _Hierarchy, controllers: Sequence[str]) -> Iterator[Path]:
-    """Raises the OSError of the nearest place where it could not be made, if that is so everywhere."""
+    """Makes a cgroup, and removes it on leaving. If it can be made nowhere, raises the OSError of the nearest place."""
     group, enabled_in = _make(hierarchy, controllers)
     try:
         yield group
     finally:
         _remove(group)
         if enabled_in is not None:
-            with suppress(OSError):  # others use them by now
+            with suppress(OSError):  # other cgroups may use them by now
                 (enabled_in / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in controllers))
 
 
 def _make(hierarchy: _Hierarchy, controllers: Sequence[str]) -> tuple[Path, Path | None]:
-    """The nearest cgroup above or at our own below which one can be made, and the one in which controllers were enabled
-    for that. Of version 2 those come first whose children have the controllers already."""
+    """Makes a cgroup below the nearest one, powerband's own or one above it, that allows this. Returns it, and the
+    cgroup in which controllers were enabled for it, if any. In version 2 the places whose children already have the
+    controllers come first."""
     name = f"powerband-{_namespace()}-{os.getpid()}-{process_stat(os.getpid()).started}-{next(_NUMBERS)}"
     places = sorted(hierarchy.folders, key=lambda folder: hierarchy.is_v2 and not _enabled(folder, controllers))
     refused: OSError | None = None
@@ -213,7 +218,7 @@ def _make(hierarchy: _Hierarchy, controllers: Sequence[str]) -> tuple[Path, Path
             if hierarchy.is_v2 and not _enabled(folder, controllers):
                 _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
                 enabled_in = folder
-            # A process moves where its user may write in the cgroup above both places.
+            # A process may be moved only if its user may write in the cgroup above its old and its new place.
             if not os.access(folder / "cgroup.procs", os.W_OK):
                 raise PermissionError(1, "no processes may be moved below it", str(folder))
             remove_abandoned([folder])
@@ -232,14 +237,15 @@ def _enabled(folder: Path, controllers: Sequence[str]) -> bool:
 
 
 def _namespace() -> str:
-    """The number of our pid namespace: those of others may have processes of the same pids."""
+    """Returns the number of this process's pid namespace: processes of another namespace may have the same pids."""
     with suppress(OSError):
         return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid")))  # noqa: PTH115 - it points to no file
     return "0"
 
 
 def remove_abandoned(folders: Sequence[Path] | None = None) -> None:
-    """Removes cgroups of powerbands that are gone, below these; None: wherever this one would make them."""
+    """Removes the cgroups below `folders` that belong to ended powerbands; None: wherever this one would make its
+    own."""
     if folders is None:
         found = [_hierarchy(controller) for controller in ("cpu", "memory")]
         folders = [folder for each in found if each is not None for folder in each.folders]
@@ -257,8 +263,8 @@ def _lives(pid: str, started: str) -> bool:
 
 
 def _remove(group: Path) -> None:
-    """A process that is left in it is killed: it is the server's, or was started by it. One that cannot be killed keeps
-    the cgroup, which the next powerband removes."""
+    """Removes a cgroup, and kills the processes left in it: they are the server's, or were started by it. If one cannot
+    be killed, the cgroup stays and the next powerband removes it."""
     until_s = time.monotonic() + REMOVED_WITHIN_S
     while time.monotonic() < until_s:
         try:
@@ -270,7 +276,7 @@ def _remove(group: Path) -> None:
             with suppress(OSError, ValueError):
                 for pid in map(int, (group / "cgroup.procs").read_text().split()):
                     with suppress(ProcessLookupError, PermissionError):
-                        if pid > 0:  # 0: of another pid namespace
+                        if pid > 0:  # 0: in another pid namespace
                             os.kill(pid, signal.SIGKILL)
             time.sleep(POLL_S)
 

@@ -1,8 +1,8 @@
-"""The connections of a process tree: those that it has opened itself, and how many sockets its processes hold.
+"""The connections of a process tree: those that it opened itself, and how many sockets its processes hold.
 
-In: the pid that all of the tree descends from. Out: counts. A connection whose local port is one that the tree listens
-on came from outside, every other went out. Connections by Unix sockets cannot be told from a program's own wake-up
-pipes, and are not counted as outgoing.
+In: the pid of the tree's root. Out: counts. A connection whose local port the tree listens on came from outside; all
+others were opened by the tree. Connections over Unix sockets cannot be told from a program's own wake-up pipes, so they
+do not count as outgoing.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from powerband.base.procfs import ESTABLISHED, LISTEN, all_processes, socket_ino
 
 @dataclass(frozen=True)
 class TreeConnections:
-    """`outgoing`: established TCP connections that the tree opened; `held`: sockets of any kind that the processes of a
-    name have open together, each once."""
+    """Counts of a process tree. `outgoing`: established TCP connections that the tree opened. `held`: by process name,
+    the different sockets of any kind that these processes have open."""
 
     outgoing: int
     held: dict[str, int]
 
 
 def connections_of(root_pid: int, *, and_its_own: bool = False) -> TreeConnections:
-    """Of the descendants of `root_pid`; `and_its_own`: and of that process."""
+    """Counts the connections of the descendants of `root_pid`; with `and_its_own`, also those of that process."""
     processes = all_processes()
     descendants = tree_of(root_pid, processes) - (set() if and_its_own else {root_pid})
     inodes: dict[str, set[str]] = {}

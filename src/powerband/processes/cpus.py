@@ -1,6 +1,7 @@
-"""Deals the machine's CPUs out to subject, engine and probe: disjoint sets where there are cores enough. Pure.
+"""Divides the machine's CPUs among subject, engine and probe: disjoint sets if there are enough cores. Pure.
 
-In: the topology in host facts and what the experiment asks for. Out: three CPU lists; an empty list means unpinned.
+In: the topology from the host facts, and what the experiment asks for. Out: three CPU lists; an empty list means
+unpinned.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from powerband.model.host_use import HostUse, Pinning
 
 @dataclass(frozen=True)
 class CpuSplit:
-    """CPU numbers in rising order; empty: any CPU."""
+    """The CPUs of each part, in rising order; empty: any CPU."""
 
     subject: tuple[int, ...] = ()
     engine: tuple[int, ...] = ()
@@ -24,15 +25,16 @@ class CpuSplit:
 
 
 def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int = 1) -> CpuSplit:
-    """`cores`: the CPUs that may be used, grouped by physical core (SMT siblings together). `engine_threads` 0: nothing
-    drives the subject, so that it may use all of them; a pinning that was asked for holds all the same.
+    """Returns the CPUs of each part. `cores`: the CPUs that may be used, grouped by physical core (SMT siblings
+    together). `engine_threads` 0: nothing drives the subject, so it may use all CPUs unless the experiment asks for a
+    pinning.
 
-    `auto`: one core: no pinning. Two or three: the last core drives and watches, the rest serve. Four or more: a
-    quarter of the cores drive (as many as the engine has threads, at most half), and from eight cores on the probe has
-    one of its own. Where a CPU quota is more than the CPUs of such a set, all share all. A core is never shared between
-    subject and engine, SMT siblings included; where two CPUs are all there is and both are siblings of one core, each
-    side gets one of them. Whether a server gets all CPUs instead is decided once a run, in `search/cpu_choice.py`.
-    Raises ExperimentError for CPUs that this machine does not have."""
+    With `auto`, nothing is pinned on a single CPU. Of two or three cores, the last one drives and watches, and the rest
+    serve. Of four or more, a quarter drive (as many as the engine has threads if those are more, but at most half);
+    from eight cores on, the probe has one of its own. If a CPU quota exceeds the subject's CPUs, all parts share all
+    CPUs. Subject and engine never share a core, SMT siblings included; only if the two siblings of one core are all
+    there is does each side get one of them. Whether a server gets all CPUs instead is decided once per run, in
+    `search/cpu_choice.py`. Raises ExperimentError for CPUs that this machine does not have."""
     available = sorted(cpu for core in cores for cpu in core)
     if isinstance(use.pinning, Pinning):
         return _as_asked(use.pinning, available)
@@ -53,8 +55,8 @@ def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int 
 
 
 def _for_server(asked: int | str, groups: Sequence[tuple[int, ...]], available: Sequence[int]) -> CpuSplit:
-    """The server gets what was asked for, whole cores first; engine and probe the cores that it does not touch, or
-    what is left of one. Nothing is left: all share."""
+    """Gives the server the CPUs that were asked for, whole cores first, and engine and probe the cores that it does not
+    touch, or else the free CPUs of its cores. If nothing is left, all share."""
     if isinstance(asked, int):
         subject = tuple(sorted([cpu for group in groups for cpu in group][:asked]))
         if asked > len(available):
@@ -67,7 +69,7 @@ def _for_server(asked: int | str, groups: Sequence[tuple[int, ...]], available: 
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """`0-2,5` to (0, 1, 2, 5), as the kernel writes CPU lists. Raises ValueError."""
+    """Parses a CPU list as the kernel writes it: `0-2,5` becomes (0, 1, 2, 5). Raises ValueError."""
     cpus: set[int] = set()
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
@@ -99,7 +101,7 @@ def _there(text: str, available: Sequence[int], key: str) -> tuple[int, ...]:
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:
-    """(0, 1, 2, 5) to `0-2,5`."""
+    """Writes a CPU list as the kernel does: (0, 1, 2, 5) becomes `0-2,5`."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and runs[-1][-1] == cpu - 1:

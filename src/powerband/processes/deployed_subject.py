@@ -1,8 +1,8 @@
-"""A subject that runs already: its setting is changed where it is, it is watched where it can be, and never ended.
+"""A subject that already runs: its setting is changed where it is, it is watched if possible, and it is never ended.
 
-In: a subject with `deployed`. Out: a `DeployedSubject` for the length of a trial. What changes a setting is a request,
-or a command of the user's own, which may leave processes behind: they are the user's. Not here: what the server is left
-at (`trials/leaving.py`).
+In: a subject with `deployed`. Out: a `DeployedSubject` for the length of a trial. A setting is changed by requests, or
+by the user's own command; processes that the command leaves behind are the user's. Not here: the setting in which the
+server is left in the end (`trials/leaving.py`).
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from powerband.processes.subject_process import (
 from powerband.store import SubjectAddress, open_private, writing
 from powerband.wire.specs import ProbeSpec, ScrapePage, Watch
 
-CONNECT_WITHIN_S = 1.0  # as of a subject that is asked whether it is ready; it is asked again
-POLL_LONGEST_S = 0.5  # a server that nobody starts here is not there in a moment
-COMMAND_EVERY_S = 0.02  # it is looked at so often whether a command has come back
-COMMAND_GRACE_S = 2.0  # arbitrary: for a command that was cut short
-SAID_CHARACTERS = 300  # of the last line of a command
+CONNECT_WITHIN_S = 1.0  # as for a subject that is asked whether it is ready; the attempt is repeated
+POLL_LONGEST_S = 0.5  # powerband does not start this server, so it rarely answers within ms
+COMMAND_EVERY_S = 0.02  # how often it is checked whether a command has returned
+COMMAND_GRACE_S = 2.0  # arbitrary: time that a command has to end after each signal
+SAID_CHARACTERS = 300  # of the last line that a command wrote
 
 
 class OnWatched(Protocol):
-    """Gets the probe once it runs, and whether the subject is on its machine."""
+    """Called with the probe once it runs. `here`: the subject is on this machine."""
 
     def __call__(self, probe: RunningProbe, *, here: bool) -> None: ...
 
 
 @dataclass(frozen=True)
 class DeployedSubject(RunningSubject):
-    """`pid`: the process that is watched; None: none is."""
+    """A subject that powerband did not start. `pid`: the process that is watched; None if none is."""
 
     pid: int | None = None
 
@@ -85,10 +85,11 @@ def deployed_up(
     scraped: Sequence[str] = (),
     given: Mapping[str, str] | None = None,
 ) -> Iterator[DeployedSubject]:
-    """Yields the subject once it has its setting and answers again. `on_applied`: called before anything is changed.
+    """Yields the subject once it has its setting and answers again. `on_applied` is called before anything is changed.
 
-    Raises TrialFailed(not_reachable) where it does not answer to begin with; apply_failed, not_ready; died where it
-    answers no more once the block is left."""
+    Raises TrialFailed: not_reachable if it does not answer at first, or its process is not there; apply_failed;
+    not_ready if it does not answer after the change; died if it no longer accepts a connection when the block is
+    left."""
     assert subject.deployed is not None
     rendered = render(subject, setting, engine, given)
     pid, limit_s = subject.deployed.pid, rendered.ready.timeout_ns / 1e9
@@ -119,14 +120,14 @@ def deployed_up(
     with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
         on_watched(probe, here=here)
         yield DeployedSubject(rendered, probe, files.log, pid=pid)
-        # One that has a backlog may answer late, and listens all the same.
+        # With a backlog it may answer late, but it still listens.
         listening = replace(rendered, ready=Ready())
         if reason := _unanswered(listening, files.log, pump, limit_s):
             raise TrialFailed(Code.DIED, f"the server takes no connection any more since it was loaded ({reason})")
 
 
 def change(rendered: Rendered, argv: Sequence[str], log_file: Path, pump: Pump) -> None:
-    """Gives the server its setting: by the command, where there is one, then by the requests. Raises
+    """Gives the server its setting: by the command, if there is one, then by the requests. Raises
     TrialFailed(apply_failed)."""
     limit_s = rendered.ready.timeout_ns / 1e9
     if argv:
@@ -137,8 +138,8 @@ def change(rendered: Rendered, argv: Sequence[str], log_file: Path, pump: Pump) 
 
 
 def run_command(argv: Sequence[str], folder: str | None, log_file: Path, limit_s: float, pump: Pump) -> None:
-    """Runs the user's own command until it comes back. One that takes too long, or is interrupted, is ended with its
-    process group; what it leaves running otherwise goes on. Raises TrialFailed(apply_failed), TrialInterrupted."""
+    """Runs the user's command until it returns. If it takes too long or is interrupted, it is ended with its process
+    group; otherwise the processes that it leaves behind go on. Raises TrialFailed(apply_failed), TrialInterrupted."""
     shown = printable(argv[0])
     with writing(log_file):
         log = open_private(log_file, "ab")
@@ -175,7 +176,7 @@ def run_command(argv: Sequence[str], folder: str | None, log_file: Path, limit_s
 
 
 def check_process(pid: int | None, started: int | None = None) -> None:
-    """Raises TrialFailed(not_reachable) where there is no such process, or another one has got its number since."""
+    """Raises TrialFailed(not_reachable) if there is no such process, or if its number belongs to another one by now."""
     if pid is None:
         return
     stat = _living(pid)
@@ -188,8 +189,8 @@ def check_process(pid: int | None, started: int | None = None) -> None:
 
 
 def knowing_its_process(experiment: Experiment) -> Experiment:
-    """The experiment with the moment when the process started that is to be watched, so that a later one of the same
-    number is not taken for it. Raises SubjectError where there is none."""
+    """Returns the experiment with the start time of the process to be watched, so that a later process of the same
+    number is not mistaken for it. Raises SubjectError if there is no such process."""
     subject = experiment.subject
     if subject.deployed is None or subject.deployed.pid is None:
         return experiment
@@ -200,7 +201,7 @@ def knowing_its_process(experiment: Experiment) -> Experiment:
 
 
 def _living(pid: int) -> ProcessStat | None:
-    """None where there is no such process, or it has ended and nobody has taken notice yet."""
+    """Returns the process; None if there is none, or if it has ended and its parent has not noticed yet."""
     try:
         stat = process_stat(pid)
     except (OSError, ValueError, IndexError):
@@ -209,7 +210,8 @@ def _living(pid: int) -> ProcessStat | None:
 
 
 def is_here(rendered: Rendered) -> bool:
-    """Whether the server is on this machine: at loopback, or where a connection to it has one address at both ends."""
+    """True if the server is on this machine: on loopback, or if a connection to it has the same address at both
+    ends."""
     if is_loopback(rendered.host):
         return True
     try:
@@ -220,7 +222,7 @@ def is_here(rendered: Rendered) -> bool:
 
 
 def _unanswered(rendered: Rendered, log_file: Path, pump: Pump, limit_s: float) -> str:
-    """Why the server did not answer within the time; empty where it did."""
+    """Returns why the server did not answer within the time; empty if it did."""
     deadline_s, pause_s = time.monotonic() + limit_s, POLL_FIRST_S
     with ready_check(rendered, log_file, pump) as answers:
         while True:
@@ -244,7 +246,7 @@ def _refusal(rendered: Rendered, timeout_s: float) -> str:
 
 
 def _probe_spec(rendered: Rendered, pid: int | None, scraped: Sequence[str], *, here: bool) -> ProbeSpec:
-    """Watches the server's process where it is known, and this machine in any case: engines may be held up by it."""
+    """Watches the server's process if it is known, and this machine in any case: it may hold up the engines."""
     page = rendered.metrics_url if scraped else None
     return ProbeSpec(
         watch=() if pid is None else (Watch(name="subject", pid=pid),),
@@ -254,7 +256,7 @@ def _probe_spec(rendered: Rendered, pid: int | None, scraped: Sequence[str], *, 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a command that has not come back, and its group."""
+    """Ends a command that has not returned, with its process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return

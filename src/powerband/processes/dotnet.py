@@ -1,7 +1,6 @@
-"""Which .NET SDK a subject is built and started with: the first of the usual places that is new enough.
+"""Finds the .NET SDK that builds and starts a subject: the first in the usual places that is new enough.
 
-In: the least version. Out: a `Dotnet`. An SDK tells its version by the name of its folder, so none is started to be
-asked.
+In: the lowest version. Out: a `Dotnet`. The folder of an SDK is named after its version, so none has to be started.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ ENV = (
     ("DOTNET_CLI_WORKLOAD_UPDATE_NOTIFY_DISABLE", "true"),
     ("DOTNET_GENERATE_ASPNET_CERTIFICATE", "false"),
 )
-"""The environment of a build, which is to fetch packages and nothing else."""
+"""The environment of a build, which should fetch packages and do nothing else over the network."""
 
 
 @dataclass(frozen=True)
 class Dotnet:
-    """`version`: of its newest SDK, the one that builds; `major`: of the target framework."""
+    """A .NET installation. `version`: of its newest SDK, which builds; `major`: the target framework's version."""
 
     home: Path
     version: str
@@ -43,9 +42,10 @@ class Dotnet:
 def find_dotnet(
     least: int, *, environment: Mapping[str, str] | None = None, installed: Sequence[Path] = _INSTALLED
 ) -> Dotnet:
-    """DOTNET_ROOT, then `dotnet` on PATH, then that of Linux distributions: its major version is `least` or more.
+    """Returns the first installation whose major version is at least `least`: that of DOTNET_ROOT, of `dotnet` on PATH,
+    then of Linux distributions.
 
-    Raises SubjectError, which names each that was looked at and why it does not do."""
+    Raises SubjectError, which names each place that was looked at and why it does not do."""
     looked: list[str] = []
     places: dict[Path, str] = {}
     for found, home in _places(os.environ if environment is None else environment, installed):
@@ -88,5 +88,5 @@ def _versions(home: Path) -> Iterator[str]:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """`10.0.100-rc.1` as (10, 0, 100)."""
+    """Returns the numbers of a version: (10, 0, 100) for `10.0.100-rc.1`."""
     return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())

@@ -1,10 +1,10 @@
-"""Startup hook for .NET servers: an assembly that the runtime runs before Main, without a change of the program, and
-that writes what the runtime says of itself (`static/StartupHook.cs`).
+"""Adds a startup hook to .NET servers: an assembly that the runtime runs before Main, without a change to the program,
+and that writes the runtime's figures about itself (`static/StartupHook.cs`).
 
-In: a command with its environment. Out: the variables that have the hook run, or why there is no hook. It is compiled
-once by the SDK's own compiler, without a restore, and kept below the cache folder by what it is made from. It loads
-in the runtimes that are no older than what it was compiled against. Not here: what the figures mean.
-Source: "Host startup hook", a design page of https://github.com/dotnet/runtime.
+In: a command with its environment. Out: the variables that make the runtime load the hook, or the reason why there is
+none. The SDK's own compiler compiles it once, without a restore; the result is kept in the cache folder under a hash of
+its inputs. It loads in every runtime that is no older than the one it was compiled against. Not here: what the figures
+mean. Source: "Host startup hook", a design page of https://github.com/dotnet/runtime.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from powerband.base.machine import cache_folder
 from powerband.processes.dotnet import ENV, Dotnet, find_dotnet, numbers
 
 HOOKS, FOLDER = "DOTNET_STARTUP_HOOKS", "POWERBAND_DOTNET_FIGURES"
-SDK_LEAST = 8  # as of the subjects
+SDK_LEAST = 8  # the same as the subjects ask for
 _SOURCE = Path(__file__).parent / "static" / "StartupHook.cs"
 _ASSEMBLY = "PowerbandHook.dll"
 _STANDARD_MAJOR = 3  # .NET Core 3.0 is the first runtime with netstandard 2.1
@@ -32,20 +32,19 @@ _SWITCH = "System.StartupHookProvider.IsSupported"
 
 
 class NoHookError(Exception):
-    """The message says why, as the end of a sentence."""
+    """The hook cannot be used; the message gives the reason, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
 class DotnetProgram:
-    """A .NET program as its command names it. `config`: its runtimeconfig.json, None where it is not known (`dotnet
-    run`)."""
+    """A .NET program, found by its command. `config`: its runtimeconfig.json; None if it is unknown (`dotnet run`)."""
 
     config: Path | None
 
     @property
     def major(self) -> int | None:
-        """The least major version of the runtime that it asks for; None where it is not known. Raises NoHookError where
-        the program runs no hook."""
+        """The lowest major version of the runtime that the program accepts; None if it is unknown. Raises NoHookError
+        if the program runs no hook."""
         if self.config is None:
             return None
         options = _options(self.config)
@@ -59,8 +58,8 @@ class DotnetProgram:
 
 @dataclass(frozen=True)
 class HookBuild:
-    """How the hook is compiled: `argv` with the placeholder `{build}`, into `folder`. `major`: of the oldest runtime in
-    which it loads."""
+    """The way to compile the hook. `argv`: the command, with the placeholder `{build}`. `folder`: where the result is
+    kept. `major`: the version of the oldest runtime in which it loads."""
 
     argv: tuple[str, ...]
     folder: Path
@@ -76,8 +75,8 @@ class HookBuild:
 
 
 def dotnet_program(argv: Sequence[str], cwd: str | None, path: str | None) -> DotnetProgram | None:
-    """The .NET program that a command runs; None where it names none. A launcher before it (taskset, env) is passed by;
-    one that a script starts is not seen. `path`: the PATH of the program."""
+    """Returns the .NET program that a command runs; None if it names none. A launcher before the program (taskset, env)
+    is skipped; a program that a script starts is not found. `path`: the PATH in which the command is looked up."""
     folder = Path(cwd or ".")
     for at, word in enumerate(argv):
         file = _file(word, folder, path)
@@ -92,7 +91,7 @@ def dotnet_program(argv: Sequence[str], cwd: str | None, path: str | None) -> Do
 
 
 def hook_build() -> HookBuild:
-    """Raises NoHookError where no SDK can compile the hook."""
+    """Returns how to compile the hook. Raises NoHookError if no SDK can."""
     try:
         sdk = find_dotnet(SDK_LEAST)
     except SubjectError as error:
@@ -110,7 +109,8 @@ def hook_build() -> HookBuild:
 
 
 def check_loads(program: DotnetProgram, build: HookBuild) -> None:
-    """Raises NoHookError where the program may run on a runtime in which the hook does not load: it would not start."""
+    """Raises NoHookError if the program may run on a runtime in which the hook does not load: it would then not
+    start."""
     major = program.major
     if major is not None and major < build.major:
         raise NoHookError(
@@ -120,20 +120,21 @@ def check_loads(program: DotnetProgram, build: HookBuild) -> None:
 
 
 def hook_variables(assembly: Path, folder: Path, before: str) -> dict[str, str]:
-    """`folder`: where the hook writes; `before`: the hooks that the program has already."""
+    """Returns the variables that load the hook. `folder`: where it writes; `before`: the hooks that the program already
+    has."""
     return {HOOKS: f"{before}:{assembly}" if before else str(assembly), FOLDER: str(folder)}
 
 
 def _file(word: str, folder: Path, path: str | None) -> Path | None:
-    """The file that a word of a command would start, its links followed."""
+    """Returns the file that a word of a command would start, with links followed; None if there is none."""
     found = shutil.which(word, path=path) if "/" not in word else str(folder / word)
-    if found is None or not os.path.isfile(found):  # noqa: PTH113 - False, where Path raises, of a closed folder
+    if found is None or not os.path.isfile(found):  # noqa: PTH113 - False for a closed folder, where Path raises
         return None
     return Path(found).resolve()
 
 
 def _managed(words: Sequence[str], folder: Path) -> Path | None:
-    """The configuration of the program that `dotnet WORDS` runs."""
+    """Returns the configuration of the program that `dotnet WORDS` runs; None if it is unknown."""
     for at, word in enumerate(words):
         if word == "--runtimeconfig" and at + 1 < len(words):
             return _existing(folder / words[at + 1])
@@ -147,7 +148,7 @@ def _existing(file: Path) -> Path | None:
 
 
 def _options(config: Path) -> Mapping[str, Any]:
-    """What cannot be read has none: .NET itself will say so."""
+    """Returns the runtime options; none if they cannot be read, which .NET itself will report."""
     try:
         options = json.loads(config.read_text(encoding="utf-8-sig"))["runtimeOptions"]
     except (OSError, ValueError, LookupError, TypeError):
@@ -161,8 +162,8 @@ def _list(options: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _reference(sdk: Dotnet) -> tuple[Path, int]:
-    """What the hook is compiled against, and the oldest runtime that has it: netstandard where the SDK brings it, else
-    the oldest runtime beside the SDK. Raises NoHookError."""
+    """Returns what the hook is compiled against, and the oldest runtime that has it: netstandard if the SDK contains
+    it, else the oldest runtime beside the SDK. Raises NoHookError."""
     for standard in (sdk.home / "packs" / "NETStandard.Library.Ref").glob("2.1*/ref/netstandard2.1/netstandard.dll"):
         return standard, _STANDARD_MAJOR
     runtimes = (sdk.home / "shared" / "Microsoft.NETCore.App").glob("[0-9]*/System.Private.CoreLib.dll")

@@ -1,6 +1,7 @@
-"""Sections and symbols of a 64-bit little-endian ELF file (elf(5)), as far as they name the runtime in an executable.
+"""Reads sections and symbols of a 64-bit little-endian ELF file (elf(5)), as far as they identify an executable's
+runtime.
 
-In: a path. Out: bytes of a section, the address of a symbol. Not here: what they mean (`processes/runtimes.py`).
+In: a path. Out: the bytes of a section, the address of a symbol. Not here: what they mean (`processes/runtimes.py`).
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-_SECTION_BYTES_MAX = 64 << 20  # arbitrary: symbols of large Go programs take some MB; it is read whole
+_SECTION_BYTES_MAX = 64 << 20  # arbitrary: a section is read whole; the symbols of large Go programs take some MB
 _SECTIONS_MAX = 4096  # arbitrary: executables have some forty
 _SYMBOL_BYTES = 24
 _SEGMENT_BYTES = 56
 _LOADED = 1  # PT_LOAD
-_MOVABLE = 3  # ET_DYN: the addresses are relative to where it was loaded
+_MOVABLE = 3  # ET_DYN: addresses are relative to where the file was loaded
 
 
 class ElfError(ValueError):
-    """The file is none, or not as elf(5) describes it."""
+    """The file is no ELF file, or not as elf(5) describes it."""
 
 
 class _Section(NamedTuple):
@@ -33,8 +34,9 @@ class _Section(NamedTuple):
 
 
 class Elf:
-    """An open file; `first_address`: where its first part lies, unless it is `movable`. To be used in a `with` block.
-    Raises OSError where it cannot be read, ElfError where it is none."""
+    """An open ELF file, to be used in a `with` block. `first_address`: the address, as in the file, of its first part
+    that is loaded. `movable`: its addresses are relative to where it was loaded. Raises OSError if it cannot be read,
+    ElfError if it is no such file."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -67,7 +69,6 @@ class Elf:
         return {_text(names, section.name): section for section in reversed(sections)}
 
     def _first_address(self, header: bytes) -> int:
-        """The address, as in the file, of its first part that is loaded."""
         (table,) = struct.unpack_from("<Q", header, 32)
         length, count = struct.unpack_from("<HH", header, 54)
         data = self._at(table, length * count)
@@ -93,17 +94,18 @@ class Elf:
         return self._at(section.offset, section.size)
 
     def section(self, name: str) -> bytes | None:
-        """Its bytes; None where there is none of that name."""
+        """Returns the section's bytes; None if there is no section of that name."""
         found = self._sections.get(name)
         return None if found is None else self._bytes(found)
 
     def place(self, name: str) -> tuple[int, int] | None:
-        """Address, as in the file, and bytes of a section once it is loaded; None where there is none of that name."""
+        """Returns the section's address, as in the file, and its size in bytes once loaded; None if there is no section
+        of that name."""
         found = self._sections.get(name)
         return None if found is None else (found.address, found.size)
 
     def symbol(self, name: str) -> int | None:
-        """Its address, as in the file; None in a stripped one."""
+        """Returns the symbol's address, as in the file; None if it is missing, as in a stripped file."""
         table = self._sections.get(".symtab")
         if table is None or not table.link < len(self._list):
             return None

@@ -1,7 +1,7 @@
-"""Finds the engine binary and runs a fleet of `powerband-engine load` processes as if it were one.
+"""Finds the engine binary, and runs a fleet of `powerband-engine load` processes as if they were one.
 
-Specs come in (`engine_specs.py`), raw lines go to `events.jsonl` with the engine's index added, and the few facts that
-steer a trial are kept: who is armed, the merged intervals, the summaries. Nothing is judged.
+In: specs (`engine_specs.py`). Out: raw lines in `events.jsonl`, with the engine's index added, and the few facts that
+steer a trial: which engines are armed, the merged intervals, the summaries. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ GO_LEAD_PER_ENGINE_NS = 500_000  # likewise
 
 
 def go_lead_ns(engines: int) -> int:
-    """The time from a command to the instant that it names. Engines get a command one after the other, and the last
-    must have read it before that instant: 2 ms reach one engine on a busy machine, each further one takes 0.5 ms."""
+    """Returns the time from a command to the instant that it names. Engines get a command one after the other, and the
+    last one must have read it before that instant: one engine on a busy machine needs 2 ms, each further one 0.5 ms
+    more."""
     return GO_LEAD_NS + GO_LEAD_PER_ENGINE_NS * engines
 
 
 def find_engine() -> Path:
-    """The engine binary: $POWERBAND_ENGINE, then beside this Python, then where its scripts are installed.
+    """Returns the engine binary: that of $POWERBAND_ENGINE, then beside this Python, then where its scripts are
+    installed.
 
-    Raises MeasurementError that lists every path tried."""
+    Raises MeasurementError, which lists every path tried."""
     asked = os.environ.get("POWERBAND_ENGINE")
     candidates = [Path(asked)] if asked else _installed_candidates()
     for path in candidates:
@@ -64,8 +66,8 @@ def _installed_candidates() -> list[Path]:
 
 @dataclass(frozen=True)
 class FleetInterval:
-    """One interval over the whole fleet. `response_time_ns_mean` is NaN where no request ended ok; `joined`: users of a
-    WebSocket load that hold one."""
+    """One interval over the whole fleet. `ended`: requests with any outcome. `response_time_ns_mean`: NaN if no request
+    ended ok. `joined`: users who hold a WebSocket; None for a load without WebSockets."""
 
     start_ns: int
     end_ns: int
@@ -81,14 +83,15 @@ class FleetInterval:
 
 
 class IntervalMerger:
-    """Adds up the intervals of a fleet by their place on the common grid; who has ended is not waited for."""
+    """Adds up the intervals of a fleet by their place on the common grid, without waiting for engines that have
+    ended."""
 
     def __init__(self, engines: int) -> None:
         self._queues: list[list[Interval]] = [[] for _ in range(engines)]
         self._ended = [False] * engines
 
     def add(self, engine: int, interval: Interval) -> Iterator[FleetInterval]:
-        """The merged intervals that this one completes."""
+        """Takes an interval; yields the merged intervals that it completes."""
         self._queues[engine].append(interval)
         return self._complete()
 
@@ -102,7 +105,7 @@ class IntervalMerger:
 
 
 def merge_intervals(intervals: Sequence[Interval]) -> FleetInterval:
-    """Adds up the intervals of one place on the grid, one for each engine."""
+    """Adds up the intervals at one place on the grid, one from each engine."""
     ok = sum(interval["outcomes"].get("ok", 0) for interval in intervals)
     time_ns = sum(interval["response_time_ns_sum"] for interval in intervals)
     return FleetInterval(
@@ -117,11 +120,11 @@ def merge_intervals(intervals: Sequence[Interval]) -> FleetInterval:
 
 
 class EngineFleet:
-    """A started fleet; make one with `fleet_up`. `phases`: when each began, as the first engine that reported it says;
+    """A started fleet; make one with `fleet_up`. `phases`: when each phase began, by the first engine that reported it.
     `seen`: requests by outcome so far."""
 
     begun_ns: int | None = None
-    """A fleet waits for go."""
+    """None, since a fleet waits for go."""
 
     def __init__(self, size: int, events: LineFile, engines: Engines) -> None:
         self.engines = engines
@@ -156,7 +159,7 @@ class EngineFleet:
 
     @property
     def finished(self) -> bool:
-        """Every process has said its last line."""
+        """True once every process has written its last line."""
         return all(self._ended)
 
     @property
@@ -165,11 +168,11 @@ class EngineFleet:
         return tuple(summary for summary in self._summaries if summary is not None)
 
     def check_begun(self) -> None:
-        """Raises TrialFailed where nobody was answered so far."""
+        """Raises TrialFailed if no request was answered so far."""
         check_answered(self.seen)
 
     def check_ended(self) -> None:
-        """Raises TrialFailed where the run has nothing to measure."""
+        """Raises TrialFailed if the run has nothing to measure."""
         check_joined(self.summaries)
         check_answered(sum((Counter(summary["total"]["outcomes"]) for summary in self.summaries), Counter()))
         check_measured(self.summaries)
@@ -178,10 +181,10 @@ class EngineFleet:
         return TrialFailed(Code.ENGINE_FAILED, f"the engine did not {what} in time")
 
     def look(self) -> None:
-        """Its lines come by themselves."""
+        """Does nothing, since the engines' lines arrive through the pump."""
 
     def record(self) -> dict[str, Any]:
-        """What its engines add; the summaries have the rest."""
+        """The fields that the engines add; the summaries have the rest."""
         return self._added
 
     def ended(self) -> None:
@@ -233,9 +236,9 @@ class EngineFleet:
 def fleet_up(
     engines: Engines, specs: Iterable[LoadSpec], events: LineFile, stderr_file: Path, pump: Pump
 ) -> Iterator[EngineFleet]:
-    """Starts one process for each spec and waits until all are armed; on leaving, all have ended.
+    """Starts one process for each spec, and yields the fleet once all are armed; on leaving, all have ended.
 
-    Raises TrialFailed(engine_failed, descriptor_limit), MeasurementError where no engine can be started."""
+    Raises TrialFailed(engine_failed, descriptor_limit), MeasurementError if no engine can be started."""
     specs = list(specs)
     fleet = EngineFleet(len(specs), events, engines)
     engines.before()

@@ -1,8 +1,8 @@
 """One engine process (`powerband-engine load` or `probe`), and the pump that waits for the lines of several.
 
-Messages go in as JSON lines, raw lines come out. A process sits in its own session, so that a Ctrl-C at the terminal
-reaches the control plane alone; if the control plane dies, the end of its stdin tells it to clean up and end.
-What lines mean is not known here.
+In: messages, sent as JSON lines. Out: raw lines, whose meaning is not known here. Each process has its own session, so
+that Ctrl-C in the terminal reaches only powerband; if powerband dies, the end of stdin tells the process to clean up
+and end.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ _READ_BYTES = 1 << 18  # arbitrary: four times a full pipe, so that one read emp
 
 
 def descriptor_limit() -> int:
-    """Descriptors that one engine process may open: engines raise their soft limit to the hard one."""
+    """Returns how many descriptors one engine process may open: engines raise their soft limit to the hard one."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 class LineSource(Protocol):
-    """What a pump can wait for."""
+    """A source of lines that a pump can wait for."""
 
     def fileno(self) -> int: ...
 
     def read_lines(self) -> list[bytes] | None:
-        """The whole lines that have arrived, newlines included; None once there are no more."""
+        """Returns the whole lines that have arrived, newlines included; None once there are no more."""
 
 
 class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
-    """A context manager: leaving it closes stdin, which makes the process clean up and end, and waits for that."""
+    """A running engine, as a context manager: leaving it closes stdin, which makes the process clean up and end, and
+    waits for that."""
 
     def __init__(self, argv: Sequence[str], stderr_file: Path, end_timeout_s: float = 2.0) -> None:
-        """Starts `argv`, an engine and its command; what it says on stderr is appended to `stderr_file`. Raises
-        MeasurementError where the engine cannot be run, or the disk refuses that file.
+        """Starts `argv`, an engine and its command; its stderr is appended to `stderr_file`. Raises MeasurementError if
+        the engine cannot be run, or if the disk refuses that file.
 
-        `end_timeout_s`: how long it may take to end once stdin is closed, before it is killed."""
+        `end_timeout_s`: how long it may take to end after stdin is closed, before it is killed."""
         self._end_timeout_s = end_timeout_s
         self._tail = b""
         with writing(stderr_file):
@@ -75,13 +76,13 @@ class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
         return self._process.stdout.fileno()
 
     def send(self, message: Wire) -> None:
-        """Writes one message. A process that has ended is not an error here: the end of its output shows it."""
+        """Writes one message. It is no error if the process has ended: the end of its output shows that."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(encode(message))
 
     def read_lines(self) -> list[bytes] | None:
-        """The whole lines that have arrived, newlines included; None once the process has closed its output."""
+        """Returns the whole lines that have arrived, newlines included; None once the process has closed its output."""
         try:
             data = os.read(self.fileno(), _READ_BYTES)
         except BlockingIOError:
@@ -93,14 +94,14 @@ class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
         return lines
 
     def wait(self, timeout_s: float) -> int | None:
-        """The exit status, negative for a signal; None if it still runs after `timeout_s`."""
+        """Returns the exit status, negative for a signal; None if the process still runs after `timeout_s`."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
 
     def close(self) -> None:
-        """Closes stdin and waits; kills what does not end. Safe to call twice."""
+        """Closes stdin and waits; kills a process that does not end. Safe to call twice."""
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -111,19 +112,20 @@ class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
 
 
 class Pump(contextlib.AbstractContextManager["Pump", None]):
-    """Waits for lines of any of its processes and hands them on; wakes at once when the person wants to stop."""
+    """Waits for lines of any of its processes and hands them on; wakes at once if the user asks to stop."""
 
     def __init__(self, stop: StopRequest) -> None:
         self.stop = stop
         self._selector = selectors.DefaultSelector()
-        # The request is noted; readable from now on.
+        # The stop request stays readable once it is made: one wake-up is enough.
         self._selector.register(stop, selectors.EVENT_READ, lambda: self._selector.unregister(stop))
 
     def __exit__(self, *_: object) -> None:
         self._selector.close()
 
     def add(self, process: LineSource, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        """`on_line` gets every whole line, `on_end` is called once after the last; both may raise to end the wait."""
+        """Adds a process. `on_line` gets every whole line; `on_end` is called once, after the last line. Both may raise
+        to end the wait."""
         self._selector.register(process, selectors.EVENT_READ, lambda: self._read(process, on_line, on_end))
 
     def remove(self, process: LineSource) -> None:
@@ -132,16 +134,17 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
             self._selector.unregister(process)
 
     def check_stop(self) -> None:
-        """Raises TrialInterrupted on a stop request."""
+        """Raises TrialInterrupted if a stop was requested."""
         if self.stop.requested:
             raise TrialInterrupted
 
     def wait(
         self, done: Callable[[], bool], timeout_s: float, *, stoppable: bool = True, gather_s: float = 0.0
     ) -> bool:
-        """Pumps until `done()`; False if that took longer than `timeout_s`. Raises TrialInterrupted on a stop request.
+        """Pumps until `done()` is true; returns False if that took longer than `timeout_s`. Raises TrialInterrupted on
+        a stop request.
 
-        `gather_s`: after each wake-up, lines are left to gather for so long, which saves CPU while nothing is urgent.
+        `gather_s`: after each wake-up, lets lines gather for so long, which saves CPU while nothing is urgent.
         """
         deadline = time.monotonic() + timeout_s
         while not done():
@@ -157,8 +160,8 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
         return True
 
     def wait_for_socket(self, connection: socket.socket, events: int, timeout_s: float) -> bool:
-        """Pumps until a socket can be read or written, as `events` of `selectors` says; False if that took longer than
-        `timeout_s`. Raises as `wait` does."""
+        """Pumps until a socket is ready for `events` of `selectors`; returns False if that took longer than
+        `timeout_s`. Raises like `wait`."""
         ready = False
 
         def on_ready() -> None:

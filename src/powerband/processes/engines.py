@@ -1,6 +1,6 @@
-"""Where the engines of a load run: on this machine, or on others (`cluster/far_engines.py`).
+"""The place where the engines of a load run: this machine, or others (`cluster/far_engines.py`).
 
-A fleet starts its engines through `Engines`, and asks nobody where they run.
+A fleet starts its engines through `Engines`, and need not know where they run.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from powerband.wire.message import Wire
 
 
 class Engine(LineSource, Protocol):
-    """An engine that was started. Leaving its context ends it."""
+    """A started engine. Leaving its context ends it."""
 
     @property
     def pid(self) -> int | None:
-        """None: it is no process of this machine."""
+        """The pid; None if it is no process of this machine."""
 
     def __enter__(self) -> Engine: ...
 
     def __exit__(self, *error: object) -> None: ...
 
     def send(self, message: Wire) -> None:
-        """Writes one message, whose instants are those of this machine's clock."""
+        """Sends one message, whose instants are by this machine's clock."""
 
     def wait(self, timeout_s: float) -> int | None:
-        """The exit status once its lines have ended, negative for a signal; None if it still runs after
+        """Returns the exit status once its lines have ended, negative for a signal; None if it still runs after
         `timeout_s`."""
 
 
 class Engines(Protocol):
     @property
     def apart(self) -> bool:
-        """Whether they run on other machines than the server."""
+        """True if the engines run on other machines than the server."""
 
     @property
     def address(self) -> str:
-        """Under which the server's machine is reached from there."""
+        """The address at which the engines reach the server's machine."""
 
     @property
     def machines(self) -> int: ...
 
     @property
     def descriptor_limit(self) -> int:
-        """Descriptors that one engine may open, on each of the machines."""
+        """How many descriptors one engine may open, on each of the machines."""
 
     @property
     def local_ports(self) -> int:
@@ -55,22 +55,21 @@ class Engines(Protocol):
 
     @property
     def lead_ns(self) -> int:
-        """The time that a command needs to get there, beyond that which it needs on this machine."""
+        """How much longer a command takes to get there than on this machine, in ns."""
 
     def before(self) -> None:
         """Called before the engines of a fleet are started."""
 
     def start(self, index: int, stderr_file: Path) -> Engine:
-        """Starts the engine of this number in its fleet; what it says on stderr is appended to the file. Raises
-        MeasurementError."""
+        """Starts the engine of this index in its fleet; its stderr is appended to the file. Raises MeasurementError."""
 
     def after(self) -> dict[str, Any]:
-        """Called once the engines of a fleet have ended; the fields that it adds to the trial's record. Raises
+        """Called once the engines of a fleet have ended; returns the fields that they add to the trial's record. Raises
         MeasurementError."""
 
 
 class EnginesHere:
-    """Processes of this machine."""
+    """Engines that are processes of this machine."""
 
     apart = False
     address = LOCAL

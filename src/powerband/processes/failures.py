@@ -1,6 +1,7 @@
-"""Why a trial could not be measured: the stable codes of `record.failure.code`, and the exception that carries one.
+"""The reasons why a trial could not be measured: the stable codes of `record.failure.code`, and the exception that
+carries one.
 
-What each code means and what to do about it: docs/reference/failures.md (a test holds the two together).
+docs/reference/failures.md says what each code means and what to do about it; a test compares the two.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Code(StrEnum):
 
 
 class TrialFailed(Exception):  # noqa: N818 - a trial that failed is data, not an error of the program
-    """Ends a trial; becomes the `failure` of its record. Never leaves `run_trial`."""
+    """Ends a trial and becomes the `failure` of its record; never leaves `run_trial`."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -52,7 +53,7 @@ class TrialFailed(Exception):  # noqa: N818 - a trial that failed is data, not a
 
 @contextmanager
 def understood(line: bytes, code: Code, teller: str) -> Iterator[None]:
-    """Raises TrialFailed if the block cannot make anything of a line that a process of ours said."""
+    """Raises TrialFailed if the block cannot parse a line that one of powerband's processes wrote."""
     try:
         yield
     except (AssertionError, *NOT_AS_WRITTEN) as error:
@@ -61,7 +62,7 @@ def understood(line: bytes, code: Code, teller: str) -> Iterator[None]:
 
 
 class TrialInterrupted(TrialFailed):
-    """The person asked to stop."""
+    """The user asked to stop."""
 
     def __init__(self) -> None:
         super().__init__(Code.INTERRUPTED, "stopped by the user before it was finished; `powerband resume` repeats it")

@@ -1,8 +1,8 @@
-"""What Go's collector has used, read from a program's memory.
+"""Reads from a program's memory how much time Go's garbage collector has used.
 
-In: pids. Out: how long collections, and all that its processors did, have taken. Go keeps that as `cpuStats`
-(`runtime/mstats.go`, since Go 1.20), eleven sums that add up in two ways, and brings them up to date when a collection
-ends. They are found by that arithmetic among the program's variables, so that neither symbols nor the layout of one
+In: pids. Out: the time that collections took, and the time of everything that Go's processors did. Since Go 1.20 the
+runtime keeps these as `cpuStats` (`runtime/mstats.go`): eleven sums that add up in two ways, and are updated when a
+collection ends. That arithmetic finds them among the program's variables, so that neither symbols nor the layout of one
 version are needed. Nothing is written, and the program is not stopped. Sources: docs/methods/process-counters.md.
 """
 
@@ -23,22 +23,22 @@ from powerband.processes.elf import Elf, ElfError
 
 GO_SECTION = ".go.buildinfo"
 GO_VERSION = re.compile(rb"go(\d+)\.(\d+)")
-_VARIABLES = ".bss"  # what is zero at the start and may hold pointers: `runtime.work` is there, with the sums in it
+_VARIABLES = ".bss"  # variables that are zero at the start and may hold pointers: `runtime.work` contains the sums
 _VARIABLES_MAX = 64 << 20  # bytes; arbitrary: those of a server are some 300 KB
 _FIRST_VERSION = (1, 20)
-_LOOKS = 5  # arbitrary: the sums are caught in the middle of an update less than once in a thousand looks
-# A collection that has begun is in its own sum before it is in the total.
+_LOOKS = 5  # arbitrary: less than one look in a thousand catches the sums in the middle of an update
+# A collection in progress is in its own sum before it is in the total: the largest such share.
 _AHEAD_SHARE = 0.01
-_LEAST_NS = 10_000_000  # no chance sums agree on so much, and no collector is a limit that has not run for so long
-PROCESSES_MAX = 64  # arbitrary: workers are alike, and each look takes ms
+_LEAST_NS = 10_000_000  # chance sums are smaller, and a collector that ran for less limits nothing
+PROCESSES_MAX = 64  # arbitrary: worker processes are alike, and each look takes ms
 
 Words = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class GoVariables:
-    """`words`: the variables of a process at an instant; `cpu_ns`: the CPU time that it had used by then. `words` None:
-    a Go program of which they cannot be read, or too old to keep the sums."""
+    """The variables of a Go program at an instant. `words`: None if they cannot be read, or if the program is too old
+    to keep the sums. `cpu_ns`: the CPU time that the process had used by then."""
 
     words: Words | None
     cpu_ns: float
@@ -46,8 +46,9 @@ class GoVariables:
 
 @dataclass(frozen=True)
 class GoCollected:
-    """Between two instants: `collecting_ns`, time that processors (GOMAXPROCS of them) spent on collections, without
-    what they did only for want of other work; `busy_ns`, time that they were not idle; `cpu_ns`, the process's CPU."""
+    """The CPU use of a Go program between two instants. `collecting_ns`: time that its processors (GOMAXPROCS of them)
+    spent on collections, apart from marking that they did only because they were idle. `busy_ns`: time in which they
+    were not idle. `cpu_ns`: the process's CPU time."""
 
     collecting_ns: float
     busy_ns: float
@@ -55,7 +56,8 @@ class GoCollected:
 
 
 def go_variables(pids: Iterable[int]) -> dict[int, GoVariables]:
-    """Those of the Go programs among the first 64 processes; others, and those that have ended, are left out."""
+    """Returns the variables of the Go programs among the first 64 processes, by pid; other programs, and processes that
+    have ended, are left out."""
     found = {}
     for pid in sorted(pids)[:PROCESSES_MAX]:
         with suppress(OSError, ElfError, struct.error):
@@ -83,7 +85,7 @@ def _variables(pid: int) -> GoVariables | None:
 
 
 def _read(folder: Path, address: int, size: int) -> Words:
-    """Raises OSError where the memory may not be read."""
+    """Reads the memory as words. Raises OSError if it may not be read."""
     begin = -address % 8
     with (folder / "mem").open("rb", buffering=0) as memory:
         memory.seek(address + begin)
@@ -92,8 +94,8 @@ def _read(folder: Path, address: int, size: int) -> Words:
 
 
 def loaded_at(folder: Path) -> int:
-    """The address at which the executable of a process begins, whose folder below /proc this is (proc_pid_maps(5)).
-    Raises ValueError where it is not mapped."""
+    """Returns the address at which a process's executable begins. `folder`: the process's folder below /proc
+    (proc_pid_maps(5)). Raises ValueError if it is not mapped."""
     own = f" {(folder / 'exe').readlink()}"
     for line in (folder / "maps").read_text(errors="replace").splitlines():
         if line.endswith(own):
@@ -103,8 +105,8 @@ def loaded_at(folder: Path) -> int:
 
 
 def collected(before: Mapping[int, GoVariables], pids: Iterable[int]) -> dict[int, GoCollected | None]:
-    """Of each Go program by its pid; None: it cannot be known. One that has not collected since is left out, and one
-    that began later is counted from its beginning."""
+    """Returns what each Go program has used since `before`, by pid; None if it cannot be known. A program that has not
+    collected since is left out; one that began later is counted from its beginning."""
     found: dict[int, GoCollected | None] = {}
     for pid in pids:
         for _ in range(_LOOKS):
@@ -121,12 +123,12 @@ def collected(before: Mapping[int, GoVariables], pids: Iterable[int]) -> dict[in
 
 
 def between(pid: int, at: int, before: GoVariables | None, now: GoVariables) -> dict[int, GoCollected | None]:
-    """The one process, as `collected` gives it. `at`: where its sums begin; `before` None: it had not begun."""
+    """Returns the entry of one process in `collected`. `at`: the index of its sums; `before` None: it had not begun."""
     assert now.words is not None
     sums = now.words[at : at + _FIELDS].astype(np.float64)
     if before is not None:
         if before.words is None or len(before.words) != len(now.words):
-            return {pid: None}  # another program by now, under the same pid
+            return {pid: None}  # another program by now, with the same pid
         sums -= before.words[at : at + _FIELDS]
     idle_marking, collecting, idle, total = sums[2], sums[4], sums[8], sums[10]
     busy_ns = float(total - idle)
@@ -136,13 +138,13 @@ def between(pid: int, at: int, before: GoVariables | None, now: GoVariables) -> 
     return {pid: GoCollected(float(collecting - idle_marking), busy_ns, cpu_ns)}
 
 
-# The fields of `cpuStats`: assist, dedicated, idle marking, pauses, and their sum; assist and background of the
-# scavenger, and their sum; idle, user, and the total, which is GOMAXPROCS times the time that passed.
+# The fields of `cpuStats`: assist, dedicated, idle marking, pauses, and their sum; the scavenger's assist and
+# background, and their sum; idle, user, and the total, which is GOMAXPROCS times the time that passed.
 _FIELDS = 11
 
 
 def sums_at(words: Words) -> int | None:
-    """The index of the first of the sums; None unless exactly one place adds up."""
+    """Returns the index of the first of the sums; None unless they add up at exactly one place."""
     count = len(words) - _FIELDS + 1
     if count < 1:
         return None

@@ -1,5 +1,5 @@
-"""Encodes times as the engine does: HdrHistogram V2, zlib, base64; 3 significant digits. `readings/histogram.py` tells
-the format and reads it; the tests hold both, and the library hdrh, together."""
+"""Encodes times as the engine does: as an HdrHistogram V2 with 3 significant digits, through zlib and base64.
+`readings/histogram.py` describes the format and reads it; the tests compare both with the library hdrh."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 _COMPRESSED_COOKIE, _COOKIE = 0x1C849314, 0x1C849313
 _HEADER = struct.Struct(">IIiIQQd")
-_HALF_MAGNITUDE = 10  # of the cells in a bucket
-_HIGHEST_NS = 24 * 3600 * 10**9  # a day: a sample of JMeter's may be longer than the engine's hour
+_HALF_MAGNITUDE = 10  # half a bucket has 2 ** 10 cells
+_HIGHEST_NS = 24 * 3600 * 10**9  # a day: a sample of JMeter may be longer than the engine's limit of an hour
 
 
 def encode(times: Mapping[int, int]) -> str:
-    """`times`: how often each value in ns occurred. Empty text where there is none, as the engine says it."""
+    """Encodes a histogram. `times`: how often each value in ns occurred. Returns an empty text if there are none, as
+    the engine does."""
     cells: Counter[int] = Counter()
     for value, count in times.items():
         cells[_cell(min(value, _HIGHEST_NS))] += count
@@ -34,13 +35,14 @@ def encode(times: Mapping[int, int]) -> str:
 
 
 def _cell(value: int) -> int:
-    """Values below 2,048 have a cell each; from there on each doubling has half as many."""
+    """Returns the cell of a value. Values below 2,048 have a cell each; from there on each doubling has half as
+    many."""
     bucket = max(0, value.bit_length() - _HALF_MAGNITUDE - 1)
     return (bucket << _HALF_MAGNITUDE) + (value >> bucket)
 
 
 def _number(number: int) -> bytes:
-    """Zigzag LEB128."""
+    """Encodes a number as zigzag LEB128."""
     coded = number << 1 if number >= 0 else (-number << 1) - 1
     out = bytearray()
     while coded >= 0x80:

@@ -1,4 +1,5 @@
-"""The facts about this machine that a result depends on, for `host.json`. Read from /proc and /sys; nothing is changed.
+"""Collects the facts about this machine that a result depends on, for `host.json`, from /proc and /sys. Nothing is
+changed.
 
 A fact that cannot be read is None, never a guess. Every file is read below a root folder, so that tests can plant one.
 """
@@ -20,13 +21,13 @@ from powerband.base.version import __version__
 from powerband.processes.cgroups import quota_of
 from powerband.processes.cpus import parse_cpu_list
 
-_GIT_WITHIN_S = 5.0  # arbitrary: of the largest checkouts a second
+_GIT_WITHIN_S = 5.0  # arbitrary: the largest checkouts take about a second
 PERF_CAPABILITIES = (38, 21)  # CAP_PERFMON, CAP_SYS_ADMIN
 
 
 def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequence[str] = ()) -> dict[str, Any]:
-    """Plain JSON types. `engine`: the binary whose version is asked for; `command`: what was typed, without secrets.
-    Takes a few ms. Field by field: docs/reference/run-directory.md."""
+    """Returns the facts as plain JSON types. `engine`: the binary whose version is wanted; `command`: what was typed,
+    without secrets. Takes a few ms. docs/reference/run-directory.md describes each field."""
     read = _HostReader(root)
     load, uptime = ((read.text(path) or "").split() for path in ("proc/loadavg", "proc/uptime"))
     capabilities = int(read.field("proc/self/status", "CapEff") or "0", 16)
@@ -47,7 +48,7 @@ def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequ
         "clock_source": read.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "psi": (root / "proc/pressure/cpu").is_file(),
         "perf_event_paranoid": read.number("proc/sys/kernel/perf_event_paranoid"),
-        # Whether this process's capabilities lift what `perf_event_paranoid` forbids.
+        # True if this process's capabilities lift what `perf_event_paranoid` forbids.
         "perf_permitted": any(capabilities >> bit & 1 for bit in PERF_CAPABILITIES),
         "load_average": [float(field) for field in load[:3]] or None,
         "uptime_s": float(uptime[0]) if uptime else None,
@@ -58,7 +59,7 @@ def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequ
 
 
 def versions(engine: Path | None) -> dict[str, str | None]:
-    """Of powerband, its engine and Python."""
+    """Returns the versions of powerband, its engine and Python."""
     return {
         "powerband": __version__,
         "engine": None if engine is None else engine_version(engine),
@@ -67,8 +68,8 @@ def versions(engine: Path | None) -> dict[str, str | None]:
 
 
 def commit_here() -> str | None:
-    """The commit of the current folder's git checkout, in 12 digits, with `-dirty` where a file of it was changed; None
-    where there is none, or git does not answer."""
+    """Returns the commit of the current folder's git checkout, in 12 digits, with `-dirty` if one of its files was
+    changed; None if there is no checkout, or if git does not answer."""
     asked = ("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     try:
         done = subprocess.run(asked, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)
@@ -78,12 +79,12 @@ def commit_here() -> str | None:
 
 
 def usable_cores(root: Path = Path("/")) -> list[list[int]]:
-    """The CPUs that this process may use, grouped by physical core."""
+    """Returns the CPUs that this process may use, grouped by physical core."""
     return _cores(_HostReader(root), sorted(os.sched_getaffinity(0)))
 
 
 def engine_version(engine: Path) -> str | None:
-    """The output of `powerband-engine --version`; None where it cannot be run."""
+    """Returns the output of `powerband-engine --version`; None if it cannot be run."""
     try:
         done = subprocess.run([engine, "--version"], capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -92,7 +93,7 @@ def engine_version(engine: Path) -> str | None:
 
 
 class _HostReader:
-    """Files below a root; what is not there or not readable is None."""
+    """Reads files below a root; a file that is missing or not readable is None."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -108,7 +109,7 @@ class _HostReader:
         return int(text) if text and re.fullmatch(r"-?\d+", text) else None
 
     def field(self, path: str, name: str) -> str | None:
-        """The value of the first `name : value` or `name=value` line."""
+        """Returns the value of the first `name : value` or `name=value` line."""
         match = re.search(rf"^{re.escape(name)}\s*[:=]\s*(.*)$", self.text(path) or "", re.MULTILINE)
         return match[1].strip().strip('"') if match else None
 
@@ -133,7 +134,7 @@ def _cpu(read: _HostReader) -> dict[str, Any]:
 
 
 def _cores(read: _HostReader, allowed: list[int]) -> list[list[int]]:
-    """The allowed CPUs grouped by physical core; each alone where the kernel does not tell."""
+    """Groups the allowed CPUs by physical core; each is alone if the kernel does not tell."""
     cores: list[list[int]] = []
     seen: set[int] = set()
     for cpu in allowed:
@@ -160,7 +161,7 @@ def _memory(read: _HostReader) -> dict[str, Any]:
 
 
 def _chosen(text: str | None) -> str | None:
-    """`always [madvise] never` to `madvise`."""
+    """Returns the chosen word: `madvise` of `always [madvise] never`."""
     match = re.search(r"\[(\w+)\]", text or "")
     return match[1] if match else None
 
@@ -188,7 +189,7 @@ def _network(read: _HostReader) -> dict[str, Any]:
 
 
 def _virtualisation(read: _HostReader) -> str | None:
-    """The name that the hypervisor gives itself; `yes` where only the CPU flag shows it; None on bare metal."""
+    """Returns the name that the hypervisor gives itself; `yes` if only the CPU flag shows it; None on bare metal."""
     flags = read.field("proc/cpuinfo", "flags") or ""
     product = read.text("sys/class/dmi/id/product_name")
     hypervisor = read.text("sys/hypervisor/type")

@@ -1,7 +1,7 @@
-"""Which JDK a subject is built and started with: the first of the usual places that is new enough.
+"""Finds the JDK that builds and starts a subject: the first in the usual places that is new enough.
 
-In: the least version, and the newest. Out: a `Jdk`. A JDK tells its version in its `release` file, so none is started
-to be asked.
+In: the lowest version, and the highest. Out: a `Jdk`. A JDK's `release` file contains its version, so none has to be
+started.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INSTALLED = Path("/usr/lib/jvm")
 
 @dataclass(frozen=True)
 class Jdk:
-    """`found`: where it was found, in words."""
+    """A JDK. `version`: its major version. `found`: where it was found, in words."""
 
     home: Path
     version: int
@@ -42,10 +42,11 @@ def find_jdk(
     environment: Mapping[str, str] | None = None,
     installed: Path = _INSTALLED,
 ) -> Jdk:
-    """JAVA_HOME, then `java` on PATH, then those below /usr/lib/jvm, the newest first; before all of these one of the
-    version `preferred`. `compiles`: with javac; `who` needs it, in words.
+    """Returns the first JDK that does: that of JAVA_HOME, of `java` on PATH, then those below /usr/lib/jvm, the newest
+    first. One whose version is `preferred` comes before all others. `compiles`: it must have javac. `who`: what needs
+    it, in words.
 
-    Raises SubjectError, which names each that was looked at and why it does not do."""
+    Raises SubjectError, which names each JDK that was looked at and why it does not do."""
     looked: list[str] = []
     first: Jdk | None = None
     places: dict[Path, str] = {}
@@ -94,7 +95,7 @@ def _places(environment: Mapping[str, str], installed: Path) -> Iterator[tuple[s
 
 
 def _version(home: Path) -> int | None:
-    """The major version; None where the folder is no JDK."""
+    """Returns the major version; None if the folder is no JDK."""
     try:
         match = _VERSION.search((home / "release").read_text(errors="replace"))
     except OSError:

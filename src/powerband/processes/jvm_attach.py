@@ -1,11 +1,11 @@
-"""Asks a JVM through its own attach socket: for the full names of its threads (the kernel cuts them to 15 characters,
-so that all event loops of a framework read alike there), and for whatever a diagnostic command prints.
+"""Asks a JVM through its own attach socket: for the full names of its threads, or for the output of a diagnostic
+command. The kernel cuts thread names to 15 characters, so that all event loops of a framework look alike there.
 
 The attach socket needs no second JVM and is the same in all versions. An answer may stop the JVM for a moment, so
 nothing is asked while anything is measured. A JVM that does not answer is no error here.
 
-The socket lies under a predictable name in a folder that everybody may write to. So a process gets SIGQUIT only where
-it is a JVM that handles it, and an answer is read only from a socket on which that very process listens.
+The socket has a predictable name in a folder that everybody may write to. So a process gets SIGQUIT only if it is a JVM
+that handles it, and an answer is read only from a socket on which that very process listens.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from powerband.base.logs import printable
 
 ANSWER_BYTES_MAX = 64 << 20
 """More than a dump of ten thousand threads, or a histogram of a hundred thousand classes."""
-_SOCKET_WITHIN_S = 2.0  # a JVM opens it at once, but waits for a safepoint first
-_NAMES_WITHIN_S = 5.0  # for all JVMs of a subject together: arbitrary, a trial waits so long at the most
-_POLL_S = 0.02  # arbitrary: later than the socket by so much
+_SOCKET_WITHIN_S = 2.0  # a JVM opens the socket at once, but waits for a safepoint first
+_NAMES_WITHIN_S = 5.0  # arbitrary: for all JVMs of a subject together; a trial waits no longer
+_POLL_S = 0.02  # arbitrary: the socket is noticed by so much later
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 def thread_names(pids: Iterable[int]) -> dict[int, str]:
-    """Names by the kernel's thread id; a JVM that cannot be asked, or does not answer within seconds, has none."""
+    """Returns the names by the kernel's thread id; a JVM that cannot be asked, or does not answer within seconds, adds
+    none."""
     names: dict[int, str] = {}
     deadline_s = time.monotonic() + _NAMES_WITHIN_S
     for pid in pids:
@@ -42,7 +43,7 @@ def thread_names(pids: Iterable[int]) -> dict[int, str]:
 
 
 def parse_dump(text: str) -> dict[int, str]:
-    """Names from a thread dump, whose ids are hexadecimal up to JDK 20 and decimal since."""
+    """Returns the names in a thread dump, whose ids are hexadecimal up to JDK 20 and decimal since."""
     names = {}
     for line in text.split("\n"):
         if not line.startswith('"'):
@@ -57,11 +58,11 @@ def parse_dump(text: str) -> dict[int, str]:
 
 
 class NotAnsweredError(Exception):
-    """The message says why."""
+    """The JVM did not answer; the message gives the reason."""
 
 
 class JvmAnswer:
-    """The answer of a JVM to one question, as it comes."""
+    """A JVM's answer to one question, read as it arrives."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -73,13 +74,13 @@ class JvmAnswer:
         return self._connection.fileno()
 
     def arrived(self) -> bool:
-        """Takes what is there; True if that was the last of it. Raises NotAnsweredError where it has no end."""
+        """Reads what has arrived; returns True at its end. Raises NotAnsweredError if it has no end."""
         while not self._whole:
             try:
                 part = self._connection.recv(1 << 16)
             except BlockingIOError:
                 break
-            except ConnectionError:  # it has ended meanwhile
+            except ConnectionError:  # the JVM has ended meanwhile
                 part = b""
             self._said += part
             self._whole = not part
@@ -88,7 +89,7 @@ class JvmAnswer:
         return self._whole
 
     def text(self) -> str:
-        """Raises NotAnsweredError where it is not whole, and where the JVM refuses."""
+        """Returns the answer. Raises NotAnsweredError if it is incomplete, or if the JVM refuses."""
         if not self._whole:
             raise NotAnsweredError("the JVM did not answer in time")
         status, _, text = self._said.decode(errors="replace").partition("\n")
@@ -99,7 +100,7 @@ class JvmAnswer:
 
 
 def answer_of(pid: int, command: str, argument: str = "", *, deadline_s: float) -> str:
-    """The answer to a question, waited for here and now. Raises NotAnsweredError."""
+    """Asks a question, and waits for its answer. Raises NotAnsweredError."""
     with asked(pid, command, argument, deadline_s=deadline_s) as answer:
         while not answer.arrived() and (left := deadline_s - time.monotonic()) > 0:
             select.select([answer], [], [], left)
@@ -108,10 +109,10 @@ def answer_of(pid: int, command: str, argument: str = "", *, deadline_s: float) 
 
 @contextmanager
 def asked(pid: int, command: str, argument: str = "", *, deadline_s: float) -> Iterator[JvmAnswer]:
-    """Puts a question: a command of the attach protocol, and the first of its arguments. `deadline_s`: on the monotonic
-    clock; it is put within two seconds, or not at all.
+    """Asks a question: a command of the attach protocol, with the first of its arguments. `deadline_s`: by the
+    monotonic clock; the question is put within two seconds, or not at all.
 
-    Raises NotAnsweredError where the JVM cannot be asked."""
+    Raises NotAnsweredError if the JVM cannot be asked."""
     if time.monotonic() >= deadline_s:
         raise NotAnsweredError("no time was left to ask the JVM")
     deadline_s = min(deadline_s, time.monotonic() + _SOCKET_WITHIN_S)
@@ -130,7 +131,7 @@ def asked(pid: int, command: str, argument: str = "", *, deadline_s: float) -> I
 
 
 def _socket_of(pid: int, deadline_s: float) -> Path:
-    """Raises OSError or NotAnsweredError where the JVM does not open one."""
+    """Returns the JVM's socket, which it opens on request. Raises OSError or NotAnsweredError if it does not."""
     status = _status(pid)
     user = int(status["Uid"].split()[1])
     inside = status["NSpid"].split()[-1]  # the pid as the process sees itself, which differs in a container
@@ -154,7 +155,7 @@ def _status(pid: int) -> Mapping[str, str]:
 
 
 def _is_socket_of(user: int, path: Path) -> bool:
-    """False where nothing is there. Raises NotAnsweredError where anything else is."""
+    """True if the path is the user's socket, False if nothing is there. Raises NotAnsweredError if anything else is."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -165,8 +166,8 @@ def _is_socket_of(user: int, path: Path) -> bool:
 
 
 def _check_handles_sigquit(pid: int, status: Mapping[str, str]) -> None:
-    """Raises NotAnsweredError for a process that SIGQUIT would end: one that is no JVM, and a JVM that leaves signals
-    alone (-Xrs) or has not installed its handler yet."""
+    """Raises NotAnsweredError for a process that SIGQUIT would end: one that is no JVM, or a JVM that does not handle
+    signals (-Xrs) or has not installed its handler yet."""
     if not int(status["SigCgt"], 16) >> (signal.SIGQUIT - 1) & 1:
         raise NotAnsweredError("the JVM leaves signals to the system (-Xrs), or has just started")
     with Path(f"/proc/{pid}/maps").open(errors="replace") as maps:
@@ -176,8 +177,8 @@ def _check_handles_sigquit(pid: int, status: Mapping[str, str]) -> None:
 
 @contextmanager
 def _requested(request: Path, user: int) -> Iterator[None]:
-    """The file that makes a JVM open its socket at SIGQUIT. One that is there must be the JVM's user's or ours: left by
-    a program that was killed. The JVM itself heeds no other user's."""
+    """Makes the file that tells a JVM to open its socket at SIGQUIT. A file that a killed program left there must
+    belong to the JVM's user or to this one: the JVM ignores those of other users."""
     try:
         os.close(os.open(request, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError:

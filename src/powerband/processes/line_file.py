@@ -1,4 +1,4 @@
-"""Append-only line files of a trial. A disk that refuses becomes a MeasurementError that says what to do."""
+"""Append-only line files of a trial. If the disk refuses, a MeasurementError says what to do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import TracebackType
 
 from powerband.store import open_private, writing
 
-FLUSH_AFTER_S = 0.4  # below the second in which the live page shows what comes
+FLUSH_AFTER_S = 0.4  # below a second, the step in which the live page shows new lines
 
 
 class LineFile(contextlib.AbstractContextManager["LineFile", None]):
-    """Lines are copied as they come, and handed to the kernel with the first one that comes 0.4 s after the last time:
-    a killed run loses less than a second, and who follows the file sees it grow."""
+    """A file of lines. They are buffered, and go to the kernel with the first line that comes 0.4 s after the last
+    time: a killed run loses less than a second, and a reader of the file sees it grow."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

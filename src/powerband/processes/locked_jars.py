@@ -1,7 +1,7 @@
-"""Compares the jars that Maven fetched with hashes that are kept beside the sources, so that nothing else is run.
+"""Compares the jars that Maven fetched with hashes kept beside the sources, so that nothing else is run.
 
 A list (`jars.sha256`) has the form of sha256sum: SHA-256 in hex, two spaces, file name. A jar that the build itself
-makes has `-` for its hash; of one that holds jars (`BOOT-INF/lib/`) those are compared too.
+makes has `-` for its hash; if it contains jars (`BOOT-INF/lib/`), those are compared too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _MADE = "-"
 
 
 def wrong_jars(folder: Path, hashes: Path) -> list[str]:
-    """Compares the jars anywhere below the folder: returns a phrase for each that differs from the list, is not in
-    it, or is missing. Raises OSError, and BadZipFile for a jar of ours that is none."""
+    """Returns a phrase for each jar anywhere below the folder that differs from the list or is not in it, and for each
+    one that is missing. Raises OSError, and BadZipFile if a jar that the build made is none."""
     lines = (line.split("  ", 1) for line in hashes.read_text(encoding="utf-8").splitlines())
     expected = {name: digest for digest, name in lines}
     found = dict(_jars(folder, {name for name, digest in expected.items() if digest == _MADE}))

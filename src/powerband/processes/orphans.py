@@ -1,7 +1,8 @@
 """Ends the processes that a probe and its keeper leave behind when both are killed at once.
 
 While the block of `orphans_adopted` runs, this process is a child subreaper (prctl(2)): a process that loses its
-parents becomes a child of this one instead of init's. Not here: the probe, which ends all that it started by itself.
+parents becomes a child of this one instead of init's. Not here: the usual case, in which the probe itself ends all that
+it started.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from powerband.base.procfs import ProcessStat, all_processes
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
-_END_WITHIN_S = 10.0  # one in an uninterruptible sleep cannot be killed
+_END_WITHIN_S = 10.0  # a process in an uninterruptible sleep cannot be killed
 _POLL_S = 0.005  # arbitrary: a killed process is gone within a few ms
 
 
 @contextmanager
 def orphans_adopted(was_killed: Callable[[], bool]) -> Iterator[None]:
-    """`was_killed`: asked at the end, whether the keeper was killed. Then what it left behind is killed: children that
-    this process has got within the block, in a session of their own, and their descendants."""
+    """Adopts orphans during the block, and kills them at its end if the keeper was killed, which `was_killed` tells.
+    Orphans are the children that this process got within the block, in a session of their own, and their
+    descendants."""
     libc, before = ctypes.CDLL(None), ctypes.c_int()
     libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -55,8 +57,8 @@ def _kill_orphans(known: set[int]) -> None:
 
 
 def _reap_orphans() -> None:
-    """Reaps the children that have ended and were adopted, such as a browser's: one that this process has started is in
-    its session, or leads its own."""
+    """Reaps adopted children that have ended, such as a browser's. A child that this process has started is in its
+    session, or leads its own."""
     for child in _children(all_processes()):
         if child.state == "Z" and child.session not in (child.pid, os.getsid(0)):
             with suppress(ChildProcessError):

@@ -1,4 +1,5 @@
-"""CPU that programs other than this process and its descendants used between two readings of /proc, by name.
+"""Measures the CPU that programs other than this process and its descendants used between two readings of /proc, by
+name.
 
 In: /proc, twice. Out: names and CPU seconds. The files are read below a root folder, so that tests can plant them.
 """
@@ -11,23 +12,23 @@ from pathlib import Path
 
 from powerband.base.procfs import TICKS_PER_S, ProcessStat, all_processes, tree_of
 
-NAMED = 5  # programs that are kept: those that used most
+NAMED = 5  # how many programs are kept: those that used most
 
 
 def processes(root: Path = Path("/")) -> dict[int, ProcessStat]:
-    """All processes that can be seen, by pid; one that ends meanwhile is left out. Some 20 us each."""
+    """Returns all visible processes, by pid, without those that end meanwhile. Each takes some 20 us."""
     return {process.pid: process for process in all_processes(root / "proc")}
 
 
 def used_by_others(
     before: Mapping[int, ProcessStat], after: Mapping[int, ProcessStat], own_pid: int
 ) -> list[tuple[str, float]]:
-    """Names and CPU seconds of other programs, those that used most first; processes of one name are added up.
+    """Returns names and CPU seconds of other programs, the largest first; processes of one name are added up.
 
-    Left out is `own_pid` with all its descendants. A process that ended in between counts for the parent that waited
-    for it, as `make` for its compilers; one that nobody waited for is not seen."""
+    Without `own_pid` and all its descendants. A process that ended in between counts for the parent that waited for it,
+    as a compiler does for `make`; one that nobody waited for is not seen."""
     ours = tree_of(own_pid, {**before, **after}.values())
-    ended = defaultdict[int, int](int)  # CPU of children that had it before the first reading
+    ended = defaultdict[int, int](int)  # by parent: CPU, up to the first reading, of children that have ended since
     for pid, process in before.items():
         if pid not in after:
             ended[process.parent] += process.cpu_ticks + process.reaped_ticks

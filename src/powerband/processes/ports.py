@@ -1,5 +1,5 @@
-"""Ports, of TCP unless said otherwise: free ones that stay free, from outside the range in which the kernel picks ports
-for outgoing connections; and whose a port in use is."""
+"""Picks ports, of TCP unless said otherwise, that are free and stay so, since they are outside the range from which the
+kernel takes ports for outgoing connections; and finds out who uses a port."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pathlib import Path
 from powerband.base.errors import MeasurementError
 from powerband.base.procfs import LISTEN, all_processes, socket_inodes, tcp_sockets, tree_of
 
-_LOWEST = 10_000  # below it lie the well-known ports of most servers
+_LOWEST = 10_000  # the well-known ports of most servers are below
 _HIGHEST = 65_535
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _DEFAULT_LOCAL_PORTS = (32_768, 60_999)  # Linux's own
 
 
 def pick_port() -> int:
-    """A port on which nothing listens and no connection lingers. The load's own connections cannot take it, since it
-    lies outside `ip_local_port_range` (unless that leaves nothing). Raises MeasurementError where none is found."""
+    """Returns a port on which nothing listens and no connection lingers. The load's own connections cannot take it,
+    since it lies outside `ip_local_port_range` (unless that leaves too few). Raises MeasurementError if none is
+    found."""
     for port in random.sample(_candidates(local_port_range()), 200):
         if port_is_free(port):
             return port
@@ -28,7 +29,7 @@ def pick_port() -> int:
 
 
 def pick_ports(count: int) -> list[int]:
-    """So many different ones. Raises MeasurementError as `pick_port` does."""
+    """Returns `count` different ports. Raises MeasurementError like `pick_port`."""
     picked: set[int] = set()
     while len(picked) < count:
         picked.add(pick_port())
@@ -36,7 +37,7 @@ def pick_ports(count: int) -> list[int]:
 
 
 def pick_udp_port() -> int:
-    """A UDP port of 127.0.0.1 that nobody has bound. Raises MeasurementError where none is found."""
+    """Returns a UDP port of 127.0.0.1 that nobody has bound. Raises MeasurementError if none is found."""
     for port in random.sample(_candidates(local_port_range()), 200):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -45,7 +46,7 @@ def pick_udp_port() -> int:
 
 
 def port_is_free(port: int) -> bool:
-    """Whether a server could bind this port on every address, IPv6 included, without SO_REUSEADDR."""
+    """True if a server could bind this port on every address, IPv6 included, without SO_REUSEADDR."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -60,7 +61,7 @@ def port_is_free(port: int) -> bool:
 
 
 def someone_listens(host: str, port: int) -> bool:
-    """Whether a connection to the port is accepted within 250 ms."""
+    """True if a connection to the port is accepted within 250 ms."""
     try:
         socket.create_connection((host, port), 0.25).close()
     except OSError:
@@ -69,8 +70,8 @@ def someone_listens(host: str, port: int) -> bool:
 
 
 def older_listener(port: int, root: int) -> str | None:
-    """The program that listens on a local port, as `name (pid N)`, if it was started before the process `root` and no
-    descendant of `root` listens there too. None otherwise, and where /proc does not tell."""
+    """Returns the program that listens on a local port, as `name (pid N)`, if it was started before the process `root`
+    and no descendant of `root` listens there too. Otherwise None, also if /proc does not tell."""
     inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
     if not inodes:
         return None
@@ -87,7 +88,7 @@ def older_listener(port: int, root: int) -> str | None:
 
 
 def listener(port: int) -> tuple[str, int] | None:
-    """Name and pid of the program that listens on a local port, the oldest of several; None where /proc does not
+    """Returns name and pid of the program that listens on a local port, the oldest of several; None if /proc does not
     tell."""
     inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
     found = [each for each in all_processes() if inodes and _holds(each.pid, inodes)]
@@ -96,12 +97,12 @@ def listener(port: int) -> tuple[str, int] | None:
 
 
 def _holds(pid: int, inodes: set[str]) -> bool:
-    """Whether a process has one of these sockets open; False where we may not see that."""
+    """True if the process has one of these sockets open; False if that cannot be seen."""
     return any(inode in inodes for inode in socket_inodes(pid))
 
 
 def local_port_range() -> tuple[int, int]:
-    """From which the kernel takes ports for outgoing connections, both ends included."""
+    """Returns the range from which the kernel takes ports for outgoing connections, both ends included."""
     try:
         low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     except (OSError, ValueError):
@@ -110,13 +111,13 @@ def local_port_range() -> tuple[int, int]:
 
 
 def local_ports() -> int:
-    """How many connections one address of this machine may open to one destination."""
+    """Returns how many connections one address of this machine may open to one destination."""
     low, high = local_port_range()
     return high - low + 1
 
 
 def _candidates(taken: tuple[int, int]) -> list[int]:
-    """At least 200 ports to try: those outside the range, or all of them where the range leaves too few."""
+    """Returns at least 200 ports to try: those outside the range, or all of them if the range leaves too few."""
     everything = range(_LOWEST, _HIGHEST + 1)
     outside = [port for port in everything if not taken[0] <= port <= taken[1]]
     return outside if len(outside) >= 200 else list(everything)

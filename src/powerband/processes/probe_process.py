@@ -1,6 +1,6 @@
 """Runs one `powerband-engine probe` process, which starts, watches and ends the subject.
 
-Its lines go to `probe.jsonl` as they came; only the rare ones (launched, exited, end, error) are decoded.
+Its lines go to `probe.jsonl` unchanged; only the rare ones (launched, exited, end, error) are decoded.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from powerband.wire.message import Cpus, ErrorEvent, kind_of
 from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Jvm, Launched
 from powerband.wire.specs import Launch, ProbeSpec, Stop, WatchAlso
 
-LAUNCH_TIMEOUT_S = 20.0  # arbitrary: exec takes ms; of a large program on a cold disk some seconds
+LAUNCH_TIMEOUT_S = 20.0  # arbitrary: exec takes ms, for a large program on a cold disk some seconds
 SERIES = {"scrape", "scrape_failed", "statsd"}
 MEASURED = {"sample", "threads", "jvm", *SERIES}
-JVMS_MAX = 64  # lines that are kept: 16 s of one JVM, the last look at each of 64
+JVMS_MAX = 64  # `jvm` lines that are kept: 16 s of one JVM, or the last line of each of 64
 JVM_GONE_NS = 2_500_000_000  # each JVM is read four times a second
-COMMAND_SAMPLE_NS = 2_000_000_000  # samples that nobody reads
-KILL_SLACK_S = 5.0  # after the subject's grace: time for the probe to kill what is left and to report
+COMMAND_SAMPLE_NS = 2_000_000_000  # nobody reads these samples
+KILL_SLACK_S = 5.0  # time for the probe, beyond the subject's grace, to kill what is left and to report
 
 
 class RunningProbe:
@@ -44,16 +44,16 @@ class RunningProbe:
         self._ended = False
         self._jvm_lines: deque[bytes] = deque(maxlen=JVMS_MAX)
         self.on_series: Callable[[bytes], None] = lambda line: None
-        """Called with each reading of the subject's own series, as it came; may raise to end the wait."""
+        """Called with each reading of the subject's own series, unchanged; may raise to end the wait."""
 
     @property
     def pid(self) -> int:
-        """The process that all of the subject descends from."""
+        """The process from which all of the subject descends."""
         return self._process.pid
 
     def jvms(self) -> list[Jvm]:
-        """The last `jvm` event of each JVM of the subject, the latest last; JVMs that were silent while others were
-        reported are gone."""
+        """Returns the last `jvm` event of each JVM of the subject, the latest last. A JVM that was silent while others
+        were reported is considered gone."""
         latest: dict[int, Jvm] = {}
         for line in self._jvm_lines:
             told: Jvm = json.loads(line)
@@ -63,7 +63,8 @@ class RunningProbe:
         return [told for told in latest.values() if told["at_ns"] > newest_ns - JVM_GONE_NS]
 
     def compile_share(self, over_ns: int) -> float:
-        """Time that the compilers of the subject's JVMs spent lately, per second of `over_ns`; 0 where none tells."""
+        """Returns the time that the compilers of the subject's JVMs spent lately, per second of `over_ns`; 0 if no JVM
+        tells."""
         rows: list[Jvm] = [json.loads(line) for line in self._jvm_lines]
         newest_ns = max((row["at_ns"] for row in rows), default=0)
         first: dict[int, int] = {}
@@ -87,7 +88,7 @@ class RunningProbe:
             raise TrialFailed(Code.PROBE_FAILED, "the probe did not report the end of the server in time")
 
     def facts(self) -> dict[str, Any]:
-        """The subject's life as far as it is known: the launched, exited and end events merged."""
+        """Returns what is known of the subject's life: the launched, exited and end events, merged."""
         events = (self.launched, self.exited, self.end)
         return {
             f"{event.type}_ns" if key == "at_ns" else key: value
@@ -132,11 +133,11 @@ class RunningProbe:
 
 @contextmanager
 def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, pump: Pump) -> Iterator[RunningProbe]:
-    """Starts the probe and through it the subject, if `spec` launches one; yields once it is launched. On leaving, the
-    subject was asked to stop and the probe has ended; on an error of our own it ends the subject at once, by the end of
-    its stdin. Nothing that was launched is left, even if the probe does not end or is killed.
+    """Starts the probe, and through it the subject if `spec` launches one; yields once it is launched. On leaving, the
+    probe has asked the subject to stop and has ended. After an error of powerband's own, it ends the subject at once,
+    because its stdin closes. Nothing that was launched is left, even if the probe does not end or is killed.
 
-    Raises TrialFailed(launch_failed, probe_failed), MeasurementError where the binary cannot be run."""
+    Raises TrialFailed(launch_failed, probe_failed), MeasurementError if the binary cannot be run."""
     grace_s = spec.launch.grace_ns / 1e9 if spec.launch else 0.0
     process = EngineProcess([str(binary), "probe"], stderr_file, end_timeout_s=grace_s + KILL_SLACK_S)
     with orphans_adopted(lambda: (process.wait(0) or 0) < 0), process:
@@ -159,8 +160,8 @@ def probe_up(binary: Path, spec: ProbeSpec, lines: LineFile, stderr_file: Path, 
 
 @contextmanager
 def command_up(binary: Path, launch: Launch, stderr_file: Path, pump: Pump, cpus: Cpus = ()) -> Iterator[RunningProbe]:
-    """Runs a command that is no subject under a probe of its own, for the probe's sake: with the block, or with
-    powerband, it ends together with all that it forked. `cpus`: of the probe. Raises as `probe_up` does."""
+    """Runs a command that is no subject under a probe of its own, so that it ends, with all that it forked, when the
+    block or powerband ends. `cpus`: those of the probe. Raises like `probe_up`."""
     spec = ProbeSpec(launch=launch, interval_ns=COMMAND_SAMPLE_NS, exact_counts=False, cpus=cpus)
     with LineFile(Path(os.devnull)) as unread, probe_up(binary, spec, unread, stderr_file, pump) as probe:
         yield probe

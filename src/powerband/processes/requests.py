@@ -1,8 +1,8 @@
-"""The bench's own few requests to a subject: is it ready, knobs that are set once it is, checks after the load.
+"""Makes the bench's own few requests to a subject: is it ready, knobs that are set once it is, checks after the load.
 
-One connection, one request after another; no load and no timing finer than these need (that is the engine's work).
-A subject may answer slowly, bit by bit or without end: a request ends when its time is over, however it is answered,
-too long a body is refused, and while one waits, the pump goes on and a person may stop the trial.
+There is one connection, with one request after another; loads and exact timing are the engine's work. A subject may
+answer slowly, bit by bit or without end: a request ends when its time is over, however it is answered, and too long a
+body is refused. While a request waits, the pump goes on and the user may stop the trial.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from powerband.model.templates import headers_sent
 from powerband.processes.engine_process import Pump
 
 BODY_BYTES_MAX = 64 << 20
-"""Bound on the body of an answer. A read of `measure.acknowledged` may list a whole table."""
+"""The longest body of an answer. A read of `measure.acknowledged` may list a whole table."""
 
 
 class RequestFailedError(Exception):
-    """A request that was not answered as it should be; the message says which, and how it ended."""
+    """A request was not answered as it should be; the message says which request, and how it ended."""
 
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """`sent_ns`, `answered_ns`: monotonic, before the request was sent and after the whole body had come."""
+    """An answer. `sent_ns`, `answered_ns`: by the monotonic clock, before the request was sent and after the whole body
+    had come."""
 
     status: int
     body: bytes
@@ -45,8 +46,8 @@ class HttpAnswer:
 
 
 class Client(AbstractContextManager["Client", None]):
-    """A context manager over one connection to the host of `url`; a connection that has ended is opened again. The
-    request is made over HTTP even if the url is a WebSocket's; certificates are not verified, as the engine does not.
+    """A client with one connection to the host of `url`, as a context manager; a connection that has ended is opened
+    again. Requests go over HTTP even if the url is a WebSocket's. Like the engine, it does not verify certificates.
 
     `timeout_s`: for each request, from its first byte to the last of its answer."""
 
@@ -59,21 +60,21 @@ class Client(AbstractContextManager["Client", None]):
         self._connection.close()
 
     def send(self, step: Step) -> HttpAnswer:
-        """Raises RequestFailedError where it is not answered, or not as `step.checks` wants; TrialInterrupted, and what
-        the lines of the pump raise."""
+        """Makes a request, and returns its answer. Raises RequestFailedError if it is not answered, or not as
+        `step.checks` wants; TrialInterrupted; and whatever the pump's lines raise."""
         answer = self.answer_to(step)
         if reason := refused(step.checks, answer):
             raise RequestFailedError(f"{step.name}: {reason}")
         return answer
 
     def status_of(self, step: Step) -> int:
-        """The status alone, before the body has come; it is not waited for. Raises as `send` does."""
+        """Returns the status alone, without waiting for the body. Raises like `send`."""
         with self._asked(step) as response:
             self._connection.close()
             return response.status
 
     def answer_to(self, step: Step) -> HttpAnswer:
-        """Whatever the answer is. Raises as `send` does."""
+        """Returns the answer, whatever it is. Raises like `send`."""
         sent_ns = time.monotonic_ns()
         with self._asked(step) as response:
             content = response.read(self._body_bytes_max + 1)
@@ -104,7 +105,7 @@ class Client(AbstractContextManager["Client", None]):
 
 
 class _Connection(http.client.HTTPConnection):
-    """Waits for its socket by the pump, and never beyond `deadline_s`."""
+    """A connection that waits for its socket through the pump, and never beyond `deadline_s`."""
 
     deadline_s = 0.0
 
@@ -132,7 +133,8 @@ class _Connection(http.client.HTTPConnection):
         self.sock: Any = _Socket(connection, self)
 
     def patiently(self, connection: socket.socket, act: Any, *given: Any) -> Any:
-        """Does what a socket that does not block can do once it is ready. Raises TimeoutError, OSError."""
+        """Repeats an operation on a non-blocking socket until the socket is ready for it. Raises TimeoutError,
+        OSError."""
         while True:
             try:
                 return act(*given)
@@ -143,7 +145,7 @@ class _Connection(http.client.HTTPConnection):
             self.wait(connection, wanted)
 
     def check(self) -> None:
-        """Raises TimeoutError, TrialInterrupted."""
+        """Raises TimeoutError if the deadline has passed, TrialInterrupted on a stop request."""
         self._pump.check_stop()
         if time.monotonic() > self.deadline_s:
             raise TimeoutError
@@ -154,7 +156,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class _Socket:
-    """The parts of a socket that `http.client` uses. It closes one whose answer it goes on reading."""
+    """The parts of a socket that `http.client` uses. It closes a socket while it still reads the answer."""
 
     def __init__(self, connection: socket.socket, owner: _Connection) -> None:
         self._connection = connection
@@ -175,7 +177,7 @@ class _Socket:
             self._connection.close()
 
     def recv_into(self, buffer: Any) -> int:
-        self._owner.check()  # a server that never pauses gives no reason to wait
+        self._owner.check()  # with a server that never pauses there is never a wait that would check
         count: int = self._owner.patiently(self._connection, self._connection.recv_into, buffer)
         return count
 
@@ -203,7 +205,7 @@ def _connection_to(url: str, pump: Pump) -> _Connection:
 
 
 def refused(checks: Checks, answer: HttpAnswer) -> str:
-    """Why an answer is not as it should be; empty where it is."""
+    """Returns why an answer is not as it should be; empty if it is."""
     if answer.status not in checks.status if checks.status else not 200 <= answer.status < 400:
         return f"status {answer.status}"
     missing = [text for text in checks.body_contains if text.encode() not in answer.body]

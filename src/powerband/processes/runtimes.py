@@ -1,9 +1,9 @@
-"""How many CPUs the runtimes of a subject's processes take themselves to have: JVM, Go, .NET, Node.js, Python.
+"""Finds how many CPUs the runtimes of a subject's processes believe to have: JVM, Go, .NET, Node.js, Python.
 
-In: pids. Out: views (`model/runtime.py`). A runtime is known by what is mapped into the process or exported by its
-executable, never by its name. A JVM is asked; Go's number is read from its memory where its symbols are there; all else
-follows from the environment, the CPU affinity and the cgroup's quota, as each runtime documents it. A process that
-cannot be looked at has no view; that is no error here. What is read of an environment are the few variables named here.
+In: pids. Out: views (`model/runtime.py`). A runtime is recognised by what is mapped into the process or exported by its
+executable, never by its name. A JVM is asked. Go's number is read from its memory if its symbols are there. All others
+follow from the environment, the CPU affinity and the cgroup's quota, as each runtime documents it. A process that
+cannot be looked at has no view; that is no error here. Of an environment, only the few variables named here are read.
 Sources: docs/methods/cpus.md.
 """
 
@@ -25,16 +25,16 @@ from powerband.processes.elf import Elf, ElfError
 from powerband.processes.go_memory import GO_SECTION, GO_VERSION, PROCESSES_MAX, loaded_at
 from powerband.processes.jvm_attach import NotAnsweredError, answer_of
 
-_DOTNET_COUNTS = ("DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT")  # the first one that is there counts
+_DOTNET_COUNTS = ("DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT")  # the first one that is set counts
 _VARIABLES = ("GODEBUG", "GOMAXPROCS", "PYTHON_CPU_COUNT", "UV_THREADPOOL_SIZE", *_DOTNET_COUNTS)
-_ANSWERS_S = 5.0  # of all JVMs together: as for thread names
+_ANSWERS_S = 5.0  # for all JVMs together, as for thread names
 _GO_SYMBOL = "runtime.gomaxprocs"
 _NODE_SYMBOL = b"\0_ZN4node5StartEiPPc\0"  # node::Start(int, char**)
 _PYTHON_SYMBOL = b"\0Py_BytesMain\0"
 _COLLECTOR = re.compile(r"-XX:\+Use(\w+)GC\b")
 _PROCESSORS = re.compile(r"^CPU:.*\(initial active (\d+)\)", re.MULTILINE)
 _GO_QUOTA_LEAST = 2  # Go rounds a smaller quota up to two
-_GO_QUOTA_FROM = (1, 25)  # the first version of Go that heeds a quota
+_GO_QUOTA_FROM = (1, 25)  # the first version of Go that obeys a quota
 _GO_MOST = 1 << 16  # arbitrary: a number beyond any machine's CPUs was read from the wrong place
 _PYTHON_VERSION = re.compile(r"python3\.(\d+)")
 _PYTHON_ASKED_FROM = 13  # the first 3.x with PYTHON_CPU_COUNT
@@ -44,8 +44,8 @@ _NODE_THREADS, _NODE_THREADS_MOST = 4, 1024  # libuv's default and limit
 
 @dataclass(frozen=True)
 class Process:
-    """What the kernel says of a process, as far as runtimes go by it. `online`: CPUs of the machine; `allowed`: those
-    of its affinity mask; `quota`: CPUs that its cgroup allows, None for no limit."""
+    """The kernel's facts about a process that determine its runtime's view. `online`: CPUs of the machine; `allowed`:
+    those of its affinity mask; `quota`: CPUs that its cgroup allows, None if there is no limit."""
 
     pid: int
     folder: Path
@@ -56,7 +56,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """Raises OSError where it may not be looked at, or has ended."""
+        """Reads the facts of a process. Raises OSError if it may not be looked at, or has ended."""
         folder = Path("/proc", str(pid))
         pairs = (entry.partition(b"=") for entry in (folder / "environ").read_bytes().split(b"\0"))
         found = {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}
@@ -73,7 +73,7 @@ class Process:
         return self.folder / "exe"
 
     def number(self, name: str) -> int | None:
-        """A variable that is a positive whole number."""
+        """Returns the value of a variable that is a positive whole number; None for any other."""
         text = self.environment.get(name, "").strip()
         return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
@@ -82,8 +82,8 @@ class Process:
 
 
 def runtime_views(pids: Iterable[int]) -> tuple[RuntimeView, ...]:
-    """The views of the first 64 processes, the same ones as one. Asks JVMs, which costs each some milliseconds: not
-    while anything is measured."""
+    """Returns the views of the first 64 processes; equal views are merged. Asks JVMs, which costs each some
+    milliseconds, so it must not be called while anything is measured."""
     found: list[RuntimeView] = []
     deadline_s = time.monotonic() + _ANSWERS_S
     for pid in sorted(pids)[:PROCESSES_MAX]:
@@ -100,8 +100,8 @@ def runtime_views(pids: Iterable[int]) -> tuple[RuntimeView, ...]:
 
 
 def view_of(process: Process, deadline_s: float) -> RuntimeView | None:
-    """None: none of the runtimes that are known here. Raises OSError, ElfError or struct.error where the process or its
-    executable cannot be read."""
+    """Returns the view of one process; None if it has none of the runtimes that are known here. Raises OSError,
+    ElfError or struct.error if the process or its executable cannot be read."""
     mapped = (process.folder / "maps").read_text(errors="replace")
     if "/libjvm.so" in mapped:
         return _jvm(process, deadline_s)
@@ -120,7 +120,7 @@ def view_of(process: Process, deadline_s: float) -> RuntimeView | None:
 
 
 def _jvm(process: Process, deadline_s: float) -> RuntimeView:
-    """`VM.info` says what availableProcessors gave at the start, `VM.flags` which collector was chosen."""
+    """Reads what availableProcessors gave at the start from `VM.info`, and the chosen collector from `VM.flags`."""
     flags = _answer(process.pid, "VM.flags", deadline_s)
     info = _answer(process.pid, "VM.info", deadline_s) if flags else ""
     collector, processors = _COLLECTOR.search(flags), _PROCESSORS.search(info)
@@ -131,7 +131,7 @@ def _jvm(process: Process, deadline_s: float) -> RuntimeView:
 
 
 def _answer(pid: int, command: str, deadline_s: float) -> str:
-    """Empty where the JVM cannot be asked, or does not answer in time."""
+    """Returns the JVM's answer; empty if it cannot be asked, or does not answer in time."""
     with suppress(NotAnsweredError):
         return answer_of(pid, "jcmd", command, deadline_s=deadline_s)
     return ""
@@ -148,9 +148,9 @@ def _go(process: Process, exe: Elf, information: bytes) -> RuntimeView:
 
 
 def gomaxprocs(process: Process, information: bytes) -> int:
-    """The default of a Go program (`runtime/debug.go`, `runtime/cgroup_linux.go` of Go 1.26): its affinity, from Go
-    1.25 on no more than the quota rounded up, but two at least. `information`: the section `.go.buildinfo`, which holds
-    Go's version and, of a module written for an older one, `containermaxprocs=0`."""
+    """Returns the default of a Go program (`runtime/debug.go`, `runtime/cgroup_linux.go` of Go 1.26): its affinity;
+    from Go 1.25 on no more than the quota rounded up, but at least two. `information`: the section `.go.buildinfo`,
+    which contains Go's version and, for a module written for an older one, `containermaxprocs=0`."""
     version = GO_VERSION.search(information)
     new = version is not None and (int(version[1]), int(version[2])) >= _GO_QUOTA_FROM
     debug = process.environment.get("GODEBUG", "").encode() + information
@@ -160,7 +160,8 @@ def gomaxprocs(process: Process, information: bytes) -> int:
 
 
 def _in_memory(process: Process, exe: Elf) -> int | None:
-    """What `runtime.gomaxprocs` holds now; None where there are no symbols, or its memory may not be read."""
+    """Returns the current value of `runtime.gomaxprocs`; None if there are no symbols, or if the memory may not be
+    read."""
     address = exe.symbol(_GO_SYMBOL)
     if address is None:
         return None
@@ -175,8 +176,8 @@ def _in_memory(process: Process, exe: Elf) -> int | None:
 
 
 def _dotnet(process: Process) -> RuntimeView:
-    """`Environment.ProcessorCount` is the affinity, and no more than the quota rounded up, or what the variable says.
-    Of its collectors only the server's has threads of its own for each heap; asked for on one CPU, it is not taken."""
+    """`Environment.ProcessorCount` is the affinity, at most the quota rounded up, or else what the variable says. Only
+    the server collector has threads of its own for each heap; on one CPU .NET does not use it even if asked to."""
     server = any(_SERVER_COLLECTOR in name.read_text(errors="replace") for name in process.folder.glob("task/*/comm"))
     chosen = {"collector": "Server" if server else "Workstation"}
     asked_for = next((count for name in _DOTNET_COUNTS if (count := process.number(name))), None)
@@ -199,7 +200,8 @@ def _node(process: Process) -> RuntimeView:
 
 
 def _python(process: Process, mapped: str) -> RuntimeView:
-    """`os.cpu_count()` counts the machine's CPUs, whatever the affinity; from Python 3.13 on PYTHON_CPU_COUNT rules."""
+    """`os.cpu_count()` counts the machine's CPUs, whatever the affinity; from Python 3.13 on PYTHON_CPU_COUNT overrides
+    it."""
     version = _PYTHON_VERSION.search(mapped)
     asked_for = process.number("PYTHON_CPU_COUNT")
     if asked_for is not None and version is not None and int(version[1]) >= _PYTHON_ASKED_FROM:

@@ -1,7 +1,7 @@
-"""A person's wish to stop: the first Ctrl-C (or SIGTERM) finishes gracefully, the second quits at once.
+"""A user's request to stop: the first Ctrl-C (or SIGTERM) finishes gracefully, the second quits at once.
 
-`StopRequest` is passed down to whatever waits; `fileno` becomes readable on the first request, so that a selector
-wakes without polling. Without `on_signals` it is an ordinary flag that a test or another caller may set.
+`StopRequest` is passed down to everything that waits; `fileno` becomes readable on the first request, so that a
+selector wakes without polling. Without `on_signals` it is an ordinary flag that a test or another caller may set.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class StopRequest:
     @classmethod
     @contextmanager
     def on_signals(cls, advice: str = "") -> Iterator[StopRequest]:
-        """Takes over SIGINT and SIGTERM until the block is left; outside the main thread, where Python lets nobody,
-        it is an ordinary flag. A second signal raises UserInterruptError where the program is, with `advice` in its
-        sentence; context managers clean up on its way out."""
+        """Handles SIGINT and SIGTERM until the block is left; outside the main thread, where Python does not allow
+        that, it is an ordinary flag. A second signal raises UserInterruptError at whatever point the program is, with
+        `advice` in its message; context managers clean up on the way out."""
         stop = cls()
 
         def handler(_number: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """Brings one subject up: a free port, the command for one setting, launch through the probe, and the wait until ready.
 
-Early death is noticed at once, and every failure message ends with the subject's last words. Templates are filled in by
-`powerband.model.subjects`; stopping is the probe's work.
+An early death is noticed at once, and every failure message ends with the subject's last words.
+`powerband.model.subjects` fills in templates; the probe stops the subject.
 """
 
 from __future__ import annotations
@@ -52,21 +52,22 @@ from powerband.wire.probe_events import Exited
 from powerband.wire.specs import SAMPLE_EVERY_NS, THREADS_EVERY_NS, Launch, ProbeSpec, ScrapePage, StatsdSink
 
 COUNTER_EVERY_NS = 500_000_000
-"""Between two readings of the counter: what a subject takes to tell is missing from its rate, and a window of four
-seconds still has readings enough to see whether it was steady. A whole number of them makes a second, as bars have."""
-LOOKS = 4  # in a window: those at its edges are partly of what was before and after it
-THREADS_EVERY_LEAST_NS = 250_000_000  # of some samples each, so that the busiest thread of each is no chance
-PORT_ATTEMPTS = 4  # arbitrary: who loses four ports in a row to others has another fault
+"""The time between two readings of the counter. What the subject spends on a reading is missing from its rate; yet a
+window of four seconds needs enough readings to see whether it was steady. A second, the unit of the report's bars, is a
+whole number of them."""
+LOOKS = 4  # in a window: the first and last one also cover time outside it
+THREADS_EVERY_LEAST_NS = 250_000_000  # each look covers some samples, so that its busiest thread is not chance
+PORT_ATTEMPTS = 4  # arbitrary: whoever loses four ports in a row to others has another problem
 APPLY_TIMEOUT_S = 10.0  # arbitrary: a knob that takes longer is no live knob
-ANSWER_WITHIN_S = 1.0  # of a subject that is asked whether it is ready; it is asked again
-POLL_FIRST_S = 0.005  # a lean server is ready within some ms; later pauses grow by 30 %
-POLL_LONGEST_S = 0.05  # ready_s is exact to so much; each look costs a server that starts some CPU
+ANSWER_WITHIN_S = 1.0  # for one answer to whether the subject is ready; the question is repeated
+POLL_FIRST_S = 0.005  # a lean server is ready within some ms; each later pause is 30 % longer
+POLL_LONGEST_S = 0.05  # the precision of ready_s; each check costs a starting server some CPU
 LAST_WORDS_LINES = 8  # arbitrary: an error with the lines that lead to it; the log has all
 SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
-TAIL_BYTES = 8192  # holds the last words, lines of a thousand characters too
+TAIL_BYTES = 8192  # contains the last words, even with lines of a thousand characters
 CAUSE_BYTES = 1 << 16  # a Java framework's chain of exceptions may fill tens of KB
-CAUSE_CHARACTERS = 500  # arbitrary: what a message bears; the log has all
-FEW_LINES = 3  # as long as the sentence that would take their place
+CAUSE_CHARACTERS = 500  # arbitrary: what fits a message; the log has all
+FEW_LINES = 3  # as long as the sentence that would replace them
 
 _PORT_TAKEN = re.compile(
     r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
@@ -104,15 +105,16 @@ class RunningSubject:
 
     @property
     def root_pid(self) -> int | None:
-        """The process that all of the subject descends from; None: its processes are not seen."""
+        """The process from which all of the subject descends; None if its processes are not visible."""
         return self.probe.pid
 
     def thread_names(self) -> dict[int, str]:
-        """The full names of JVM threads, by thread id. Stops the JVMs for a moment: not while anything is measured."""
+        """Returns the full names of JVM threads, by thread id. It stops the JVMs for a moment, so it must not be called
+        while anything is measured."""
         return thread_names(jvm["pid"] for jvm in self.probe.jvms())
 
     def check_alive(self) -> None:
-        """Raises TrialFailed(died) if it has ended unasked."""
+        """Raises TrialFailed(died) if the subject has ended without being asked to."""
         exited = self.probe.exited
         if exited is not None and not exited.asked:
             raise TrialFailed(
@@ -124,7 +126,7 @@ class RunningSubject:
 
 @dataclass(frozen=True)
 class SubjectFiles:
-    """Where a trial keeps what comes from its subject and probe."""
+    """The places for what a trial's subject and probe produce."""
 
     log: Path
     engine_log: Path
@@ -139,8 +141,8 @@ def render(
     engine: Path,
     given: Mapping[str, str] | None = None,
 ) -> Rendered:
-    """Ports are picked where a template asks for them. `given`: what the other built-in placeholders stand for, found
-    here where it is None. Raises ExperimentError where a template cannot be filled."""
+    """Fills in the templates, and picks ports if a template asks for them. `given`: the values of the other built-in
+    placeholders; None: they are found here. Raises ExperimentError if a template cannot be filled in."""
     given = given_values(subject, engine) if given is None else dict(given)
     wanted = placeholders(templates_of(subject))
     given |= {name: str(number) for name, number in zip(PORTS, pick_ports(len(PORTS)), strict=True) if name in wanted}
@@ -182,7 +184,7 @@ class SubjectCounter(Protocol):
     page: str | None
 
     def forget(self) -> None:
-        """The subject is started anew: what was read before does not count."""
+        """Discards all readings, since the subject is started again."""
 
     def on_series(self, line: bytes) -> None:
         """Takes a reading of the subject's own series, as the probe reports it."""
@@ -210,13 +212,13 @@ def subject_up(
     window_ns: int | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Iterator[RunningSubject]:
-    """Yields the subject once it is ready and its knobs are set; on leaving, it and all that it forked have ended.
+    """Yields the subject once it is ready and its knobs are set; on leaving, it and everything it forked have ended.
 
-    `scraped`: metrics that the probe reads off the subject's metrics page. `given`: as in `render`. `counter`: of a
-    self-driven subject, which needs to listen nowhere. `added`: variables for its environment. `window_ns`: what will
-    be measured of it. `limits`: of it and all that it starts. A subject that ends because another program took its port
-    meanwhile is started again on another port. Raises TrialFailed with any of the codes of a subject that does not
-    start."""
+    `scraped`: metrics that the probe reads from the subject's metrics page. `given`: as for `render`. `counter`: that
+    of a self-driven subject, which need not listen anywhere. `added`: returns more variables for its environment.
+    `window_ns`: the length of the measured window; None if it is not known. `limits`: of the subject and everything it
+    starts. If the subject ends because another program took its port meanwhile, it is started again on another port.
+    Raises TrialFailed with any of the codes of a subject that does not start."""
     with _statsd_folder(subject) as socket:
         found = {**(given_values(subject, engine) if given is None else given), **socket}
         for attempt in range(1, PORT_ATTEMPTS + 1):
@@ -255,7 +257,7 @@ def subject_up(
 
 @contextmanager
 def _statsd_folder(subject: Subject) -> Iterator[dict[str, str]]:
-    """A short path for the sink's socket, which is gone with the trial: the kernel takes no long ones."""
+    """Yields a short path for the sink's socket, removed after the trial: the kernel accepts no long ones."""
     if not is_told_statsd(subject):
         yield {}
         return
@@ -269,10 +271,10 @@ class PortTaken(TrialFailed):
 
 
 def check_command(rendered: Rendered) -> None:
-    """Raises TrialFailed(command_not_found, not_executable) before anything is started."""
+    """Raises TrialFailed(command_not_found, not_executable) if the command cannot be started."""
     program = rendered.argv[0]
     folder = Path(rendered.cwd or ".")
-    # os.path says False, where Path raises, of a folder that is closed to us.
+    # For a folder that is closed to us, os.path returns False and Path raises.
     if rendered.cwd is not None and not os.path.isdir(folder):  # noqa: PTH112
         raise TrialFailed(Code.LAUNCH_FAILED, f"subject.cwd is no folder: {rendered.cwd}")
     if "/" not in program:
@@ -297,10 +299,10 @@ def check_command(rendered: Rendered) -> None:
 
 
 def check_listener(rendered: Rendered, probe: RunningProbe) -> None:
-    """Raises TrialFailed(port_in_use) where the port belongs to a program that ran before the subject was started.
+    """Raises TrialFailed(port_in_use) if the port belongs to a program that ran before the subject was started.
 
-    Nothing is said where the owner is unknown: another machine's port, processes of another user, and programs that
-    listen on behalf of the subject, such as a container's proxy."""
+    An unknown owner passes: that of another machine's port, a process of another user, or a program that listens on
+    behalf of the subject, such as a container's proxy."""
     if not is_loopback(rendered.host):
         return
     stranger = older_listener(rendered.port, probe.pid)
@@ -313,7 +315,7 @@ def check_listener(rendered: Rendered, probe: RunningProbe) -> None:
 
 
 def apply_knobs(rendered: Rendered, pump: Pump) -> None:
-    """Makes the requests of `subject.apply`, in order. Raises TrialFailed(apply_failed) at one that is refused."""
+    """Makes the requests of `subject.apply`, in order. Raises TrialFailed(apply_failed) if one is refused."""
     with Client(rendered.url, APPLY_TIMEOUT_S, pump) as client:
         for step in rendered.apply:
             try:
@@ -327,7 +329,7 @@ def apply_knobs(rendered: Rendered, pump: Pump) -> None:
 
 
 def last_words(log_file: Path) -> str:
-    """The end of a subject's log, as the end of a sentence."""
+    """Returns the last lines of a subject's log, as the end of a sentence."""
     text = end_of(log_file, TAIL_BYTES).strip()
     if not text:
         return "; it printed nothing"
@@ -335,8 +337,8 @@ def last_words(log_file: Path) -> str:
 
 
 def why_it_ended(log_file: Path) -> str:
-    """The cause that a subject's log names, as the end of a sentence; its last words where it names none, or where they
-    are so few that they show it themselves."""
+    """Returns the cause that a subject's log names, as the end of a sentence; its last words if it names none, or if
+    they are so few that they show it themselves."""
     text = end_of(log_file, CAUSE_BYTES).strip()
     if len(text.splitlines()) <= FEW_LINES or not (cause := cause_in(text)):
         return last_words(log_file)
@@ -344,7 +346,8 @@ def why_it_ended(log_file: Path) -> str:
 
 
 def out_of_memory(subject: RunningSubject) -> str:
-    """That a JVM died of it, and its last known heap, for a sentence; empty where its log does not say so."""
+    """Returns part of a sentence that a JVM ran out of memory, with its last known heap; empty if its log does not say
+    so."""
     if not (said := found_out_of_memory(end_of(subject.log_file, TAIL_BYTES))):
         return ""
     text = f": it ran out of memory ({said})"
@@ -378,9 +381,9 @@ def probe_spec(
     window_ns: int | None = None,
     limits: Limits = NO_LIMITS,
 ) -> ProbeSpec:
-    """Tells the probe of a trial which command to launch, and what to read of it. `log` gets the output; `counted`: the
-    subject drives itself. Threads are told of `LOOKS` times in a window of `window_ns`, but at least once a second and
-    not more often than `THREADS_EVERY_LEAST_NS`."""
+    """Returns what the probe of a trial is told: which command to launch, and what to read of it. `log` gets the
+    output; `counted`: the subject drives itself. Threads are reported `LOOKS` times in a window of `window_ns`, but at
+    least once a second and at most once in `THREADS_EVERY_LEAST_NS`."""
     page = rendered.metrics_url if scraped else None
     every_ns = COUNTER_EVERY_NS if counted else SERIES_EVERY_NS
     return ProbeSpec(
@@ -395,8 +398,9 @@ def probe_spec(
             stop_signal=getattr(signal, f"SIG{subject.stop.signal}"),
             grace_ns=subject.stop.grace_ns,
         ),
-        # A self-driven subject never waits: whatever watching takes is missing from its rate. It is looked at as often
-        # as its counter is read, and without the events that make each switch dearer; its threads stay.
+        # A self-driven subject never waits, so all that watching it takes is missing from its rate. It is sampled only
+        # as often as its counter is read, and without the events that make each context switch dearer; its threads are
+        # still read.
         interval_ns=COUNTER_EVERY_NS if counted else SAMPLE_EVERY_NS,
         threads_interval_ns=_threads_every_ns(window_ns),
         exact_counts=not counted,
@@ -471,8 +475,8 @@ def _how_ready(rendered: Rendered) -> str:
 def ready_check(
     rendered: Rendered, log_file: Path, pump: Pump, counter: SubjectCounter | None = None
 ) -> Iterator[Callable[[float], bool]]:
-    """Yields a function that says whether the subject is ready now, and takes as many seconds as it is given, or one
-    where that is less. It raises what the pump raises."""
+    """Yields a function that returns whether the subject is ready now. It takes at most the seconds that it is given,
+    and at most one. It raises what the pump raises."""
     if counter is not None:
         yield lambda left_s: counter.is_told
     elif rendered.ready.http is not None:

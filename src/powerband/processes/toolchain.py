@@ -1,8 +1,8 @@
-"""The tools and folders of a subject's build: the values of `{java}`, `{folder}`, `{build}` and the like.
+"""The tools and folders of a subject's build: the values of `{java}`, `{folder}`, `{build}` and similar placeholders.
 
-In: a subject. Out: what these placeholders stand for, and the right to build, once for the same sources. What is built
-is kept below the cache folder, by a hash of all that it is made from, so that neither a checkout nor an installed
-package is written to. The build itself is run by `opening.py`.
+In: a subject. Out: the values of these placeholders, and the right to build, once for the same sources. Results of a
+build are kept in the cache folder under a hash of all their inputs, so that neither a checkout nor an installed package
+is written to. `opening.py` runs the build itself.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from powerband.processes.dotnet import Dotnet, find_dotnet
 from powerband.processes.jdk import Jdk, find_jdk
 from powerband.store import slug
 
-KEPT_S = 30 * 24 * 3600  # arbitrary: whoever goes back to older sources later builds them again
-_DIGITS = 16  # of a build's hash, in its name
-_LAYOUT = 2  # of what is kept: a folder for each attempt, and a link to the one that was done
+KEPT_S = 30 * 24 * 3600  # arbitrary: older sources that are used again later are built again
+_DIGITS = 16  # of a build's hash, in its folder's name
+_LAYOUT = 2  # version of the cache's layout: a folder for each attempt, and a link to the one that was completed
 _NO_SOURCES = {"target", "node_modules", "obj", ".git", "__pycache__"}
 
 
 def given_values(subject: Subject, engine: Path) -> dict[str, str]:
-    """The values of the built-in placeholders, as far as the subject uses them; ports are picked elsewhere.
+    """Returns the values of the built-in placeholders that the subject uses; ports are picked elsewhere.
 
-    Raises SubjectError where no JDK or .NET SDK does."""
+    Raises SubjectError if no JDK or .NET SDK does."""
     wanted = placeholders([*templates_of(subject), *(subject.build or ())])
     given = {"engine": str(engine), **{name: "" for name in SERVICES if name in wanted}}
     given |= {ADDRESS: LOCAL} if ADDRESS in wanted else {}
@@ -52,14 +52,14 @@ def given_values(subject: Subject, engine: Path) -> dict[str, str]:
 
 
 def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bool]) -> None:
-    """Calls `build` with what the placeholders stand for while building, unless that was done before for the same
-    sources; it says whether it is done. Nobody else builds the same meanwhile.
+    """Calls `build` with the values of the placeholders, unless the same sources were built before; `build` returns
+    whether it is done. Nobody else builds the same sources meanwhile.
 
-    Each attempt fills a folder of its own, to which `{build}` becomes a link once it is done: what is left of an
-    attempt that was cut short, or goes on somewhere, is never taken for a build. A build that writes its own path into
-    what it makes finds it there later.
+    Each attempt fills a folder of its own, and `{build}` becomes a link to it once it is done: the remains of an
+    attempt that was cut short, or still goes on somewhere, are never taken for a build. A build may write its own path
+    into its results, since they stay there.
 
-    Raises MeasurementError where the cache folder cannot be written, and what `build` raises."""
+    Raises MeasurementError if the cache folder cannot be written, and whatever `build` raises."""
     if "build" not in given:
         build(given)
         return
@@ -70,7 +70,7 @@ def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bo
         for left in folder.parent.glob(f"{folder.name}.*/"):
             shutil.rmtree(left, ignore_errors=True)
         attempt = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-        attempt.chmod(0o755)  # a subject may go on as another user
+        attempt.chmod(0o755)  # a subject may change to another user
         if build({**given, "build": str(attempt)}):
             os.sync()  # after a power cut, there is a whole build or none
             folder.unlink(missing_ok=True)
@@ -81,7 +81,8 @@ def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bo
 
 
 def _remove_old(folder: Path) -> None:
-    """Builds of the same subject from other sources that nobody asked for in `KEPT_S`: each use touches its lock."""
+    """Removes builds of the same subject from other sources that nobody used for `KEPT_S`; each use touches the
+    lock."""
     name = folder.name.rpartition("-")[0]
     for lock in folder.parent.glob(f"{name}-{'[0-9a-f]' * _DIGITS}.lock"):
         with suppress(OSError):

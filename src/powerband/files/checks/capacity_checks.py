@@ -1,4 +1,4 @@
-"""Checks of an experiment whose objective is capacity; fills in the users of its first look, if none are named."""
+"""Checks an experiment whose objective is capacity, and fills in the users of its first look if none are named."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _RATES = ("goodput_per_s", "achieved_rate_per_s", "offered_rate_per_s")
 
 
 def check_capacity(root: Node, kind: LoadKind) -> Iterator[FileProblem]:
-    """Capacity is no condition of anything; as the objective it has an SLO, a load of any rate, and no claims."""
+    """Checks that capacity is no condition; as the objective it needs an SLO, a load whose rate is open, and no
+    claims."""
     objective = root.at("objective")
     conditions = objective.at("subject_to")
     written = conditions.items or ((conditions,) if isinstance(conditions.value, str) else ())
@@ -62,7 +63,7 @@ def _check_load(root: Node) -> Iterator[FileProblem]:
 
 
 def with_users(root: Node, kind: LoadKind) -> Node:
-    """The tree with the users of the first look, where a search for capacity names none."""
+    """Returns the tree, with the users of the first look if a search for capacity names none."""
     load = root.children.get("load", Node({}))
     named = [load.at(key).value for key in ("users", "rate")]
     searches = _named(root.at("objective", "metric")) == CAPACITY and kind.load_keys is None
@@ -73,11 +74,11 @@ def with_users(root: Node, kind: LoadKind) -> Node:
 
 
 def metric_of(condition: str) -> str | None:
-    """The metric of a condition; None for a text that is none."""
+    """Returns the metric of a condition; None for a text that is no condition."""
     try:
         return str(parse_constraint(condition)["metric"])
     except ValueError:
-        return None  # the model says so
+        return None  # the model reports it
 
 
 def _named(node: Node) -> str | None:

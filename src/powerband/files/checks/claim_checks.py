@@ -1,4 +1,4 @@
-"""Checks of `claims` and `published`: the settings that they name exist."""
+"""Checks of `claims` and `published`: the settings that they name must exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from powerband.model.plan import Level, named_settings, one_at_a_time
 
 
 def check_claims(root: Node) -> Iterator[FileProblem]:
-    """Claims have different ids and name factors and levels that there are."""
+    """Checks that claims have different ids, and name factors and levels that exist."""
     factors: dict[str, list[Level]] = {
         name: [level.value for level in factor.items] for name, factor in root.at("factors").children.items()
     }
@@ -30,7 +30,7 @@ def check_claims(root: Node) -> Iterator[FileProblem]:
         try:
             claimed = parse_claim(text.value)
         except ValueError:
-            continue  # the model says so
+            continue  # the model reports it
         try:
             check_levels(claimed, factors)
         except ValueError as error:
@@ -44,14 +44,14 @@ def check_claims(root: Node) -> Iterator[FileProblem]:
 
 
 def _is_tried(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> bool:
-    """Whether all that a claim compares is among the settings at some levels of the factors that it leaves out."""
+    """True if all that a claim compares is among the settings, at some levels of the factors that it leaves out."""
     levels = {name: tuple(of) for name, of in factors.items()}
     there = set(one_at_a_time(levels))
     return any(there.issuperset(case.values()) for case in settings_of(claimed, levels))
 
 
 def check_published(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """Each published figure is one setting's, or that of a size which this run does not have."""
+    """Checks that each published figure belongs to one setting, or to a size that this run does not have."""
     settings = experiment.settings()
     for node, published in zip(root.at("published").items, experiment.published, strict=False):
         for name in published.by:

@@ -1,4 +1,4 @@
-"""Load from other nodes than the server's (`cluster.generators`): whether they can make it, and reach the server."""
+"""Checks a load from other nodes than the server's (`cluster.generators`): can they make it, and reach the server?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of `subject.deployed`: a server that runs already is neither started nor ended, so nothing says how."""
+"""Checks of `subject.deployed`: a server that runs already is neither started nor ended, so no key may say how."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from powerband.model.subjects import BUILT_IN, knob_templates
 from powerband.model.templates import placeholders
 
 STARTS = ("command", "env", "build", "jdk", "dotnet", "services", "stop", "counts", "last_words")
-"""Keys of a subject that say how it is started, or what is read of what it prints and sends."""
+"""The keys of a subject that say how it is started, or what is read of its output and messages."""
 
 
 def check_deployed(subject: Subject, root: Node) -> Iterator[FileProblem]:
-    """What only a server that powerband starts can have, its address, and the setting that it gets back."""
+    """Checks that the subject has an address, nothing that only a server started by powerband can have, and the whole
+    setting that it gets back."""
     node = root.at("subject")
     assert subject.deployed is not None
     for key in STARTS:
@@ -44,7 +45,7 @@ def check_deployed(subject: Subject, root: Node) -> Iterator[FileProblem]:
 
 
 def _check_restored(subject: Subject, root: Node) -> Iterator[FileProblem]:
-    """What the server gets back is the whole of its setting."""
+    """Checks that the setting that the server gets back is complete."""
     assert subject.deployed is not None
     restore = root.at("subject", "deployed", "restore")
     changed = sorted(placeholders(knob_templates(subject)) & root.at("factors").children.keys())
@@ -56,7 +57,7 @@ def _check_restored(subject: Subject, root: Node) -> Iterator[FileProblem]:
 
 
 def _check_beside(root: Node) -> Iterator[FileProblem]:
-    """Parts of the file besides the subject."""
+    """Checks the parts of the file besides the subject."""
     host = root.children.get("host")
     usual = HostUse().model_dump(by_alias=True)
     if host is not None and not (isinstance(host.plain(), dict) and host.plain().items() <= usual.items()):

@@ -22,9 +22,10 @@ _SETTINGS_MAX = 10_000  # arbitrary: at a second each, a block would take three 
 
 
 def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterator[FileProblem]:
-    """Every factor is known to the subject (or is one of the load's), has levels, each once and of the right type.
+    """Checks that every factor is known to the subject (or is one of the load's), and has levels, each once and of the
+    right type.
 
-    `subject` is None where it is not valid itself: then only what needs no subject is checked."""
+    `subject` is None if it is not valid itself: then only what needs no subject is checked."""
     levels: dict[str, tuple[Node, ...]] = {}
     for name, factor in root.at("factors").children.items():
         bad = [level for level in factor.items if not isinstance(level.value, bool | int | float | str)]
@@ -70,7 +71,7 @@ def _check_factor(name: str, factor: Node, subject: Subject, load: Node) -> Iter
 
 
 def _in_properties(load: Node) -> set[str]:
-    """Names of factors and parameters that stand in `load.properties`."""
+    """Returns the names of factors and parameters in `load.properties`."""
     values = load.at("properties").children.values()
     return placeholders([child.value for child in values if isinstance(child.value, str)])
 

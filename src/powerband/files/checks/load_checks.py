@@ -1,6 +1,6 @@
-"""Checks of `load` that hold for every kind of it, and of the time for its trials (`design.budget`).
+"""Checks of `load` that hold for every kind of load, and of the time for its trials (`design.budget`).
 
-Those of one kind of load are in `loads/<kind>/checks.py`.
+The checks of one kind of load are in `loads/<kind>/checks.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from powerband.base.units import format_duration, time_text
 from powerband.base.yaml_document import Node
 from powerband.model.experiment import Experiment
 
-SOAK_LEAST_NS = 2_000_000_000  # its second half is measured: a second, after as long a warm-up as the least
+SOAK_LEAST_NS = 2_000_000_000  # its second half is measured: one second, after the shortest warm-up, which is as long
 
 
 def check_users_and_rate(root: Node) -> Iterator[FileProblem]:
-    """Either users or rate is set, not both."""
+    """Checks that either users or rate is set, not both."""
     load = root.at("load")
     users, rate = (load.at(key) for key in ("users", "rate"))
     if users.value is not None and rate.value is not None:
@@ -30,7 +30,8 @@ def check_users_and_rate(root: Node) -> Iterator[FileProblem]:
 
 
 def check_every_load(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """The load of every setting is valid: keys that vary go together, a dialect is one. Names the first that is not."""
+    """Checks that the load of every setting is valid: the keys that vary must fit each other, and a dialect must exist.
+    Reports the first setting whose load is not."""
     if not experiment.load_varies:
         return
     for setting in experiment.settings():
@@ -47,7 +48,7 @@ def check_every_load(experiment: Experiment, root: Node) -> Iterator[FileProblem
 
 
 def check_soak(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """A soak is time for one long trial, and leaves some of the budget to the rest."""
+    """Checks that a soak has time for one long trial, and leaves some of the budget for the rest."""
     soak_ns, budget_ns = experiment.design.soak_ns, experiment.design.budget_ns
     soak = root.at("design").children.get("soak")
     if soak_ns is None or soak is None:
@@ -64,7 +65,8 @@ def check_soak(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def check_regret(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """A bound ends a race: it is looked at after each block, and a capacity has none."""
+    """Checks that a bound on regret has a race to end, after one of its blocks, and that the objective is no capacity,
+    which has no such bound."""
     regret = root.at("design").children.get("regret")
     if experiment.design.regret is None or regret is None:
         return
@@ -75,7 +77,8 @@ def check_regret(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def check_budget(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """The time for the run holds one trial of every setting that is compared, even if servers start at once."""
+    """Checks that the time for the run suffices for one trial of every setting that is compared, even if servers start
+    at once."""
     budget_ns, measure = experiment.without_soak().design.budget_ns, experiment.measure
     budget = root.at("design").children.get("budget")
     if budget_ns is None or budget is None:

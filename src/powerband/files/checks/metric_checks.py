@@ -14,7 +14,7 @@ from powerband.model.subjects import check_metrics_page, has_series
 
 
 def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """The subject has what its own metrics are read from, and a page for a visitor where one is asked for."""
+    """Checks that the subject has what its own metrics are read from, and a page for a visitor if one is asked for."""
     defined, subject = experiment.measure.metrics, experiment.subject
     measure = root.at("measure")
     of_page = [name for name, own in experiment.measure.own_metrics().items() if not own.is_final]
@@ -41,7 +41,7 @@ def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def check_metric_names(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """Every metric that the file names is defined, and one that its load can have."""
+    """Checks that every metric that the file names is defined, and that its load can have it."""
     defined, kind = experiment.measure.metrics, kind_of(experiment)
     for node, names in _named_metrics(experiment, root):
         for name in names:
@@ -53,7 +53,7 @@ def check_metric_names(experiment: Experiment, root: Node) -> Iterator[FileProbl
 
 
 def _named_metrics(experiment: Experiment, root: Node) -> Iterator[tuple[Node, list[str]]]:
-    """Each place that names metrics, and their names."""
+    """Yields each place that names metrics, with their names."""
     objective = experiment.objective
     where = root.children.get("objective", root)
     yield where, [objective.metric, *(constraint.metric for constraint in objective.constraints)]

@@ -35,7 +35,8 @@ from powerband.model.templates import placeholders
 
 
 def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[FileProblem]:
-    """Parameters and `set` values have their types, and every placeholder stands for something, and the reverse."""
+    """Checks that parameters and `set` values have their types, that every placeholder stands for something, and that
+    every parameter has a placeholder."""
     node, factors = root.at("subject"), tuple(root.at("factors").children)
     if subject.deployed is not None:
         yield from check_deployed(subject, root)
@@ -77,7 +78,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
 
 
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
-    """The port that powerband picks stands in the url and reaches the server, or does neither."""
+    """Checks that the port that powerband picks is both in the url and told to the server, or neither."""
     in_url = "port" in placeholders([subject.url])
     told = "port" in placeholders(command_and_env(subject))
     where = node.children.get("url", node.at("command"))
@@ -94,7 +95,7 @@ def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
 
 
 def _check_build(subject: Subject, node: Node, factors: Sequence[str], used: Collection[str]) -> Iterator[FileProblem]:
-    """`used`: placeholders of the subject's other templates."""
+    """Checks the placeholders of the build. `used`: placeholders of the subject's other templates."""
     fixed = ({*subject.parameters, *subject.set, *BUILT_IN} - set(factors)) - {*PORTS, *STATSD}
     for name in sorted(placeholders(subject.build or ()) - fixed):
         yield node.children["build"].problem(
@@ -118,7 +119,8 @@ def _check_build(subject: Subject, node: Node, factors: Sequence[str], used: Col
 def _check_services(
     subject: Subject, node: Node, factors: Sequence[str], used: Collection[str]
 ) -> Iterator[FileProblem]:
-    """Every name in `when` is a parameter or factor; a placeholder of a service requires that service."""
+    """Checks that every name in `when` is a parameter or factor, and that a placeholder of a service comes with that
+    service."""
     known = {*subject.parameters, *subject.set, *factors, *used} - set(BUILT_IN)
     services = node.at("services")
     for name, service in subject.services.items():
@@ -150,7 +152,7 @@ def _check_services(
 
 
 def check_url(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """The host of the url is this machine or an allowed one, at every setting."""
+    """Checks that the host of the url is this machine or an allowed one, at every setting."""
     if not kind_of(experiment).uses_url:
         return
     subject, node = experiment.subject, root.at("subject")
@@ -165,8 +167,9 @@ def check_url(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def check_used(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """A value that the experiment gives to a parameter is read by the server in one setting at least. One beside a
-    factor that decides whether it is read may stay where that factor's levels are cut."""
+    """Checks that the server reads each value that the experiment gives to a parameter, in at least one setting. A
+    value in `set` may stay unread if a factor decides whether it is read, since the levels of that factor may have been
+    cut."""
     subject, node = experiment.subject, root.at("subject")
     factors = root.at("factors").children
     given = {**node.at("set").children, **factors}
@@ -212,7 +215,7 @@ def check_value(level: Level, node: Node, subject: Subject, name: str) -> Iterat
 
 
 def _templates(node: Node) -> Iterable[Node]:
-    """Every node of a subject that holds text."""
+    """Yields every text of a subject that may contain placeholders."""
     for name in ("command", "url", "env", "ready", "cwd", "metrics_url", "visitor_url", "apply", "deployed"):
         yield from _texts(node.at(name))
 

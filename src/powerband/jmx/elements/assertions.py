@@ -27,7 +27,8 @@ _SPECIAL = set(".^$*+?()[|\\")
 
 @dataclass(frozen=True)
 class AssertionCheck:
-    """`statuses` empty: 200 to 399. `longest_ms`: for the whole answer."""
+    """The check of a step. `statuses`: those that are accepted; empty: 200 to 399. `longest_ms`: for the whole answer;
+    None: no limit."""
 
     statuses: tuple[int, ...] = ()
     contains: tuple[str, ...] = ()

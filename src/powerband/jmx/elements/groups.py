@@ -16,8 +16,8 @@ _ERRORS = {"": "continue", "continue": "continue", "startnextloop": "startnextlo
 
 @dataclass(frozen=True)
 class Group:
-    """`loops` None: without end. `duration_s` None: not set in the plan. `goes_on`: after an error JMeter continues
-    with the next request instead of starting the loop again."""
+    """A thread group. `loops`: None: without end. `duration_s`: None: not set in the plan. `goes_on`: after an error
+    JMeter continues with the next request instead of starting the loop again."""
 
     users: int
     ramp_s: int

@@ -1,4 +1,4 @@
-// Numbers and times as people read them. Figures of the analysis come as text from the server; here are live ones only.
+// Formats numbers and times for people, but only live ones: figures of the analysis come as text from the server.
 
 const NUMBERS = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
 const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
@@ -8,7 +8,7 @@ const SCALES = {
   per_s: [[1, "/s"]],
 };
 
-/** At most three significant digits with the unit that fits: 12300000 ns -> "12.3 ms"; "–" for what is not known. */
+/** Returns at most three significant digits with a unit that fits: 12300000 ns is "12.3 ms"; "–" for an unknown value. */
 export function brief(value, unit = "") {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const steps = SCALES[unit] ?? [[1, unit && ` ${unit}`]];
@@ -16,7 +16,7 @@ export function brief(value, unit = "") {
   return digits(value / size) + suffix;
 }
 
-/** Ticks of one axis share a unit: that of its largest. */
+/** Returns the ticks of one axis as text, all in the unit of the largest. */
 export function ticks(values, unit) {
   const steps = SCALES[unit] ?? [[1, ""]];
   const most = Math.max(...values.map(Math.abs));
@@ -28,7 +28,7 @@ function digits(value) {
   return Math.abs(value) >= 1000 ? WHOLE.format(value) : NUMBERS.format(value);
 }
 
-/** "40 s", "12 min", "2 h 5 min". */
+/** Returns "40 s", "12 min" or "2 h 5 min". */
 export function duration(seconds) {
   if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;
   const minutes = Math.round(seconds / 60);
@@ -43,7 +43,7 @@ export function day(seconds) {
   return new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }
 
-/** An element with text and children; names from files never become markup. */
+/** Returns an element with text and children; names from files never become markup. */
 export function make(tag, about = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(about)) {

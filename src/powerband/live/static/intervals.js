@@ -1,8 +1,8 @@
-// Values with their intervals, one below the other, for ECharts: of one run, or of two side by side.
+// Values with their intervals, one below the other, for ECharts: those of one run, or of two side by side.
 
 import { css, make } from "./format.js";
 
-/** Horizontal points with whiskers, for one run or for two; `points` have value, low, high and text, or are null;
+/** Returns horizontal points with whiskers, for one run or two. `points` have value, low, high and text, or are null;
  * `room`: the width of the whole, in pixels. */
 function intervals(names, groups, room) {
   const [ink, muted, rule, card] = ["--ink", "--muted", "--rule", "--card"].map(css);

@@ -1,4 +1,4 @@
-// The nodes of a run on a cluster: what each does now. A run on one machine has none, and its page no such part.
+// The nodes of a run on a cluster, and what each does now. A run on one machine has none, and its page no such part.
 
 import { at, duration, make } from "./format.js";
 import { offered } from "./plan.js";
@@ -6,7 +6,7 @@ import { offered } from "./plan.js";
 const DOES = { idle: "idle", lost: "lost" };
 let told = [];
 
-/** Takes in what the nodes do; `phases`: the words for them. */
+/** Takes in what the nodes do. `phases`: the words for the phases of a trial. */
 export function nodes(run, phases) {
   told = run.nodes;
   at("nodes-part").hidden = !told.length;
@@ -14,7 +14,7 @@ export function nodes(run, phases) {
   at("nodes").tBodies[0].replaceChildren(...told.map((node) => row(node, phases)));
 }
 
-/** "3 of 4 nodes run a trial, 1 is lost" */
+/** Returns "3 of 4 nodes run a trial, 1 is lost". */
 export function summary() {
   const count = (does) => told.filter((node) => node.does === does).length;
   const rest = ["idle", "lost"].filter(count).map((does) => `${count(does)} ${count(does) === 1 ? "is" : "are"} ${does}`);
@@ -34,7 +34,7 @@ function row(node, phases) {
   return make("tr", { "data-does": node.does }, name, ...cells, phase);
 }
 
-/** How long each has been in its phase. */
+/** Updates how long each node has been in its phase. */
 export function nodesTick() {
   for (const cell of at("nodes").querySelectorAll("td[data-phase]")) {
     const since = cell.dataset.began ? ` for ${duration(Date.now() / 1000 - Number(cell.dataset.began))}` : "";

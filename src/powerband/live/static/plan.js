@@ -2,7 +2,7 @@
 
 import { at, brief, duration, make } from "./format.js";
 
-/** What trials are for, in the order of a run. */
+/** The purposes of trials, in the order of a run. */
 const STAGES = { explore: "first look", screen: "short", saturate: "full load", capacity: "capacity search", compare: "round", confirm: "to confirm", soak: "for long" };
 const SIGNS = { running: "●", recorded: "…", invalid: "!", failed: "×", interrupted: "–", lost: "?" };
 const WORDS = {
@@ -20,14 +20,14 @@ const cells = new Map(); // by setting, then by column
 let choose = () => {};
 let layout = "";
 
-/** What to call with a trial that is chosen. */
+/** Sets the function that is called with a chosen trial. */
 export function onChoice(chosen) {
   choose = chosen;
 }
 
 export const trialsKnown = trials;
 
-/** Takes in what has changed of the trials. */
+/** Takes in the trials that have changed. */
 export function plan(changed, run) {
   for (const trial of changed) trials.set(trial.number, trial);
   const order = Object.keys(STAGES);
@@ -40,12 +40,12 @@ export function plan(changed, run) {
   layout = wanted;
 }
 
-/** Blocks stand apart; all other trials of one purpose stand together. */
+/** Returns the column of a trial: each block has its own, all other trials of one purpose share one. */
 function column(trial) {
   return trial.stage === "compare" ? `${STAGES.compare} ${trial.block + 1}` : STAGES[trial.stage];
 }
 
-/** " at 1,200/s" where the plan says at which rate this trial is offered. */
+/** Returns " at 1,200/s" if the plan sets the rate that is offered in this trial; otherwise nothing. */
 export function offered(trial) {
   return trial.rate_per_s === null ? "" : ` at ${brief(trial.rate_per_s, "per_s")}`;
 }
@@ -67,7 +67,7 @@ function row(setting, columns) {
   return make("tr", { "data-setting": setting }, make("th", { scope: "row", text: setting }), ...mine.values());
 }
 
-/** The button of a trial as it stands now; a new one goes into its cell. */
+/** Updates the button of a trial; a new one goes into its cell. */
 function place(trial) {
   let button = buttons.get(trial.number);
   if (!button) {

@@ -1,4 +1,4 @@
-// The seconds of one trial as plots that grow: rows by name in, one uPlot for each panel that has anything to show.
+// The seconds of one trial as plots that grow. In: rows by name. Out: one uPlot for each panel that has anything to show.
 
 import { brief, css, make, ticks } from "./format.js";
 
@@ -15,7 +15,7 @@ const GAUGES = "gauges:";
 const GAUGE_PANELS = 12; // arbitrary: more plots than a screen; the page says how many are left out
 const LINES = 12; // arbitrary: more cannot be told apart by their colours
 const HEIGHT = 180; // px: three rows of plots on a usual screen
-const TABLE_ROWS = 240; // four minutes: a table for readers of screens, built anew each second
+const TABLE_ROWS = 240; // four minutes: a table for screen readers, rebuilt each second
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power); // between two ticks: whole KiB, MiB, GiB
 
 export class Plots {
@@ -31,7 +31,7 @@ export class Plots {
     this.begin();
   }
 
-  /** Another trial: everything anew. */
+  /** Begins another trial: discards everything. */
   begin() {
     for (const panel of this.panels.values()) this.#remove(panel);
     this.panels.clear();
@@ -41,7 +41,7 @@ export class Plots {
     this.rest.hidden = true;
   }
 
-  /** More seconds of it; `phases`: when each began, in seconds since go. */
+  /** Adds seconds of the trial. `phases`: when each began, in seconds since go. */
   add(points, phases) {
     this.phases = phases;
     for (const point of points) this.#push(point);
@@ -66,7 +66,7 @@ export class Plots {
     for (const [name, column] of this.columns) column.push(point[name] ?? null);
   }
 
-  /** The panels that have data, each with its lines. */
+  /** Returns the panels that have data, each with its lines. */
   #wanted() {
     const found = [];
     for (const panel of FIXED) {
@@ -79,7 +79,7 @@ export class Plots {
     return found;
   }
 
-  /** The server's own series: by metric, its lines. */
+  /** Returns the server's own series: the lines of each metric. */
   #gauges() {
     const gauges = new Map();
     for (const [name, label] of this.#prefixed(GAUGES)) {
@@ -123,7 +123,7 @@ export class Plots {
     this.#draw();
   }
 
-  /** What has changed and is in view; what was never drawn in any case. */
+  /** Draws the panels that have changed and are in view, and those that were never drawn. */
   #draw() {
     for (const panel of this.panels.values()) {
       if (panel.stale) this.#legend(panel, null);
@@ -158,7 +158,7 @@ export class Plots {
     };
   }
 
-  /** The measured window behind the lines. */
+  /** Draws the measured window behind the lines. */
   #window(plot) {
     const begin = this.phases.measure;
     if (begin === undefined) return;
@@ -170,7 +170,7 @@ export class Plots {
     plot.ctx.fillRect(from, top, Math.max(0, clamp(plot.valToPos(end, "x", true)) - from), height);
   }
 
-  /** Each line's value under the cursor, else its last. */
+  /** Shows each line's value under the cursor, or else its last. */
   #legend(panel, index) {
     const place = index ?? this.t.length - 1;
     const rows = panel.lines.map(([name, label], i) => {
@@ -212,7 +212,7 @@ export class Plots {
   }
 }
 
-/** The lines that are drawn, and how many are not. */
+/** Returns the lines that are drawn, and how many are not. */
 function first(lines) {
   return { lines: lines.slice(0, LINES), more: Math.max(0, lines.length - LINES) };
 }

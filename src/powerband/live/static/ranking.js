@@ -3,7 +3,7 @@
 import { at, css, make } from "./format.js";
 import { drawIntervals } from "./intervals.js";
 
-const DRAWN = 24; // arbitrary: bars that a screen bears; the table has all
+const DRAWN = 24; // arbitrary: as many bars as fit a screen; the table has all
 const NS = "http://www.w3.org/2000/svg";
 let shown = null;
 
@@ -48,7 +48,7 @@ function row(setting, run, raced) {
   );
 }
 
-/** Why it is out, and since when where the verdict does not say so. */
+/** Returns why a setting is out, and since when, unless the verdict says so. */
 function because(setting) {
   if (setting.left_after_block === null || setting.told.startsWith("out")) return setting.because;
   return `out after round ${setting.left_after_block + 1}: ${setting.because}`;
@@ -59,7 +59,7 @@ function tone(setting) {
   return setting.verdict === "worse" || !setting.feasible ? "bad" : "unsure";
 }
 
-/** Block by block the interval of its ratio to the leader, within 15 % to both sides of equal. */
+/** Returns a picture of the setting's ratio to the leader: its interval after each block, up to 15 % to both sides of equal. */
 function narrowing(looks) {
   const [width, height, reach] = [96, 26, 0.15];
   const box = element("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "narrowing", role: "img" });

@@ -15,12 +15,12 @@ const plots = new Plots(at("plots"));
 let run = null;
 let current = null; // the trial in flight
 let shown = null; // the number of the trial in the plots; null: none
-let chosen = false; // whether a person chose it
-let unread = ""; // why the trial in the plots has none
+let chosen = false; // true if a person chose it
+let unread = ""; // why the trial in the plots has no seconds
 let left = null; // {eta_s, at}: seconds left, and when that was said
 let source = null;
 let lost = 0;
-let loading = Promise.resolve(); // of a trial's seconds
+let loading = Promise.resolve(); // ends once a trial's seconds are loaded
 
 function connect() {
   if (source || document.hidden) return;
@@ -37,10 +37,10 @@ function connect() {
     stream.close();
   });
   stream.onerror = () => {
-    if (source !== stream) return; // it has said that it ends
+    if (source !== stream) return; // the stream has said that it ends
     clearTimeout(lost);
     lost = setTimeout(() => warn("lost"), LOST_AFTER_MS);
-    if (stream.readyState !== EventSource.CLOSED) return; // it tries again by itself
+    if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
     source = null;
     setTimeout(connect, LOST_AFTER_MS);
     refused(stream.url);
@@ -52,7 +52,7 @@ function warn(shown) {
   for (const id of ["lost", "refused"]) at(id).hidden = id !== shown;
 }
 
-/** A stream that is closed for good was none: what the server answers instead. */
+/** Shows what the server answers at an address that has no stream of events, so that the browser gave up. */
 async function refused(url) {
   const answer = await fetch(url, { method: "HEAD" }).catch(() => null);
   if (!answer || answer.ok) return;
@@ -61,7 +61,7 @@ async function refused(url) {
   at("refused").textContent = `The server is there, but refuses to tell of this run: ${answer.status} ${answer.statusText}.`;
 }
 
-/** A page that nobody sees costs the run nothing. */
+/** Disconnects while the page is hidden, so that it costs the run nothing. */
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden) return connect();
   source?.close();
@@ -82,7 +82,7 @@ function take(told) {
   if ("current" in told) follow(told.current);
   const over = run.status !== "running";
   if (over) current = null;
-  // The last seconds of a trial are written when nobody follows it any more.
+  // The last seconds of a trial are written when it is no longer followed.
   if (over && was !== undefined && was === shown) show(trialsKnown.get(was));
   else if (shown === null && !current) showLast();
   tick();
@@ -114,7 +114,7 @@ function head() {
   at("warnings").replaceChildren(...run.warnings.map((text) => make("li", { text })));
 }
 
-/** The trial in flight, with the seconds that are new. */
+/** Takes in the trial in flight, with its new seconds. */
 function follow(trial) {
   current = trial;
   if (!trial || chosen) return;
@@ -127,7 +127,7 @@ function follow(trial) {
   plots.add(trial.points, trial.phases_s);
 }
 
-/** Where nothing runs: of what should be used, else of all, the last trial that counts. */
+/** Shows a trial while none runs: the last valid one of the setting to use, or else of all. */
 function showLast() {
   const valid = [...trialsKnown.values()].filter((trial) => trial.outcome === "valid");
   const answer = run.settings.find((setting) => setting.answer)?.id;
@@ -143,14 +143,14 @@ onChoice((trial) => {
 
 function show(trial) {
   shown = trial.number;
-  if (at("plots").dataset.trial !== `${trial.number}`) clear(); // never those of another
+  if (at("plots").dataset.trial !== `${trial.number}`) clear(); // never show another trial's
   unread = "its seconds are on their way";
   mark(shown);
   tick();
   loading = load(trial);
 }
 
-/** The plots of no trial. */
+/** Removes the plots. */
 function clear() {
   plots.begin();
   delete at("plots").dataset.trial;
@@ -171,7 +171,7 @@ async function load(trial) {
   tick();
 }
 
-/** Follow the trial in flight again: a new connection tells it from its start. */
+/** Follows the trial in flight again: a new connection sends it from its start. */
 function back() {
   chosen = false;
   shown = null;

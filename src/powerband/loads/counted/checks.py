@@ -1,6 +1,7 @@
-"""Checks of an experiment with a self-driven subject: its load has a duration only, its counter can be read.
+"""Checks an experiment with a self-driven subject: its load has only a duration, and its counter can be read.
 
-In: the tree of an experiment whose subject has `counts`. Out: problems, and the tree with a load that models accept.
+In: the tree of an experiment whose subject has `counts`. Out: problems, and the tree with a load that the models
+accept.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _ALONE = "a program without requests is not loaded, so its load has a duration o
 
 
 def check_self_driven(root: Node) -> Iterator[FileProblem]:
-    """The load has a duration, and no other key; nothing else of it varies."""
+    """Checks that the load has a duration and no other key, and that nothing else of it varies."""
     for key, node in root.at("load").children.items():
         if key not in LOAD_KEYS and node.value is not None:
             yield node.key_problem(f"{_ALONE}: leave {key} out")
@@ -27,17 +28,18 @@ def check_self_driven(root: Node) -> Iterator[FileProblem]:
 
 
 def with_stand_in(root: Node) -> Node:
-    """The tree with a load that models accept."""
+    """Returns the tree with a load that the models accept."""
     load = root.children.get("load", root.child("load", {}))
     if load.value is not None and not isinstance(load.value, dict):
-        return root  # the model says so
+        return root  # the model reports it
     kept = {key: node for key, node in load.children.items() if key in LOAD_KEYS}
-    filled = {"users": load.child("users", 1)}  # a load needs users or a rate; nobody looks at them
+    filled = {"users": load.child("users", 1)}  # a load needs users or a rate; nothing uses these
     return root.with_children({"load": Node({**filled, **kept}, load.key, load.position, load.key_position)})
 
 
 def check_counter(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """The counter stands on a page, or is sent to the sink; the page is this machine's, or an allowed host's."""
+    """Checks that the counter is on a page or sent to the sink, and that the page is on this machine or an allowed
+    host."""
     subject, where = experiment.subject, root.at("subject", "counts")
     if not has_series(subject):
         yield where.problem(

@@ -1,8 +1,8 @@
-"""Makes the reports of a fleet of engines from the readings of a self-driven subject's counter.
+"""Turns the readings of a self-driven subject's counter into the reports of a fleet of engines.
 
-In: the probe's `scrape` and `statsd` events as they come, and the commands that a fleet gets. Out: intervals and
-phases, the same lines in `events.jsonl`, and one `summary`: the counter's growth is work that ended ok, and no times
-are known. The measured window begins and ends with a reading, so that its count is exact. Nothing is judged.
+In: the probe's `scrape` and `statsd` events as they arrive, and the commands that a fleet gets. Out: intervals and
+phases, the same lines in `events.jsonl`, and one `summary`. The counter's growth is work that ended ok; no times are
+known. The measured window begins and ends with a reading, so that its count is exact. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from powerband.wire.message import Wire
 from powerband.wire.probe_events import Scrape, ScrapeFailed, Statsd
 from powerband.wire.specs import Go, StartMeasure
 
-NAMES_SHOWN = 12  # arbitrary: what a message bears
+NAMES_SHOWN = 12  # arbitrary: what fits a message
 PAGE_TIMEOUT_S = 2.0  # twice what the probe waits for the page: the trial has failed already
 PAGE_BYTES_MAX = 4 << 20  # arbitrary: only names are looked for, and some of them suffice
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)[ {]", re.MULTILINE)
@@ -46,10 +46,10 @@ class _Reading:
 class Counted(StandIn):
     """The driver of a self-driven subject, which works by itself: it only counts.
 
-    `warmup_ns`: a fixed one, from go on; None: until the `measure` command."""
+    `warmup_ns`: the length of a fixed warm-up, from go on; None: it lasts until the `measure` command."""
 
     begun_ns: int | None = None
-    """Readings before go do not count."""
+    """None, since it waits for go: readings before that do not count."""
 
     def __init__(
         self, counts: WorkCounter, events: LineFile, pump: Pump, *, warmup_ns: int | None, duration_ns: int
@@ -58,7 +58,8 @@ class Counted(StandIn):
         self._pump = pump
         self.pids: list[int] = []
         self.page: str | None = None
-        """The subject's metrics page, asked for the names that it has where the counter is not among them."""
+        """The subject's metrics page, which is asked for the names that it has if the counter was never seen; None
+        without one."""
         self._counts = counts
         self._series = counts.wanted
         self._warmup_ns = warmup_ns
@@ -68,7 +69,7 @@ class Counted(StandIn):
         self.forget()
 
     def forget(self) -> None:
-        """Forgets what was read before the subject was started anew."""
+        """Discards everything read before the subject was started again."""
         self._last: _Reading | None = None
         self._first: _Reading | None = None
         self._opened: _Reading | None = None
@@ -79,14 +80,14 @@ class Counted(StandIn):
 
     @property
     def is_told(self) -> bool:
-        """The counter has been seen."""
+        """True once the counter has been seen."""
         return self._last is not None
 
     def look(self) -> None:
-        """The probe's lines come by themselves."""
+        """Does nothing, since the probe's lines arrive by themselves."""
 
     def send(self, command: Wire) -> None:
-        """`go` and `measure`, as a fleet gets them: what they say holds from the first reading after their time."""
+        """Takes `go` and `measure`, like a fleet: each takes effect at the first reading after its time."""
         if isinstance(command, Go):
             self._go_ns = command.at_ns
             self._measure_ns = None if self._warmup_ns is None else command.at_ns + self._warmup_ns
@@ -94,7 +95,7 @@ class Counted(StandIn):
             self._measure_ns = command.at_ns
 
     def on_series(self, line: bytes) -> None:
-        """A line of the probe about the subject's own series. Raises TrialFailed where the counter went back."""
+        """Takes a line of the probe about the subject's own series. Raises TrialFailed if the counter went back."""
         event: Scrape | Statsd | ScrapeFailed = json.loads(line)
         if event["type"] == "scrape_failed":
             self._page_failed = event["reason"]
@@ -103,10 +104,10 @@ class Counted(StandIn):
             self._sent_names = tuple(event["values"])
             self._packets, self._malformed = event["packets"], event["malformed"]
             if self._on_page:
-                return  # the same counter at other moments
+                return  # the same counter, read at other moments
         found = [value for field, value in event["values"].items() if self._series.covers(field)]
         if found:
-            # A page is made somewhere between being asked for and being there.
+            # The page is made at some time between the request and its answer: the middle is assumed.
             took_ns = event.get("took_ns", 0) if event["type"] == "scrape" else 0
             self._on_page = event["type"] == "scrape"
             self._read(_Reading(event["at_ns"] + took_ns // 2, math.fsum(found)))
@@ -115,14 +116,14 @@ class Counted(StandIn):
         return {}
 
     def check_begun(self) -> None:
-        """Raises TrialFailed where there is nothing to measure: the counter is unknown, or stands still."""
+        """Raises TrialFailed if there is nothing to measure: the counter is unknown, or stands still."""
         if not self.is_told:
             raise self.missing()
         if not self.seen["ok"]:
             raise self._still("within the warm-up")
 
     def check_ended(self) -> None:
-        """Raises TrialFailed as `check_begun`, and where the counter did not move within the window."""
+        """Raises TrialFailed like `check_begun`, and if the counter did not move within the window."""
         self.check_begun()
         if not any(summary["window"]["outcomes"]["ok"] for summary in self.summaries):
             raise self._still("within the measured window")
@@ -138,7 +139,7 @@ class Counted(StandIn):
         )
 
     def missing(self) -> TrialFailed:
-        """The counter was never seen; what was seen instead is said."""
+        """The failure of a counter that was never seen; it says what was seen instead."""
         names = sorted({field.partition("{")[0] for field in (*self._sent_names, *self._page_names())})
         if self._series.name in names:
             seen = "a series of this name is there, but not with these labels"
@@ -167,7 +168,7 @@ class Counted(StandIn):
         )
 
     def _page_names(self) -> list[str]:
-        """The series of the page, read once more here: the probe reports only the series asked for."""
+        """Returns the series of the page, read once more here, since the probe reports only the series asked for."""
         if self.page is None:
             return []
         try:
@@ -201,7 +202,7 @@ class Counted(StandIn):
             if self._measure_ns is not None and now.at_ns >= self._measure_ns:
                 self._opened = now
                 self.phases["measure"] = now.at_ns
-        # The reading nearest to the end of the window.
+        # The window ends with the reading nearest to its end.
         elif now.at_ns >= self._opened.at_ns + self._duration_ns - COUNTER_EVERY_NS // 2:
             self.phases["drain"] = now.at_ns
             self._end(self._opened, now)
@@ -231,7 +232,8 @@ class Counted(StandIn):
         )
 
     def _since_first(self, reading: _Reading) -> int:
-        """Whole ones since the first reading, so that intervals add up to the window whatever is rounded."""
+        """Returns the whole units of work since the first reading, so that intervals add up to the window despite
+        rounding."""
         assert self._first is not None
         return round(reading.value - self._first.value)
 
@@ -275,5 +277,5 @@ def _counts(ok: int) -> Counts:
 
 
 def _some(names: list[str]) -> list[str]:
-    """A long page is not listed whole."""
+    """Returns the names, shortened if there are many."""
     return names if len(names) <= NAMES_SHOWN else [*names[:NAMES_SHOWN], f"and {len(names) - NAMES_SHOWN} more"]

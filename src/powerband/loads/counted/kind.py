@@ -49,7 +49,7 @@ class SelfDriven(LoadKind):
         return f"{experiment.noun}s"
 
     def may_share_cpus(self, experiment: Experiment) -> bool:
-        return False  # nothing drives it: it has all CPUs anyway
+        return False  # nothing drives this server, so it has all CPUs anyway
 
     def load_words(self, load: Load) -> str:
         return ""

@@ -14,14 +14,15 @@ from powerband.readings.probe_samples import Counters, ProbeSamples
 
 
 def counted_metrics(evidence: Evidence) -> dict[str, float]:
-    """The counter's growth in the window; nothing that needs a load."""
+    """Returns the counter's growth in the window, and nothing that needs a load."""
     fleet = evidence.fleet
     return {"goodput_per_s": fleet.goodput_per_s, "achieved_rate_per_s": fleet.achieved_per_s}
 
 
 def lost_counts(counts: WorkCounter | None, probe: ProbeSamples, fleet: MergedFleet) -> Iterator[Problem]:
-    """Packets that the kernel dropped on the way to the StatsD sink within the window, and lines that the sink could
-    not read. Lost packets are fatal where the counter is sent to the sink: its rate is too low by an unknown amount."""
+    """Reports packets that the kernel dropped on the way to the StatsD sink within the window, and lines that the sink
+    could not read. Lost packets are fatal if the counter is sent to the sink: its rate is then too low by an unknown
+    amount."""
     series = probe.scrapes
     if series is None:
         return

@@ -1,4 +1,4 @@
-"""Checks of a load of HTTP requests, and those that a load of WebSockets shares. Each yields problems."""
+"""Checks a load of HTTP requests, with checks that a load of WebSockets shares. Each yields problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from powerband.base.yaml_document import Node
 
 
 def check_http(root: Node, url: str) -> Iterator[FileProblem]:
-    """The load says nothing that only users of WebSockets do."""
+    """Checks that the load has nothing that only WebSocket users do."""
     yield from check_own_requests(root)
     if isinstance(root.at("load").value, dict):
         yield from check_joining(root.at("load"))
@@ -18,7 +18,7 @@ def check_http(root: Node, url: str) -> Iterator[FileProblem]:
 
 
 def with_scenario(root: Node, url: str) -> Node:
-    """The tree, whose load without a scenario is one GET of the path of `url`."""
+    """Returns the tree, in which a load without a scenario is one GET of the path of `url`."""
     load = root.at("load")
     if not isinstance(load.value, dict) or "scenario" in load.children:
         return root
@@ -28,7 +28,7 @@ def with_scenario(root: Node, url: str) -> Node:
 
 
 def check_own_requests(root: Node) -> Iterator[FileProblem]:
-    """The requests that powerband itself makes go over HTTP, whatever the load."""
+    """Checks that the requests that powerband itself makes go over HTTP, whatever the load."""
     acknowledged = root.at("measure", "acknowledged")
     for step in (*root.at("subject", "apply").items, *map(acknowledged.at, ("reset", "write", "read"))):
         if "message" in step.children:
@@ -48,7 +48,7 @@ def check_joining(load: Node) -> Iterator[FileProblem]:
 
 
 def _check_requests(load: Node, url: str) -> Iterator[FileProblem]:
-    """The load has no key and no step that only a WebSocket load may have."""
+    """Checks that the load has no key and no step that only a WebSocket load may have."""
     websocket, pace = is_set(load, "websocket"), is_set(load, "pace")
     if websocket is not None:
         yield websocket.key_problem(
@@ -70,7 +70,7 @@ def _check_requests(load: Node, url: str) -> Iterator[FileProblem]:
 
 
 def is_set(node: Node, key: str, *defaults: object) -> Node | None:
-    """The entry of a key, where it is neither null nor one of the defaults."""
+    """Returns the entry of a key; None if it is missing, null or one of the defaults."""
     entry = node.children.get(key)
     if entry is None or entry.value is None or (defaults and entry.value in defaults):
         return None

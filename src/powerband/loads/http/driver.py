@@ -40,8 +40,8 @@ def fleet_for(
     warmup_max_ns: int = 0,
     acknowledge_at_once: bool = False,
 ) -> AbstractContextManager[EngineFleet]:
-    """The fleet of any load against the subject of a trial. `warmup_ns` None: until the command. `acknowledge_at_once`:
-    no part of an answer waits for its acknowledgement. Raises TrialFailed."""
+    """Returns the fleet of any load against the subject of a trial. `warmup_ns` None: the warm-up lasts until the
+    command. `acknowledge_at_once`: no part of an answer waits for its acknowledgement. Raises TrialFailed."""
     url, engines = subject.rendered.url, trial.engines
     host = urlsplit(url).hostname
     specs = fleet_specs(

@@ -29,7 +29,8 @@ class Http(LoadKind):
         return root if subject is None else with_scenario(root, subject.url)
 
     def load_of_options(self, url: str, step: Mapping[str, Node], headers: Node) -> dict[str, Node]:
-        """The load of a command line: one request, whose path is the URL's. `step`: its keys that options give."""
+        """Returns the load of a command line: one request, whose path is the URL's. `step`: its keys that options
+        give."""
         path, method = Node(request_target(url), f"--url {url}"), Node("GET", "--method GET")
         request = Node({"path": path, "headers": headers, "method": method, **step}, "--url")
         return {"scenario": Node((request,), "--url")}
@@ -40,13 +41,13 @@ class Http(LoadKind):
         return engines_up(setup, subject)
 
     def counts_slots(self, experiment: Experiment, load: Load) -> bool:
-        """Users of requests who never pause; one alone has nobody to be compared with. Nor where the server counts what
-        it served (its last words), which is to be the load's alone."""
+        """True for users of requests who never pause; a single user has nobody to be compared with. False if the server
+        counts what it served (its last words), since that count should be of the load alone."""
         wanted = experiment.measure.slots and experiment.subject.last_words is None
         return wanted and load.websocket is None and load.keeps_asking and (load.users or 0) > 1
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
-        """A limit of this machine, where no factor changes the load."""
+        """True for a limit of this machine, unless a factor changes the load."""
         from powerband.processes.failures import Code
 
         limits = (Code.DESCRIPTOR_LIMIT, Code.PORT_LIMIT)

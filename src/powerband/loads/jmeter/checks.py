@@ -1,7 +1,7 @@
-"""Checks of an experiment whose load is a JMeter plan, and of the plan. Each yields problems.
+"""Checks an experiment whose load is a JMeter plan, and the plan itself. Each check yields problems.
 
-A plan says who asks for what and when, so every other key of a load that says this is an error, and the tree comes back
-without it. The plan itself is read where a run could start.
+A plan defines who sends which requests and when, so every other key of a load that defines this is an error, and is
+taken out of the tree. The plan itself is read only if a run could start.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from powerband.model.templates import placeholders
 
 LOAD_KEYS = ("jmeter", "properties", "jvm_args", "duration", "drain", "engine_threads")
 GIVEN = ("port", "host", "url")
-"""Placeholders of a property besides parameters and factors: where the subject listens."""
+"""The placeholders of a property besides parameters and factors: they say where the subject listens."""
 VARIABLE_KEYS = ("duration", "drain", "engine_threads")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _OURS = ("jmeter.save.saveservice.", "sampleresult.", "jmeterengine.nongui.", "jmeterengine.force.")
 
 
 def check_jmeter(root: Node, subject: Subject | None) -> Iterator[FileProblem]:
-    """The load has nothing but a plan's keys, and properties that JMeter can be given."""
+    """Checks that the load has only a plan's keys, and properties that JMeter can be given."""
     load = root.children["load"]
     for key, node in load.children.items():
         if key not in LOAD_KEYS and node.value is not None:
@@ -44,7 +44,7 @@ def check_jmeter(root: Node, subject: Subject | None) -> Iterator[FileProblem]:
 
 
 def with_plan_keys(root: Node) -> Node:
-    """The tree with a load that has nothing but a plan's keys."""
+    """Returns the tree with a load that has only a plan's keys."""
     load = root.children["load"]
     kept = {key: node for key, node in load.children.items() if key in LOAD_KEYS}
     return root.with_children({"load": Node(kept, load.key, load.position, load.key_position)})
@@ -66,7 +66,8 @@ def _check_properties(load: Node, root: Node, subject: Subject | None) -> Iterat
 
 
 def check_plan(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
-    """The plan exists, JMeter can read it, and it sends requests to hosts that may be loaded only."""
+    """Checks that the plan exists, that JMeter can read it, and that it sends requests only to hosts that may be
+    loaded."""
     try:
         check_plan_file(experiment)
     except ValueError as error:
@@ -74,7 +75,7 @@ def check_plan(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def check_plan_file(experiment: Experiment) -> None:
-    """Raises ValueError. A property that varies is looked at again in each trial."""
+    """Raises ValueError if the plan cannot be run. A property that varies is checked again in each trial."""
     if experiment.load.jmeter is None:
         return
     file = Path(experiment.load.jmeter)
@@ -82,5 +83,5 @@ def check_plan_file(experiment: Experiment) -> None:
         raise ValueError(f"there is no JMeter plan {file}: a relative path counts from the folder of this file")
     plain = {name: text for name, text in (experiment.load.properties or {}).items() if not placeholders([text])}
     varied = set(experiment.load.properties or {}) - set(plain)
-    # What a property is to hold is known in a trial: until then it depends on something else.
+    # The value of such a property is known only in a trial; until then it depends on something unknown.
     check_hosts(read_plan(file), plain | dict.fromkeys(varied, "${}"), experiment.allow_hosts)

@@ -1,9 +1,9 @@
-"""Runs a person's plan in the real JMeter, in place of a fleet of engines. The plan is not touched: what powerband
-needs is set by properties on the command line.
+"""Runs a user's plan in the real JMeter, in place of a fleet of engines. The plan is not changed: properties on the
+command line set what powerband needs.
 
 In: an experiment whose load is a plan, a subject that is ready. Out: the reports of a fleet, made from the results that
-JMeter appends (`sample_events.py`). A probe of its own starts JMeter, pins it, and ends it with all that it
-forked, whatever becomes of powerband; the trial's own probe watches its CPU as an engine's.
+JMeter appends (`sample_events.py`). A probe of its own starts JMeter, pins it, and ends it with all that it forked,
+whatever becomes of powerband; the trial's own probe watches JMeter's CPU like that of an engine.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from powerband.wire.specs import Go, Launch, StartMeasure
 
 STARTS_WITHIN_S = 60.0  # arbitrary: JMeter starts in seconds; a plan may ramp up or wait first
 LATE_NS = 300_000_000
-"""So long after a moment the results of what ended by then are in the file."""
+"""The longest time from a sample's end until its result is in the file."""
 LEAVES_WITHIN_NS = 6_000_000_000
 """After StopTestNow, JMeter waits 5 s for its threads."""
-CLOCK_SET_NS = 50_000_000  # NTP slews 0.5 ms a second at the most, 30 ms in a minute: more is a step
-_GRACE_NS = 2_000_000_000  # arbitrary: its results are in the file already, so that nothing is lost with it
+CLOCK_SET_NS = 50_000_000  # NTP slews at most 0.5 ms a second, 30 ms in a minute: more is a step
+_GRACE_NS = 2_000_000_000  # arbitrary: JMeter's results are in the file by then, so that nothing is lost
 _WORDS_BYTES = 1 << 16  # arbitrary: some stack traces; the error is among the last
 _WORDS_LINES = 3  # arbitrary: the first errors are the cause, and the log has the rest
 _SAVED = ("time", "label", "response_code", "response_message", "successful", "bytes", "sent_bytes", "thread_counts")
@@ -65,11 +65,11 @@ _RESULTS = {
     "default_delimiter": ",",
     "print_field_names": "true",
     "assertion_results": "none",
-    "autoflush": "true",  # or results of a slow plan would come by the 8 KiB
+    "autoflush": "true",  # otherwise the results of a slow plan would arrive in blocks of 8 KiB
     **dict.fromkeys(_SAVED, "true"),
     **dict.fromkeys(_NOT_SAVED, "false"),
 }
-# What JMeter's own start script gives to its JVM.
+# The arguments that JMeter's own start script gives to its JVM.
 _HEAP = ("-Xms1g", "-Xmx1g")
 _HEAP_SIZE = ("-Xms", "-Xmx", "-XX:MaxHeapSize", "-XX:InitialHeapSize", "-XX:MaxRAMPercentage")
 _COLLECTOR = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=100", "-XX:G1ReservePercent=20")
@@ -81,8 +81,8 @@ _PLUGIN_MISSING = "CannotResolveClassException"
 def jmeter_command(
     jmeter: JMeter, plan: Path, properties: Mapping[str, str], jvm_args: Iterable[str], files: TrialDir, *, port: int
 ) -> tuple[str, ...]:
-    """`jvm_args` come after those of JMeter's own start script, and take the place of its heap size where they name
-    one; `port`: where it hears that it is to end."""
+    """Returns the command that runs a plan. `jvm_args` come after those of JMeter's own start script, and replace its
+    heap size if they name one. `port`: where JMeter listens for the command to end."""
     jvm_args = tuple(jvm_args)
     heap = () if any(arg.startswith(_HEAP_SIZE) for arg in jvm_args) else _HEAP
     ours = {
@@ -113,7 +113,8 @@ def jmeter_command(
 
 
 def own_jvm_args() -> list[str]:
-    """$JVM_ARGS, as JMeter's start script takes them. Raises TrialFailed where they cannot be split into words."""
+    """Returns the words of $JVM_ARGS, as JMeter's start script takes them. Raises TrialFailed if they cannot be
+    split."""
     try:
         return shlex.split(os.environ.get("JVM_ARGS", ""))
     except ValueError as error:
@@ -121,9 +122,9 @@ def own_jvm_args() -> list[str]:
 
 
 def prepare_plan(experiment: Experiment, stop: StopRequest) -> None:
-    """Checks that the plan can be run, and installs JMeter where it is not installed yet.
+    """Checks that the plan can be run, and installs JMeter if it is not installed yet.
 
-    Raises ExperimentError for a plan that cannot be run, and what `installed_jmeter` raises."""
+    Raises ExperimentError for a plan that cannot be run, and whatever `installed_jmeter` raises."""
     try:
         check_plan_file(experiment)
     except ValueError as error:
@@ -136,7 +137,7 @@ def jmeter_up(setup: DriverSetup, subject: RunningSubject) -> Iterator[JMeterLoa
     """Starts the plan, and yields once its first request was answered; on leaving, JMeter has ended. A fixed warm-up
     counts from the first request on.
 
-    Raises TrialFailed(jmeter_failed, no_samples, plan_ended), and what `installed_jmeter` raises."""
+    Raises TrialFailed(jmeter_failed, no_samples, plan_ended), and whatever `installed_jmeter` raises."""
     trial, pump = setup.trial, setup.pump
     experiment, directory = trial.experiment, trial.directory
     load = experiment.load_for(trial.spec.setting)
@@ -183,7 +184,7 @@ def jmeter_up(setup: DriverSetup, subject: RunningSubject) -> Iterator[JMeterLoa
 
 
 def filled(experiment: Experiment, setting: Setting, subject: RunningSubject) -> dict[str, str]:
-    """The properties of a setting, with what they hold of its levels and of where the subject listens."""
+    """Returns the properties of a setting, filled in with its levels and with where the subject listens."""
     at = subject.rendered
     given = {"port": str(at.port), "host": at.host, "url": at.url}
     wanted = experiment.load_for(setting).properties or {}
@@ -222,7 +223,7 @@ class JMeterLoad(StandIn):
 
     @property
     def begun_ns(self) -> int | None:
-        """When the first request was sent."""
+        """When the first request was sent; None before that."""
         return self._account.begun_ns
 
     @property
@@ -231,7 +232,7 @@ class JMeterLoad(StandIn):
         return [self._keeper.launched.pid]
 
     def record(self) -> dict[str, Any]:
-        """Which JMeter it was, and what only its trial knows of its results."""
+        """Returns which JMeter it was, and facts about its results that only its trial knows."""
         facts = {
             "version": VERSION,
             "java": str(self._jmeter.jdk.home),
@@ -242,7 +243,7 @@ class JMeterLoad(StandIn):
         return {"jmeter": facts}
 
     def send(self, command: Wire) -> None:
-        """`measure`: the window begins then. The plan began by itself, so that `go` says nothing new."""
+        """Takes a command: `measure` begins the window, and `go` the warm-up. The plan itself has begun already."""
         if isinstance(command, Go):
             self.phases["warmup"] = command.at_ns
             if self._warmup_ns is not None:
@@ -251,7 +252,7 @@ class JMeterLoad(StandIn):
             self._account.measure_ns = command.at_ns
 
     def look(self) -> None:
-        """Takes in new results of JMeter, and ends it when its time is over. Raises TrialFailed where it is of no more
+        """Takes in JMeter's new results, and ends JMeter when its time is over. Raises TrialFailed if it is of no more
         use."""
         if self.finished:
             return
@@ -274,11 +275,11 @@ class JMeterLoad(StandIn):
             self._end()
 
     def check_begun(self) -> None:
-        """Raises TrialFailed where nobody was answered so far."""
+        """Raises TrialFailed if no request was answered so far."""
         check_answered(self.seen)
 
     def check_ended(self) -> None:
-        """Raises TrialFailed where the run has nothing to measure, or what it measured is of no use."""
+        """Raises TrialFailed if the run has nothing to measure, or if what it measured is of no use."""
         check_answered(self._account.outcomes)
         if said := out_of_memory(self._words()):
             raise TrialFailed(
@@ -298,7 +299,7 @@ class JMeterLoad(StandIn):
         return TrialFailed(Code.JMETER_FAILED, f"JMeter did not {what} in time{self._said()}")
 
     def nothing(self, what: str) -> TrialFailed:
-        """There is not one sample."""
+        """Returns the failure of a plan that has no sample."""
         ended = self._keeper.exited
         if ended is not None and ended.exit_code != 0:
             return TrialFailed(Code.JMETER_FAILED, f"JMeter could not run the plan{self._said()}")
@@ -328,7 +329,7 @@ class JMeterLoad(StandIn):
 
     def _end(self) -> None:
         ended = self._keeper.exited
-        if ended is not None and "Command: Shutdown" not in self._words():  # it was gone before
+        if ended is not None and "Command: Shutdown" not in self._words():  # it ended before it was told to
             raise self._ended_early(ended)
         self._take(self._account.end())
         self._report(self._account.summary())
@@ -349,7 +350,8 @@ class JMeterLoad(StandIn):
         )
 
     def _tell(self, command: str) -> bool:
-        """Sends a command once, to the port on which JMeter listens for it; True if it was sent now."""
+        """Sends a command to the port on which JMeter listens, unless it was sent before; returns True if it was sent
+        now."""
         if command in self._told:
             return False
         self._told.add(command)
@@ -358,13 +360,13 @@ class JMeterLoad(StandIn):
         return True
 
     def _words(self) -> str:
-        """The end of its output and of its log."""
+        """Returns the end of JMeter's output and of its log."""
         return "\n".join(
             end_of(file, _WORDS_BYTES) for file in (self._directory.jmeter_output, self._directory.jmeter_log)
         )
 
     def _said(self) -> str:
-        """The errors that it reported, as the end of a sentence."""
+        """Returns the errors that JMeter reported, as the end of a sentence."""
         lines = [line for line in self._words().splitlines() if _ERROR.search(line) and " INFO " not in line]
         if not lines:
             return "; see jmeter.out and jmeter.log of the trial"
@@ -379,6 +381,6 @@ class JMeterLoad(StandIn):
 
 
 def _wall_ahead_ns() -> int:
-    """The wall clock less the monotonic one: the middle of two readings of the latter."""
+    """Returns the wall clock minus the monotonic one, which is the middle of two readings."""
     before_ns, wall_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
     return wall_ns - (before_ns + after_ns) // 2

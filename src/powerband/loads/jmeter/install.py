@@ -1,7 +1,8 @@
-"""The real JMeter, fetched from Maven Central on first use and kept in the cache folder, and the JDK that runs it.
+"""Installs the real JMeter, fetched from Maven Central on first use and kept in the cache folder, and finds the JDK
+that runs it.
 
-In: nothing. Out: the folder of an installation laid out as JMeter's own, made by Maven from the artifacts that it
-publishes. Made once, whatever the number of runs; nothing is written anywhere else.
+In: nothing. Out: the folder of an installation with JMeter's own layout, made by Maven from the artifacts that JMeter
+publishes. It is made once, for any number of runs; nothing is written anywhere else.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from powerband.wire.specs import Launch
 
 VERSION = "5.6.3"
 OLDEST_JDK, NEWEST_JDK, TESTED_JDK = 11, 21, 17
-"""Its maintainers name 21 as the newest that it works with; on 25 a plan ends without an error and without a sample."""
-# The functions are what ${__P(...)} is made of: without them it is 0. The rest is what a plan of JMeter's own may hold.
+"""JMeter's maintainers name 21 as the newest that it works with; on 25 a plan ends without an error and without a
+sample."""
+# The functions contain ${__P(...)}: without them it is 0. The rest is what a plan may use of JMeter's own elements.
 ARTIFACTS = ("", "_core", "_config", "_components", "_functions", "_http", "_java", "_tcp", "_jdbc", "_ftp", "_junit")
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 HASHES = Path(__file__).with_name(LIST)
-FETCH_TIMEOUT_S = 600  # arbitrary: tens of MB, over a slow line or from a busy mirror
-_GRACE_NS = 1_000_000_000  # what is half fetched is thrown away
-_WORDS_BYTES = 4096  # Maven says its error first of its last lines
+FETCH_TIMEOUT_S = 600  # Maven's last lines begin with its error
+_GRACE_NS = 1_000_000_000  # a half-finished fetch is thrown away
+_WORDS_BYTES = 4096  # the first of Maven's last lines is its error
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>powerband</groupId>
@@ -53,7 +55,8 @@ _DEPENDENCY = (
 
 @dataclass(frozen=True)
 class JMeter:
-    """`home`: laid out as JMeter's own distribution."""
+    """An installed JMeter. `home`: a folder with the layout of JMeter's own distribution; `jdk`: the JDK that runs
+    it."""
 
     home: Path
     jdk: Jdk
@@ -64,8 +67,9 @@ class JMeter:
 
 
 def installed_jmeter(stop: StopRequest) -> JMeter:
-    """Fetched now, where it is not there yet; a request to stop ends that. Raises UserInterruptError, SubjectError (no
-    JDK), MeasurementError (no Maven, no network, a cache folder that cannot be written)."""
+    """Returns the installation, which is fetched now if it is missing; a request to stop ends that. Raises
+    UserInterruptError, SubjectError (no JDK), MeasurementError (no Maven, no network, a cache folder that cannot be
+    written)."""
     jdk = find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
     home = cache_folder() / f"jmeter-{VERSION}"
     if not _is_whole(home):
@@ -76,7 +80,7 @@ def installed_jmeter(stop: StopRequest) -> JMeter:
 
 
 def _is_whole(home: Path) -> bool:
-    """The folder is moved into place once everything is in it."""
+    """True if the installation is complete: the folder is moved into place once everything is in it."""
     return (home / "bin" / "ApacheJMeter.jar").is_file()
 
 
@@ -95,8 +99,8 @@ def _fetch(home: Path, jdk: Jdk, stop: StopRequest) -> None:
 
 
 def _resolve(folder: Path, jars: Path, jdk: Jdk, stop: StopRequest) -> None:
-    """By Maven, with its own settings: a mirror that is named there is used. It ends with powerband, whatever becomes
-    of that."""
+    """Fetches the jars by Maven with its own settings, so that a mirror named there is used. Maven ends with powerband,
+    even if powerband is killed."""
     maven = shutil.which("mvn")
     if maven is None:
         raise MeasurementError(
@@ -135,8 +139,8 @@ def _resolve(folder: Path, jars: Path, jdk: Jdk, stop: StopRequest) -> None:
 
 
 def _lay_out(jars: Path, home: Path) -> None:
-    """As JMeter's launcher looks for them: itself and its settings in bin/, its own parts in lib/ext/, which alone it
-    searches for functions, and all others in lib/."""
+    """Moves the jars to where JMeter's launcher looks for them: itself and its settings in bin/, its own parts in
+    lib/ext/, the only folder in which it searches for functions, and all others in lib/."""
     for name in ("bin", "lib/ext", "lib/junit"):
         (home / name).mkdir(parents=True)
     for jar in sorted(jars.glob("*.jar")):

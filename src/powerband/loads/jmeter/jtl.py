@@ -1,7 +1,7 @@
-"""Reads the results of a JMeter that runs, as they are appended: CSV with a first row that names the columns.
+"""Reads the results of a running JMeter as they are appended: CSV whose first row names the columns.
 
-In: a file that grows. Out: `JtlSample`s, one for each whole row; a row that is not whole yet waits for its rest. What a
-sample means for a load is `sample_events.py`'s business.
+In: a file that grows. Out: `JtlSample`s, one for each complete row; an incomplete row waits for its rest. Not here:
+what a sample means for a load (`sample_events.py`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ COLUMNS = (
     *("timeStamp", "elapsed", "label", "responseCode", "responseMessage", "success"),
     *("bytes", "sentBytes", "allThreads"),
 )
-"""Those that are read, by name: others may stand between them."""
-_READ_BYTES = 1 << 20  # arbitrary: some 10,000 rows a read
-_ROW_BYTES_MAX = 1 << 20  # arbitrary: far above a row; a file without a line's end would fill the memory
+"""The columns that are read, by name: others may stand between them."""
+_READ_BYTES = 1 << 20  # arbitrary: some 10,000 rows per read
+_ROW_BYTES_MAX = 1 << 20  # arbitrary: far above a row; a file without line ends would fill the memory
 
 
 class JtlSample(NamedTuple):
-    """`start_ms`: since 1970; `threads`: of all groups, when it ended."""
+    """One result. `start_ms`: since 1970. `threads`: those of all groups, when the sample ended."""
 
     start_ms: int
     elapsed_ms: int
@@ -36,7 +36,7 @@ class JtlSample(NamedTuple):
 
 
 class JtlReader:
-    """Follows one file, which need not be there yet."""
+    """Follows one file, which need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,7 +45,8 @@ class JtlReader:
         self._columns: tuple[int, ...] | None = None
 
     def read(self) -> list[JtlSample]:
-        """Those that were appended since. Raises ValueError for what is no result of JMeter's."""
+        """Returns the samples that were appended since the last call. Raises ValueError for anything that is no result
+        of JMeter."""
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
@@ -70,14 +71,14 @@ class JtlReader:
                 continue
             if self._columns is None:
                 self._columns = _columns(row)
-            elif (sample := _sample(row, self._columns)).start_ms > 0:  # 0: it never began
+            elif (sample := _sample(row, self._columns)).start_ms > 0:  # 0: the sample never began
                 samples.append(sample)
         return samples
 
 
 def _end_of_rows(data: bytes) -> int:
-    """Where the last whole row ends. A line break within quotes ends none; quotes within quotes are doubled, so that
-    an even number of them stands before the end of each row."""
+    """Returns where the last complete row ends. A line break within quotes ends no row; quotes within quotes are
+    doubled, so that the number of quotes before the end of each row is even."""
     end = data.rfind(b"\n") + 1
     while end and data.count(b'"', 0, end) % 2:
         end = data.rfind(b"\n", 0, end - 1) + 1
@@ -85,7 +86,7 @@ def _end_of_rows(data: bytes) -> int:
 
 
 def _rows(text: str) -> Iterable[list[str]]:
-    if '"' not in text:  # nearly always, and several times as fast
+    if '"' not in text:  # the usual case, several times as fast
         return [line.removesuffix("\r").split(",") for line in text.split("\n")]
     try:
         return list(csv.reader(io.StringIO(text, newline="")))

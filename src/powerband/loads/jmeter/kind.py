@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 _BY_ITS_CLOCK = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time_ns", "service_time_ns", "finish_s")
-"""Beginnings of metrics that JMeter's results lack, or report in whole milliseconds."""
+"""Beginnings of the names of metrics that JMeter's results lack, or have only in whole milliseconds."""
 
 
 class JMeterPlan(LoadKind):
     load_keys = LOAD_KEYS
-    start_ns = 6_000_000_000  # its JVM starts, loads the plan and ends
+    start_ns = 6_000_000_000  # for its JVM to start, load the plan and end
     not_apart = "JMeter runs on the server's node, and other nodes cannot make its load"
     no_capacity = (
         "capacity is searched for by offering one rate after another, and a plan has its own: take another objective "
@@ -38,7 +38,7 @@ class JMeterPlan(LoadKind):
         return with_plan_keys(root)
 
     def may_share_cpus(self, experiment: Experiment) -> bool:
-        return False  # a JVM of its own, which costs more than a generator that only sends
+        return False  # JMeter's JVM costs more than a generator that only sends
 
     def load_words(self, load: Load) -> str:
         return "under the JMeter plan"
@@ -59,7 +59,7 @@ class JMeterPlan(LoadKind):
         return jmeter_up(setup, subject)
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
-        """A failure of the plan, where no factor changes its properties."""
+        """True for a failure of the plan, unless a factor changes its properties."""
         from powerband.processes.failures import Code
 
         if code not in (Code.JMETER_FAILED, Code.NO_SAMPLES, Code.PLAN_ENDED):

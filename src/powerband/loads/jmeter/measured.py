@@ -1,8 +1,8 @@
-"""A JMeter plan as a load: the CPU of JMeter's process stands for that of the engines, its threads are the users, and
-its times come in whole ms. In: a trial's evidence. Out: corrected evidence, metrics and problems.
+"""Measures a JMeter plan as a load: JMeter's process stands for the engines, its threads are the users, and its times
+come in whole ms. In: a trial's evidence. Out: corrected evidence, metrics and problems.
 
-Conservation holds by construction, since a sample is known by its end only; there is no send lag; of Little's law one
-half is left: no more requests can be under way than there are threads.
+Conservation holds by construction, since a sample is known only by its end. There is no send lag. Of Little's law one
+half can be checked: no more requests can be under way than there are threads.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedFleet, MergedTimes
 
 THREADS_TOLERANCE = 0.02  # as for Little's law of powerband's own engine
-THREADS_FLOOR = 0.5  # a thread that starts or ends within the window is counted as there or not
+THREADS_FLOOR = 0.5  # a thread that starts or ends within the window may be counted or not
 
 
 def with_own_cpu(evidence: Evidence) -> Evidence:
-    """The evidence with the CPU of JMeter's processes, as the probe saw it, in place of the engines' own account."""
+    """Returns the evidence with the CPU of JMeter's processes, as the probe saw it, in place of the engines' own
+    account."""
     trees = () if evidence.probe is None else evidence.probe.matching("engine")
     used = [cores for tree in trees if (cores := tree.cores(*evidence.window)) is not None]
     cpus = len(evidence.record.cpus.get("engine", ())) or evidence.host_cpus
@@ -30,8 +31,8 @@ def with_own_cpu(evidence: Evidence) -> Evidence:
 
 
 def with_jmeter(fleet: MergedFleet, cores: float | None, cpus: float | None) -> MergedFleet:
-    """The fleet with `cores` as its CPU; None: nothing watched it. `cpus`: those that JMeter's threads share; None: not
-    known."""
+    """Returns the fleet with `cores` as its CPU; None if nothing watched it. `cpus`: how many JMeter's threads share;
+    None if that is unknown."""
     threads = max(1, round(fleet.users_mean))
     if cores is None:
         return replace(fleet, threads=threads)
@@ -39,7 +40,8 @@ def with_jmeter(fleet: MergedFleet, cores: float | None, cpus: float | None) -> 
 
 
 def jmeter_metrics(fleet: MergedFleet) -> dict[str, float]:
-    """Threads, and how many of them were within a request, by the times of all requests under way in the window."""
+    """Returns the number of threads, and how many of them were within a request, by the times of all requests under way
+    in the window."""
     if fleet.users_mean <= 0:
         return {}
     present = max(0.0, fleet.busy_users_mean + fleet.carried_users_mean)
@@ -49,7 +51,7 @@ def jmeter_metrics(fleet: MergedFleet) -> dict[str, float]:
 def jmeter_problems(
     fleet: MergedFleet, response: MergedTimes, metrics: Mapping[str, float], told: Mapping[str, Any]
 ) -> Iterator[Problem]:
-    """`told`: the record's own words on JMeter."""
+    """Yields the problems of JMeter's threads, transactions and times. `told`: the record's entry on JMeter."""
     present, users = metrics.get("in_flight_mean", 0.0), fleet.users_mean
     if present > users + max(THREADS_FLOOR, THREADS_TOLERANCE * users):
         yield Problem(

@@ -1,8 +1,8 @@
-"""The facts of a JMeter plan that are needed before it is run: that it is one, whom it loads, and which of its samples
-stand for others. In: a .jmx file. Out: a `Plan`.
+"""Reads the facts of a JMeter plan that are needed before it is run: that it is a plan, which hosts it loads, and which
+of its samples stand for others. In: a .jmx file. Out: a `Plan`.
 
-Only what is written plainly is known: `${__P(name,default)}` with a property that is given, variables that the plan
-defines. What a plan does is JMeter's business, and the file itself is never changed.
+Only what is written plainly is known: `${__P(name,default)}` with a given property, and variables that the plan
+defines. Only JMeter knows what a plan does; the file itself is never changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BYTES_MAX = 32 * 2**20  # arbitrary: four times what `import` reads; recorded a
 
 @dataclass(frozen=True)
 class Destination:
-    """A host as it stands in an element of the plan; it may hold `${...}`."""
+    """A host as it is written in an element of the plan; it may contain `${...}`."""
 
     element: str
     host: str
@@ -39,21 +39,21 @@ class Destination:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction controller. `alone`: its sample stands in place of those within it ("Generate parent sample"), and
+    """A transaction controller. `alone`: its sample is reported in place of those within it ("Generate parent sample"),
     not beside them."""
 
     name: str
     alone: bool
 
     def is_called(self, label: str) -> bool:
-        """Whether a sample of this label may be its own; a `${...}` in its name may stand for anything."""
+        """True if a sample of this label may be the controller's own; a `${...}` in its name may stand for anything."""
         first, *parts = _ANY.split(self.name)
         if not parts:
             return label == first
         at, end = len(first), len(label) - len(parts[-1])
         if not (label.startswith(first) and label.endswith(parts[-1]) and at <= end):
             return False
-        for part in parts[:-1]:  # the earliest place of each leaves most room for those after it
+        for part in parts[:-1]:  # the earliest place of each part leaves most room for those after it
             found = label.find(part, at, end)
             if found < 0:
                 return False
@@ -63,7 +63,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Plan:
-    """Enabled elements only."""
+    """The facts of a plan, from its enabled elements only."""
 
     thread_groups: int
     destinations: tuple[Destination, ...]
@@ -71,16 +71,16 @@ class Plan:
     variables: Mapping[str, str]
 
     def stands_alone(self, label: str) -> bool:
-        """Whether a transaction of this label is to be counted, since the samples within it are not reported. Where
-        its name leaves that open, it is not: counting twice is worse."""
+        """True if a transaction of this label is to be counted, since the samples within it are not reported. False if
+        its name leaves that open: counting twice is worse."""
         return {each.alone for each in self.transactions if each.is_called(label)} == {True}
 
     def value(self, text: str, properties: Mapping[str, str]) -> str | None:
-        """A text of the plan with properties and variables filled in; None where it depends on something else."""
+        """Returns a text of the plan with properties and variables filled in; None if it depends on anything else."""
 
         def given(match: re.Match[str]) -> str:
             name = match[1].strip()
-            own_default = "1" if match.re is _PROPERTY else name  # JMeter's
+            own_default = "1" if match.re is _PROPERTY else name  # JMeter's own defaults
             return properties.get(name, own_default if match[2] is None else match[2])
 
         for _ in range(_DEPTH):
@@ -95,7 +95,7 @@ class Plan:
 
 
 def read_plan(path: Path) -> Plan:
-    """Raises ValueError with a sentence where the file is no plan that can be run."""
+    """Reads a plan. Raises ValueError with a sentence if the file is no plan that can be run."""
     try:
         with path.open("rb") as file:
             data = file.read(_BYTES_MAX + 1)
@@ -108,7 +108,7 @@ def read_plan(path: Path) -> Plan:
         raise ValueError(
             f"{path} is no valid XML ({error}): save the plan again in JMeter, or take it from a copy"
         ) from None
-    except (ValueError, LookupError) as error:  # an encoding that is unknown, or not the file's
+    except (ValueError, LookupError) as error:  # its encoding is unknown, or not the file's
         raise ValueError(f"{path} cannot be read as XML: {error}") from None
     if root.tag != "jmeterTestPlan":
         raise ValueError(
@@ -135,7 +135,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def check_hosts(plan: Plan, properties: Mapping[str, str], allow_hosts: Collection[str]) -> None:
-    """Raises ValueError where the plan loads a host that is neither this machine nor allowed, as far as it is written
+    """Raises ValueError if the plan loads a host that is neither this machine nor allowed, as far as hosts are written
     plainly."""
     for found in plan.destinations:
         host = plan.value(found.host, properties)
@@ -148,8 +148,8 @@ def check_hosts(plan: Plan, properties: Mapping[str, str], allow_hosts: Collecti
 
 
 def _enabled(root: Element) -> Iterator[Element]:
-    """Every element that JMeter would run. What stands within one follows it as a `hashTree`; of one that is disabled
-    that is disabled too."""
+    """Yields every element that JMeter would run. The `hashTree` after an element contains what is within it; if the
+    element is disabled, so is its content."""
     waiting = [root]
     while waiting:
         skip = False
@@ -173,7 +173,7 @@ def _destinations(element: Element) -> Iterator[Destination]:
             yield Destination(name, host)
     path = _text(element, _PATH).strip()
     if path.lower().startswith(("http://", "https://")):
-        # A name that a function makes holds brackets, which no URL has.
+        # A name made by a function contains brackets, which no URL has.
         try:
             host = urlsplit(path).hostname or ""
         except ValueError:
@@ -183,7 +183,7 @@ def _destinations(element: Element) -> Iterator[Destination]:
 
 
 def _variables(element: Element) -> Iterator[tuple[str, str]]:
-    """User-defined variables: of the plan, and of elements of their own."""
+    """Yields user-defined variables: those of the plan, and those of elements of their own."""
     if element.tag not in ("TestPlan", "Arguments"):
         return
     for argument in element.iter("elementProp"):
@@ -192,5 +192,5 @@ def _variables(element: Element) -> Iterator[tuple[str, str]]:
 
 
 def _text(element: Element, name: str) -> str:
-    """The text of a property of an element; empty where it has none."""
+    """Returns the text of an element's property; empty if it has none."""
     return next((child.text or "" for child in element if child.get("name") == name), "")

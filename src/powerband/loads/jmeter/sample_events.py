@@ -1,8 +1,8 @@
-"""Makes the reports of a fleet of engines from the samples of a JMeter plan.
+"""Turns the samples of a JMeter plan into the reports of a fleet of engines.
 
-In: samples as they come, each known by its end only, and when the window begins. Out: intervals, and one `summary`.
-JMeter tells times in whole ms; users are its threads; a sample is sent when it starts, since a thread that is late
-starts late. What a thread does outside a sample, its timers and JMeter's own work, counts as its pause.
+In: samples as they arrive, each known only by its end, and when the window begins. Out: intervals, and one `summary`.
+JMeter's times are in whole ms; users are its threads. A sample counts as sent when it starts, since a thread that is
+late starts late. What a thread does outside a sample, its timers and JMeter's own work, counts as its pause.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from powerband.wire.load_events import (
     Window,
 )
 
-INTERVAL_NS = 100_000_000  # as the load engine reports
-HISTOGRAM_EVERY = 10  # intervals, as of the load engine
-LABELS_MAX = 100  # arbitrary: a plan may make a label for each request, and each has two histograms
+INTERVAL_NS = 100_000_000  # as often as the load engine reports
+HISTOGRAM_EVERY = 10  # in intervals, as of the load engine
+LABELS_MAX = 100  # arbitrary: a plan may make a label for each request, and each label has two histograms
 OTHER_LABELS = "(other labels)"
 TRANSACTION = "Number of samples in transaction : "
-"""How the message of a transaction controller's sample begins."""
+"""The beginning of the message of a transaction controller's sample."""
 _MS = 1_000_000
 _NON_HTTP = "Non HTTP response code: "
-# By the end of the exception's name; the first whose pattern fits its message.
+# Outcomes by the end of the exception's name and a pattern in its message: the first row that fits both.
 _EXCEPTIONS: tuple[tuple[str, str, Outcome], ...] = (
     ("", "too many open files", "no_descriptors"),
     ("", "cannot assign requested address", "no_ports"),
@@ -61,7 +61,7 @@ _EXCEPTIONS: tuple[tuple[str, str, Outcome], ...] = (
 
 
 def outcome_of(sample: JtlSample) -> Outcome:
-    """A sample that the plan's own assertions call a success is ok."""
+    """Returns the outcome of a sample; ok if the plan's own assertions call it a success."""
     if sample.ok:
         return "ok"
     if sample.code.startswith(_NON_HTTP):
@@ -77,7 +77,7 @@ def outcome_of(sample: JtlSample) -> Outcome:
 
 
 class _Ended(NamedTuple):
-    """A sample on the monotonic clock."""
+    """A sample that has ended, by the monotonic clock."""
 
     end_ns: int
     start_ns: int
@@ -87,7 +87,7 @@ class _Ended(NamedTuple):
 
 @dataclass
 class _Counted:
-    """Requests by outcome, and the times of those that ended ok and of the others, by ms."""
+    """Requests by outcome, and the times in ms of those that ended ok and of the others."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     ok_ms: Counter[int] = field(default_factory=Counter)
@@ -113,10 +113,11 @@ class _Window:
 
 
 class Account:
-    """Takes samples in any order near that of their ends; `advance` gives the intervals that have passed.
+    """Turns samples, added in roughly the order of their ends, into intervals and a summary; `advance` gives the
+    intervals that have passed.
 
-    `ahead_ns`: the wall clock less the monotonic one. `stands_alone`: whether the transaction of a label is to be
-    counted, in place of its samples."""
+    `ahead_ns`: the wall clock minus the monotonic one. `stands_alone`: returns whether the transaction of a label is to
+    be counted, in place of its samples."""
 
     def __init__(self, ahead_ns: int, duration_ns: int, stands_alone: Callable[[str], bool]) -> None:
         self.begun_ns: int | None = None
@@ -125,13 +126,14 @@ class Account:
         self.transactions_alone = 0
         self.users_now = 0
         self.cut_ns: int | None = None
-        """When threads had to leave their requests: what they report of these from then on is no server's answer."""
+        """When threads had to leave their requests: what they report from then on is no answer of the server. None
+        before that."""
         self._ahead_ns = ahead_ns
         self._duration_ns = duration_ns
         self._stands_alone = stands_alone
         self._waiting: list[_Ended] = []
         self.passed_ns = 0
-        """Up to here intervals were given."""
+        """The end of the last interval that was given."""
         self._number = 0
         self._since_histogram: Counter[int] = Counter()
         self._total, self._cohort, self._window = _Counted(), _Counted(), _Window()
@@ -144,7 +146,7 @@ class Account:
 
     @property
     def outcomes(self) -> Counter[str]:
-        """All samples that an interval held."""
+        """All samples so far that are in an interval, by outcome."""
         return self._total.outcomes.copy()
 
     def add(self, samples: Iterable[JtlSample]) -> None:
@@ -164,9 +166,9 @@ class Account:
             self.begun_ns = self.passed_ns = min(ended.start_ns for ended in self._waiting)
 
     def advance(self, until_ns: int) -> Iterator[Interval]:
-        """Each interval that ends by then; all that ended in it must have been added. Intervals end where the window
-        begins and ends. A sample that came late is counted in the next, its times and its place in the window are its
-        own."""
+        """Yields each interval that ends by `until_ns`; all samples that ended in it must have been added. Intervals
+        also end where the window begins and ends. A sample that came late is counted in the next interval, but with its
+        own times and its own place in the window."""
         self._waiting.sort(key=lambda ended: ended.end_ns)
         while self.begun_ns is not None and (end_ns := self._next_end_ns()) <= until_ns:
             yield self._interval(end_ns)
@@ -202,7 +204,7 @@ class Account:
             sent=len(ended),
             dropped=0,
             outcomes=dict(outcomes),
-            # A request in flight is known once it has ended: by Little's law, of those that have.
+            # A request in flight is known only once it has ended, so this follows from those by Little's law.
             in_flight_now=round(in_system_ns / (end_ns - start_ns)),
             connections_now=0,
             users_now=self.users_now,
@@ -222,7 +224,7 @@ class Account:
         return "measure" if at_ns < self.measure_ns + self._duration_ns else "drain"
 
     def _place(self, ended: _Ended) -> None:
-        """Counts a sample to the run, to the requests intended in the window, and to those that ended in it."""
+        """Counts a sample for the run, for the requests intended in the window, and for those that ended in it."""
         end_ns, start_ns, outcome, sample = ended
         self._total.add(ended)
         if outcome == "ok":
@@ -249,11 +251,11 @@ class Account:
             window.carried_out_ns += closed_ns - start_ns
 
     def end(self) -> Iterator[Interval]:
-        """The intervals that are left: all has been added."""
+        """Yields the remaining intervals, once all samples were added."""
         yield from self.advance(max(self.last_end_ns, self.measure_end_ns or 0) + INTERVAL_NS)
 
     def summary(self) -> Summary:
-        """After `end`."""
+        """Returns the summary, once `end` has given the last intervals."""
         assert self.begun_ns is not None and self.measure_ns is not None
         window = self._window
         paused_ns = window.user_ns - window.time_in_system_ns + window.carried_in_ns - window.carried_out_ns
@@ -303,7 +305,7 @@ class Account:
 
 
 def _counts(counted: _Counted) -> Counts:
-    """A sample that never ended is not known, so that all that were sent have ended."""
+    """Returns counts in which all that were sent have ended, since a sample that never ended is not known."""
     sent = counted.outcomes.total()
     return Counts(scheduled=sent, sent=sent, dropped=0, outcomes=dict(counted.outcomes))
 

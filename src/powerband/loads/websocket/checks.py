@@ -1,4 +1,4 @@
-"""Checks of a load of WebSockets: its users, its messages, its dialect. Each yields problems, with their places.
+"""Checks a load of WebSockets: its users, its messages, its dialect. Each check yields problems, with their places.
 
 A url with ws:// or wss:// makes the load one of WebSockets, whether or not it has `load.websocket`.
 """
@@ -22,7 +22,7 @@ _ID = "{id}"
 
 
 def check_websocket(root: Node) -> Iterator[FileProblem]:
-    """The load has users who stay, and messages of its dialect."""
+    """Checks that the load has users who stay, and messages of its dialect."""
     load = root.children.get("load", Node({}))
     yield from check_own_requests(root)
     if not isinstance(load.value, dict):
@@ -42,7 +42,7 @@ def check_websocket(root: Node) -> Iterator[FileProblem]:
 
 
 def with_websocket(root: Node) -> Node:
-    """The tree with `load.websocket`, whose defaults nobody needs to write."""
+    """Returns the tree with `load.websocket`, which has a default for everything."""
     load = root.children.get("load", Node({}))
     if not isinstance(load.value, dict) or load.at("websocket").value is not None:
         return root
@@ -50,7 +50,7 @@ def with_websocket(root: Node) -> Node:
 
 
 def _check_users(root: Node, load: Node) -> Iterator[FileProblem]:
-    """The load has users who stay, and nothing of an open load; they pause or have a pace, not both."""
+    """Checks that the load has users who stay, and nothing of an open load; they pause or have a pace, not both."""
     for key, defaults in _OPEN.items():
         entry = is_set(load, key, *defaults)
         if entry is not None:
@@ -95,7 +95,8 @@ def _check_message(step: Node) -> Iterator[FileProblem]:
 
 
 def _of_requests(step: Node) -> Iterator[FileProblem]:
-    """One problem for each part of an HTTP request in a message; a short form is method and path at one place."""
+    """Yields one problem for each part of an HTTP request in a message; a short form, which is method and path in one
+    place, counts once."""
     instead = {
         "path": "the path of the handshake is the url's",
         "headers": "load.websocket.headers are those of the handshake",
@@ -129,7 +130,7 @@ def _check_one_way(step: Node, message: Node) -> Iterator[FileProblem]:
 
 
 def _check_dialect(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FileProblem]:
-    """Events need a dialect of SocketCluster; texts need the plain one."""
+    """Checks that events have a dialect of SocketCluster, and texts the plain one."""
     dialect = websocket.children.get("dialect", Node("plain")).value
     plain = dialect == "plain"
     for step in steps:
@@ -159,7 +160,8 @@ def _check_dialect(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
 
 
 def _check_answers(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FileProblem]:
-    """A message holds the number by which its answer is known; a tally counts the messages of one step."""
+    """Checks that a message contains the number by which its answer is known, and that a tally counts the messages of
+    one step, which is answered."""
     plain = websocket.children.get("dialect", Node("plain")).value == "plain"
     if plain and "id_after" in websocket.at("match").children:
         for step in steps:
@@ -180,11 +182,11 @@ def _check_answers(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
 
 
 def _kind(message: Node) -> str:
-    """The kind of a message; a short `message` is a text."""
+    """Returns the kind of a message; a short `message` is a text."""
     return str(message.children.get("kind", Node("text")).value)
 
 
 def _text(message: Node) -> str:
-    """The parts of a message in which a token may stand."""
+    """Returns the parts of a message that may contain a token."""
     parts = [message.at(key) for key in ("text", "data")] if message.children else [message]
     return " ".join(str(part.plain()) for part in parts)

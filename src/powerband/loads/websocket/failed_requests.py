@@ -1,6 +1,7 @@
-"""WebSocket users who could not join or were lost, and messages that did not end ok: how many of each kind, and why.
+"""Lists WebSocket users who could not join or were lost, and messages that did not end ok: how many of each kind, and
+why.
 
-In: a trial's evidence, accept queues. Out: `ErrorKind`s. A status is that of a handshake here.
+In: a trial's evidence. Out: `ErrorKind`s. A status here is that of a handshake.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import MergedFleet
 
 _JOIN, _LOST = "join ", "lost "
-# Why users could not join, and how those who had joined were lost.
+# Causes by kind: why messages were not sent, why users could not join, and how those who had joined were lost.
 _NEVER_SENT = "never sent"
 _USER_CAUSES = {
     _NEVER_SENT: "due by load.pace, but load.pipeline messages of the user had no answer, or it had no connection",
@@ -40,7 +41,7 @@ _CLOSE_CODES = {
 
 
 def user_errors(evidence: Evidence) -> tuple[ErrorKind, ...]:
-    """Messages and users of the whole run, warm-up included; empty where all went well."""
+    """Returns the errors of messages and users in the whole run, warm-up included; none if all went well."""
     fleet, crowd = evidence.fleet, evidence.crowd
     if crowd is None:
         return error_kinds(fleet, evidence.overflows(), evidence.log)
@@ -55,7 +56,7 @@ def user_errors(evidence: Evidence) -> tuple[ErrorKind, ...]:
 
 
 def _counts_of_messages(fleet: MergedFleet) -> Iterator[tuple[str, int]]:
-    """Messages alone: statuses are of handshakes, and counted with the users."""
+    """Yields messages alone: statuses are those of handshakes, and are counted with the users."""
     yield from ((outcome, count) for outcome, count in fleet.total.outcomes.items() if outcome != "ok" and count)
     if fleet.total.dropped:
         yield _NEVER_SENT, fleet.total.dropped
@@ -72,7 +73,7 @@ def _counts_of_users(fleet: MergedFleet, crowd: Crowd) -> Iterator[tuple[str, in
 
 
 def _cause_of_user(kind: str, close_codes: Mapping[str, int], overflows: float) -> str:
-    """Empty for a message, and for a join that failed as any request may."""
+    """Returns the cause of a user's error; empty for a message, and for a join that failed as any request may."""
     if kind == f"{_LOST}closed":
         told = ", ".join(_close_code(code, count) for code, count in close_codes.items())
         return f"the server closed the connection{f' with {told}' if told else ''}"

@@ -29,7 +29,7 @@ class WebSocketUsers(Http):
     def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
         if subject is not None and is_websocket(subject.url):
             return check_websocket(root)
-        return super().check_tree(root, subject)  # load.websocket with the URL of a page
+        return super().check_tree(root, subject)  # load.websocket, with an HTTP url
 
     def filled(self, root: Node, subject: Subject | None) -> Node:
         if subject is not None and is_websocket(subject.url):
@@ -37,7 +37,8 @@ class WebSocketUsers(Http):
         return super().filled(root, subject)
 
     def load_of_options(self, url: str, step: Mapping[str, Node], headers: Node) -> dict[str, Node]:
-        """The load of a command line: one message. `step`: its keys that options give; `headers`: the handshake's."""
+        """Returns the load of a command line: one message. `step`: its keys that options give; `headers`: the
+        handshake's."""
         if "message" not in step:
             raise UsageError(f"--url {url}: a WebSocket load sends messages: name one, for example --message ping")
         websocket = Node({"headers": headers}, f"--url {url}")

@@ -1,7 +1,8 @@
-"""The users of a WebSocket load: how long they joined, were lost and delivered to, and what is amiss with them.
+"""Measures the users of a WebSocket load: how long they took to join, how many were lost, what was delivered to them,
+and what is wrong with them.
 
 In: a trial's evidence with the `Crowd` in it. Out: metrics and problems. Not here: requests and their times, which
-every load has (`loads/measured.py`), and why users failed (`errors.py`).
+every load has (`loads/measured.py`), and why users failed (`failed_requests.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from powerband.readings.crowd import Crowd
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedTimes, RequestCounts
 
-JOINED_SHARE = 0.99  # of the users; with fewer at the start of the window it is not the load that was asked for
-# Joins that this machine could not begin, and how to mend it.
+JOINED_SHARE = 0.99  # of the users: with fewer at the start of the window it is not the load that was asked for
+# Joins that this machine could not begin, and the remedy.
 _OWN = {
     "no_descriptors": "raise the limit (ulimit -n) or lower load.users",
     "no_ports": "load a server on 127.0.0.1, where more source addresses follow by themselves, or widen "
@@ -40,7 +41,7 @@ USERS = Source("users", _metrics, _problems)
 
 
 def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:
-    """Joins, drops and deliveries. `total`: the messages of the whole run."""
+    """Yields metrics of joins, drops and deliveries. `total`: the messages of the whole run."""
     yield from _times("join_time_ns", crowd.join_times)
     if ended := crowd.joined + crowd.failed:
         yield "join_error_rate", crowd.failed / ended
@@ -65,7 +66,8 @@ def _times(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
 
 
 def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[Problem]:
-    """Users that are missing or were lost, and counts of the server that cannot be right; the fatal ones first."""
+    """Reports users that are missing or were lost, and counts of the server that cannot be right; the fatal ones
+    first."""
     for outcome, remedy in _OWN.items():
         if count := crowd.joins_failed.get(outcome, 0):
             yield Problem(f"generator_{outcome}", f"this machine ran out of {outcome[3:]} for {count} joins: {remedy}")
@@ -92,8 +94,9 @@ def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[P
 
 
 def _tally_problem(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[Problem]:
-    """Over the whole run the workers must have counted at least the messages that were answered, and at most those that
-    were sent: the difference was lost with connections or on the way. Where all were answered both are one number."""
+    """Compares the workers' counts with the load: over the whole run they must have counted at least the messages that
+    were answered, and at most those that were sent, since the others may be lost with connections or on the way. If all
+    were answered, both are one number."""
     tally = None if load.websocket is None else load.websocket.tally
     answered = total.ok + total.outcomes.get("check_failed", 0)
     if tally is None or not answered:
@@ -134,10 +137,10 @@ def _dropped_text(crowd: Crowd) -> str:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """`12 closed, 3 heartbeat`, the most frequent first."""
+    """Returns `12 closed, 3 heartbeat`, the most frequent first."""
     return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items(), key=lambda row: (-row[1], row[0])))
 
 
 def codes_text(codes: Mapping[str, int]) -> str:
-    """`close codes 1001 (8), none (2)`."""
+    """Returns `close codes 1001 (8), none (2)`."""
     return "close codes " + ", ".join(f"{code} ({count:,})" for code, count in codes.items())

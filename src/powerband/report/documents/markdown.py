@@ -46,7 +46,7 @@ from powerband.report.wording.words import (
 )
 from powerband.store import RunDir, read_host
 
-_ROWS_MOST = 20  # arbitrary: what a comment on a pull request bears; the report has all
+_ROWS_MOST = 20  # arbitrary: what fits a comment on a pull request; the report has all
 _UNUSABLE_MOST = 10  # likewise
 _FACTOR_COLUMNS = 5  # likewise, beside the columns of figures
 

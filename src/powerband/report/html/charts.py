@@ -65,7 +65,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chart(Picture):
-    """`kind`: estimates (points with intervals) or stack (shares of a whole)."""
+    """A chart of settings. `kind`: estimates (points with intervals) or stack (shares of a whole)."""
 
     unit: str
     axis: Axis
@@ -191,7 +191,7 @@ def state_chart(analysis: Analysis) -> Chart | None:
 
 
 def _estimates(head: tuple[str, str, str], analysis: Analysis, place: Layout, metrics: Sequence[str]) -> Chart:
-    """`head`: the chart's id, title and note."""
+    """Returns a chart of estimates. `head`: the chart's id, title and note."""
     chart_id, title, note = head
     values = [
         result.estimates[name].value for result in analysis.settings for name in metrics if name in result.estimates

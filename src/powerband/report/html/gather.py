@@ -109,7 +109,7 @@ def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:
 
 
 def _when(records: list[TrialRecord], host: Mapping[str, Any]) -> str:
-    """By the clock of the machine that ran the session: that of a node may say anything."""
+    """Returns when the run began, by the clock of the machine that controlled it, since a node's clock may be wrong."""
     here = [record.wall_ns / 1e9 for record in records if not record.node]
     began_s = min(here) if here else host_fact(host, "began")
     if not records or not isinstance(began_s, int | float):

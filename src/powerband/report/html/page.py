@@ -81,7 +81,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class ReportPage:
-    """`inside`, `bars`: None where the files of a trial are not as they were written."""
+    """All data of the page. `inside`, `bars`: None if the files of a trial are not as they were written."""
 
     analysis: Analysis
     run: str

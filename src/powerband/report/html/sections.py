@@ -148,7 +148,7 @@ def _person(analysis: Analysis) -> str:
 
 
 def _nodes(analysis: Analysis) -> str:
-    """Each node: what it gave, what it is, what Ray cost there; empty where all ran on one machine."""
+    """The nodes: what each contributed, its hardware, and what Ray cost there; empty if all ran on one machine."""
     rows = node_rows(analysis)
     if not rows:
         return ""

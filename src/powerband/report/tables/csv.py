@@ -34,8 +34,8 @@ def write_csv(table: Table, file: TextSink) -> None:
 
 
 def append_csv(table: Table, file: TextSink, old: Iterable[str], run: str) -> None:
-    """Writes the rows of `old`, a file as `write_csv` makes it, but for those of `run`, and then the table's. Columns
-    that either lacks are empty there. Raises UsageError where `old` is no such file."""
+    """Writes the rows of `old`, a file made by `write_csv`, except those of `run`, and then the rows of the table. A
+    column that one of the two lacks is empty in its rows. Raises UsageError if `old` is no such file."""
     reader = csv.reader(old)
     names = next(reader, [])
     if "run" not in names:

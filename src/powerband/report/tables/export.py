@@ -22,8 +22,8 @@ FORMS = ("csv", "parquet")
 
 def export(table: Table, file: Path, form: str | None = None, *, beside: str | None = None) -> Path:
     """Writes the table and returns the file. `form` None: chosen by the suffix of the file's name. `beside`: the name
-    of the table's run, whose rows take the place of those that it has in the file; what the file has of other runs
-    stays.
+    of the table's run: its rows replace the rows of that run in the file, and those of other runs stay; None: the file
+    is replaced.
 
     Raises UsageError for an unknown form, if a library is missing, and if the file cannot be written."""
     form = form or file.suffix.removeprefix(".").lower()

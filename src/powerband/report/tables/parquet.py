@@ -42,8 +42,8 @@ def write_parquet(table: Table, file: IO[bytes]) -> None:
 
 
 def append_parquet(table: Table, file: IO[bytes], old: Path, run: str) -> None:
-    """Writes the rows of the file `old` but for those of `run`, and then the table's; all are held in memory. Raises
-    UsageError where `old` is no table of powerband, or a column has another type there."""
+    """Writes the rows of the file `old`, except those of `run`, and then the rows of the table; all are held in memory.
+    Raises UsageError if `old` is no table of powerband, or if a column has another type there."""
     arrow, parquet = need_arrow()
     made = BytesIO()
     write_parquet(table, made)

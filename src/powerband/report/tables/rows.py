@@ -84,7 +84,7 @@ LEADING: dict[str, tuple[Column, ...]] = {
     "history": _texts("run", "commit", "date", "host", "cpu", "powerband", "setting"),
 }
 _HOST = ("host name", "CPU", "powerband")
-_EQUAL = (Stage.COMPARE, Stage.CONFIRM)  # of which a setting's noise is
+_EQUAL = (Stage.COMPARE, Stage.CONFIRM)  # stages whose trials determine a setting's noise
 _BOUNDS = ("objective_value", "objective_low", "objective_high")
 _ENDS = ("value", "low", "high")
 FOLLOWING: dict[str, tuple[Column, ...]] = {
@@ -163,7 +163,8 @@ def settings_table(analysis: Analysis, run: str) -> Table:
 
 
 def history_table(analysis: Analysis, run: str, host: Mapping[str, Any], commit: str | None = None) -> Table:
-    """The table of settings with what runs of many commits differ by. `host`: the run's host.json."""
+    """The table of settings, with the columns in which runs of different commits differ. `host`: the run's
+    host.json."""
     began_s = host_fact(host, "began")
     date = None if not isinstance(began_s, int | float) else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began_s))
     lead = (commit or host_fact(host, "commit"), date, *(host_fact(host, name) for name in _HOST))

@@ -1,4 +1,4 @@
-// Chart descriptions (charts.py) to ECharts options. No number is computed here but pixel positions and round ticks.
+// Turns chart descriptions (charts.py) into ECharts options. Computes nothing but pixel positions and round ticks.
 "use strict";
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -18,7 +18,7 @@ function theme() {
   };
 }
 
-/** A colour for the i-th of n ordered things: gold over green and blue to violet. */
+/** Returns a colour for the i-th of n ordered things, from gold through green and blue to violet. */
 function ramp(i, n, dark) {
   const hue = 42 + (n < 2 ? 150 : (i / (n - 1)) * 245);
   return `hsl(${hue.toFixed(0)} ${dark ? "62% 66%" : "66% 38%"})`;
@@ -26,7 +26,7 @@ function ramp(i, n, dark) {
 
 const round = (value) => Number(value.toPrecision(6)).toLocaleString("en-US", { maximumSignificantDigits: 6 });
 
-/** A round duration on a log axis: 10000000 -> 10 ms. */
+/** Returns a round duration on a log axis as text: 10000000 is 10 ms. */
 function duration(ns) {
   const [value, unit] = scaled(ns);
   return `${round(value)} ${unit}`;
@@ -37,14 +37,14 @@ function scaled(ns) {
   return [ns / size, unit];
 }
 
-/** At most three significant digits and the unit: the text of a value of a time series. */
+/** Returns the text of a value of a time series: at most three significant digits, and the unit. */
 function brief(value, unit) {
   if (value === null || value === undefined) return "–";
   const text = Number(value.toPrecision(3)).toLocaleString("en-US", { maximumSignificantDigits: 3 });
   return unit ? `${text}${unit.startsWith("/") ? "" : " "}${unit}` : text;
 }
 
-/** An element with its attributes and content. All is built of nodes: names from files never become markup. */
+/** Returns an element with attributes and content. It is built of nodes, so that names from files never become markup. */
 function make(tag, attributes = {}, ...content) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -85,7 +85,7 @@ const axisStyle = (t) => ({
   splitLine: { lineStyle: { color: t.rule } },
 });
 
-/** An axis whose labels stand at given positions only. */
+/** Returns an axis with labels at given positions only. */
 function positionAxis(axis, t) {
   const labels = new Map(axis.positions.map((position, i) => [position, axis.labels[i]]));
   const span = axis.positions.at(-1) - axis.positions[0] || 1;
@@ -111,7 +111,7 @@ function valueAxis(chart, t) {
   return { ...axisStyle(t), type: "value", min: 0, splitNumber: 4, axisLabel: { ...axisStyle(t).axisLabel, formatter: round } };
 }
 
-/** A value axis over log10, so that ticks may stand at 1, 2 and 5 and the range may end there. */
+/** Returns a value axis over log10, so that ticks may be at 1, 2 and 5 and the range may end there. */
 function logAxis(values, format, t) {
   const positive = values.filter((value) => value > 0);
   const [low, high] = [Math.min(...positive), Math.max(...positive)];
@@ -135,13 +135,13 @@ function logAxis(values, format, t) {
   };
 }
 
-/** How wide names down the side may be, before they are cut. */
+/** Returns the width in px beyond which names down the side are cut. */
 const labelRoom = (width) => Math.min(230, width * 0.36);
 
-/** What the names down the side are, above them; names of several parts are told in the note. */
+/** Returns a heading above the names down the side; for names of several parts the note has it. */
 const namedAbove = (name, t) => ({ name: name.includes(" / ") ? "" : name, nameLocation: "start", nameGap: 8, nameTextStyle: { color: t.muted, fontSize: 12, align: "right", padding: [0, 8, 0, 0] } });
 
-/** Points with intervals; joined by a line where the axis has an order. Settings by name lie on the vertical axis. */
+/** Returns points with intervals, joined by a line if the axis has an order. Settings by name are on the vertical axis. */
 function estimates(chart, t, width) {
   const flat = chart.flat;
   const scale = chart.log_value ? Math.log10 : (value) => value;
@@ -194,7 +194,7 @@ function estimates(chart, t, width) {
   };
 }
 
-/** Where values count as equally good, on the axis' own scale: a lower end of 0 or less lies below a logarithmic one. */
+/** Returns the range of equally good values on the axis' own scale; a lower end of 0 or less is below a logarithmic one. */
 function band(chart, t, flat, scale) {
   const [low, high] = chart.band.map((end) => scale(chart.log_value && end <= 0 ? Number.MIN_VALUE : end));
   return {
@@ -227,7 +227,7 @@ function whiskers(line, colour, flat, scale) {
   };
 }
 
-/** Shares of a whole, one bar per setting. */
+/** Returns shares of a whole, one bar per setting. */
 function stack(chart, t, width) {
   const known = stateColours(t);
   const colours = chart.lines.map((line, i) => known[line.name] ?? t.series[i % t.series.length]);
@@ -256,13 +256,13 @@ function stack(chart, t, width) {
   };
 }
 
-/** How many rows of a legend these names take: a legend that does not fit on one line needs more, which what stands below must leave
- * to it. About 6.5 px a letter, 34 for the mark and the gap. */
+/** Returns how many rows a legend with these names takes, for which the picture below must leave room. A letter is about 6.5 px
+ * wide, mark and gap together 34. */
 function legendRows(names, width) {
   return Math.ceil(names.reduce((px, name) => px + 34 + 6.5 * name.length, 0) / Math.max(width, 1));
 }
 
-/** Some lines over the seconds of one trial, or bands that stand on each other; what is not the measured window is shaded. */
+/** Returns lines over the seconds of one trial, or stacked bands; everything outside the measured window is shaded. */
 function panel(tracks, trial, t, width) {
   const end = lastSecond(trial);
   const shade = unmeasured(trial, end);
@@ -285,7 +285,7 @@ function panel(tracks, trial, t, width) {
       showSymbol: track.points.length < 3,
       stack: banded ? "all" : undefined,
       areaStyle: banded ? { color: colours[i], opacity: 0.85 } : undefined,
-      // The second time round the colours are dashed.
+      // Colours that are used a second time are dashed.
       lineStyle: { color: colours[i], width: banded ? 0.5 : 1.8, type: i < t.series.length || banded ? "solid" : "dashed" },
       itemStyle: { color: colours[i] },
       markArea: i === 0 && shade.length ? { silent: true, itemStyle: { color: t.muted, opacity: 0.13 }, label: { color: t.muted, fontSize: 11, position: "insideTop" }, data: shade } : undefined,
@@ -302,7 +302,7 @@ function lastSecond(trial) {
   return Math.max(0, ...trial.tracks.flatMap((track) => track.points.map(([s]) => s)), ...trial.limits.map(([, to]) => to));
 }
 
-/** What lies outside of the measured window, as areas to shade. */
+/** Returns the areas to shade: everything outside the measured window. */
 function unmeasured(trial, end) {
   if (!trial.measured_s) return [];
   const [from, to] = trial.measured_s;

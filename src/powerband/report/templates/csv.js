@@ -1,4 +1,4 @@
-// The numbers behind each picture as rows for a spreadsheet: all digits, the names of columns first.
+// Makes the numbers behind each picture into rows for a spreadsheet: all digits, the names of columns first.
 
 const csv = {
   estimates: (chart) => [
@@ -48,7 +48,7 @@ function csvText(rows) {
   return rows.map((row) => row.map(csvCell).join(",")).join("\r\n") + "\r\n";
 }
 
-/** Quoted where it must be. A text that a spreadsheet would take for a formula gets an apostrophe: names come from files. */
+/** Returns a cell, quoted if needed. A text that looks like a formula gets an apostrophe: names come from files. */
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "string") return String(value);

@@ -1,6 +1,6 @@
-// Response-time distributions, overlaid: as HdrHistogram's plots, each further nine takes the same room, and time is logarithmic.
+// Response-time distributions, overlaid. As in HdrHistogram, each further nine takes the same room, and time is logarithmic.
 
-/** Percentiles on an axis of nines, one line per setting. */
+/** Returns percentiles on an axis of nines, one line per setting. */
 function distribution(data, which, t, names) {
   const nines = (q) => -Math.log10(1 - q);
   const ticks = new Map([[0, "p0"], [nines(0.5), "p50"], [1, "p90"], [2, "p99"], [3, "p99.9"], [4, "p99.99"], [5, "p99.999"], [6, "p99.9999"]]);
@@ -36,7 +36,7 @@ function distribution(data, which, t, names) {
   };
 }
 
-const NAMED_WIDTH = 560; // from which names stand at the ends of the lines
+const NAMED_WIDTH = 560; // px; in wider pictures names may stand at the ends of the lines
 
 function drawDistributions(data) {
   const element = document.getElementById("chart-distribution");
@@ -48,7 +48,7 @@ function drawDistributions(data) {
   const boxes = toggles(key, all);
   const which = () => document.querySelector('input[name="times"]:checked').value;
   const picked = () => all.filter((_, i) => boxes[i].checked);
-  // Names stand at the ends of the lines where there is room, else the key tells the colours.
+  // Names stand at the ends of the lines if there is room; otherwise the key explains the colours.
   const room = (width) => longest <= 6 || (width > NAMED_WIDTH && 7 * longest < width * 0.4);
   const options = (t, width) => {
     key.hidden = !many && room(element.clientWidth);
@@ -60,7 +60,7 @@ function drawDistributions(data) {
   show();
 }
 
-/** A box for each line, the last one of which cannot be taken away. */
+/** Adds a checkbox for each line; the last visible line cannot be switched off. */
 function toggles(key, all) {
   return all.map((each) => {
     const box = Object.assign(make("input", { type: "checkbox" }), { checked: each.shown });

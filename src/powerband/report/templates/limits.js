@@ -1,21 +1,21 @@
-// What was the limit, as ECharts options: trial by trial over a run (limits.py), and stretch by stretch within a trial.
+// The bottlenecks as ECharts options: trial by trial over a run (limit_lanes.py), and stretch by stretch within a trial.
 
-/** Hue, saturation and lightness of each limit that has a colour, by name: the table of model/bottlenecks.py. */
+/** Hue, saturation and lightness of each bottleneck that has a colour, by name, from the table of model/bottlenecks.py. */
 let limitTones = {};
 
-/** By name, so that a limit has one colour in every report. */
+/** Returns colours by name, so that a bottleneck has the same colour in every report. */
 function limitColours(t) {
   const tones = Object.entries(limitTones);
   const colours = tones.map(([name, [hue, strength, light]]) => [name, `hsl(${hue} ${strength}% ${t.dark ? light + 26 : light}%)`]);
   return { ...Object.fromEntries(colours), none: t.dark ? "#4a515a" : "#b9bdc3", "": t.rule };
 }
 
-/** Text upon such a colour. */
+/** Returns the colour of text on such a colour. */
 const onLimit = (name, t) => (name === "" ? t.muted : name === "none" ? t.ink : t.card);
 
 const limitLegend = (names, t) => ({ top: 0, right: 0, icon: "roundRect", itemWidth: 12, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 }, data: names });
 
-/** A row for each setting, in it a field for each of its trials. */
+/** Returns a row for each setting, with a field for each of its trials. */
 function limits(chart, t, width) {
   const colours = limitColours(t);
   const options = base(t);
@@ -65,7 +65,7 @@ function field(box, fill, text, ink, opacity) {
   };
 }
 
-/** One row of fields over the seconds of a trial. */
+/** Returns one row of fields over the seconds of a trial. */
 function timeline(trial, t, width) {
   const colours = limitColours(t);
   const options = base(t);

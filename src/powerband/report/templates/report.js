@@ -1,5 +1,5 @@
-// Unpacks the chart library and the data, and draws every picture: in the order of the page, one after the other, so that the
-// answer is on the screen and the page can be scrolled while the rest is drawn.
+// Unpacks the chart library and the data, and draws every picture one after the other, in the order of the page: the answer is
+// on the screen, and the page can be scrolled, while the rest is drawn.
 "use strict";
 
 async function unpack(id) {
@@ -11,7 +11,7 @@ async function unpack(id) {
 const drawn = new Map(); // element -> function that makes its options from a theme and a width
 let reportName = "";
 
-/** `rows`: makes the numbers of the picture, for who saves them. */
+/** Draws a picture into an element. `rows`: returns its numbers, to be saved. */
 function draw(element, options, { rows }) {
   drawn.set(element, options);
   const chart = echarts.getInstanceByDom(element) ?? echarts.init(element, null, { renderer: "svg" });

@@ -1,9 +1,9 @@
-// Saves a picture as PNG, SVG or CSV, without a network: drawn anew with its title, wide enough for a slide.
+// Saves a picture as PNG, SVG or CSV, without a network. It is drawn again with its title, wide enough for a slide.
 
 const SAVED_WIDTH = 960; // px, at least
-const PNG_SCALE = 2; // sharp on screens with two pixels a px, and in print
+const PNG_SCALE = 2; // sharp in print, and on screens with two pixels per px
 
-/** Buttons under a figure; `rows`: its numbers, `picture`: an SVG element of a width and a height. */
+/** Adds the buttons under a figure. `rows`: returns its numbers; `picture`: an SVG element with a width and a height. */
 function offerSaving(figure, rows, picture) {
   const foot = figure.querySelector(".foot");
   if (!foot) return;
@@ -23,7 +23,7 @@ function offerSaving(figure, rows, picture) {
   foot.append(group);
 }
 
-/** The experiment, for who has this page alone. */
+/** Adds a button that saves the experiment, for readers who have only this page. */
 function offerExperiment() {
   const source = document.getElementById("experiment");
   if (!source) return;
@@ -32,21 +32,21 @@ function offerExperiment() {
   source.before(button);
 }
 
-/** A chart drawn anew, off the page. */
+/** Returns a chart, drawn again off the page. */
 function chartPicture(element, options) {
   const width = Math.max(SAVED_WIDTH, element.clientWidth);
   const height = Math.max(200, element.clientHeight);
   const holder = document.createElement("div");
   const chart = echarts.init(holder, null, { renderer: "svg", width, height });
   chart.setOption(options(theme(), width), true);
-  chart.getZr().flush(); // it would be drawn with the next frame only
+  chart.getZr().flush(); // otherwise it would be drawn only with the next frame
   const inner = holder.querySelector("svg").cloneNode(true);
   chart.dispose();
   inner.removeAttribute("style");
   return framed(element.closest("figure"), inner, width, height);
 }
 
-/** A picture that is an SVG already: its colours come from the style sheet, which a saved file has not. */
+/** Returns a copy of an SVG with its colours, which come from the style sheet that a saved file lacks. */
 function plainPicture(picture) {
   const inner = picture.cloneNode(true);
   inner.setAttribute("width", SAVED_WIDTH);
@@ -55,7 +55,7 @@ function plainPicture(picture) {
   return framed(picture.closest("figure"), inner, SAVED_WIDTH, 220);
 }
 
-/** With its title above, what it is of below, and a ground of its own. */
+/** Returns the picture with its title above, the report's name below, and its own background. */
 function framed(figure, inner, width, height) {
   const t = theme();
   const title = figure.querySelector("h3")?.textContent ?? "";

@@ -1,5 +1,5 @@
-// The response surface (surface.py) and what is bought with what (trade_off_chart.py) as ECharts options. What to show is what a
-// reader chose in the lists above the picture; no number is computed here but pixels and colours.
+// The response surface (surface.py) and the trade-offs (trade_off_chart.py) as ECharts options. They show what the reader chose
+// in the lists above the picture; nothing is computed here but pixels and colours.
 
 const chosen = (id) => Number(document.getElementById(id).value);
 
@@ -13,13 +13,13 @@ function surfaceChoice(chart) {
   };
 }
 
-/** The cells of the chosen two factors, the others as chosen. */
+/** Returns the cells of the two chosen factors, with all other factors at their chosen values. */
 function surfaceCells(chart, choice) {
   const free = (i) => i === choice.across || i === choice.up;
   return chart.cells.filter((cell) => chart.factors.every((_, i) => free(i) || cell.at[i] === choice.held[i]));
 }
 
-/** Two lists that must not say the same: what the other said goes to the one that it was taken from. */
+/** Keeps two lists from showing the same: a list whose choice is taken by the other gets the other's old choice. */
 function keepApart(one, other, redraw) {
   const lists = [one, other].map((id) => document.getElementById(id));
   let before = lists.map((list) => list.value);
@@ -55,7 +55,7 @@ function surfaceChoosers(chart, redraw) {
   show();
 }
 
-/** A colour between pale and strong, `share` of the way, and the ink that can be read upon it. */
+/** Returns a colour between pale and strong, `share` of the way, and the ink that is legible on it. */
 function strength(share, t) {
   const stops = t.dark ? [[27, 42, 51], [47, 127, 154], [159, 227, 245]] : [[232, 242, 246], [127, 183, 202], [10, 90, 118]];
   const at = Math.min(1, Math.max(0, share)) * 2;
@@ -127,7 +127,7 @@ function tradeOffChoosers(chart, redraw) {
 
 const tradeOffTitle = (axis) => `${axis.title}${axis.unit ? `, ${axis.unit === "/s" ? "per second" : axis.unit}` : ""}: ${axis.most ? "more" : "less"} is better`;
 
-/** Two of the measures against each other, a point for each setting. */
+/** Returns two of the measures against each other, with a point for each setting. */
 function trade_offs(chart, t, width) {
   const [a, b] = [chosen("trade-offs-across"), chosen("trade-offs-up")];
   const options = base(t);
@@ -172,7 +172,7 @@ function trade_offs(chart, t, width) {
 }
 
 function tradeOffAxis(chart, place, t) {
-  // By the points alone: one wide interval would press all others together. Intervals run out of the picture.
+  // The range fits the points alone, since one wide interval would press all others together: intervals may leave the picture.
   const values = chart.points.map((point) => point.values[place]);
   const shared = { nameLocation: "middle", axisLine: { show: true, onZero: false, lineStyle: { color: t.rule } } };
   if (chart.axes[place].log) return { ...logAxis(values, round, t), ...shared };
@@ -189,7 +189,7 @@ function tradeOffMark(point, t) {
   return { symbol: "circle", symbolSize: 7 + grown, itemStyle: { color: t.muted, opacity: point.mark === "other" ? 0.55 : 1, ...ring } };
 }
 
-/** Intervals in both directions. */
+/** Returns the intervals in both directions. */
 function tradeOffWhiskers(chart, a, b, scales, t) {
   const ends = (point, place) => [point.lows[place], point.highs[place]].map((end, i) => scales[place](end !== null && (!chart.axes[place].log || end > 0) ? end : point.values[place]));
   return {

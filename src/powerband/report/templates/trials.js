@@ -1,6 +1,6 @@
-// Every trial: the plan as a map of buttons, and the chosen one second by second.
+// Every trial: the plan as a map of buttons, and the chosen trial second by second.
 
-/** Arrows move, Enter, Space or a click chooses. */
+/** Lets arrows, Home, End, Enter, Space or a click choose a trial on the map. */
 function trialMap(data) {
   const buttons = [...document.querySelectorAll(".map button")];
   const trials = new Map(data.trials.map((trial) => [trial.number, trial]));
@@ -59,7 +59,7 @@ function showTrial(trial, button) {
     : "The time series of this trial is left out, to keep the page of a long run small; the run directory holds it.";
   const of = button.dataset.title;
   const file = `trial-${button.dataset.trial}`;
-  // Drawn once all stand in their places: a lone first panel would be measured as wide as the page.
+  // Panels are drawn once all are in place: a first panel alone would be measured as wide as the page.
   const drawings = [];
   if (trial?.limits.length) {
     const figure = trialFigure(of, "What was the limit", "", limitCells(trial));
@@ -77,10 +77,10 @@ function showTrial(trial, button) {
   for (const [figure, options, rows] of drawings) draw(figure.querySelector(".chart"), options, { rows });
 }
 
-/** The frame of a picture; `cells`: makes the rows of its table, the heads first, when it is opened. */
+/** Returns the frame of a picture. `cells`: returns the rows of its table, the heads first, once it is opened. */
 function trialFigure(of, name, unit, cells) {
   const inUnit = make("small", {}, unit ? ` ${unit === "/s" ? "per second" : unit}` : "");
-  // The page says above whose picture this is; who saves it wants that beside it.
+  // The page names the trial above its pictures; a saved picture needs the name itself.
   const caption = make("figcaption", {}, make("h3", {}, name, inUnit), make("p", { hidden: "" }, of));
   const element = make("div", { class: "chart", role: "img", "aria-label": `${name} over the time of ${of}; the values are in the table below` });
   return make("figure", {}, caption, element, make("div", { class: "foot no-print" }, lazyTable(cells)));
@@ -96,7 +96,7 @@ const limitCells = (trial) => () => [
   ...trial.limits.map(([from, to, , words, proof]) => [brief(from, "s"), brief(to, "s"), words, proof || "–"]),
 ];
 
-/** The same values as a table, filled when it is opened. */
+/** Returns the same values as a table, which is filled when it is opened. */
 function lazyTable(cells) {
   const details = make("details", {}, make("summary", {}, "As a table"));
   details.addEventListener("toggle", () => {

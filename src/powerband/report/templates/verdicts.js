@@ -1,6 +1,6 @@
-// Pictures of what stands behind the answer (verdict_charts.py) as ECharts options. No number is computed here but pixels.
+// Pictures of the findings behind the answer (verdict_charts.py) as ECharts options. Nothing is computed here but pixels.
 
-/** Ratios to the leader: a row for each setting, in it a bar for each block, the palest first. */
+/** Returns ratios to the leader: a row for each setting, with a bar for each block, the palest first. */
 function race(chart, t, width) {
   const options = base(t);
   const rows = chart.rows;
@@ -61,13 +61,13 @@ function raceRow(row, chart, api, t) {
     const colour = barColour(row, bar, t);
     const opacity = 0.3 + (0.7 * (k + 1)) / bars.length;
     if (bar.high <= floor || bar.low >= ceiling) {
-      // Outside of the picture: an arrow that points there.
+      // A bar outside the picture becomes an arrow that points to it.
       const [x, away] = bar.high <= floor ? [left + 2, 7] : [right - 2, -7];
       shapes.push({ type: "polygon", shape: { points: [[x, y], [x + away, y - 3.5], [x + away, y + 3.5]] }, style: { fill: colour, opacity } });
       return;
     }
     shapes.push({ type: "rect", shape: { x: from, y: y - thick / 2, width: Math.max(1, to - from), height: thick, r: thick / 2 }, style: { fill: colour, opacity: opacity * 0.75 } });
-    // An end that is cut off runs out in an arrow too.
+    // An end that is cut off becomes an arrow too.
     if (bar.low < floor) shapes.push({ type: "polygon", shape: { points: [[left - 1, y], [left + 6, y - 4], [left + 6, y + 4]] }, style: { fill: colour, opacity } });
     if (bar.high > ceiling) shapes.push({ type: "polygon", shape: { points: [[right + 1, y], [right - 6, y - 4], [right - 6, y + 4]] }, style: { fill: colour, opacity } });
     const at = api.coord([bar.value, 0])[0];
@@ -82,7 +82,7 @@ function raceRow(row, chart, api, t) {
 
 const CROSS = "path://M0,1.5 L1.5,0 L5,3.5 L8.5,0 L10,1.5 L6.5,5 L10,8.5 L8.5,10 L5,6.5 L1.5,10 L0,8.5 L3.5,5 Z";
 
-/** Response time against the offered rate: where the constraints held, and where no more. */
+/** Returns response time against the offered rate: where the constraints held, and where they no longer did. */
 function capacity(chart, t) {
   const options = base(t);
   const colour = { all: t.accent, some: t.accent, none: t.bad };
@@ -119,7 +119,7 @@ function capacity(chart, t) {
   };
 }
 
-/** What threads did, by name, so that a state has one colour in every report. */
+/** Returns the colours of thread states by name, so that a state has the same colour in every report. */
 function stateColours(t) {
   const [, orange, green, violet, gold, slate] = t.series;
   return {
@@ -136,7 +136,7 @@ function stateColours(t) {
   };
 }
 
-/** What rules of thumb propose, a row for each; the upright line is the answer, the band what serves as well. */
+/** Returns the proposals of rules of thumb, a row for each. The upright line is the answer, the band all equivalent values. */
 function rules(chart, t, width) {
   const options = base(t);
   const scale = chart.log ? Math.log10 : (value) => value;

@@ -1,5 +1,5 @@
-"""The terminal that answers and progress are printed on. It shows what servers, files and their threads say, and obeys
-nothing of it."""
+"""The terminal that answers and progress are printed on. Control characters in the texts of servers, files and threads
+have no effect on it."""
 
 from __future__ import annotations
 

@@ -144,7 +144,8 @@ class _Progress:
 
     @property
     def _ends_early(self) -> bool:
-        """The end of a race or search cannot be foreseen: the plan holds the most trials it can take."""
+        """True for a race or search, whose end cannot be foreseen: the plan then has the most trials that it can
+        take."""
         return self.experiment is not None and (self.experiment.is_race or self.experiment.objective.is_capacity)
 
     def start_trial(self, spec: TrialSpec, planned: int) -> None:
@@ -158,8 +159,8 @@ class _Progress:
         self.spec = None
 
     def left(self) -> str:
-        """`about 2 min left`: as was said last; else the trials still to come, at the pace of those done here, or at a
-        first guess."""
+        """Returns `about 2 min left`: what was said last, or else the time for the trials still to come, at the pace of
+        those done here or at a first guess."""
         if self._likely is not None:
             left_s, said_at = self._likely
             return f"about {rough_time(max(0.0, left_s - (self._clock() - said_at)))} left"

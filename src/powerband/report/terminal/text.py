@@ -111,7 +111,8 @@ class SettingsTable:
             rest, interval, placed = rest[taken:], True, taken == len(rest)
 
     def _further(self, rest: Sequence[MetricColumn], taken: int, *, interval: bool, bottleneck: bool) -> Table:
-        """A table below the first, of so many columns; the bottleneck and what counts stand in the last."""
+        """A table below the first, with the next `taken` of `rest`; only the last table has the bottleneck and the
+        valid trials."""
         last = taken == len(rest)
         return self._table(rest[:taken], answer=False, interval=interval, bottleneck=bottleneck and last, valid=last)
 

@@ -37,7 +37,7 @@ from powerband.report.wording.findings import (
 )
 from powerband.report.wording.numbers import ABSENT
 
-LAST_COLUMN = 16  # characters: words of it fold, and longer ones are rare
+LAST_COLUMN = 16  # characters: longer texts fold at words, and longer words are rare
 TYPES_SHOWN = 8  # arbitrary: what leaks is among the first; the report has more
 
 

@@ -39,7 +39,7 @@ from powerband.report.wording.numbers import (
 from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, has_column, verdict_words
 
 PERCENTILES = ("response_time_ns_p50", "response_time_ns_p99")  # of the table's columns
-OUT = "out after round"  # then the number of the round
+OUT = "out after round"  # the number of the round follows
 FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a factor
 _ENDED = {
     "decided": "The race was decided after {blocks}",
@@ -52,19 +52,19 @@ _ENDED = {
 
 
 def bottleneck_short(bottleneck: Bottleneck | None) -> str:
-    """Two or three words for a column, or twice as many where the evidence ties; a dash if no bottleneck was found."""
+    """Two or three words for a column, or twice as many if the evidence ties; a dash if no bottleneck was found."""
     return ABSENT if bottleneck is None else " or ".join(each.name.short for each in bottleneck.candidates)
 
 
 def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
-    """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.` Where the evidence
+    """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.` If the evidence
     ties: `... Or the downstream is the limit (...). Give it more.`"""
     said = (f"{each.name.words}{_proof(each)}.{_advice(each)}" for each in bottleneck.candidates)
     return f"At {setting.id} {' Or '.join(said)}"
 
 
 def what_to_do(bottleneck: Bottleneck) -> str:
-    """The advice alone, of two candidates each with its name; empty where there is none."""
+    """The advice alone; with two candidates, the advice for each with its name; empty if there is none."""
     if bottleneck.second is None:
         return f"{bottleneck.advice.rstrip('.')}." if bottleneck.advice else ""
     return " ".join(f"If {each.name.words}: {each.advice.rstrip('.')}." for each in bottleneck.candidates)
@@ -93,8 +93,8 @@ def state_words(result: SettingResult, analysis: Analysis) -> str:
 
 
 def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
-    """Each word of the table's verdicts with its meaning, a line each, and that of a missing percentile; only what the
-    table has."""
+    """Each word of the table's verdicts with its meaning, one per line, and the meaning of a missing percentile; only
+    what occurs in the table."""
     shown = {state_words(result, analysis) for result in analysis.settings}
     if any(words.startswith(OUT) for words in shown):
         shown.add(OUT)
@@ -214,7 +214,8 @@ NODE_HEADS = ("node", "trials", "rounds", "relative to all", "best there")
 
 
 def node_rows(analysis: Analysis) -> list[tuple[str, str, str, str, str]]:
-    """Each node: its valid trials and blocks, its figure to that of all nodes, the setting that is best there."""
+    """Each node: its valid trials and blocks, its figure relative to that of all nodes, the setting that is best
+    there."""
     return [
         (row.node, str(row.trials), str(row.blocks), ratio_phrase(row.ratio), _best_there(row))
         for row in (() if analysis.nodes is None else analysis.nodes.rows)
@@ -226,7 +227,7 @@ NODE_COST_HEADS = ("node", "CPU", "CPUs", "Ray, of a core", "longest gap")
 
 def node_cost_rows(analysis: Analysis) -> list[tuple[str, str, str, str, str]]:
     """Each node's CPU, the share of a core that Ray and powerband's actor used there during trials, and the longest
-    time between two trials. Empty where nothing of it is known."""
+    time between two trials. Without nodes of which none of this is known."""
     rows = () if analysis.nodes is None else analysis.nodes.rows
     return [
         (

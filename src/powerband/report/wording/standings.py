@@ -84,7 +84,7 @@ def ranked(analysis: Analysis) -> list[SettingResult]:
     return sorted(analysis.settings, key=key)
 
 
-# What a picture with several measures calls them.
+# Names of metrics in a picture with several measures.
 MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_bytes_max": "memory"}
 
 
@@ -92,7 +92,7 @@ def metric_name(metric: str) -> str:
     return metric_words(metric).removeprefix("response time ")
 
 
-_BAR_LEAST = 0.001  # of a margin of 0 a bar would have no width
+_BAR_LEAST = 0.001  # with a margin of 0 a bar would have no width
 
 
 def interval_bar(effect: Estimate, margin: float, direction: str) -> str:

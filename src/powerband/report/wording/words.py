@@ -119,7 +119,7 @@ def standing_words(analysis: Analysis) -> str:
 
 
 def bound_words(analysis: Analysis) -> str:
-    """`no other is better by more than 9 %`; where the one to use does not lead, which one that is said of. Empty
+    """`no other is better by more than 9 %`; if the setting to use does not lead, the words name the setting. Empty
     without a bound."""
     answer = analysis.answer
     if answer.setting is None or answer.regret is None:
@@ -130,12 +130,12 @@ def bound_words(analysis: Analysis) -> str:
 
 
 def trials_of(result: SettingResult) -> str:
-    """`5`, or `4 of 5` where one is excluded."""
+    """`5`, or `4 of 5` if one is excluded."""
     return f"{result.trials} of {result.trials + result.invalid}" if result.invalid else str(result.trials)
 
 
 def failed_starts(result: SettingResult) -> str:
-    """`5 of 8`; empty where none failed."""
+    """`5 of 8`; empty if none failed."""
     starts = result.starts
     return f"{starts.failed} of {starts.made}" if starts is not None and starts.failed else ""
 
@@ -151,7 +151,7 @@ def start_noun(analysis: Analysis) -> str:
 
 
 def fresh_noun(analysis: Analysis) -> str:
-    """A trial that had no part in choosing a setting."""
+    """The noun for a trial that had no part in choosing a setting."""
     return "further trial" if analysis.deployed else "fresh start"
 
 
@@ -285,7 +285,7 @@ def present_columns(analysis: Analysis) -> tuple[MetricColumn, ...]:
 
 
 def has_column(metric: str, settings: Sequence[Mapping[str, Estimate]]) -> bool:
-    """Whether a setting has an estimate of it; of users never served, one that is not 0."""
+    """True if a setting has an estimate of the metric; of users never served, only one that is not 0 counts."""
     found = [estimates[metric] for estimates in settings if metric in estimates]
     return bool(found) and (metric != "users_unserved" or any(estimate.value > 0 for estimate in found))
 
