@@ -375,7 +375,7 @@ impl<'s> Session<'s> {
             }
             if let Some(subject) = self.subject.as_mut().filter(|subject| subject.pid == child.pid) {
                 subject.ended = true;
-                subject.log.save(); // what it said last is there to be read with the event
+                subject.log.save(); // the event's reader finds the last output in the file
                 let event = exited(&subject.launch.name, &child, self.stopping_until_ns.is_some());
                 self.output.emit(&ProbeEvent::Exited(event), self.signals)?;
             }
