@@ -48,9 +48,11 @@ pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
     }
 }
 
-/// Waits for the probe, passing SIGTERM on, kills it if it does not end in time, and kills the processes that it leaves.
+/// Waits for the probe and passes SIGTERM on to it. Kills it if it does not end in time, and kills the processes that
+/// it leaves.
 fn keep(probe: i32) -> ExitCode {
-    // SAFETY: nothing here uses stdout: only the probe holds it, so that the controller sees its end when the probe goes.
+    // SAFETY: nothing here uses stdout. Only the probe holds it, so that the controller sees its end when the probe
+    // goes.
     unsafe { libc::close(1) };
     let (mut controller, mut deadline_ns) = (0, None);
     let signals = signals::descriptor(&[libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
@@ -65,7 +67,7 @@ fn keep(probe: i32) -> ExitCode {
             return if ended == probe { exit_code(status) } else { ExitCode::FAILURE };
         }
         let left_ns = deadline_ns.map(|deadline: u64| deadline.saturating_sub(now_ns()));
-        // Of stdin, which the probe reads, only the end is asked for.
+        // Only the end of stdin is polled for: the probe reads it.
         let mut polled =
             [(controller, 0), (watched, libc::POLLIN)].map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
         sys::poll(&mut polled, left_ns);

@@ -104,7 +104,7 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 }
 
 fn keep(shared: &Mutex<Kept>) {
-    let pipe = lock(shared).pipe.as_raw_fd(); // stays open as long as this thread holds its `Arc`
+    let pipe = lock(shared).pipe.as_raw_fd(); // belongs to `shared`, which keeps it open
     loop {
         let mut polled = [libc::pollfd { fd: pipe, events: libc::POLLIN, revents: 0 }];
         let unsaved = lock(shared).unsaved() > 0;
