@@ -144,7 +144,7 @@ fn assert_added_up(event: &Value, each: u64) {
 
 #[test]
 fn what_does_not_fit_while_the_reader_stands_still_is_told_exactly() {
-    let few = 4; // soon read, even by a debug build on a busy machine: all must be read within the last reading's time limit
+    let few = 4; // read within the last reading's time limit even by a debug build on a busy machine
     let packet = packet(few);
     let to = address();
     let probe = sink(Some(to), None);

@@ -81,7 +81,7 @@ pub fn escape() -> io::Result<libc::pid_t> {
     Ok(libc::pid_t::from_ne_bytes(pid))
 }
 
-/// Closes all descriptors, and sleeps.
+/// Closes the descriptors below 64, and sleeps.
 fn live_on() -> ! {
     // SAFETY: nothing in this process uses a descriptor any more.
     unsafe {
