@@ -1,5 +1,6 @@
-//! System calls that std does not offer, each wrapped once: sockets with a backlog, polling, epoll, exact sleeping, limits and
-//! signals. No policy here: callers decide what an error means. `load::sys` has those that only the load engine calls.
+//! System calls that std does not offer, each wrapped once: sockets with a backlog, polling, epoll, exact sleeping,
+//! limits and signals. No policy here: callers decide what an error means. `load::sys` has those that only the load
+//! engine calls.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! Neither other users of the machine nor a hostile subject can stop a probe's samples, fill its memory, or keep it from
-//! ending.
+//! Tests that neither other users of the machine nor a hostile subject can stop a probe's samples, fill its memory, or
+//! keep it from ending.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -249,7 +249,7 @@ fn messages_cost_the_work_that_requests_do() {
                 });
             }
         });
-        // Waits are 10 ms in the mean, each shorter by 150 us at most; one more round for each may be under way at the end.
+        // Waits are 10 ms on average, each shorter by 150 us at most; one more round may be under way at the end.
         let echoed = server.metric("websocket_messages_total");
         let bound = f64::from(at_once) * length.as_secs_f64() / 0.009_85 + 2.0 * peers.len() as f64;
         assert!(echoed > 0.0 && echoed <= bound, "{args:?}: {echoed} echoes, at most {bound}");

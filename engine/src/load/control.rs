@@ -1,4 +1,4 @@
-//! Threads that turn command lines, the end of stdin and signals into inputs of the coordinator. Nothing is decided here.
+//! Threads that turn command lines, the end of stdin and signals into inputs of the coordinator. They decide nothing.
 
 use std::io::BufRead;
 use std::os::unix::process::parent_id;

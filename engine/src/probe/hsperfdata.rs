@@ -1,5 +1,5 @@
-//! Parses the file of a JVM's own figures: PerfData 2 of HotSpot's `perfMemory.hpp`, a header, then entries of a name, a
-//! type and a value. In: the bytes, which may be anything. Out: a `Jvm` event.
+//! Parses the file with a JVM's own figures: PerfData 2 of HotSpot's `perfMemory.hpp`, a header, then entries of a
+//! name, a type and a value. In: the bytes, which may be anything. Out: a `Jvm` event.
 
 use std::collections::BTreeMap;
 

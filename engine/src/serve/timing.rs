@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::clock::{now_ns, thread_cpu_ns};
 use crate::sys::sleep_until;
 
-/// Burns this much CPU time, measured by the CPU clock of the calling thread. Time in which the thread is preempted does
-/// not count, nor does time stolen by a hypervisor where the kernel accounts for it.
+/// Burns this much CPU time, measured by the CPU clock of the calling thread. Time in which the thread is preempted
+/// does not count, nor does time stolen by a hypervisor if the kernel accounts for it.
 pub fn burn(cpu_ns: u64) {
     burn_with(cpu_ns, || ());
 }

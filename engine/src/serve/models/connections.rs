@@ -75,7 +75,8 @@ fn serve(service: &Service, socket: &Socket) {
     }
 }
 
-/// Serves the complete requests in `input`, in order. Returns how many bytes they took; `None`: the connection has to end.
+/// Serves the complete requests in `input`, in order. Returns the number of bytes used; None if the connection has to
+/// end.
 fn serve_input(service: &Service, socket: &Socket, input: &[u8]) -> Option<usize> {
     let mut taken = 0;
     loop {

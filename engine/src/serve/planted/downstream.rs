@@ -1,4 +1,4 @@
-//! The blocking client of a downstream behind TCP. The threads of the server call it over loopback; they share a pool of
+//! The blocking client of a downstream behind TCP. The threads of the server call it over loopback and share a pool of
 //! kept connections. The other end is `serve::database`.
 
 use std::io;

@@ -1,5 +1,5 @@
-//! One WebSocket of an event loop. `open` turns an HTTP request into a WebSocket; `hear` turns bytes into messages. Each
-//! message is a request; its answer is the message itself, or that of a SocketCluster server. Pings and closes are
+//! One WebSocket of an event loop. `open` turns an HTTP request into a WebSocket; `hear` turns bytes into messages.
+//! Each message is a request; its answer is the message itself, or that of a SocketCluster server. Pings and closes are
 //! answered here. The event loop does the work of a message, waits for it, and owns the socket.
 
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
-//! Doing the work of one request (a `Plan`), in this order: memory, CPU, lock, downstream, wait. `Work::all` does it all and
-//! blocks; the parts that may wait are separate calls too, so that an event loop can set timers instead. HTTP and sockets
-//! are not known here.
+//! Does the work of one request (a `Plan`), in this order: memory, CPU, lock, downstream, wait. `Work::all` does
+//! everything and blocks; the parts that may wait are separate calls, too, so that an event loop can set timers
+//! instead. Independent of HTTP and sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
