@@ -1,7 +1,8 @@
 //! `serve`, the reference subject: the same tiny HTTP service in every concurrency model. The caller sets the work of a
 //! request, so that the capacity is known in advance and any bottleneck can be planted. In: options. Out: the line
 //! `listening on HOST:PORT` on stdout once connections are accepted. On SIGTERM or SIGINT the server ends with exit
-//! code 0, without waiting for requests in progress. Event loops may speak WebSocket instead of HTTP. No TLS, no HTTP/2.
+//! code 0, without waiting for requests in progress. Event loops may speak WebSocket instead of HTTP. No TLS, no
+//! HTTP/2.
 //!
 //! Layers: `management`, `database` > `models` > `request` > `metrics` > `planted` > `options` > `pool`, `timing`.
 
