@@ -1,1 +1,2 @@
-"""Speeds, measured side by side and printed as ratios; nothing here is part of the package or asserts anything."""
+"""Benchmarks: speeds measured side by side and printed as ratios. Nothing here is part of the package or asserts
+anything."""

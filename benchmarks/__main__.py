@@ -36,12 +36,13 @@ from benchmarks import (
 from benchmarks.footer import footer, machine
 from powerband.search.noise import cpu_times
 
-PAIRS = 6  # the fewest whose median has a 95 % interval
+PAIRS = 6  # the fewest repeats whose median has a 95 % interval
 
 
 @dataclass(frozen=True)
 class Section:
-    """`measured` takes the engine's path and how many repeats there are to be; `repeats` says what one of them is."""
+    """One section of the benchmarks. `measured` takes the engine's path and the number of repeats; `repeats` names what
+    one repeat is."""
 
     measured: Callable[[str, int], Iterator[str]]
     repeats: str

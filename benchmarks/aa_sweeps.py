@@ -25,7 +25,7 @@ from powerband.model.results import AnswerKind, Verdict
 from powerband.processes.stop_request import StopRequest
 
 ALLOWED = 0.05
-# No confirmation: it could only take a false winner back, and what is asked here is how often the race names one.
+# No confirmation: it could only take a false winner back, and the question here is how often the race names one.
 EXPERIMENT = """
 name: aa-sweep
 subject: {use: reference, set: {model: fixed, threads: 16, wait: 5ms, cpu: 100us}}
@@ -39,7 +39,8 @@ objective: {maximise: goodput, margin: 3%}
 
 @dataclass(frozen=True)
 class Outcome:
-    """One sweep. `false_winner`: a setting was called the best; `false_worse`: any was called worse than another."""
+    """The result of one sweep. `false_winner`: a setting was called the best; `false_worse`: a setting was called worse
+    than another."""
 
     number: int
     kind: str
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(path: Path) -> list[Outcome]:
-    """The finished sweeps; a line that a kill cut short is none, and is taken away."""
+    """Reads the finished sweeps; removes a last line that a kill cut short."""
     if not path.is_file():
         return []
     whole = path.read_text().rpartition("\n")[0]
@@ -95,7 +96,7 @@ def read(path: Path) -> list[Outcome]:
 
 
 def _one(number: int, folder: Path, engine: str, stop: StopRequest) -> Outcome | None:
-    """None where it was stopped."""
+    """Runs one sweep. None if it was stopped."""
     made = sweep(EXPERIMENT, folder / "runs", stop, engine=engine, seed=number)
     if stop.requested:
         return None
@@ -116,12 +117,13 @@ def _one(number: int, folder: Path, engine: str, stop: StopRequest) -> Outcome |
 
 
 def _measured(done: Sequence[Outcome]) -> list[Outcome]:
-    """A sweep without any valid trial says nothing, and would only make the share of false winners look small."""
+    """The sweeps with at least one valid trial: any other says nothing, and would only make the share of false winners
+    look small."""
     return [outcome for outcome in done if outcome.kind != AnswerKind.NONE_VALID.value]
 
 
 def summarise(all_done: Sequence[Outcome]) -> dict[str, object]:
-    """Shares with their exact 95 % intervals (Clopper & Pearson 1934)."""
+    """The shares, each with its exact 95 % interval (Clopper & Pearson 1934)."""
     done = _measured(all_done)
     return {
         "date": time.strftime("%Y-%m-%d"),

@@ -26,14 +26,15 @@ from fakes.burner import burning
 from fakes.hosted_job import SERVERS, Job, build_wheel, pull_request, repository
 from powerband.processes.engine_fleet import find_engine
 
-MOST_S = 300.0  # of a job's comparison, as the default options allow
+MOST_S = 300.0  # longest comparison of a job under the default options
 NEIGHBOURS = (0.2, 0.5, 1.0)
 KINDS = (("Python", (20, 25)), ("Go, computing", (400, 500)), ("Python", (20, 20)), ("Go, computing", (400, 400)))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One job. `neighbour`: the CPUs that it burns; `seconds`: of the step that compares; `said`: its summary."""
+    """The result of one job. `neighbour`: the CPUs that the neighbour burns; `seconds`: time of the comparison step;
+    `said`: its summary."""
 
     number: int
     server: str
@@ -50,7 +51,7 @@ class Outcome:
 
 
 def job(number: int, wheel: Path, folder: Path) -> Outcome:
-    """Runs the steps of the Action; the neighbour burns while it compares."""
+    """Runs the steps of the Action; the neighbour burns CPU during the comparison."""
     language, waits = KINDS[number % len(KINDS)]
     neighbour = NEIGHBOURS[number % len(NEIGHBOURS)]
     server = SERVERS[language]
@@ -70,7 +71,7 @@ def job(number: int, wheel: Path, folder: Path) -> Outcome:
 
 
 def table(done: Sequence[Outcome]) -> str:
-    """A line for each kind of job; then how many were right, and how long they took."""
+    """A table with a line for each kind of job; then how many jobs were right, and how long they took."""
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {machine()}, commit {commit()}:",
         "",

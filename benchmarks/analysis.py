@@ -1,8 +1,8 @@
-"""How long a run of 500 trials takes to analyse, and in how much memory: the analysis alone, and `powerband report`;
-and how large that report is, and when Chromium shows the first of it.
+"""Measures the analysis of a run of 500 trials: time and memory of the analysis alone and of `powerband report`, the
+size of that report, and the time until Chromium shows the first of it.
 
-One trial of the reference subject is taken for real (10 s, 16 threads, ten samples a second), and its files stand in
-for all others; only the number of answers differs a little, so that there is something to compare."""
+One trial of the reference subject is really run (10 s, 16 threads, ten samples a second), and its files stand in for
+all others; only the number of answers differs slightly, so that there is something to compare."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def speed(engine: str, pairs: int) -> Iterator[str]:
 
 
 def openings_s(address: str, openings: int) -> list[tuple[float, float]]:
-    """Of so many openings of a page: seconds to the first paint, and until all is there; empty without a browser."""
+    """Opens a page `openings` times. Returns, for each, the seconds to the first paint and until everything is there;
+    empty without a browser."""
     binary = find_browser()
     if binary is None:
         return []
@@ -103,7 +104,8 @@ def large_run(engine: str, folder: Path, settings: int, blocks: int) -> RunDir:
 
 
 def _one_trial(engine: str, folder: Path) -> RunDir:
-    """The last trial of the run is the one to copy, whether or not the machine was quiet enough for it to be valid."""
+    """Runs one trial for copying: the last one of the run, whether or not the machine was quiet enough for it to be
+    valid."""
     subprocess.run(
         [
             *(sys.executable, "-m", "powerband", "tune", "-P", "threads=16", "--duration", "10s", "--warmup", "1s"),
@@ -119,7 +121,8 @@ def _one_trial(engine: str, folder: Path) -> RunDir:
 
 
 def _of_size(experiment: Experiment, settings: int, blocks: int) -> Experiment:
-    """All blocks of a full grid, and every copy valid: the copies of a disturbed trial would all be disturbed."""
+    """The experiment of the large run: all blocks of a full grid, and every copy counts as valid (copies of a disturbed
+    trial would all be disturbed)."""
     return experiment.model_copy(
         update={
             "factors": {"threads": tuple(range(1, settings + 1))},

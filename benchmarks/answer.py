@@ -1,8 +1,8 @@
-"""How long a useful answer takes: `powerband tune` as a person types it, from the command to its last word.
+"""Measures how long a useful answer takes: `powerband tune` as a person types it, from the command to its last word.
 
 Rows: gunicorn (gthread) with 1 to 64 threads whose requests sleep 50 ms, at `quick` and at the default profile; a Go
-server with four settings that serve alike; the quickstart. An answer counts where it is the right one, and within the
-bound that its row asks for. A row whose server is not on this machine is left out, and said so.
+server with four settings that serve equally well; the quickstart. An answer counts if it is the right one and within
+the bound that its row sets. A row whose server is not on this machine is skipped with a notice.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from benchmarks.pairs import HEAD, figure, run
 
 HERE = ROOT / "benchmarks" / "answers"
 GO_SERVER = ROOT / "benchmarks" / "workers" / "server.go"
-LONGEST_S = 1500.0  # of one row: 25 minutes, where 20 were forecast once
-ENDS = (0, 1, 5)  # an answer that is none ends with another code than 0
+LONGEST_S = 1500.0  # of one row: 25 minutes, where a forecast once said 20
+ENDS = (0, 1, 5)  # without an answer, the exit code is another one
 THREADS = "threads=1,2,4,8,16,32,64"
 
 
 @dataclass(frozen=True)
 class Row:
-    """`right`: the settings that are right answers; `bound`: no other setting may be better by more; `most_s`: the
-    target."""
+    """One row. `right`: the settings that are right answers; `bound`: no other setting may be better by more than this;
+    `most_s`: the target in seconds."""
 
     name: str
     command: Sequence[str]
@@ -73,7 +73,7 @@ def seconds(engine: str, repeats: int) -> Iterator[str]:
 
 
 def rows(folder: Path) -> Iterator[Row | str]:
-    """The rows that this machine can run, and a sentence for each that it cannot."""
+    """Yields the rows that this machine can run, and a sentence for each that it cannot."""
     gunicorn = shutil.which("gunicorn", path=str(Path(sys.executable).parent)) or shutil.which("gunicorn")
     if gunicorn is None:
         yield "No gunicorn here: its rows are left out."
@@ -88,7 +88,7 @@ def rows(folder: Path) -> Iterator[Row | str]:
     else:
         server_path = folder / "server"
         subprocess.run(("go", "build", "-o", str(server_path), str(GO_SERVER)), check=True)
-        # More Ps than CPUs serve alike; the first is the cheapest.
+        # More Ps than CPUs serve equally well; the first one is the cheapest.
         options = ("-P", "procs=2,3,4,5", "--env", "GOMAXPROCS={procs}", "--cpus", "all", "--regret", "10%")
         command = ("tune", "--profile", "quick", *options, "--", str(server_path), "{port}", "1000000")
         yield Row("Go, four settings alike", command, ("procs=2", "procs=3", "procs=4", "procs=5"), 0.10, 60)

@@ -1,5 +1,5 @@
 """Measures the CPU that the bench itself takes in a trial, control plane and probes together. The server starts a
-thread for each connection and each connection serves one request, which is dearest to watch."""
+thread for each connection and each connection serves one request, which is the most expensive case to watch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ design: {{order: blocks}}
 
 
 def cost(engine: str, pairs: int) -> Iterator[str]:
-    """`bench_cpu_cores` of each trial, whether or not the machine was quiet enough for it to be valid."""
+    """Yields `bench_cpu_cores` of each trial, whether or not the machine was quiet enough for it to be valid."""
     with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder, StopRequest.on_signals() as stop:
         text = EXPERIMENT.replace("{repeats}", str(pairs))
         trials = sweep(text, Path(folder), stop, engine=engine, seed=1).analysis.trials

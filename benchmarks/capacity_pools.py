@@ -34,9 +34,9 @@ from fakes.queues import Queue
 POOLS = Path(__file__).parent / "pools"
 LANGUAGES, THREADS = ("python", "go", "java"), (4, 8, 16)
 LIMITS = {"fixed": 4, "exponential": 10, "heavy": 15}
-"""The p99 allowed, in mean service times."""
+"""The allowed p99, as a multiple of the mean service time."""
 MEAN_US = 625
-"""Service time for each thread of a pool: every pool gives 1,600/s at most."""
+"""Mean service time divided by the number of threads, in us: every pool serves 1,600/s at most."""
 WINDOW = "60s"
 WANTED = 19 / 20
 
@@ -62,8 +62,9 @@ class Pool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One search; rates per second. `theory`: M/G/k, whose service time is what the first look at full load says.
-    `p99_low_ms`, `p99_high_ms`: windows of a minute at the ends of the interval."""
+    """The result of one search; rates are per second. `theory`: the capacity by M/G/k, with the mean service time that
+    the first stage at full load shows. `p99_low_ms`, `p99_high_ms`: p99 over windows of a minute at the ends of the
+    interval."""
 
     pool: str
     low: float | None
@@ -85,15 +86,16 @@ class Outcome:
 
     @property
     def by_windows(self) -> bool:
-        """The edge of windows of a minute lies within the interval: one at its low end holds, one at its high end
-        does not."""
+        """True if the capacity by windows of a minute lies within the interval: the window at its low end keeps the
+        limit, the one at its high end does not."""
         if self.p99_low_ms is None or self.p99_high_ms is None:
             return False
         return self.p99_low_ms < self.limit_ms <= self.p99_high_ms
 
 
 def build(language: str, folder: Path) -> tuple[str, ...] | None:
-    """The command without its arguments; None where the toolchain is missing. Raises CalledProcessError."""
+    """Builds the server of a language. Returns its command without arguments; None if the toolchain is missing. Raises
+    CalledProcessError."""
     builds = {
         "go": ("go", "build", "-o", str(folder / "pool"), str(POOLS / "server.go")),
         "java": ("javac", "-d", str(folder), str(POOLS / "Pool.java")),
@@ -115,7 +117,7 @@ def server_of(pool: Pool, program: Sequence[str]) -> Worker:
 
 
 def search(pool: Pool, program: Sequence[str], folder: Path, beside: int) -> Outcome:
-    """The search, without the windows. Raises RuntimeError where `powerband` fails."""
+    """Runs the search, without the windows. Raises RuntimeError if `powerband` fails."""
     command = [*program, "{port}", "{threads}", pool.service, str(pool.mean_us)]
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{pool.language}-{pool.threads}-{pool.service}-{time.time_ns()}.yaml"
@@ -151,7 +153,7 @@ def search(pool: Pool, program: Sequence[str], folder: Path, beside: int) -> Out
 
 
 def with_windows(outcome: Outcome, programs: Mapping[str, Sequence[str] | None]) -> Outcome:
-    """Both at once."""
+    """Adds the windows to a search. Measures both at once."""
     pool = next(each for each in pools(LANGUAGES) if each.name == outcome.pool)
     program = programs[pool.language]
     if outcome.low is None or outcome.high is None or program is None:
@@ -163,7 +165,7 @@ def with_windows(outcome: Outcome, programs: Mapping[str, Sequence[str] | None])
 
 
 def window_p99_ms(server: Worker, pool: Pool, rate: float) -> float:
-    """The p99 of a fresh start, over a minute."""
+    """The p99 of a freshly started server over a minute."""
     with up(server, pool.threads) as (port, _):
         url = f"http://127.0.0.1:{port}/"
         told = powerband("load", url, "-r", f"{rate:.1f}", "--warmup", "2s", "-d", WINDOW, "--format", "json")
@@ -171,7 +173,7 @@ def window_p99_ms(server: Worker, pool: Pool, rate: float) -> float:
 
 
 def pools(languages: Sequence[str]) -> list[Pool]:
-    """All of them, so that the first few already hold every language, size and kind of service time."""
+    """All pools, in an order in which the first few already include every language, size and kind of service time."""
     kinds = list(LIMITS)
     every = [Pool(lang, THREADS[(a + b) % 3], kinds[(a + b + c) % 3]) for c in range(3) for b in range(3)
              for a, lang in enumerate(LANGUAGES)]  # fmt: skip
@@ -179,7 +181,7 @@ def pools(languages: Sequence[str]) -> list[Pool]:
 
 
 def left(every: Sequence[Pool], done: Sequence[Outcome], searches: int) -> list[Pool]:
-    """The searches to come, until there are so many; each pool in turn."""
+    """The searches still to do, each pool in turn, until there are `searches`."""
     made = Counter(row.pool for row in done)
     found = []
     for pool in [*every] * math.ceil(searches / max(1, len(every))):
@@ -202,7 +204,7 @@ def lacks_windows(outcome: Outcome) -> bool:
 
 
 def table(done: Sequence[Outcome]) -> str:
-    """The searches in Markdown, and how many agree."""
+    """The searches as a Markdown table, and how many agree with theory and with the windows."""
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {machine()}",
         "",

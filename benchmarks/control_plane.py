@@ -1,4 +1,5 @@
-"""What the control plane costs: CPU of the Python process while trials measure, and the time between trials."""
+"""Measures the cost of the control plane: CPU of the Python process while trials measure, and the time between
+trials."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ PERCENT_MOST, GAP_S_MOST = 2.0, 1.0
 
 
 def cost(engine: str, pairs: int) -> Iterator[str]:
-    """The figures of each run: CPU in all measured windows, the median and the longest time between two trials."""
+    """The figures of each run: CPU in all measured windows, then the median and the longest time between two trials."""
     percent, gaps, longest = zip(*(_of_a_run(engine) for _ in range(pairs)), strict=True)
     yield HEAD
     yield figure("control plane while trials measure", percent, "% of one core", ".2f", at_most=PERCENT_MOST)
@@ -63,5 +64,5 @@ def _run_and_sample(engine: str, folder: Path) -> list[tuple[float, float]]:
 
 
 def _cpu_at(samples: list[tuple[float, float]], at: float) -> float:
-    """The last sample at or before `at`."""
+    """The CPU of the last sample at or before `at`."""
     return max((cpu for time_s, cpu in samples if time_s <= at), default=0.0)

@@ -43,8 +43,8 @@ NAMED_SHARE = 19 / 20
 WITHIN = 0.10
 # Two workers of a JVM gave wrk 1,350/s in the first 4 s, 1,530/s in the fifth and 1,660/s in the seventh.
 WARMUP_S = 35
-# wrk cannot warm up, so it runs twice. A worker that still computes for the first run accepts nothing of the second: of
-# a cluster of Node the other one once got all connections, and two workers served no more than one.
+# wrk cannot warm up, so it runs twice. A worker that still computes for the first run accepts nothing of the second:
+# with a Node cluster, the other worker once got all connections, and two workers then served no more than one.
 SETTLE_S = 1.0
 WRK_STARTS_MOST = 3
 FOREIGN_MAX = 0.1
@@ -53,7 +53,8 @@ START_S = 20.0
 
 @dataclass(frozen=True)
 class Worker:
-    """A server whose requests cost some 1 ms of CPU each; `{workers}` and `{port}` stand in command and environment."""
+    """A server each of whose requests costs some 1 ms of CPU. `{workers}` and `{port}` in its command and environment
+    are replaced."""
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -61,8 +62,8 @@ class Worker:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One race. `named`: the setting that is recommended; `effect`: the rate with two workers over that with one;
-    `wrk_effect`: the same by wrk, None without it, and where other programs disturbed it."""
+    """The result of one race. `named`: the recommended setting; `effect`: the rate with two workers divided by that
+    with one; `wrk_effect`: the same by wrk, None if there is no wrk or if other programs disturbed it."""
 
     number: int
     language: str
@@ -80,8 +81,8 @@ class Outcome:
 
 
 def worker(language: str, built: Path) -> Worker | None:
-    """The server of a language, built into a folder; None where its toolchain is missing. Raises CalledProcessError
-    where it does not compile."""
+    """Builds the server of a language into a folder; None if the toolchain is missing. Raises CalledProcessError if it
+    does not compile."""
     builds = {
         "go": ("go", "build", "-o", str(built / "server"), str(SERVERS / "server.go")),
         "java": ("javac", "-d", str(built), str(SERVERS / "Server.java")),
@@ -103,7 +104,7 @@ def worker(language: str, built: Path) -> Worker | None:
 
 
 def race(number: int, language: str, server: Worker, peer: Generator | None, folder: Path) -> Outcome:
-    """wrk first, then the race. Raises RuntimeError where `powerband` fails."""
+    """Runs wrk first, then the race. Raises RuntimeError if `powerband` fails."""
     found = [] if peer is None else [wrk_rate(peer, server, workers) for workers in (1, 2)]
     wrk_rates = tuple(rate for rate in found if rate is not None)
     env = [word for name, value in server.env.items() for word in ("--env", f"{name}={value}")]
@@ -117,7 +118,7 @@ def race(number: int, language: str, server: Worker, peer: Generator | None, fol
 def outcome(
     number: int, language: str, analysis: Mapping[str, object], wrk_rates: tuple[float, ...], seconds: float
 ) -> Outcome:
-    """What `--format json` says of a race of workers 1 and 2."""
+    """Interprets the `--format json` output of a race of workers 1 and 2."""
     answer, trials, settings = analysis["answer"], analysis["trials"], analysis["settings"]
     assert isinstance(answer, dict)
     assert isinstance(trials, list)
@@ -148,8 +149,8 @@ def _effect(rates: Sequence[float]) -> float | None:
 
 
 def wrk_rate(peer: Generator, server: Worker, workers: int) -> float | None:
-    """Requests a second of a fresh start on all CPUs, after a warm-up. One beside which other programs used too much is
-    repeated, as `powerband` leaves such trials out too; None where none was quiet."""
+    """Requests per second of a fresh start on all CPUs, after a warm-up. A run during which other programs used too
+    much CPU is repeated, as `powerband` leaves such trials out, too. None if no run was quiet."""
     for _ in range(WRK_STARTS_MOST):
         foreign, rate = _wrk_once(peer, server, workers)
         if foreign <= FOREIGN_MAX:
@@ -158,7 +159,7 @@ def wrk_rate(peer: Generator, server: Worker, workers: int) -> float | None:
 
 
 def _wrk_once(peer: Generator, server: Worker, workers: int) -> tuple[float, float]:
-    """The share of all CPUs that other programs used, and requests a second."""
+    """The share of all CPUs that other programs used, and requests per second."""
     cpus = os.sched_getaffinity(0)
     with up(server, workers) as (port, session):
         run(peer.argv(port, USERS, WARMUP_S), cpus)
@@ -171,7 +172,7 @@ def _wrk_once(peer: Generator, server: Worker, workers: int) -> tuple[float, flo
 
 
 def _busy_s(session: int) -> tuple[float, float]:
-    """CPU seconds so far: of the whole machine, and of the processes of a session (proc_pid_stat(5))."""
+    """CPU seconds so far of the whole machine, and of the processes of a session (proc_pid_stat(5))."""
     ticks = 0
     for process in all_processes():
         if process.session == session:
@@ -184,8 +185,8 @@ def _busy_s(session: int) -> tuple[float, float]:
 
 @contextmanager
 def up(server: Worker, workers: int) -> Iterator[tuple[int, int]]:
-    """The port and the session of a fresh start, which has ended with the block. Raises RuntimeError where
-    it does not listen."""
+    """Starts a server afresh; yields its port and its session. The server has ended when the block ends. Raises
+    RuntimeError if it does not listen."""
     (port,) = pick_ports(1)
     given = {"port": str(port), "workers": str(workers)}
     env = {**os.environ, **{name: value.format(**given) for name, value in server.env.items()}}
@@ -240,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(path: Path) -> list[Outcome]:
-    """The finished races."""
+    """Reads the finished races."""
     if not path.is_file():
         return []
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -248,18 +249,19 @@ def read(path: Path) -> list[Outcome]:
 
 
 def in_turn(languages: Sequence[str], done: Sequence[Outcome], races: int) -> list[str]:
-    """The languages of the races to come, one after the other."""
+    """The languages of the races still to do, one after the other."""
     left = {name: races - sum(row.language == name for row in measured(done)) for name in languages}
     return [name for turn in range(races) for name in languages if left[name] > turn]
 
 
 def measured(done: Sequence[Outcome]) -> list[Outcome]:
-    """A race without any valid trial says nothing: other programs had the machine."""
+    """The races with at least one valid trial: in any other, other programs had the machine."""
     return [row for row in done if row.kind != AnswerKind.NONE_VALID.value]
 
 
 def table(all_done: Sequence[Outcome]) -> str:
-    """The races in Markdown, a line for each language: medians over its races; then the two shares that count."""
+    """The races as a Markdown table with a line for each language (medians over its races); then the two shares that
+    count."""
     done = measured(all_done)
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {machine()}, commit {commit()}: "
@@ -295,7 +297,7 @@ def table(all_done: Sequence[Outcome]) -> str:
 
 
 def middle(values: Sequence[float | None]) -> float | None:
-    """The median of those that are known."""
+    """The median of the known values."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 

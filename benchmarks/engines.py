@@ -1,4 +1,5 @@
-"""Two engine binaries in alternating pairs: what a change of the engine costs per request, per message, per answer."""
+"""Compares two engine binaries in alternating pairs: the cost of a change of the engine per request, message and
+answer."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ AT_MOST = 1.02
 
 
 def against_other(engine: str, pairs: int) -> Iterator[str]:
-    """CPU of this engine over that of the binary that the environment names, on one server of the other binary."""
+    """CPU of this engine divided by that of the binary named by the environment, on one server of the other binary."""
     other = os.environ.get(OTHER)
     if other is None:
         yield f"skipped: {OTHER} names no second binary to compare with"

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def footer(command: str, repeats: str, before: Mapping[str, float], root: Path = ROOT) -> str:
-    """`repeats`: how many there were, and of what; `before`: `cpu_times()` when the section began."""
+    """The footer. `repeats`: their number and kind, as text; `before`: `cpu_times()` when the section began."""
     steal = stolen(before, cpu_times())
     return (
         f"*{time.strftime('%Y-%m-%d')}; {machine()}; `{command}`; commit {commit(root)}; {repeats}; "
@@ -32,7 +32,7 @@ def machine() -> str:
 
 
 def commit(root: Path = ROOT) -> str:
-    """The short hash, `+` behind it where a file that git knows was changed since; `unknown` outside of a checkout."""
+    """The short hash, with a `+` if a file known to git has changed since; `unknown` outside of a checkout."""
     try:
         short, changed = (
             subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()

@@ -1,4 +1,5 @@
-"""The generators compared: how each is started against a URL, and how many requests it says it completed."""
+"""The load generators that are compared: how each is started against a URL, and how many requests it reports as
+completed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ PEERS = ROOT / ".tools" / "peers"
 
 @dataclass(frozen=True)
 class Generator:
-    """`argv(port, connections, seconds)` starts it; `requests(usage)` counts what it completed."""
+    """A load generator. `argv(port, connections, seconds)`: the command; `requests(usage)`: the number of requests it
+    completed."""
 
     name: str
     argv: Callable[[int, int, int], list[str]]
@@ -29,7 +31,8 @@ class Generator:
     seconds: int
 
     def cpu_us_per_request(self, port: int, connections: int, cpus: set[int]) -> float:
-        """One run. JVM and other start-up CPU is included, as a user pays it; `seconds` is long enough to dilute it."""
+        """CPU per request of one run. The CPU of start-up (the JVM's, for one) is included, as a user pays it;
+        `seconds` is long enough to dilute it."""
         usage = self.usage(port, connections, cpus)
         return usage.cpu_s / self.requests(usage) * 1e6
 
@@ -49,13 +52,13 @@ def ours(engine: str, seconds: int = 4, extra: tuple[str, ...] = ()) -> Generato
 
 
 def summary(usage: Usage) -> dict[str, Any]:
-    """The last JSON line of the engine's output."""
+    """The last JSON line of the engine's output, parsed."""
     told: dict[str, Any] = json.loads(usage.stdout.strip().splitlines()[-1])
     return told
 
 
 def peers() -> tuple[list[Generator], list[str]]:
-    """Those that are installed, and a sentence for each that is not."""
+    """The installed generators, and a sentence for each that is not installed."""
     found: list[Generator] = []
     missing: list[str] = []
     for name, make in (("wrk", _wrk), ("oha", _oha), ("k6", _k6)):
@@ -73,7 +76,7 @@ def peers() -> tuple[list[Generator], list[str]]:
 
 
 def wrk() -> Generator | None:
-    """None where it is not installed."""
+    """wrk as a generator; None if it is not installed."""
     program = which("wrk", PEERS / "bin")
     return None if program is None else _wrk(program)
 

@@ -1,4 +1,4 @@
-"""HTTP load: CPU per request against peers, memory per connection, lateness against CPU in open loop."""
+"""Measures HTTP load: CPU per request against peers, memory per connection, lateness against CPU in the open loop."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _peak_bytes(engine: str, port: int, connections: int) -> int:
 
 
 def open_loop(engine: str, pairs: int) -> Iterator[str]:
-    """20,000 constant arrivals a second: send lag and CPU per request by `precision`, in rounds of all."""
+    """20,000 constant arrivals per second: send lag and CPU per request by `precision`; each round runs all of them."""
     rate, seconds = 20_000, 4
     yield "| precision | send lag p50 us | p99 us | p99.9 us | CPU us a request |"
     yield "|---|---|---|---|---|"

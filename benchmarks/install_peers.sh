@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Brings the generators that `make bench` compares with into .tools/peers; each is skipped, and said so, where its
-# toolchain is missing. wrk comes from Debian's packages, k6 through Go, oha through cargo, Artillery and statsd through npm;
-# JMeter is fetched by powerband itself.
+# Installs the generators that `make bench` compares with into .tools/peers. Generators whose toolchain is missing are
+# skipped with a notice. wrk comes from Debian's packages, k6 through Go, oha through cargo, Artillery and statsd
+# through npm; powerband itself fetches JMeter.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 peers="$PWD/.tools/peers"

@@ -1,7 +1,9 @@
-"""powerband's engine and JMeter as the load of one server, in alternating pairs: the same rate and response times,
-and the CPU that each took. Both are closed: so many users, each with a random pause. (Users with a constant pause who
-were once held up together, by a collection of JMeter's for one, stay in step, and its p99 then is their queue for its
-CPU.) The warm-up is long: before JMeter's JVM has compiled itself its p99 is some ms above what the server does."""
+"""Compares powerband's engine and JMeter as the load on one server, in alternating pairs: the same rate and response
+times, and the CPU that each took.
+
+Both are closed loops: a number of users, each with a random pause. (Users with a constant pause who were once held up
+together, for example by a garbage collection of JMeter's, stay in step, and JMeter's p99 then is their queue for its
+CPU.) The warm-up is long: until JMeter's JVM has compiled itself, its p99 is some ms above what the server does."""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from powerband.trials.trial import run_trial
 USERS, RAMP_S = 100, 10
 LEAST_MS, MOST_MS = 25, 75
 MARGIN = 0.03
-CLOCK_NS = 1e6  # JMeter tells whole ms
+CLOCK_NS = 1e6  # JMeter reports whole ms
 EXPERIMENT = """
 name: jmeter-pairs
 subject: {{use: reference, set: {{model: event-loop, wait: 20ms}}}}
@@ -43,7 +45,7 @@ TIMES = ("response_time_ns_mean", "response_time_ns_p50", "response_time_ns_p99"
 
 
 def against_engine(engine: str, pairs: int) -> Iterator[str]:
-    """Rates and times: the differences of pairs, either way, against what is allowed."""
+    """Yields the differences in rates and times of pairs, in both directions, against the allowed ones."""
     os.environ["POWERBAND_ENGINE"] = engine
     try:
         with StopRequest.on_signals() as stop:
@@ -110,7 +112,7 @@ def _table(found: Mapping[str, Sequence[TrialResult]]) -> Iterator[str]:
 
 
 def _within(found: Spread, allowed: float) -> str:
-    """Whether a difference is within what is allowed, above and below."""
+    """The verdict on a difference, which must not exceed the allowed one above or below."""
     return worst((found.verdict(at_most=allowed), found.verdict(at_least=-allowed)))
 
 

@@ -1,7 +1,7 @@
-"""What a link in user space is good for on this machine: how much later than theory a round trip is, and how much of
-its rate a TCP stream gets, alone and while other programs keep all CPUs busy. Needs root.
+"""Measures how well a link in user space works on this machine: how much longer than theory a round trip takes, and
+what share of the link's rate a TCP stream gets, alone and while other programs keep all CPUs busy. Needs root.
 
-Round trips are UDP packets of 64 bytes from one Python program to another and back, whose own time they hold too.
+Round trips are UDP packets of 64 bytes between two Python programs, whose own time is included.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STREAM_S = 2.0
 LINKS = [(0, None), (0, 10**9), (200_000, 10**8), (200_000, 10**9), (1_000_000, 10**9), (10_000_000, 10**8)]
 PACKET_BYTES = 64
 HEADER_BYTES = 14 + 20 + 8
-SEGMENT_SHARE = 1448 / 1514  # of the wire's bytes, those of a TCP stream
+SEGMENT_SHARE = 1448 / 1514  # payload of a TCP stream, of the bytes on the wire
 
 FAR = """
 import socket, sys, threading
@@ -53,13 +53,13 @@ BUSY = "while True: pass"
 
 @dataclass(frozen=True)
 class Found:
-    """One link: how much longer than theory its round trips took, what a stream got, and what it tells of itself.
-    `late_us` is None where the kernel's netem makes the link, which tells of no lateness."""
+    """The results of one link: how much longer than theory its round trips took, what a stream got, and what the link
+    reports of itself. `late_us` is None if the kernel's netem makes the link, which reports no lateness."""
 
     over_us: tuple[float, float, float]  # least, p50, p99
     stream_mbit: float
     late_us: tuple[float, float] | None  # p50, p99
-    cpu_us: float  # of a packet
+    cpu_us: float  # per packet
     missed: int
 
 
@@ -85,7 +85,7 @@ def limits(engine: str, pairs: int) -> Iterator[str]:
 
 
 def line(load: str, delay_ns: int, rate: int | None, found: Sequence[Found]) -> str:
-    """Medians over links of the same kind."""
+    """A line of the table, with medians over links of the same kind."""
 
     def middle(values: Iterable[float], form: str) -> str:
         return spread(list(values)).text(form)
@@ -106,7 +106,7 @@ def line(load: str, delay_ns: int, rate: int | None, found: Sequence[Found]) -> 
 
 
 def found_of(trips_ns: Sequence[int], stream_bits_per_s: float, facts: Mapping[str, Any]) -> Found:
-    """`trips_ns`: sorted; `facts`: of the link once it has ended."""
+    """The results from raw figures. `trips_ns`: sorted; `facts`: the summary of the link once it has ended."""
     rate = facts["rate_bits_per_s"]
     sending_ns = 0 if rate is None else (PACKET_BYTES + HEADER_BYTES) * 8e9 / rate
     theory_ns = 2 * (facts["delay_ns"] + sending_ns)
@@ -152,7 +152,7 @@ def round_trips(address: str) -> list[int]:
 
 
 def stream(address: str) -> float:
-    """Bits a second that one TCP stream gets, its slow start and the time until all is acknowledged included."""
+    """Bits per second that one TCP stream gets, including its slow start and the time until all is acknowledged."""
     block = b"x" * (1 << 16)
     with socket.create_connection((address, 9)) as tcp:
         begun, sent = time.monotonic(), 0

@@ -1,7 +1,7 @@
-"""What following a run costs: CPU of the live page's server with no viewer, one, twenty, and twenty of whom half stall.
-And how long a browser takes to open the page of a run of 500 trials.
+"""Measures the cost of following a run: CPU of the live page's server with no viewer, one, twenty, and twenty of whom
+half stall; and how long a browser takes to open the page of a run of 500 trials.
 
-One run of the reference subject goes on meanwhile (trials of 10 s); the server is the process that `--live` starts."""
+Meanwhile a run of the reference subject goes on (trials of 10 s); the server is the process that `--live` starts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
 
 
 def _opening(engine: str, pairs: int) -> Iterator[str]:
-    """The page of a large run, opened twice of each fresh server: for the first time it reads the run."""
+    """The page of a large run, opened twice on each freshly started server, which reads the run at the first
+    opening."""
     opened = []
     with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder:
         large = large_run(engine, Path(folder), SETTINGS, BLOCKS)
@@ -70,7 +71,7 @@ def _opening(engine: str, pairs: int) -> Iterator[str]:
 
 
 def _first_state(address: str, pid: int) -> float:
-    """CPU seconds until a first viewer has been told how the run stands: until then libraries are loaded."""
+    """CPU seconds until a first viewer has received the state of the run; libraries are loaded until then."""
     parts = urlsplit(address)
     before = _cpu_s(pid)
     with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80)) as connection:
@@ -82,7 +83,7 @@ def _first_state(address: str, pid: int) -> float:
 
 
 def _watched(address: str, pid: int, viewers: int, stalled: int) -> tuple[float, float]:
-    """Percent of one core over the time, and what each viewer who reads got a second."""
+    """Percent of one core over the time, and the bytes that each reading viewer received per second."""
     parts = urlsplit(address)
     host, port = parts.hostname or "127.0.0.1", parts.port or 80
     ask = f"GET {parts.path}events HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
@@ -121,7 +122,7 @@ def _read(selector: selectors.BaseSelector, seconds: float) -> int:
 
 @contextmanager
 def _run(engine: str, folder: Path) -> Iterator[Path]:
-    """A run that goes on for longer than the cases take together."""
+    """A run that goes on for longer than all cases together."""
     environment = {**os.environ, "POWERBAND_ENGINE": engine}
     process = subprocess.Popen(
         [
@@ -146,7 +147,7 @@ def _run(engine: str, folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _server(run: Path) -> Iterator[tuple[str, int]]:
-    """The process that `--live` starts, its address and its pid."""
+    """The process that `--live` starts: its address and pid."""
     process = subprocess.Popen(
         [sys.executable, "-m", "powerband.live", str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

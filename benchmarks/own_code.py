@@ -1,7 +1,8 @@
-"""How much of the engine's CPU is its own: what it spends outside of the kernel, of all that a request costs it.
+"""Measures the share of the engine's CPU that is its own: CPU spent outside of the kernel, of everything that a request
+costs.
 
-The kernel's accounting of user and system time (getrusage(2)), libraries included; a profile of its functions alone
-would tell less."""
+The source is the kernel's accounting of user and system time (getrusage(2)), libraries included; a profile of the
+engine's functions alone would show less."""
 
 from __future__ import annotations
 

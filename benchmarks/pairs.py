@@ -1,5 +1,5 @@
-"""Runs commands in alternating pairs, accounts for each by the kernel's figures (wait4 of the finished process), and
-holds what was found against a target: one rule for every table of `docs/benchmarks.md`."""
+"""Runs commands in alternating pairs, takes the kernel's figures of each (wait4 of the finished process), and compares
+the results with a target: one rule for every table of `docs/benchmarks.md`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from powerband.trials.trial import pinned_to
 
 @dataclass(frozen=True)
 class Usage:
-    """One finished command: CPU of the process and its waited-for children (`user_s`: outside of the kernel), the
-    bytes of its largest resident set, and its stdout."""
+    """The figures of one finished command: CPU seconds of the process and its waited-for children (`user_s`: outside of
+    the kernel), the bytes of its largest resident set, and its stdout."""
 
     cpu_s: float
     wall_s: float
@@ -36,8 +36,9 @@ class Usage:
 def run(
     argv: Sequence[str], cpus: set[int], stdin: str = "", timeout_s: float = 300, ends: Collection[int] = (0,)
 ) -> Usage:
-    """Runs `argv` on `cpus` to its end, until which its standard input stays open: an engine takes its end for that of
-    its controller. Raises RuntimeError where its status is none of `ends`, with the end of its stderr."""
+    """Runs `argv` on `cpus` to its end. Its standard input stays open until then, because an engine takes the end of
+    stdin for the end of its controller. Raises RuntimeError, with the end of its stderr, if its status is not in
+    `ends`."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         start = time.monotonic()
         with pinned_to(tuple(cpus)):
@@ -73,7 +74,7 @@ def _wait(pid: int, deadline: float) -> tuple[int, os.resource_usage]:  # type: 
 MET, NOT_MET, UNDECIDED = "met", "NOT met", "undecided"
 CONFIDENCE = 0.95
 NEAR = 0.03
-"""A median of too few repeats for an interval decides nothing where it is so near to its target, as a share of it."""
+"""With too few repeats for an interval, a median this near to its target (as a share of the median) decides nothing."""
 A = TypeVar("A")
 B = TypeVar("B")
 HEAD = "| what | measured | target | |\n|---|---|---|---|"
@@ -81,8 +82,8 @@ HEAD = "| what | measured | target | |\n|---|---|---|---|"
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of `n` repeats, and the ends of what it may be: of its 95 % interval (`is_interval`), or, where there
-    are too few repeats for one, of all that was measured."""
+    """The median of `n` repeats, and the two ends of what it may be: of its 95 % interval (`is_interval`), or, with too
+    few repeats for one, of all measured values."""
 
     middle: float
     low: float
@@ -91,9 +92,10 @@ class Spread:
     is_interval: bool
 
     def verdict(self, *, at_most: float = math.inf, at_least: float = -math.inf) -> str:
-        """The rule of all tables: `met` where both ends are on the right side of the target, `NOT met` where both are
-        on the wrong one, `undecided` where it lies between them. Without an interval also undecided within `NEAR` of
-        the median: single runs of one machine differ by that much. An end that is the target itself meets it."""
+        """The rule of all tables: `met` if both ends are on the right side of the target, `NOT met` if both are on the
+        wrong side, `undecided` if the target lies between them. Without an interval the verdict is also `undecided` if
+        the target is within `NEAR` of the median: single runs of one machine differ by that much. An end equal to the
+        target meets it."""
         if not self.is_interval:
             near = NEAR * abs(self.middle)
             if abs(at_most - self.middle) < near or abs(at_least - self.middle) < near:
@@ -103,7 +105,7 @@ class Spread:
         return MET if self.high <= at_most and self.low >= at_least else UNDECIDED
 
     def text(self, form: str = ".3f") -> str:
-        """The median, and the ends where there was more than one repeat."""
+        """The median as text, with the ends if there was more than one repeat."""
         if self.n == 1:
             return format(self.middle, form)
         return f"{self.middle:{form}} ({self.low:{form}} to {self.high:{form}})"
@@ -111,10 +113,10 @@ class Spread:
 
 def spread(values: Sequence[float]) -> Spread:
     """The median with its distribution-free interval of at least 95 %: the k-th smallest and the k-th largest value,
-    k as large as the binomial distribution allows (Thompson 1936, "On confidence ranges for the median", Annals of
-    Mathematical Statistics 7(3); David & Nagaraja 2003, Order Statistics, section 7.1). Five values have none: their
-    least and greatest hold the median 93.75 % of the time. Repeats must be independent; what differs from one day to
-    the next is not in it. Raises ValueError where there is no value, or one is not a number."""
+    with k as large as the binomial distribution allows (Thompson 1936, "On confidence ranges for the median", Annals of
+    Mathematical Statistics 7(3); David & Nagaraja 2003, Order Statistics, section 7.1). Five values have no such
+    interval: their least and greatest hold the median 93.75 % of the time. Repeats must be independent; differences
+    from one day to the next are not covered. Raises ValueError if there is no value, or if one is not a number."""
     ordered = sorted(values)
     if not ordered or any(math.isnan(value) for value in ordered):
         raise ValueError(f"a median needs numbers, not {list(values)}")
@@ -124,14 +126,15 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def share_of(count: int, n: int) -> Spread:
-    """How often something happened, with its exact 95 % interval (Clopper & Pearson 1934)."""
+    """The share of `n` in which something happened, with its exact 95 % interval (Clopper & Pearson 1934)."""
     exact = binomtest(count, n).proportion_ci(CONFIDENCE, method="exact")
     return Spread(count / n, float(exact.low), float(exact.high), n, is_interval=True)
 
 
 @cache
 def _rank(n: int) -> int:
-    """The largest k for which the k-th smallest and largest of n values hold the median with `CONFIDENCE`; 0: none."""
+    """The largest k for which the k-th smallest and largest of n values enclose the median with `CONFIDENCE`; 0 if
+    there is none."""
     outside, rank = 0.0, 0
     while rank < n // 2 and (outside := outside + 2 * math.comb(n, rank) / 2**n) <= 1 - CONFIDENCE:
         rank += 1
@@ -139,7 +142,7 @@ def _rank(n: int) -> int:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """The verdict on a promise of several conditions: all must be met, and one that is not decides."""
+    """The verdict on a promise with several conditions: all must be met, so one that is not met decides."""
     found = set(verdicts)
     return next((verdict for verdict in (NOT_MET, UNDECIDED) if verdict in found), MET)
 
@@ -147,7 +150,8 @@ def worst(verdicts: Iterable[str]) -> str:
 def figure(
     name: str, values: Sequence[float], unit: str, form: str, *, at_most: float = math.inf, at_least: float = -math.inf
 ) -> str:
-    """A line below `HEAD`: the median of repeats with its ends, the target where there is one, the verdict."""
+    """A line for the table below `HEAD`: the median of the repeats with its ends, the target if there is one, the
+    verdict."""
     found = spread(values)
     promises = [("at most", at_most)] * (at_most < math.inf) + [("at least", at_least)] * (at_least > -math.inf)
     target = ", ".join(f"{word} {value:,g} {unit}".strip() for word, value in promises)
@@ -157,7 +161,7 @@ def figure(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Medians over pairs, and the ratios within a pair."""
+    """Medians over pairs, and the ratios within the pairs."""
 
     ours: float
     theirs: float
@@ -194,5 +198,5 @@ def row(name: str, connections: int, result: Comparison, at_most: float) -> str:
 
 
 def which(name: str, extra: Path) -> str | None:
-    """The program on PATH or in `extra`."""
+    """The path of the program on PATH or in `extra`."""
     return shutil.which(name, path=f"{extra}{os.pathsep}{os.environ.get('PATH', '')}")

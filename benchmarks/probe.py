@@ -1,4 +1,5 @@
-"""What watching costs: the probe's own CPU while it samples a server with 1,000 threads ten times a second."""
+"""Measures the cost of watching: the probe's own CPU while it samples a server with 1,000 threads ten times a
+second."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ PERCENT_MOST = 2.0
 
 
 def cost(engine: str, pairs: int) -> Iterator[str]:
-    """Percent of one core from the start of each probe on, so with the first meeting of all threads."""
+    """Percent of one core from the start of each probe on, which includes the first reading of all threads."""
     with reference(engine, {1}, "--model", "fixed", "--threads", "1000", "--wait", "100ms") as (port, pid):
         load = [engine, "load", f"http://127.0.0.1:{port}/", "-c", "1000", "-t", "1", "-d", "2s", "--json"]
         run(load, {1})  # every pool thread has been used once

@@ -1,7 +1,8 @@
-"""A race against the full grid: the best of 16 pool sizes to 3 %, with a verdict, side by side in alternating pairs.
+"""Compares a race with the full grid: both search for the best of 16 pool sizes to 3 %, with a verdict, in alternating
+pairs.
 
-Both are allowed 10 blocks, of the same trials; the race's time includes the confirmation of its winner. A pair takes
-some seven minutes."""
+Both may take 10 blocks of the same trials. The race's time includes the confirmation of its winner. A pair takes some
+seven minutes."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def against_grid(engine: str, pairs: int) -> Iterator[str]:
             for order in orders:
                 yield _row(number + 1, order, done[order])
             if any(each.analysis.answer.setting is None for each in done.values()):
-                continue  # what names nothing is not fast
+                continue  # a search that names no setting does not count as fast
             ratios.append(done["race"].seconds / done["blocks"].seconds)
             agreed += _agree(done["race"], done["blocks"])
     yield f"\n{len(ratios)} of {pairs} pairs count: both named a setting; the same one in {agreed}\n"
@@ -58,6 +59,6 @@ def _row(pair: int, order: str, done: Sweep) -> str:
 
 
 def _agree(race: Sweep, grid: Sweep) -> bool:
-    """Each names a setting that the other holds for as good as its own."""
+    """True if each names a setting that the other finds to be as good as its own."""
     a, b = race.analysis.answer, grid.analysis.answer
     return a.setting is not None and b.setting is not None and a.setting in b.equivalent and b.setting in a.equivalent

@@ -1,4 +1,4 @@
-"""A reference subject for a benchmark, started on its own CPU and ended with the block."""
+"""A reference subject for a benchmark: started on its own CPU, and ended with the block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from powerband.trials.trial import pinned_to
 
 @contextmanager
 def reference(engine: str, cpus: set[int], *options: str) -> Iterator[tuple[int, int]]:
-    """Yields (port, pid) of `powerband-engine serve` once it listens. Raises RuntimeError where it does not."""
+    """Yields (port, pid) of `powerband-engine serve` once it listens. Raises RuntimeError if it does not."""
     with pinned_to(tuple(cpus)):
         process = subprocess.Popen([engine, "serve", "--port", "0", *options], stdout=subprocess.PIPE, text=True)
     try:

@@ -1,7 +1,8 @@
-"""The StatsD sink: counter updates per second that one core takes in, from packets as client libraries fill them.
+"""Measures the StatsD sink: counter updates per second that one core accepts, from packets filled as client libraries
+fill them.
 
-A sender on CPU 0 sends without a pause to a sink on CPU 1. What counts is the CPU (user and kernel) of the sink's whole
-process; what the kernel dropped is no update."""
+A sender on CPU 0 sends without a pause to a sink on CPU 1. The CPU of the sink's whole process counts, user and kernel;
+packets that the kernel dropped are not counted as updates."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def updates_per_core(engine: str, pairs: int) -> Iterator[str]:
 
 
 def _row(sink: str, what: str, taken: Sequence[Taken], promised: bool) -> str:
-    """Medians of runs. Raises RuntimeError where a run's packets were not all accounted for."""
+    """A table row with the medians of the runs. Raises RuntimeError if the packets of a run were not all accounted
+    for."""
     for one in taken:
         if one.dropped is not None and one.read + one.dropped != one.sent:
             raise RuntimeError(f"{what}: {one.sent} sent, but {one.read} read and {one.dropped} dropped")
@@ -88,7 +90,7 @@ def _ours(engine: str, packet: bytes, *, unix: bool) -> Taken:
         port = _free_port()
         path = str(Path(folder) / "sink")
         where = {"unix": path} if unix else {"udp": f"127.0.0.1:{port}"}
-        # Samples of the host, once an hour, cost nothing.
+        # Sampling the host once an hour costs nothing.
         spec = {"protocol": 1, "interval_ns": 3600 * 10**9, "statsd": where}
         with pinned_to(SINK_CPU):
             process = subprocess.Popen(
@@ -127,7 +129,7 @@ def _connected(family: int, address: Any) -> socket.socket:
 
 
 def _send(sender: socket.socket, packet: bytes) -> tuple[int, float]:
-    """How many packets went out, and in what time."""
+    """The number of packets sent, and the time taken in seconds."""
     sent, send = 0, sender.send
     with sender, pinned_to(SENDER_CPU):
         start = time.monotonic()
@@ -145,7 +147,7 @@ def _free_port(kind: int = socket.SOCK_DGRAM) -> int:
 
 
 def _theirs(node: str, program: Path) -> Taken:
-    """statsd itself, on Node, with nothing behind it but its console."""
+    """The result of statsd itself, on Node, with only its console as a backend."""
     with _statsd(node, program) as (process, port, output):
         before_s = _cpu_s(process.pid)
         sent, wall_s = _send(_connected(socket.AF_INET, ("127.0.0.1", port)), PLAIN)
@@ -178,7 +180,7 @@ def _statsd(node: str, program: Path) -> Iterator[tuple[subprocess.Popen[bytes],
 
 
 def _settled(output: Callable[[], str]) -> int:
-    """What it has counted, once two flushes brought nothing more."""
+    """The number of updates counted by statsd once two flushes brought nothing more."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         flushes = [_counted(text) for text in output().split("Flushing stats at")[1:-1]]
@@ -189,7 +191,7 @@ def _settled(output: Callable[[], str]) -> int:
 
 
 def _counted(flush: str) -> int:
-    """Counters of one flush; the rates behind them have the same names."""
+    """The counters of one flush; the rates, which follow, have the same names."""
     counters = flush.partition("counters: {")[2].partition("}")[0]
     return sum(int(count) for count in re.findall(rf"'{re.escape(NAME)}\.\d': (\d+)", counters))
 

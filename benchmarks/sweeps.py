@@ -22,7 +22,7 @@ from powerband.store import RunDir
 
 @dataclass(frozen=True)
 class Sweep:
-    """One finished run and how long it took, from its first process to its last analysis."""
+    """One finished run, and the time it took from its first process to its last analysis."""
 
     run: RunDir
     analysis: Analysis
@@ -50,7 +50,7 @@ def sweep(text: str, folder: Path, stop: StopRequest, *, engine: str, seed: int)
 
 
 def powerband(*words: str) -> str:
-    """Runs a command of powerband and returns its stdout. Raises RuntimeError where that is empty."""
+    """Runs a command of powerband and returns its stdout. Raises RuntimeError if that is empty."""
     ended = subprocess.run([sys.executable, "-m", "powerband", *words], capture_output=True, text=True, check=False)
     if not ended.stdout:
         raise RuntimeError(f"powerband {words[0]} ended with {ended.returncode}: {ended.stderr[-500:]}")

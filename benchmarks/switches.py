@@ -1,8 +1,8 @@
 """Measures what counting costs the subject: CPU of a context switch with and without the probe's perf events.
 
-Two processes pass a byte to and fro through pipes on CPU 1, under a probe on CPU 0 that counts their switches
-(`exact_counts`) or does not, in alternating pairs. CPU is user and kernel of both processes, as they read it themselves
-(times(2)) once both have ended."""
+Two processes pass a byte to and fro through pipes on CPU 1, in alternating pairs under a probe on CPU 0 that counts
+their switches (`exact_counts`) or does not. The CPU is that of both processes, user and kernel, as they read it
+themselves (times(2)) once both have ended."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cost(engine: str, pairs: int) -> Iterator[str]:
 
 
 def switch_us(engine: str, *, exact: bool, trips: int = ROUND_TRIPS) -> float:
-    """CPU us for each switch, of which a round trip has two. Raises RuntimeError where the programs do not end."""
+    """CPU us per switch; a round trip has two switches. Raises RuntimeError if the programs do not end."""
     with tempfile.TemporaryDirectory(prefix="powerband-bench-") as folder:
         log = Path(folder) / "log"
         argv = (sys.executable, "-c", PASSING, str(trips))

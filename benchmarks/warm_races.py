@@ -32,7 +32,7 @@ from powerband.model.results import AnswerKind
 
 SOURCE = Path(__file__).parent / "workers" / "Warm.java"
 SPRING = ROOT / "subjects" / "spring"
-# Some ms of reading, sorting and writing for each request, by its own thread. -1: without a page of metrics.
+# Each request reads, sorts and writes for some ms on its own thread. -1: no page of metrics.
 SPRING_OPTIONS = {"spring.profiles.active": "h2", "subject.rows": "200", "management.server.port": "-1"}
 CASES = {"jvm": "javac", "spring": "mvn"}
 """The cases, and the program that builds each."""
@@ -46,7 +46,7 @@ WITHIN = 0.05
 
 @dataclass(frozen=True)
 class Truth:
-    """Rates of both settings, in the order of `TIERS`, after a minute of load."""
+    """Rates of both settings after a minute of load, in the order of `TIERS`."""
 
     case: str
     rates: tuple[float, ...]
@@ -58,8 +58,8 @@ class Truth:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One race. `named`: the setting recommended; `rising`: whether each setting still rose in most of its valid
-    trials."""
+    """The result of one race. `named`: the recommended setting; `rising`: for each setting, whether its rate was still
+    rising in most of its valid trials."""
 
     case: str
     profile: str
@@ -73,7 +73,8 @@ class Outcome:
     sentence: str
 
     def figures_hold(self, truth: Truth) -> bool:
-        """True if each figure is within 5 % of what is true, or said to rise and not above that."""
+        """True if each figure is within 5 % of the truth, or is marked as rising and does not exceed the
+        truth."""
         pairs = zip(self.rates, truth.rates, self.rising, strict=True)
         return all(
             rate is not None and (abs(rate / true - 1) <= WITHIN or (rises and rate <= true))
@@ -82,7 +83,7 @@ class Outcome:
 
 
 def build(case: str, folder: Path) -> None:
-    """Raises CalledProcessError."""
+    """Builds the program of a case. Raises CalledProcessError."""
     commands = {
         "jvm": "javac -d {folder} {source}",
         "spring": "mvn -q -B --strict-checksums -f {spring}/pom.xml -Dtarget={folder} package",
@@ -105,7 +106,7 @@ def subject(case: str, built: Path) -> dict[str, Any]:
 
 
 def experiment(case: str, built: Path, keys: Mapping[str, str], order: str) -> dict[str, Any]:
-    """`keys`: as in an experiment file, with dots."""
+    """The experiment of a race. `keys`: further keys of an experiment file, with dots."""
     written: dict[str, Any] = {
         "name": f"warm-{case}",
         "subject": subject(case, built),
@@ -121,7 +122,7 @@ def experiment(case: str, built: Path, keys: Mapping[str, str], order: str) -> d
 
 
 def run(written: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], float]:
-    """Runs an experiment and returns its `--format json`, and the seconds that it took. Raises RuntimeError where
+    """Runs an experiment. Returns its `--format json` output and the seconds that it took. Raises RuntimeError if
     `powerband` fails."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{written['name']}-{time.time_ns()}.yaml"
@@ -132,13 +133,13 @@ def run(written: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], float
 
 
 def rates_of(analysis: Mapping[str, Any]) -> tuple[float | None, ...]:
-    """Goodput by the order of `TIERS`; None where a setting has no figure."""
+    """Goodput in the order of `TIERS`; None for a setting without a figure."""
     found = {row["setting"]["levels"]["tier"]: row["estimates"].get("goodput_per_s") for row in analysis["settings"]}
     return tuple(None if found.get(tier) is None else float(found[tier]["value"]) for tier in TIERS)
 
 
 def truth_of(case: str, built: Path, folder: Path, starts: int) -> Truth:
-    """Raises RuntimeError where a setting has no figure after a minute."""
+    """Measures the truth of a case. Raises RuntimeError if a setting has no figure after a minute."""
     keys = {"load.duration": TRUTH_DURATION, "measure.warmup": TRUTH_WARMUP, "measure.repeats": str(starts)}
     analysis, _ = run(experiment(case, built, keys, "blocks"), folder)
     rates = [rate for rate in rates_of(analysis) if rate is not None]
@@ -148,7 +149,7 @@ def truth_of(case: str, built: Path, folder: Path, starts: int) -> Truth:
 
 
 def outcome(case: str, profile: str, analysis: Mapping[str, Any], seconds: float) -> Outcome:
-    """The outcome of a race of `TIERS`. `analysis`: its `--format json`."""
+    """The outcome of a race of `TIERS`. `analysis`: its `--format json` output."""
     answer, trials = analysis["answer"], analysis["trials"]
     valid = [trial for trial in trials if not any(problem["fatal"] for problem in trial["problems"])]
     rose = {tier: [trial["rising"] for trial in valid if trial["setting"]["levels"]["tier"] == tier] for tier in TIERS}
@@ -167,7 +168,8 @@ def outcome(case: str, profile: str, analysis: Mapping[str, Any], seconds: float
 
 
 def table(every: Sequence[Outcome], truths: Mapping[str, Truth]) -> str:
-    """The races in Markdown, a line for each case and profile; those without a valid trial count for nothing."""
+    """The races as a Markdown table with a line for each case and profile; races without a valid trial are not
+    counted."""
     done = [row for row in every if row.kind != AnswerKind.NONE_VALID.value]
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {machine()}, commit {commit()}: {len(done)} races "
@@ -242,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def to_come(cases: Sequence[str], profile: str, done: Sequence[Outcome], races: int) -> list[str]:
-    """The cases of the races to come, in turn."""
+    """The cases of the races still to do, in turn."""
     made = [row.case for row in done if row.profile == profile and row.kind != AnswerKind.NONE_VALID.value]
     return [case for turn in range(races) for case in cases if made.count(case) <= turn]
 

@@ -1,10 +1,11 @@
-"""What watching takes from a subject that never waits: messages a second of actors, with the probe on against off.
+"""Measures what watching takes from a subject that never waits: messages per second of actors with the probe on,
+divided by those with it off.
 
-A JVM runs on all CPUs, and so does the probe of a trial; in every other window it is stopped (SIGSTOP), in pairs of
-windows whose order alternates. What counts is the median of the pairs of a JVM, one for each start: how its threads
-find each other differs from start to start. The counter is read at both ends of every window, so that reading it
-favours neither. A second counts for as much of the busy CPUs' time as the hypervisor left them: what that takes comes
-in bursts longer than a window, and windows are short for the same reason."""
+A JVM runs on all CPUs, and so does the probe of a trial; in every other window the probe is stopped (SIGSTOP), in pairs
+of windows whose order alternates. The result is the median over the pairs of each JVM, one per start, since the way its
+threads meet differs from start to start. The counter is read at both ends of every window, so that reading it favours
+neither. A second counts for as much of the busy CPUs' time as the hypervisor left them: what it takes comes in bursts
+longer than a window, which is also why windows are short."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ SETTINGS = (
 
 
 def cost(engine: str, pairs: int) -> Iterator[str]:
-    """`pairs` JVMs of each setting, and `WINDOWS` pairs of windows of each."""
+    """Runs `pairs` JVMs of each setting, with `WINDOWS` pairs of windows each."""
     yield "| actors | JVMs | messages/s, probe off | probe on / off | at least | |"
     yield "|---|---|---|---|---|---|"
     for name, actors, balls, threads in SETTINGS:
@@ -105,7 +106,7 @@ def _subject(argv: tuple[str, ...], log: Path) -> Iterator[int]:
 
 @contextmanager
 def _probe(engine: str, spec: ProbeSpec, pid: int, errors: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """As in a trial, but for who started the subject."""
+    """Starts a probe as in a trial, except that the subject was started by this program."""
     attached = spec.model_copy(update={"launch": None, "watch": (Watch(name="subject", pid=pid),)})
     with tempfile.TemporaryFile() as lines, errors.open("ab") as stderr:
         process = subprocess.Popen([engine, "probe"], stdin=subprocess.PIPE, stdout=lines, stderr=stderr)

@@ -1,4 +1,5 @@
-"""WebSocket load: CPU per message against peers, memory of users that wait, and a crowd of SocketCluster users."""
+"""Measures WebSocket load: CPU per message against peers, memory of waiting users, and a crowd of SocketCluster
+users."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ MEASURED_USERS = 10_000
 CROWD, PINGS_PER_S, JOINS_PER_S = 42_000, 7_000, 5_000
 CROWD_CORES_MOST, CROWD_MB_MOST, PINGS_LEAST = 0.25, 300, 0.97
 WAITING = 200_000
-# What one process may open on a machine with the usual hard limit of 20,000, with room for its own files.
+# Descriptors for connections of one process: the usual hard limit is 20,000, and its own files need some.
 PER_PROCESS = 18_500
 S = 10**9
 
@@ -57,7 +58,7 @@ def cpu_per_message(engine: str, pairs: int) -> Iterator[str]:
 
 
 def memory_per_user(engine: str, pairs: int) -> Iterator[str]:
-    """(peak resident set at 10,000 connected users who have all been answered once - at 1) / 9,999."""
+    """(peak resident set at 10,000 connected users who have all been answered once - that at 1) / 9,999."""
     with reference(engine, SERVER_CPUS, *ECHO) as (port, _):
         found = [(_paced(engine, port, 1), _paced(engine, port, MEASURED_USERS)) for _ in range(pairs)]
     yield HEAD
@@ -68,12 +69,12 @@ def memory_per_user(engine: str, pairs: int) -> Iterator[str]:
 
 
 def _paced(engine: str, port: int, users: int) -> Any:
-    """The summary of users who send a message every two seconds."""
+    """The summary of a run with users who send a message every two seconds."""
     return summary(run(_load(engine), GENERATOR_CPUS, stdin=_spec(port, users, pace_s=2, seconds=6)))
 
 
 def waiting_users(engine: str, pairs: int) -> Iterator[str]:
-    """200,000 WebSockets to the reference server, both ends on this machine, a message a minute each."""
+    """200,000 WebSockets to the reference server, both ends on this machine; each user sends a message per minute."""
     found = [_waiting(engine) for _ in range(pairs)]
     yield HEAD
     for name in ("not joined", "dropped", "messages lost"):
@@ -84,7 +85,7 @@ def waiting_users(engine: str, pairs: int) -> Iterator[str]:
 
 
 def _waiting(engine: str) -> dict[str, float]:
-    """Counts of one start, and bytes of all its connections."""
+    """Counts of one start, and the memory of all its connections in bytes."""
     before = _kernel_bytes()
     spec = {"pace_s": 60, "seconds": 60, "ramp_s": 30, "warmup_s": 35}
     with _held(engine, WAITING, "websocket", ({0, 1}, {0, 1}), spec) as (servers, engines):
@@ -107,8 +108,8 @@ def _waiting(engine: str) -> dict[str, float]:
 
 
 def crowd(engine: str, pairs: int) -> Iterator[str]:
-    """42,000 SocketCluster users who send 7,000 pings a second in all: they join the real servers at 160 a second, and
-    the reference server at 5,000, which is more than the real ones can take in."""
+    """42,000 SocketCluster users who send 7,000 pings a second in total. They join the real servers at 160 a second,
+    and the reference server at 5,000 a second, which is more than the real servers could accept."""
     found: dict[tuple[str, str], list[Crowd]] = {}
     for _ in range(pairs):
         for server, one in _published_crowds():
@@ -129,7 +130,7 @@ def crowd(engine: str, pairs: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Crowd:
-    """One start: users let in, why others were not, and what the fleet took."""
+    """The figures of one start: users who joined, reasons why others did not, and what the fleet used."""
 
     joined: int
     failures: Counter[str]
@@ -202,8 +203,8 @@ def _crowd_row(server: str, rate: str, starts: Sequence[Crowd]) -> str:
 def _held(
     engine: str, users: int, protocol: str, cpus: tuple[set[int], set[int]], spec: Mapping[str, Any]
 ) -> Iterator[tuple[list[int], list[subprocess.Popen[str]]]]:
-    """Pids of reference servers, on the first of `cpus`, and their load engines, on the second: a pair for each share
-    of the users that one process can hold."""
+    """Yields the pids of reference servers, which run on the first of `cpus`, and their load engines, on the second.
+    There is a pair for each share of the users that one process can hold."""
     processes = -(-users // PER_PROCESS)
     shares = [users // processes + (index < users % processes) for index in range(processes)]
     with ExitStack() as stack:
@@ -227,7 +228,8 @@ def _spec(
     warmup_s: float = 1,
     crowd: bool = False,
 ) -> str:
-    """A `LoadSpec` (protocol/load-spec.schema.json) that starts at once. `crowd`: SocketCluster's pings at random."""
+    """A `LoadSpec` (protocol/load-spec.schema.json) whose run starts at once. `crowd`: users send SocketCluster's pings
+    at random times."""
     model: dict[str, Any] = {"kind": "closed", "users": users, "ramp_ns": round(ramp_s * S)}
     message: dict[str, Any] = {"kind": "text", "text": "hello"}
     if pace_s:
@@ -237,7 +239,7 @@ def _spec(
         message = {"kind": "event", "event": "ping", "data": '{"hello":"server"}', "answer": "ping"}
     spec = {
         "protocol": 1,
-        # From one address to one port connect() is slow past some 14,000.
+        # connect() becomes slow beyond some 14,000 connections from one address to one port.
         "target": {"url": f"http://127.0.0.1:{port}", "source_addresses": ["127.0.0.2", "127.0.0.3"]},
         "scenario": [{"name": "echo", "message": message}],
         "model": model,
@@ -256,7 +258,7 @@ def _spec(
 
 
 def message_us(engine: str, port: int) -> float:
-    """CPU us of the engine per answered message."""
+    """CPU of the engine per answered message, in us."""
     usage = run(_load(engine), GENERATOR_CPUS, stdin=_spec(port, USERS))
     answered = int(summary(usage)["total"]["outcomes"]["ok"])
     return usage.cpu_s / answered * 1e6
@@ -267,7 +269,8 @@ def _outcomes(told: list[Any]) -> Counter[str]:
 
 
 def _started(engine: str, spec: str, cpus: set[int]) -> subprocess.Popen[str]:
-    """An engine that has been given its spec; its end of stdin stays open, which it takes for its controller's life."""
+    """Starts an engine and gives it its spec. Its stdin stays open, because the engine takes the end of stdin for the
+    end of its controller."""
     with pinned_to(tuple(cpus)):
         process = subprocess.Popen(_load(engine), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
@@ -277,7 +280,7 @@ def _started(engine: str, spec: str, cpus: set[int]) -> subprocess.Popen[str]:
 
 
 def _last_words(process: subprocess.Popen[str]) -> Any:
-    """The summary. Its stdin stays open until it has ended by itself."""
+    """The summary of an engine. Its stdin stays open until it has ended by itself."""
     assert process.stdout is not None and process.stdin is not None
     *_, summary_line = process.stdout.read().splitlines()
     process.stdin.close()
@@ -298,7 +301,7 @@ def _k6(program: str) -> Generator:
     )
 
     def argv(port: int, connections: int, seconds: int) -> list[str]:
-        del seconds  # the script's own
+        del seconds  # the script sets the seconds
         return [
             program, "run", "--no-usage-report", "--no-color", "--vus", str(connections), "--iterations",
             str(connections), "-e", f"URL=ws://127.0.0.1:{port}/", str(script),
@@ -309,10 +312,10 @@ def _k6(program: str) -> Generator:
 
 def _artillery(program: str) -> Generator:
     folder = Path(tempfile.mkdtemp(prefix="powerband-artillery-"))
-    loops = 5_000  # long enough to dilute its start
+    loops = 5_000  # enough to dilute the start-up
 
     def argv(port: int, connections: int, seconds: int) -> list[str]:
-        del seconds  # as long as the messages take
+        del seconds  # the run takes as long as the messages take
         plan = {
             "config": {
                 "target": f"ws://127.0.0.1:{port}/",
@@ -356,7 +359,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _kernel_bytes() -> int:
-    """What the kernel holds: slabs, and the buffers of TCP."""
+    """Bytes that the kernel uses: slabs, and the buffers of TCP."""
     memory = {
         line.split(":")[0]: int(line.split()[1]) * 1024 for line in Path("/proc/meminfo").read_text().splitlines()
     }

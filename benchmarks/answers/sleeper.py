@@ -1,4 +1,4 @@
-"""A WSGI application whose requests each hold a thread for 50 ms: what waits for a database."""
+"""A WSGI application whose requests each hold a thread for 50 ms, as if they waited for a database."""
 
 from __future__ import annotations
 

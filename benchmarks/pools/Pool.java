@@ -12,9 +12,9 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Requests wait, first come first served, for one of so many threads, which sleeps for a random time: Pool PORT THREADS
- * SERVICE MEAN_US, SERVICE being fixed, exponential or heavy. Not the JDK's HTTP server, which leaves requests unanswered
- * while its pool is full.
+ * Requests wait, first come first served, for one of a number of threads, which sleeps for a random time: Pool PORT
+ * THREADS SERVICE MEAN_US, where SERVICE is fixed, exponential or heavy. The JDK's HTTP server is not used, because it
+ * leaves requests unanswered while its pool is full.
  */
 public class Pool {
     static final double HEAVY_SIGMA = 1.27; // squared coefficient of variation 4

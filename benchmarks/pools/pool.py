@@ -1,5 +1,5 @@
-"""Requests wait, first come first served, for one of so many threads, which sleeps for a random time: pool.py PORT
-THREADS SERVICE MEAN_US, SERVICE being fixed, exponential or heavy."""
+"""A pool of threads: requests wait, first come first served, for a thread, which sleeps for a random time. pool.py PORT
+THREADS SERVICE MEAN_US, where SERVICE is fixed, exponential or heavy."""
 
 from __future__ import annotations
 

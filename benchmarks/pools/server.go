@@ -1,5 +1,5 @@
-// Requests wait, first come first served, for one of so many goroutines, which sleeps for a random time: server PORT
-// THREADS SERVICE MEAN_US, SERVICE being fixed, exponential or heavy.
+// Requests wait, first come first served, for one of a number of goroutines, which sleeps for a random time: server
+// PORT THREADS SERVICE MEAN_US, where SERVICE is fixed, exponential or heavy.
 package main
 
 import (

@@ -2,7 +2,7 @@ import com.sun.net.httpserver.HttpServer;
 import java.net.InetSocketAddress;
 import java.util.concurrent.Executors;
 
-/** The JDK's own HTTP server, whose requests cost the same work each: Server PORT ROUNDS THREADS. */
+/** The JDK's own HTTP server; each request costs the same work: Server PORT ROUNDS THREADS. */
 public class Server {
     static long work(int rounds) {
         long state = rounds;

@@ -7,8 +7,10 @@ import java.util.concurrent.Executors;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
-/** The JDK's own HTTP server, whose requests sort and count words: code that the JVM's last compiler makes much faster.
- * Warm PORT THREADS. */
+/**
+ * The JDK's own HTTP server; each request sorts and counts words, code that the JVM's last compiler makes much faster:
+ * Warm PORT THREADS.
+ */
 public class Warm {
     private static final int WORDS = 400;
 

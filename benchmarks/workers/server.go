@@ -1,4 +1,5 @@
-// A net/http server whose requests cost the same work each: server PORT ROUNDS. GOMAXPROCS says on how many CPUs at once.
+// A net/http server; each request costs the same work: server PORT ROUNDS. GOMAXPROCS is the number of CPUs used at
+// once.
 package main
 
 import (

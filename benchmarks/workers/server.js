@@ -1,4 +1,4 @@
-// A cluster of Node whose requests cost the same work each: node server.js PORT ROUNDS PROCESSES.
+// A Node cluster; each request costs the same work: node server.js PORT ROUNDS PROCESSES.
 const cluster = require("node:cluster");
 const [port, rounds, processes] = process.argv.slice(2).map(Number);
 

@@ -47,8 +47,8 @@ pub fn timeval_ns(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
-/// Largest resident set of this program so far; 0 where /proc does not show it. Not rusage's: that one starts at the size
-/// of whoever forked the process.
+/// Largest resident set of this program so far; 0 if /proc does not show it. rusage is not used: its value starts at
+/// the size of the process that forked this one.
 pub fn max_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib =
@@ -56,7 +56,7 @@ pub fn max_rss_bytes() -> u64 {
     kib.unwrap_or(0u64) * 1024
 }
 
-/// Any clock's time; None where the clock does not exist (the CPU clock of a process that ended).
+/// The time of any clock; None if the clock does not exist (the CPU clock of a process that has ended).
 #[inline]
 pub fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,12 +1,12 @@
-//! Lines from the controller on stdin, read without blocking and without a buffer of the library, which poll would not know
-//! of. The caller sleeps until there is something to read.
+//! Reads lines from the controller on stdin, without blocking, and without the library's buffer, of which poll would
+//! not know. The caller sleeps until there is something to read.
 
 use std::os::fd::RawFd;
 
 use crate::sys;
 
 pub const STDIN: RawFd = 0;
-/// A longer line is no spec: reading on would only fill the memory.
+/// A longer line is no spec: reading on would only fill memory.
 const LINE_MAX: usize = 16 << 20;
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl Lines {
         if self.ended { Line::Ended } else { Line::None }
     }
 
-    /// Reads once. To be called when poll says that this does not block.
+    /// Reads once. Call it when poll says that this does not block.
     pub fn fill(&mut self) {
         let mut chunk = [0u8; 16 * 1024];
         match sys::read(STDIN, &mut chunk) {

@@ -1,6 +1,6 @@
-//! powerband-engine: everything of powerband that must be cheap or exact, in one binary.
-//! `load` drives users, `probe` starts and samples process trees, `link` joins two network namespaces, `serve` is the
-//! reference subject, `schema` prints the wire contract. No statistics beyond histograms, and no decision about a trial, is made here.
+//! powerband-engine: everything in powerband that must be cheap or exact, in one binary. `load` drives users, `probe`
+//! starts and samples process trees, `link` joins two network namespaces, `serve` is the reference subject, `schema`
+//! prints the wire contract. It computes no statistics beyond histograms, and makes no decision about a trial.
 
 mod clock;
 mod contract;

@@ -1,5 +1,6 @@
-//! Numbers and words out of messages in any format: a text marks the place, and what is wanted follows it directly. So the
-//! engine reads stamps, running counts and numbers of requests without knowing what else a message says.
+//! Extracts numbers and words from messages in any format: a text marks the place, and the number or word follows it
+//! directly. So the engine reads stamps, running counts and request numbers without understanding the rest of a
+//! message.
 
 use memchr::memmem::Finder;
 
@@ -18,20 +19,22 @@ impl Mark {
         self.finder.find(message).is_some()
     }
 
-    /// The decimal number that follows the text, where it first does. One beyond 64 bits is no number.
+    /// The number after the first occurrence of the text that is directly followed by digits. None if there is no such
+    /// occurrence, or if the number exceeds 64 bits.
     #[inline]
     pub fn number_after(&self, message: &[u8]) -> Option<u64> {
         self.followers(message).find_map(leading_number)
     }
 
-    /// The word that follows the text, where there is one: up to a quotation mark, a comma, a closing brace or white space.
+    /// The first word that directly follows the text. A word ends at a quotation mark, a comma, a closing brace or
+    /// white space.
     pub fn word_after<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         let ends = |byte: &u8| matches!(byte, b'"' | b',' | b'}') || byte.is_ascii_whitespace();
         let mut words = self.followers(message).map(|rest| rest.split(ends).next().unwrap_or_default());
         words.find(|word| !word.is_empty())
     }
 
-    /// The bytes after each occurrence, up to the end of the message.
+    /// The rest of the message after each occurrence.
     #[inline]
     fn followers<'a>(&self, message: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut from = 0;
@@ -56,7 +59,7 @@ pub fn has_token(value: &[u8], token: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
 }
 
-/// Where answers hold a running count, and of what.
+/// The place of a running count in answers, and of the label that says what is counted.
 pub struct Tally {
     label: Option<Mark>,
     count: Mark,
@@ -67,7 +70,7 @@ impl Tally {
         Tally { label: label_after.map(Mark::new), count: Mark::new(count_after) }
     }
 
-    /// The label and the count that an answer holds. An answer without a label counts under the empty one.
+    /// Reads the label and the count of an answer. The label is empty if the answer has none.
     #[inline]
     pub fn read<'a>(&self, message: &'a [u8]) -> Option<(&'a [u8], u64)> {
         let count = self.count.number_after(message)?;

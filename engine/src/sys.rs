@@ -1,5 +1,6 @@
-//! System calls that std does not offer, each wrapped once: sockets with a backlog, polling, epoll, exact sleeping, limits and
-//! signals. No policy here: callers decide what an error means. `load::sys` has those that only the load engine calls.
+//! System calls that std does not offer, each wrapped once: sockets with a backlog, polling, epoll, exact sleeping,
+//! limits and signals. No policy here: callers decide what an error means. `load::sys` has those that only the load
+//! engine calls.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::clock::now_ns;
 
-/// How long `write_all` waits for a peer.
+/// The longest time for which `write_all` waits for a peer.
 const WRITE_NS_MAX: u64 = 5_000_000_000; // arbitrary: a client that reads nothing for so long has gone
 
 /// Turns the -1 of a system call into `errno`.
@@ -103,12 +104,13 @@ pub fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     std::net::TcpListener::from(socket.try_clone()?).local_addr()
 }
 
-/// Makes `accept` on this socket return `WouldBlock` instead of waiting.
+/// Makes `accept` on this socket return `WouldBlock` instead of blocking.
 pub fn set_nonblocking(socket: &OwnedFd) -> io::Result<()> {
     std::net::TcpListener::from(socket.try_clone()?).set_nonblocking(true)
 }
 
-/// Accepts the next connection, which is `nonblocking` or not. Connections that were reset while they waited are skipped.
+/// Accepts the next connection; `nonblocking`: the mode of the connection. Skips connections that were reset while they
+/// waited.
 pub fn accept(listener: &OwnedFd, nonblocking: bool) -> io::Result<OwnedFd> {
     let flags = libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
     loop {
@@ -139,14 +141,14 @@ fn transfer(call: impl Fn() -> isize) -> io::Result<usize> {
     }
 }
 
-/// One `read`. 0: the peer has closed its side.
+/// Calls `read` once. Returns 0 if the peer has closed its side.
 pub fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (start, length) = (buffer.as_mut_ptr(), buffer.len());
     // SAFETY: the buffer is valid for its length.
     transfer(|| unsafe { libc::read(fd, start.cast(), length) })
 }
 
-/// One `send`, never raising SIGPIPE.
+/// Calls `send` once, without ever raising SIGPIPE.
 pub fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the bytes are valid for their length.
     transfer(|| unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
@@ -159,16 +161,16 @@ pub fn wait_readable(socket: &OwnedFd, timeout_ns: u64) -> bool {
 
 /// Closes the writing side of a connection.
 pub fn shut_down_writing(fd: RawFd) {
-    // SAFETY: shutdown takes no pointers; it fails only where the peer has gone, which is as good.
+    // SAFETY: shutdown takes no pointers. It fails only if the peer has gone, which is no problem.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Writes everything in one `send`. Errors: `WouldBlock` where the peer of a nonblocking socket does not read.
+/// Writes everything in one `send`. Errors: `WouldBlock` if the socket is nonblocking and its peer does not read.
 pub fn write_at_once(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     if write(fd, bytes)? < bytes.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
 }
 
-/// Writes everything, also to a nonblocking socket. A peer that reads nothing for `WRITE_NS_MAX` is an error.
+/// Writes everything, even to a nonblocking socket. Errors: the peer reads nothing for `WRITE_NS_MAX`.
 pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match write(fd, bytes) {
@@ -187,13 +189,13 @@ pub fn write_all(fd: RawFd, mut bytes: &[u8]) -> io::Result<()> {
 
 // ----------------------------------------------------------------------------------------------------------- events
 
-/// For `poll`: whether the descriptor can be read. -1: none.
+/// A descriptor for `poll`, to be watched for input; -1: none.
 pub fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Waits until a descriptor is ready, at most `timeout_ns` (absent: for ever). Returns how many are; 0: the timeout has
-/// passed; -1: a signal came.
+/// Waits until a descriptor is ready, at most `timeout_ns` (None: without limit). Returns the number of ready
+/// descriptors; 0 at the timeout; -1 after a signal.
 pub fn poll(polled: &mut [libc::pollfd], timeout_ns: Option<u64>) -> libc::c_int {
     let timeout = timeout_ns.map(timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -201,7 +203,7 @@ pub fn poll(polled: &mut [libc::pollfd], timeout_ns: Option<u64>) -> libc::c_int
     unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) }
 }
 
-/// An epoll instance. Its user decides what the `data` of a registration means.
+/// An epoll instance. Its user decides on the `data` of each registration.
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
@@ -224,9 +226,9 @@ impl Epoll {
         checked(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &mut event) }).map(|_| ())
     }
 
-    /// Waits for events, at most `timeout_ns` (absent: for ever), and returns how many of `events` are filled; 0 also when a
-    /// signal interrupts. The timeout is exact to the timer slack (`epoll_pwait2`); kernels before 5.11 round it up to a
-    /// millisecond.
+    /// Waits for events, at most `timeout_ns` (None: without limit). Returns the number of `events` filled, which is 0
+    /// also after a signal. The timeout is exact to the timer slack (`epoll_pwait2`); kernels before 5.11 round it up
+    /// to a millisecond.
     #[inline]
     pub fn wait(&self, events: &mut [libc::epoll_event], timeout_ns: Option<u64>) -> usize {
         let (fd, start, length) = (self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as libc::c_int);
@@ -259,13 +261,13 @@ impl Bell {
 
     pub fn ring(&self) {
         let one = 1u64;
-        // A full counter (EAGAIN) means that the bell rings already.
+        // A full counter (EAGAIN) means that the bell is ringing already.
         // SAFETY: eight bytes are valid at `one`.
         unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
     }
 
     pub fn silence(&self) {
-        // EAGAIN means that it was silent.
+        // EAGAIN means that the bell was not ringing.
         let _ = read(self.fd(), &mut [0u8; 8]);
     }
 }
@@ -276,7 +278,7 @@ fn timespec(ns: u64) -> libc::timespec {
     libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
 }
 
-/// Sleeps until a CLOCK_MONOTONIC instant; wakes late by the wake-up time of the machine, never early.
+/// Sleeps until a CLOCK_MONOTONIC instant. Wakes late by the machine's wake-up time, never early.
 pub fn sleep_until(deadline_ns: u64) {
     let deadline = timespec(deadline_ns);
     // SAFETY: `deadline` is valid during the call; with TIMER_ABSTIME no remainder is written.
@@ -285,7 +287,7 @@ pub fn sleep_until(deadline_ns: u64) {
     {}
 }
 
-/// Timer slack of the calling thread and of all threads it starts: 1 ns instead of the usual 50 us.
+/// Reduces the timer slack of the calling thread, and of all threads that it starts, from the usual 50 us to 1 ns.
 pub fn least_timer_slack() {
     // SAFETY: this prctl takes an integer.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1u64, 0u64, 0u64, 0u64) };
@@ -293,7 +295,7 @@ pub fn least_timer_slack() {
 
 // ---------------------------------------------------------------------------------------------------------- process
 
-/// The soft and the hard limit of descriptors of this process.
+/// The soft and the hard limit on this process's descriptors.
 pub fn descriptor_limits() -> (u64, u64) {
     let mut limits = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
     // SAFETY: the structure is valid during the call.
@@ -301,7 +303,7 @@ pub fn descriptor_limits() -> (u64, u64) {
     (limits.rlim_cur, limits.rlim_max)
 }
 
-/// Sets the soft limit of descriptors of this process. Errors: the limit is above the hard one.
+/// Sets the soft limit on this process's descriptors. Errors: the limit exceeds the hard one.
 pub fn limit_descriptors(limit: u64) -> io::Result<()> {
     let limits = libc::rlimit { rlim_cur: limit, rlim_max: descriptor_limits().1 };
     // SAFETY: the structure is valid during the call.
@@ -309,13 +311,13 @@ pub fn limit_descriptors(limit: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Raises the soft limit of descriptors to the hard one; returns the soft limit before and now.
+/// Raises the soft limit on descriptors to the hard one. Returns the soft limits before and after.
 pub fn raise_descriptor_limit() -> (u64, u64) {
     let (before, most) = descriptor_limits();
     (before, if limit_descriptors(most).is_ok() { most } else { before })
 }
 
-/// The set of these CPUs; None for an empty list: no restriction.
+/// The set of these CPUs; None (no restriction) for an empty list.
 pub fn cpu_set(cpus: &[u32]) -> Result<Option<libc::cpu_set_t>, String> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -329,15 +331,15 @@ pub fn cpu_set(cpus: &[u32]) -> Result<Option<libc::cpu_set_t>, String> {
     Ok((!cpus.is_empty()).then_some(set))
 }
 
-/// Binds the calling thread, and all that it starts later, to these CPUs.
+/// Binds the calling thread, and everything that it starts later, to these CPUs.
 pub fn run_on(cpus: &libc::cpu_set_t) -> io::Result<()> {
     // SAFETY: a valid set of the given size.
     checked(unsafe { libc::sched_setaffinity(0, size_of_val(cpus), cpus) })?;
     Ok(())
 }
 
-/// Maps memory, writes to each of its pages of 4 KiB (huge pages are turned off), and unmaps it: one page fault for each page.
-/// Where the system has no such memory, nothing happens.
+/// Maps memory, writes to each of its 4 KiB pages (huge pages are turned off), and unmaps it: one page fault per page.
+/// Does nothing if the system has no memory for it.
 pub fn touch_memory(bytes: usize) {
     const PAGE_BYTES: usize = 4096;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

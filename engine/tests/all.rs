@@ -1,5 +1,5 @@
-//! The engine as a process, by its four commands. One program for all of these tests: it is linked once, and while one
-//! test waits for its server another runs, whatever file it stands in.
+//! Tests of the engine as a process, by its four commands. All of them are one program, so that it is linked once, and
+//! tests of any file can run while others wait for their server.
 
 mod link_process;
 mod load_hostile;

@@ -1,6 +1,6 @@
-//! A real `powerband-engine link` and real sockets at both of its ends, held against theory. Nothing here rests on a quiet
-//! machine: packets may be as late as they like, but never early, never out of order, never faster than the rate.
-//! Where this machine cannot make a link, the tests say so and do nothing (POWERBAND_NO_SKIP=1: they fail).
+//! Compares a real `powerband-engine link`, with real sockets at both ends, with theory. Nothing here relies on a quiet
+//! machine: packets may be late by any time, but never early, never out of order, never faster than the rate. On a
+//! machine that cannot make a link, the tests say so and do nothing (with POWERBAND_NO_SKIP=1 they fail).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a packet's headers take on the wire: Ethernet, IP, UDP.
+/// Bytes of a packet's headers on the wire: Ethernet, IP, UDP.
 const UDP_HEADERS_BYTES: usize = 14 + 20 + 8;
 
 struct Link {
@@ -24,7 +24,7 @@ struct Link {
 }
 
 impl Link {
-    /// None, with the reason on stderr: this machine cannot make one.
+    /// Starts a link. None, with the reason on stderr, if this machine cannot make one.
     fn start(spec: &Value) -> Option<Link> {
         let (child, stdin, mut stdout) = launch(&spec.to_string());
         let up = next_event(&mut stdout).expect("a first event");
@@ -38,7 +38,7 @@ impl Link {
         Some(Link { child, stdin: Some(stdin), stdout, up })
     }
 
-    /// Runs `work` on a thread at one end.
+    /// Runs `work` on a thread at one end of the link.
     fn at<T: Send + 'static>(&self, end: &str, work: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
         let namespace = File::open(self.up[end]["namespace"].as_str().unwrap()).expect("the namespace");
         thread::spawn(move || {
@@ -53,12 +53,12 @@ impl Link {
         self.up[end]["address"].as_str().unwrap().to_owned()
     }
 
-    /// Whether its queue counts bytes: netem's counts packets.
+    /// True if the link's queue counts bytes; netem's counts packets.
     fn is_bridge(&self) -> bool {
         self.up["form"] == "bridge"
     }
 
-    /// Asks it to end, by a command or by the end of its stdin, and returns its summary.
+    /// Ends the link, by a command or by the end of its stdin, and returns its summary.
     fn finish(mut self, by_command: bool) -> Value {
         if by_command {
             writeln!(self.stdin.as_mut().unwrap(), r#"{{"type": "stop"}}"#).unwrap();
@@ -94,7 +94,7 @@ fn udp(address: &str) -> UdpSocket {
     socket
 }
 
-/// Sends back what comes, so many times.
+/// Starts a thread that sends back this many packets.
 fn echo(link: &Link, packets: usize) -> thread::JoinHandle<()> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let address = format!("{}:7", link.address("b"));
@@ -175,7 +175,7 @@ fn a_bulk_stream_is_no_faster_than_the_link_and_is_sent_once() {
     assert_eq!(received, bytes);
     let (took, least) = ((end - start).as_secs_f64(), bytes as f64 * 8.0 / rate);
     assert!(took > least, "{took} s for what needs {least} s at the least");
-    // And nearly all of it crossed once, so that nothing but the rate held it up.
+    // Nearly all of it crossed only once (few retransmissions), so that nothing but the rate limited it.
     let summary = link.finish(false);
     let carried = summary["a_to_b"]["bytes"].as_u64().unwrap();
     assert!(carried > bytes as u64 && carried < bytes as u64 * 5 / 4, "{summary}");
@@ -222,7 +222,7 @@ fn packets_keep_their_order_and_none_is_made_up() {
 
 #[test]
 fn what_the_queue_cannot_hold_is_dropped_and_counted() {
-    // 1,000 bytes a millisecond; ten packets of 1,000 bytes in the queue.
+    // 1,000 bytes per millisecond; the queue holds ten packets of 1,000 bytes.
     let spec = json!({"protocol": 1, "delay_ns": 1_000_000, "rate_bits_per_s": 8_000_000, "queue_bytes": 10_000});
     let Some(link) = Link::start(&spec) else { return };
     let (here, there) = (format!("{}:0", link.address("a")), format!("{}:8", link.address("b")));
@@ -238,7 +238,7 @@ fn what_the_queue_cannot_hold_is_dropped_and_counted() {
     })
     .join()
     .unwrap();
-    thread::sleep(Duration::from_millis(300)); // until the link has let go what it took
+    thread::sleep(Duration::from_millis(300)); // until the link has delivered what it accepted
     let is_bridge = link.is_bridge();
     let summary = link.finish(true);
     let count = |name: &str| summary["a_to_b"][name].as_u64().unwrap();

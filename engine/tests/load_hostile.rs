@@ -1,5 +1,5 @@
-//! The load engine against servers that mean it ill: whatever they send, and however slowly or fast, a run ends in time, in
-//! little memory, and goes nowhere else.
+//! The load engine against hostile servers: whatever they send, and however slowly or fast, a run ends in time, uses
+//! little memory, and sends no requests to other addresses.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,19 +9,19 @@ use crate::load_support::*;
 use crate::websocket_support;
 use serde_json::{Value, json};
 
-/// Memory that no run here may take; the engine itself takes a few MB.
+/// The most memory of any run here; the engine itself takes a few MB.
 const MEMORY_MAX: u64 = 64 << 20;
-/// Each run here may take so long; its work takes a second.
+/// The longest time of any run here; its work takes a second.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The highest resident memory of the engine so far; `None` once it has ended.
+/// The highest resident memory of the engine so far; None once it has ended.
 fn peak_bytes(engine: &Run) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", engine.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10)
 }
 
-/// The summary of a run of a second, which must end in time and in little memory.
+/// Runs the engine for a second, which must end in time and with little memory, and returns the summary.
 fn survived(spec: Value) -> Value {
     survived_for(spec, 1_000, 400)
 }
@@ -48,7 +48,7 @@ fn without_end(spec: Value) -> Value {
     spec
 }
 
-/// Sends `first`, then `more` again and again, with a pause in between.
+/// A server that sends `first`, then `more` again and again, with a pause in between.
 fn endless(first: &'static [u8], more: Vec<u8>, pause: Duration) -> SocketAddr {
     serve(move |mut peer| {
         peer.request();
@@ -119,7 +119,7 @@ fn over_tls(address: SocketAddr) -> Value {
 
 #[test]
 fn a_tls_handshake_that_stalls_is_given_up_in_time() {
-    // A record of the handshake, whose length says that more is to come.
+    // A handshake record, whose length says that more is to come.
     let record = b"\x16\x03\x03\x40\x00\x02\x00\xff\xff".to_vec();
     let drip = |first: Vec<u8>| {
         serve_streams(move |mut stream| {
@@ -145,7 +145,7 @@ fn labels_of_a_tally_are_bounded() {
     let address = websocket_support::serve_opened(|mut peer| {
         let mut label = 0u64;
         while peer.text().is_some() {
-            // One answer, and so many that nobody asked for: only answers are counted.
+            // One answer, followed by very many unsolicited messages: only answers may be counted.
             let answer = |label: u64| {
                 websocket_support::frame(websocket_support::TEXT, format!("w:{label:0200} n:1").as_bytes())
             };
@@ -174,7 +174,7 @@ fn pinging(stream: TcpStream, config: std::sync::Arc<rustls::ServerConfig>) {
         return;
     }
     let pings = websocket_support::frame(websocket_support::PING, &[b'x'; 100]).repeat(600);
-    // The record layer alone is used, since a stream would read as well.
+    // Uses only the record layer, since a stream would read as well.
     let (mut connection, mut socket) = (peer.stream.conn, peer.stream.sock);
     while connection.writer().write_all(&pings).is_ok() {
         while connection.wants_write() {

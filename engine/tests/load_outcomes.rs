@@ -1,4 +1,5 @@
-//! What a server does to a request, and which outcome the load engine calls it: byte by byte against scripted servers.
+//! The outcomes that the load engine reports for everything that a server may do to a request, byte by byte, against
+//! scripted servers.
 
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use crate::load_support::*;
 use serde_json::{Value, json};
 
-/// Two users' three requests to a server that answers with these bytes, cut into pieces, and goes on or closes.
+/// The summary of two users with three requests each, to a server that sends these bytes in pieces and then goes on or
+/// closes.
 fn answered(bytes: &'static str, piece: usize, closes: bool) -> Value {
     spec(serve(move |mut peer| {
         while peer.request().is_some() {
@@ -158,7 +160,7 @@ fn without_keep_alive_each_request_has_its_connection_and_says_so() {
     assert_eq!(number(&summary["connections"]["opened"]), 6);
 }
 
-/// A server that answers `/a` with A and `/b` with B, and echoes bodies.
+/// A server that answers `/a` with A and `/b` with B, and any other request with its body.
 fn echo() -> std::net::SocketAddr {
     serve(|mut peer| {
         while let Some(request) = peer.request() {
@@ -210,7 +212,7 @@ fn requests_behind_one_that_closes_are_lost() {
     assert_eq!(outcomes(&spec), json!({"ok": 2, "closed_early": 6}));
 }
 
-/// One user keeps four requests in flight; none is answered well.
+/// The summary of one user that keeps four requests in flight, none of which gets a good answer.
 fn unanswered(answer: &'static str) -> Value {
     let address = serve(move |mut peer| {
         for _ in 0..4 {

@@ -25,13 +25,13 @@ fn silent() -> std::net::SocketAddr {
     serve(|peer| peer.hold())
 }
 
-/// Sends a signal to a child that lives.
+/// Sends a signal to a living child.
 fn signal(pid: i32, signal: i32) {
     // SAFETY: no pointers.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
-/// Runs until it is told otherwise.
+/// A load that runs until it is told to stop.
 fn endless(address: std::net::SocketAddr) -> Value {
     let mut spec = spec(address);
     spec["model"] = json!({"kind": "closed", "users": 3, "think": {"kind": "exponential", "mean_ns": 5 * MS}});
@@ -61,7 +61,7 @@ fn commands_move_the_phases() {
     assert_eq!(summary["ended_by"], "drain");
     assert_eq!(summary["measure_start_ns"], measure["at_ns"]);
     assert_eq!(summary["measure_end_ns"], drain["at_ns"]);
-    // Little's law: time in the system and pauses fill the users' time, with what the edges cut.
+    // Little's law: time in the system and pauses add up to the users' time, with what the edges cut.
     let window = &summary["window"];
     let user_ns = number(&window["user_ns"]);
     let busy_ns = number(&window["time_in_system_ns_sum"])
@@ -171,8 +171,8 @@ fn an_arrival_runs_the_whole_scenario_with_its_pauses() {
     assert!(sum(&summary["steps"][1]["outcomes"]) >= 18, "all but arrivals that the end of the window cut short");
 }
 
-/// The server answers nobody for a second. In the open model every arrival of that second waits, and says so; a closed user waits
-/// once.
+/// The server answers nobody for a second. In the open model every arrival of that second waits, which its response
+/// time shows; a user of the closed model waits once.
 #[test]
 fn a_stall_shows_in_the_response_times_of_an_open_load() {
     let start = OnceLock::new();
@@ -186,7 +186,7 @@ fn a_stall_shows_in_the_response_times_of_an_open_load() {
             peer.send(OK.as_bytes());
         }
     });
-    // Only ten connections: arrivals behind a stalled one are pipelined, and wait.
+    // There are only ten connections: arrivals behind a stalled one are pipelined, and wait.
     let mut spec = open_spec(address, 200.0, 2_500, 400);
     spec["connection"] = json!({"pipeline": 40});
     let summary = run(&spec);
@@ -201,7 +201,8 @@ fn a_stall_shows_in_the_response_times_of_an_open_load() {
     }
 }
 
-/// The engine itself is frozen: what it could not send on time counts as waiting, though the server was quick.
+/// The engine itself is frozen: requests that it could not send on time count as waiting, although the server was
+/// quick.
 #[test]
 fn a_stall_of_the_engine_shows_in_response_time_and_send_lag_but_not_in_service_time() {
     let mut spec = open_spec(always(OK), 200.0, 2_000, 400);
@@ -218,12 +219,12 @@ fn a_stall_of_the_engine_shows_in_response_time_and_send_lag_but_not_in_service_
     let p90 = |name: &str| histogram(&summary["cohort_times"][name]).value_at_quantile(0.9);
     assert!(p90("response_time_ns") > 300 * MS);
     assert!(p90("send_lag_ns") > 300 * MS);
-    // A busy machine may make the server slow as well, and then both are longer by the same.
+    // On a busy machine the server may be slow as well; that adds the same to both times.
     assert!(p90("service_time_ns") + 200 * MS < p90("response_time_ns"));
 }
 
-/// One request is on its way when the engine is frozen, and is answered meanwhile: its service time is the server's delay, which
-/// the kernel's stamp tells.
+/// One request is in flight when the engine is frozen, and is answered meanwhile: its service time is the server's
+/// delay, as the kernel's time stamp shows.
 #[test]
 fn a_stall_of_the_engine_adds_nothing_to_the_service_time_of_what_is_answered_meanwhile() {
     let (received, receives) = channel();
@@ -252,13 +253,14 @@ fn a_stall_of_the_engine_adds_nothing_to_the_service_time_of_what_is_answered_me
     assert!(service_ns < delay_ns + 300 * MS, "{service_ns} for a delay of {delay_ns}, in a stop of 600 ms more");
 }
 
-/// The engine may be late with sends, never with what a server waits for: connections, the rest of a large response.
+/// The engine may send late, but must never keep a server waiting, neither for a connection nor for the reading of a
+/// large response.
 #[test]
 fn a_coarse_precision_is_not_counted_as_the_servers_time() {
     let large: &'static str =
         Box::leak(format!("HTTP/1.1 200 OK\r\nContent-Length: 600000\r\n\r\n{}", "x".repeat(600_000)).into_boxed_str());
     for (response, keep_alive) in [(OK, false), (large, true)] {
-        let precision_ns = 100 * MS; // far more than a busy machine takes to answer
+        let precision_ns = 100 * MS; // far more than a busy machine takes for an answer
         let mut spec = open_spec(always(response), 60.0, 1_500, 400);
         spec["precision_ns"] = json!(precision_ns);
         spec["connection"] = json!({"keep_alive": keep_alive});
@@ -411,7 +413,7 @@ fn an_interrupt_ends_an_engine_that_still_waits_for_its_spec() {
     for number in [libc::SIGINT, libc::SIGTERM] {
         let mut command = Command::new(ENGINE);
         command.arg("load").stdin(Stdio::piped()).stdout(Stdio::piped());
-        // SAFETY: signal() is async-signal-safe. A shell starts what runs in its background with SIGINT ignored.
+        // SAFETY: signal() is async-signal-safe. A shell starts its background jobs with SIGINT ignored.
         unsafe { command.pre_exec(move || Ok(_ = libc::signal(number, libc::SIG_DFL))) };
         let mut child = command.spawn().unwrap();
         let mut hello = String::new();

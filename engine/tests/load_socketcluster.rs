@@ -1,5 +1,5 @@
-//! The load engine's users in the dialects of SocketCluster, against scripted servers: how they join, what answers what, what is
-//! delivered, what keeps them and what ends them.
+//! The load engine's users in the dialects of SocketCluster, against scripted servers: how they join, which message
+//! answers which, what is delivered, and what keeps or ends a connection.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,7 +15,7 @@ const HANDSHAKE: &str = r##"{"event":"#handshake","data":{"authToken":null},"cid
 const ACCEPTED: &str = r#"{"rid":1,"data":{"id":"x-1","pingTimeout":20000,"isAuthenticated":false}}"#;
 const CLOSE_1000: &[u8] = b"\x03\xe8";
 
-/// A server whose every connection has passed SocketCluster's handshake when the script begins.
+/// A server on whose connections SocketCluster's handshake is done before the script begins.
 fn serve_joined(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
     serve_opened(move |mut peer| {
         if let Some(text) = peer.text() {
@@ -26,7 +26,7 @@ fn serve_joined(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
     })
 }
 
-/// What scripts tell the test.
+/// A channel from scripts to the test.
 fn told<T: Send>() -> (Arc<Mutex<Sender<T>>>, Receiver<T>) {
     let (sender, receiver) = channel();
     (Arc::new(Mutex::new(sender)), receiver)
@@ -77,7 +77,7 @@ fn events_are_answered_by_name_and_calls_by_number() {
                         peer.say(&format!(r#"{{"data":{{"count":{count},"pid":7}},"event":"p\u006fng"}}"#));
                     }
                     "add" => {
-                        // The wrong number first, then another event, then the answer.
+                        // The wrong number comes first, then another event, then the answer.
                         let cid = packet["cid"].as_u64().unwrap();
                         peer.say(r#"[{"rid":777},{"event":"tick","data":{"rid":1}}]"#);
                         peer.say(&format!(r#"{{"rid":{cid},"data":{{"sum":2}}}}"#));
@@ -111,7 +111,7 @@ fn users_subscribe_before_their_first_step_and_hear_what_is_published() {
             for (packet, channel) in asked.iter().zip(["news", "more \"news\""]) {
                 assert_eq!(packet, &json!({"event": "#subscribe", "data": {"channel": channel}, "cid": packet["cid"]}));
             }
-            // Nothing else is said before both are confirmed, and they may be confirmed together.
+            // No other message may come before both are confirmed. They may be confirmed together.
             pause(20);
             peer.say(&format!(r#"[{{"rid":{}}},{{"rid":{}}}]"#, asked[1]["cid"], asked[0]["cid"]));
             everyone.lock().unwrap().push(peer.stream.try_clone().unwrap());
@@ -178,7 +178,7 @@ fn who_is_refused_sends_nothing() {
             },
             "handshake_refused",
         ),
-        // Neither a heartbeat nor another answer is the answer to the handshake.
+        // Neither a heartbeat nor another answer is taken for the answer to the handshake.
         (
             "socketcluster20",
             |mut peer| {

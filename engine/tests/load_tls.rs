@@ -1,4 +1,4 @@
-//! The load engine over TLS: whom it trusts, and what a failed handshake is called.
+//! The load engine over TLS: which certificates it trusts, and the outcomes of failed handshakes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! The load engine's WebSocket users against the reference server and against scripted ones: who joins, who answers what, who is
-//! dropped and comes back, and that everything is counted once.
+//! The load engine's WebSocket users against the reference server and scripted servers: who joins, which message
+//! answers which, who loses the connection and joins again, and that everything is counted once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -37,7 +37,7 @@ fn users_echo_with_the_reference_server() {
     assert_eq!(server.metric("websocket_messages_total"), 60.0);
 }
 
-/// A wss server that echoes, with a certificate of its own.
+/// A wss server that echoes, and its certificate.
 fn sealed_echo_server() -> std::net::SocketAddr {
     let (config, _) = tls_config();
     serve(move |peer| {
@@ -105,7 +105,7 @@ fn users_greet_and_know_what_answers_nothing() {
         let heard: Vec<String> = (0..2).map_while(|_| peer.text()).collect();
         sender.lock().unwrap().send(heard).unwrap();
         while let Some(text) = peer.text() {
-            // Together: the second of them answers nothing that was asked before it came.
+            // Sent together: the second answers nothing, since its request had not been sent when it came.
             peer.send(&[frame(TEXT, b"news"), frame(TEXT, text.as_bytes()), frame(TEXT, b"once more")].concat());
         }
     });
@@ -166,7 +166,7 @@ fn control_frames_and_fragments_may_stand_anywhere() {
     assert_eq!(run(&spec)["total"]["outcomes"], json!({"ok": 6}));
 }
 
-/// A server that answers two messages of each user, and then does this.
+/// A server that answers two messages of each user, and then runs `end`.
 fn two_answers_then(end: impl Fn(Peer) + Send + Sync + 'static) -> std::net::SocketAddr {
     serve_opened(move |mut peer| {
         for _ in 0..2 {
@@ -222,7 +222,7 @@ fn who_breaks_the_protocol_loses_the_user_and_is_told_why() {
         (b"\x81\x02\xc0\xaf".to_vec(), 1007),
         (b"\x82\x7f\0\0\0\0\0\x01\0\x01".to_vec(), 1009),
         (b"\x88\x01\x03".to_vec(), 1002),
-        // Fragments without an end.
+        // Fragments of a message without an end.
         ([b"\x02\x00".to_vec(), frame(0x00, &[7; 1000]).repeat(66)].concat(), 1009),
     ] {
         let (sender, told) = channel();
@@ -365,7 +365,7 @@ fn users_join_over_the_ramp_and_pause_before_their_first_message() {
     assert_eq!(number(&intervals[15]["joined_now"]), 40);
     let sent = number(&summary["total"]["sent"]);
     assert!((80..=40 * 8).contains(&sent), "{sent} messages of 40 users that pause for 60 ms");
-    // Little's law: joining and pauses fill the users' time, with what the edges cut.
+    // Little's law: joining and pauses add up to the users' time, with what the edges cut.
     let window = &summary["window"];
     let get = |field: &str| number(&window[field]);
     let filled =
@@ -376,7 +376,7 @@ fn users_join_over_the_ramp_and_pause_before_their_first_message() {
 #[test]
 fn a_pace_waits_for_no_answer_until_too_many_are_missing() {
     let address = serve_opened(|mut peer| {
-        // Six messages come although the first is not answered, and no seventh.
+        // Six messages arrive although the first has no answer, and no seventh.
         let mut waiting: Vec<String> = (0..6).map_while(|_| peer.text()).collect();
         pause(100);
         peer.stream.set_nonblocking(true).unwrap();
@@ -393,8 +393,8 @@ fn a_pace_waits_for_no_answer_until_too_many_are_missing() {
     let sent = number(&summary["total"]["sent"]);
     assert!((150..=200).contains(&sent), "{sent} messages in 2.5 s, one in 25 ms of each of 2 users");
     assert_eq!(summary["total"]["outcomes"], json!({"ok": sent}));
-    // The times of those that had to wait count from the instant at which they were due. Some did, which is the server's doing
-    // and no lag of the engine.
+    // The times of delayed messages count from the instants at which these were due. Some were delayed, which is caused
+    // by the server and is no lag of the engine.
     assert!(histogram(&summary["cohort_times"]["response_time_ns"]).max() > 100 * MS);
     assert!(histogram(&summary["cohort_times"]["send_lag_ns"]).value_at_quantile(0.9) < 40 * MS);
     let steps = [0, 1].map(|step| sum(&summary["steps"][step]["outcomes"]));
@@ -411,7 +411,7 @@ fn what_a_pace_could_not_send_is_dropped() {
     assert_eq!(summary["total"]["outcomes"], json!({"unfinished": 4}));
     let dropped = number(&summary["total"]["dropped"]);
     assert!((60..200).contains(&dropped), "{dropped}");
-    // And where the connection is lost: the outcome is of what was sent.
+    // If the connection is lost, only the messages that were sent have outcomes.
     spec["timeouts"]["request_ns"] = json!(100 * MS);
     let summary = run(&spec);
     assert_eq!(summary["total"]["outcomes"], json!({"timeout": 2, "closed_early": 2}));
@@ -432,7 +432,7 @@ fn users_with_a_pace_leave_when_they_have_said_all() {
     server.wait_for_metric("websocket_connections", 0.0);
 }
 
-/// A server that does what servers do on their worst days.
+/// A server that does everything that servers may do on their worst days.
 fn unreliable_server() -> std::net::SocketAddr {
     let turn = AtomicU64::new(0);
     serve(move |mut peer| {
@@ -534,7 +534,7 @@ fn what_is_due_together_is_written_together() {
 
 #[test]
 fn deliveries_are_timed_from_the_stamp_that_they_hold() {
-    // Everyone hears what anyone says.
+    // A server that sends every message to all users.
     let everyone = Arc::new(Mutex::new(Vec::<std::net::TcpStream>::new()));
     let address = serve_opened(move |mut peer| {
         everyone.lock().unwrap().push(peer.stream.try_clone().unwrap());
@@ -556,7 +556,8 @@ fn deliveries_are_timed_from_the_stamp_that_they_hold() {
     let get = |field: &str| number(&websocket[field]);
     assert_eq!(get("published"), number(&summary["total"]["sent"]));
     assert!(get("published_in_window") >= 10 && get("published_in_window") < get("published"));
-    // Users are joined within a few ms, long before the window: each of them hears all that is said in it.
+    // All users have joined within a few ms, long before the window: each of them receives everything that is sent in
+    // it.
     assert_eq!(get("delivered_in_window"), 5 * get("published_in_window"), "{websocket}");
     assert!(histogram(&websocket["delivery_time_ns"]).min() >= 2 * MS);
     assert_eq!((get("unmatched"), get("messages_received")), (0, get("delivered")));
@@ -607,7 +608,7 @@ fn pause_with(peer: Peer, ms: u64) {
 #[test]
 fn a_server_that_never_stops_talking_holds_up_nobody() {
     let address = serve_opened(|mut peer| {
-        // Empty fragments of a message without an end: they take no room, and there is no end to them.
+        // Empty fragments of a message that never ends: they take no memory, however many come.
         let flood = [b"\x01\x00".to_vec(), b"\x00\x00".repeat(1 << 16)].concat();
         while peer.send(&flood[if peer.reads == 1 { 0 } else { 2 }..]) {
             peer.reads = 2;
@@ -647,7 +648,7 @@ fn the_drain_waits_for_answers_and_closes_in_good_order() {
 fn a_run_that_is_stopped_counts_what_was_under_way() {
     let address = serve(|mut peer| {
         static TURN: AtomicU64 = AtomicU64::new(0);
-        // Of three users two join.
+        // Two of three users join.
         if TURN.fetch_add(1, Ordering::SeqCst) < 2 {
             peer.accept();
         }

@@ -1,5 +1,5 @@
-//! The counters against programs whose counts are known: threads created, switches, CPU time, faults, sockets, pools;
-//! and that no counter ever falls while threads and processes come and go.
+//! Compares the counters with programs whose counts are known: threads created, switches, CPU time, faults, sockets,
+//! pools. Also checks that no counter ever falls while threads and processes come and go.
 
 use std::net::TcpListener;
 
@@ -25,7 +25,7 @@ fn assert_never_falls(events: &[Value], name: &str) {
     }
 }
 
-/// Whether this machine lets us count with perf; without, the fields must be absent.
+/// True if this machine permits counting with perf; otherwise the fields must be absent.
 fn perf_is_permitted() -> bool {
     let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     // SAFETY: geteuid cannot fail.
@@ -64,14 +64,15 @@ for _ in range(4):
     let switches = last["context_switches"].as_u64().unwrap();
     let rusage = exited["voluntary_switches"].as_u64().unwrap() + exited["involuntary_switches"].as_u64().unwrap();
     assert!(switches >= 104 * 5, "{switches}");
-    // rusage also counts the wait for the start signal, and each task's last switch away, which perf no longer sees.
+    // rusage also counts the wait for the start signal, and the last switch away of each task, which perf no longer
+    // sees.
     assert!(switches <= rusage && rusage - switches <= 1 + 109 + 5, "perf {switches}, rusage {rusage}");
 }
 
 #[test]
 fn without_events_switches_are_those_of_the_threads_that_samples_meet() {
     let bench = Bench::new();
-    // Two threads of 50 sleeps each, which stay until every one of them has been seen.
+    // Two threads of 50 sleeps each, which stay alive until both have been seen.
     let code = r#"
 import threading, time
 over = threading.Event()
@@ -97,7 +98,8 @@ over.set()
 #[test]
 fn cpu_of_ended_children_is_kept_whoever_waits_for_them() {
     let bench = Bench::new();
-    // Children waited for; never waited for (SIGCHLD ignored); orphaned by a double fork.
+    // Children that are waited for; children that are never waited for (SIGCHLD ignored); children orphaned by a double
+    // fork.
     let code = r#"
 import os, signal, time
 def burn(cpu_s):
@@ -122,7 +124,7 @@ os.write(1, b'done\n')
 while len(os.listdir('/proc/self/task')) and os.path.exists('/proc/self'): time.sleep(1)
 "#;
     let mut probe = Probe::start(&bench.python(code));
-    // 0.3 waited for + 0.15 orphan + 0.2 own + nearly 0.3 ignored: the last counts up to its last sample.
+    // 0.3 waited for + 0.15 orphan + 0.2 own + nearly 0.3 ignored (counted up to its last sample).
     let enough = |event: &Value| {
         let tree = &event["trees"][0];
         let cpu_ns = tree["cpu_user_ns"].as_u64().unwrap_or(0) + tree["cpu_system_ns"].as_u64().unwrap_or(0);
@@ -134,8 +136,8 @@ while len(os.listdir('/proc/self/task')) and os.path.exists('/proc/self'): time.
     assert_never_falls(&events, "subject");
     let last = tree(&events, "subject").last().unwrap();
     let cpu_ns = last["cpu_user_ns"].as_u64().unwrap() + last["cpu_system_ns"].as_u64().unwrap();
-    // The parent's wait and what becomes of a child after its word come on top; anything counted twice would add 150 ms or
-    // more.
+    // The parent's wait, and what a child does after its message, come on top; counting anything twice would add 150 ms
+    // or more.
     let log = bench.log_text();
     let used: Vec<u64> = log.lines().filter_map(|line| line.strip_prefix("used ")?.parse().ok()).collect();
     assert_eq!(used.len(), 5, "{log}");
@@ -235,7 +237,7 @@ time.sleep(600)
         ("child", "other"),
     ] {
         let pool = pool(&event, name).unwrap();
-        // The interpreter's own lock, on the way there, may have been met once or twice.
+        // The interpreter's own lock may have been met once or twice on the way there.
         let in_kind = pool["blocked_on_samples"][kind].as_u64().unwrap_or(0);
         assert!(in_kind >= 3 && in_kind + 2 >= seen(&pool), "{name}: {pool}");
     }
@@ -339,7 +341,7 @@ sys.stdin.readline()
     other.wait().unwrap();
     probe.until_that("sample without it", |event| event["trees"][0]["processes_now"] == 0);
     let (events, status) = probe.finish();
-    // What is merely watched is not ended, and counts for nothing in `killed`.
+    // A process that is merely watched is not ended, and does not count in `killed`.
     assert!(status.success());
     assert_eq!(events.last().unwrap()["killed"], 0);
     assert_never_falls(&events, "engine");
@@ -365,7 +367,8 @@ fn a_person_may_watch_a_process() {
 #[test]
 fn a_subject_behind_a_forking_shim_is_counted_like_any_other() {
     let bench = Bench::new();
-    // What a version manager's shim does: some short-lived helpers, then the program; here as a child that it waits for.
+    // Like the shim of a version manager: a few short-lived helpers, then the program, here as a child that it waits
+    // for.
     let code = r#"
 import os, threading, time
 def work():
@@ -409,7 +412,8 @@ time.sleep(0.2)
 #[test]
 fn a_child_that_ends_during_a_sample_is_not_counted_twice() {
     let bench = Bench::new();
-    // Many idle members make the readings long; each busy child has used much when it ends and is waited for at once.
+    // Many idle members make readings slow; each busy child has used much CPU time when it ends, and is waited for at
+    // once.
     let code = r#"
 import os, time
 idle = []

@@ -1,10 +1,10 @@
-//! What a probe says when it is told nonsense or cannot start the subject: one `error` event that says what, where and
-//! what to do, and nothing left running.
+//! A probe that gets an invalid spec or cannot start the subject prints one `error` event, which says what is wrong,
+//! where and what to do, and leaves nothing running.
 
 use crate::probe_support::{Bench, Probe};
 use serde_json::{Value, json};
 
-/// The message of the error event that must come last.
+/// The message of the error event, which must come last.
 fn error(mut probe: Probe, kind: &str) -> String {
     while probe.next().is_some() {}
     assert!(!probe.child.wait().unwrap().success());

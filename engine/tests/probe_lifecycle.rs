@@ -1,12 +1,12 @@
-//! A subject's life and death under a probe: what it is started with, how its end is told, and that nothing of its tree
-//! is ever left, however it or its probe or its controller dies.
+//! The life of a subject under a probe: what it is started with, how its end is reported, and that no process of its
+//! tree is ever left, whether the subject, the probe or the controller dies.
 
 use std::process::{Command, Stdio};
 
 use crate::probe_support::{Bench, Probe, engine, find, python, wait_until};
 use serde_json::{Value, json};
 
-/// Forks a child, a child in its own session, and a double-forked orphan; all of them ignore SIGTERM, and so does it.
+/// A program that forks a child, a child in its own session, and a double-forked orphan; all of them ignore SIGTERM.
 const STUBBORN_FAMILY: &str = r#"
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -160,7 +160,8 @@ fn a_subject_that_dies_is_told_at_once_with_code_and_rusage() {
     assert!(status.success());
     let used = &crate::probe_support::tree(&events, "subject").last().unwrap();
     for field in ["cpu_user_ns", "cpu_system_ns"] {
-        // The tree's counters were read before; they end at or (by ticks) next to the exact rusage.
+        // The tree's counters were read earlier; their last values equal the exact rusage, or nearly so because of
+        // ticks.
         assert!(used[field].as_u64().unwrap().abs_diff(exited[field].as_u64().unwrap()) <= 20_000_000, "{field}");
     }
 }
@@ -209,7 +210,7 @@ print('on stderr', file=sys.stderr)
     assert!(log.starts_with("before\n"), "the log is appended to: {log}");
     assert!(log.contains(&format!("True True value {}", folder.display())), "{log}");
     assert!(log.contains("set() [0]"), "{log}");
-    // Python itself ignores SIGPIPE and SIGXFSZ. Signals 32 and 33 belong to the C library, which leaves them alone.
+    // Python itself ignores SIGPIPE and SIGXFSZ. Signals 32 and 33 belong to the C library, which does not change them.
     let ignored = log.split("SigIgn:\\t").nth(1).and_then(|rest| u64::from_str_radix(&rest[..16], 16).ok()).unwrap();
     assert_eq!(ignored & !(3 << 31), 0x0100_1000, "{log}");
     assert!(log.contains("limit 123\n"), "{log}");
@@ -230,7 +231,7 @@ fn a_second_stop_changes_nothing() {
 
 #[test]
 fn a_process_lives_on_without_its_main_thread() {
-    // The main thread ends as by pthread_exit in C; another burns CPU, opens descriptors and serves on.
+    // The main thread ends as by pthread_exit in C; another thread burns CPU, opens descriptors and continues to serve.
     let code = r#"
 import ctypes, os, signal, sys, threading, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -293,7 +294,7 @@ fn an_ignored_sigchld_of_the_caller_hides_no_end() {
 #[test]
 fn nobody_is_asked_to_stop_twice() {
     let bench = Bench::new();
-    // The main process ends at once when asked; its child in the same group takes its time, and a second signal ill.
+    // The main process ends at once when asked; its child in the same group needs time to end, and counts the signals.
     let code = r#"
 import os, signal, time
 asked = 0
@@ -341,7 +342,7 @@ os.read(up, 1)
 #[test]
 fn a_probe_that_only_watches_ends_nothing_not_even_its_own_child() {
     let bench = Bench::new();
-    // Whoever replaces itself by a probe is the parent of what it had started.
+    // A process that replaces itself by a probe is still the parent of the processes it had started.
     let mut watcher = Command::new("sh")
         .args(["-c", "sleep 600 & exec \"$0\" probe --pid $! --interval 10ms"])
         .arg(engine())

@@ -1,4 +1,4 @@
-//! The probe against planted servers: what their threads wait on is what was planted, seen from outside.
+//! The probe against planted servers: the wait that was planted is what it sees their threads wait on.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -6,7 +6,8 @@ use crate::probe_support::Probe;
 use crate::serve_support::Server;
 use serde_json::{Value, json};
 
-/// Loads a server with closed loops of requests until its pool has been seen blocked often enough; that pool then.
+/// Loads a server with closed loops of requests until its pool has been seen blocked often enough, and returns that
+/// pool.
 fn pool_under_load(options: &[&str], clients: usize, name: &str) -> Value {
     let server = Server::start(options);
     let watch = json!({"name": "subject", "pid": server.child.id()});

@@ -1,5 +1,5 @@
-//! The StatsD sink of a real probe against real senders: every value is added up exactly, over both kinds of sockets; what was
-//! lost is counted, so that sent is read and dropped together; and nothing that a sender says ends it.
+//! The StatsD sink of a real probe against real senders: every value is added up exactly, over both kinds of sockets;
+//! lost datagrams are counted, so that sent = read + dropped; and nothing that a sender sends ends the sink.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,7 +21,7 @@ fn path(bench: &Bench) -> PathBuf {
     bench.folder.join("statsd.sock")
 }
 
-/// A probe of nothing but a sink.
+/// A probe that only has a sink.
 fn sink(udp: Option<SocketAddr>, unix: Option<PathBuf>) -> Probe {
     let mut probe = Probe::start(&json!({
         "protocol": 1, "interval_ns": 20_000_000, "statsd": {"udp": udp, "unix": unix, "interval_ns": 50_000_000},
@@ -30,7 +30,7 @@ fn sink(udp: Option<SocketAddr>, unix: Option<PathBuf>) -> Probe {
     probe
 }
 
-/// The last event of the sink, of which the numbers never fell before.
+/// The last event of the sink; checks that its numbers never fall from event to event.
 fn last(events: &[Value]) -> &Value {
     let all: Vec<&Value> = events.iter().filter(|event| event["type"] == "statsd").collect();
     for field in ["at_ns", "packets", "bytes", "updates", "malformed", "dropped"] {
@@ -99,7 +99,7 @@ fn the_sink_tells_on_a_grid_even_if_nothing_comes() {
     for event in &told {
         assert_eq!((&event["values"], number(event, "packets")), (&json!({}), 0));
     }
-    // The last one comes at the end, whenever that is.
+    // The last event comes at the end of the probe, at any time.
     for pair in told[..told.len() - 1].windows(2) {
         assert!(number(pair[1], "at_ns") > number(pair[0], "at_ns"));
     }
@@ -125,7 +125,7 @@ fn go_on(pid: i32) {
 
 const UPDATES: u64 = 40;
 
-/// So many updates in about 1,400 bytes, as client libraries fill a packet where there are forty.
+/// A datagram of this many updates: 40 updates, as client libraries fill one, are about 1,400 bytes.
 fn packet(updates: u64) -> Vec<u8> {
     let way = "y".repeat(1_400 / updates as usize - 32);
     let lines: Vec<String> =
@@ -133,7 +133,7 @@ fn packet(updates: u64) -> Vec<u8> {
     lines.join("\n").into_bytes()
 }
 
-/// Of packets of so many updates.
+/// Checks an event's numbers, if each datagram had this many updates.
 fn assert_added_up(event: &Value, each: u64) {
     let packets = number(event, "packets");
     let sums: f64 = event["values"].as_object().unwrap().values().map(|value| value.as_f64().unwrap()).sum();
@@ -144,13 +144,13 @@ fn assert_added_up(event: &Value, each: u64) {
 
 #[test]
 fn what_does_not_fit_while_the_reader_stands_still_is_told_exactly() {
-    let few = 4; // soon read, even by a debug build on a busy machine: all must be within the time that the last reading has
+    let few = 4; // read within the last reading's time limit even by a debug build on a busy machine
     let packet = packet(few);
     let to = address();
     let probe = sink(Some(to), None);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let pid = halt(&probe);
-    // Twice the largest buffer.
+    // Twice as much as the largest buffer holds.
     let sent = 60_000;
     for _ in 0..sent {
         sender.send_to(&packet, to).unwrap();
@@ -233,7 +233,7 @@ fn nothing_that_is_sent_ends_it() {
         udp.send_to(&garbage[..length], to).unwrap();
         unix.send_to(&garbage[..length], path(&bench)).unwrap();
     }
-    // More than a datagram's room: the line that is cut is refused, those before it count.
+    // More bytes than fit into a datagram: the truncated line is refused, the lines before it count.
     let long = "long:1|c\n".repeat(10_000);
     unix.send_to(long.as_bytes(), path(&bench)).unwrap();
     udp.send_to(b"good:1|c", to).unwrap();

@@ -1,5 +1,5 @@
-//! Neither other users of the machine nor a hostile subject can stop a probe's samples, fill its memory, or keep it from
-//! ending.
+//! Tests that neither other users of the machine nor a hostile subject can stop a probe's samples, fill its memory, or
+//! keep it from ending.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +23,7 @@ fn as_nobody(code: &str, arguments: &[&str]) {
     assert!(status.success());
 }
 
-/// The figures of a JVM that lives for somebody else.
+/// A program that plants a JVM's figures for another process.
 const PLANT: &str = r#"
 import os, struct, sys
 folder, pid, what = sys.argv[1:]
@@ -41,7 +41,7 @@ else:
     os.rename(file + ".new", file)
 "#;
 
-/// Samples for so long; each must come soon after the one before.
+/// Takes samples for this long; each must come soon after the one before.
 fn sample_for(probe: &mut Probe, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -87,7 +87,7 @@ fn a_probe_that_is_stuck_is_killed_with_all_that_it_started() {
     bench.wait_for_no_process();
 }
 
-/// A page that is served by a script, each connection in a thread, and the probe's events about it within so long.
+/// The probe's events within this time about a page served by a script, each connection in its own thread.
 fn scraped(script: impl Fn(TcpStream) + Send + Sync + Copy + 'static, time: Duration) -> Vec<Value> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/metrics", listener.local_addr().unwrap());

@@ -1,4 +1,5 @@
-//! A spec of another version of the wire contract is refused as that by each program, whatever else is in it.
+//! Each program refuses a spec of another version of the wire contract for its version, whatever else the spec
+//! contains.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! Clients that mean it ill: what they send, or do not read, costs the server bounded memory, and others are still served.
+//! Hostile clients: whatever they send, or do not read, costs the server bounded memory, and other clients are still
+//! served.
 
 use std::io::{Read, Write};
 use std::process::Stdio;
@@ -23,7 +24,7 @@ fn answers_that_nobody_reads_hold_up_the_requests_after_them() {
         let now = server.metric("requests_total");
         now > 0.0 && server.metric(LOOP_0_PENDING) == 0.0 && std::mem::replace(&mut before, now) == now
     });
-    // The answer that the socket does not take, and that to the request which already waited.
+    // The answer that the socket does not take, and the answer to the request that already waited.
     assert!(before <= 2.0, "{before}");
     for _ in 0..requests {
         assert_eq!(client.answer().2.len(), bytes);
@@ -33,7 +34,7 @@ fn answers_that_nobody_reads_hold_up_the_requests_after_them() {
 #[test]
 fn a_connection_keeps_no_memory_for_an_answer_that_is_sent() {
     let server = Server::start(&["--model", "event-loop"]);
-    // More than the 32 MiB that glibc ever takes from its heap: what is given back leaves the process.
+    // More than the 32 MiB that glibc ever takes from its heap, so that freed memory leaves the process.
     let bytes = 33 * MIB;
     let clients: Vec<Client> = (0..4)
         .map(|_| {
@@ -49,7 +50,8 @@ fn a_connection_keeps_no_memory_for_an_answer_that_is_sent() {
     assert!(resident * 1024 < 3 * bytes, "{resident} KiB for {} idle connections", clients.len());
 }
 
-/// Sends bodies until the kernel has made its buffers large, then these bytes again and again, and discards what comes back, until the value is dropped.
+/// Until dropped, sends these bytes again and again and discards the answers. First sends bodies until the kernel has
+/// enlarged its buffers.
 struct Flood {
     over: Arc<AtomicBool>,
     stream: std::net::TcpStream,
@@ -83,7 +85,7 @@ impl Drop for Flood {
 
 #[test]
 fn a_client_that_never_stops_sending_leaves_the_loop_to_others() {
-    // Bodies that are made and not sent: the client is faster than the loop, and its socket is never empty.
+    // Bodies that are made but not sent: the client is faster than the loop, so its socket is never empty.
     for request in ["HEAD /?payload=1024 HTTP/1.1\r\n\r\n", "HEAD /?payload=1024&wait=1ns HTTP/1.1\r\n\r\n"] {
         let server = Server::start(&["--model", "event-loop"]);
         let _flood = Flood::start(&server, request.repeat(10_000).into_bytes());
@@ -107,7 +109,7 @@ fn the_poller_of_a_pool_waits_for_nobody_who_does_not_read() {
             client
         })
         .collect();
-    // Each would hold it for five seconds.
+    // Each of these clients could hold it for five seconds.
     for _ in 0..5 {
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(server.get("/health").0, 200);
@@ -143,7 +145,7 @@ fn bad_servers_end_a_connection_that_speaks_no_http() {
     }
 }
 
-/// Bytes that the process has mapped, a moment later.
+/// Bytes of address space of the process a moment later.
 fn address_space(pid: i32) -> u64 {
     std::thread::sleep(Duration::from_millis(5));
     let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
@@ -157,9 +159,9 @@ fn a_refused_thread_is_survived_though_nobody_reads_what_is_said_of_it() {
     });
     let pid = server.child.id() as i32;
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // The allocator maps more than it keeps, for a moment, when a thread begins.
+    // When a thread starts, the allocator maps more than it keeps, for a moment.
     let used = (0..20).map(|_| address_space(pid)).min().unwrap();
-    // Room for a stack or three, and no more.
+    // Room for about three stacks, and no more.
     let room = used + MIB as u64;
     // SAFETY: old and new limits are valid during the calls.
     unsafe {

@@ -1,5 +1,5 @@
-//! Every concurrency model answers the same requests in the same way: kept alive, pipelined, closed, cut into pieces.
-//! And each has the capacity that its settings imply: counted, with the bounds that arithmetic gives.
+//! Tests that every concurrency model answers the same requests in the same way (kept alive, pipelined, closed, cut
+//! into pieces), and that each has the capacity that its settings imply, counted against bounds from arithmetic.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ fn requests_in_pieces_with_bodies_and_other_methods_are_understood() {
             std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(client.answer().2.len(), 3);
-        // HEAD: the length that GET would have, and no body; so the next answer follows at once.
+        // HEAD has the content length of GET and no body, so the next answer follows at once.
         client.send(
             "PUT /?response=chunked&payload=9000 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
         );
@@ -115,7 +115,7 @@ fn a_large_answer_reaches_a_slow_reader_whole() {
 #[test]
 fn a_client_that_leaves_in_the_middle_harms_nobody() {
     each_model(&["--wait", "20ms", "--downstream-limit", "1", "--downstream-wait", "1ms"], |server| {
-        // One fewer than the smallest pool of connections has threads.
+        // One connection less than the smallest pool of connections has threads.
         for _ in 0..2 {
             server.connect().ask("/");
         }
@@ -132,7 +132,8 @@ fn a_client_that_leaves_while_its_pipelined_request_waits_disturbs_no_other() {
         (&["--instances", "1", "--downstream-limit", "1"], "downstream-wait=400ms"),
     ] {
         let server = Server::start(&[&["--model", "event-loop"], args].concat());
-        // While the loop is busy, others ask and leave: it reads their requests and cannot write the first's answer.
+        // While the loop is busy, another client sends a request and leaves: the loop later reads it and cannot write
+        // the answer.
         let mut busy = server.connect();
         busy.ask("/?cpu=500ms");
         for _ in 0..3 {
@@ -142,7 +143,8 @@ fn a_client_that_leaves_while_its_pipelined_request_waits_disturbs_no_other() {
         }
         assert_eq!(busy.answer().0, 200);
         drop(busy);
-        // The next client may get a descriptor that one of them had, but nothing that was meant for it.
+        // The next client may get a descriptor that the client before it had, but nothing that was meant for that
+        // client.
         let mut next = server.connect();
         let start = Instant::now();
         assert_eq!(next.get("/?wait=1500ms").0, 200);
@@ -155,7 +157,8 @@ fn a_client_that_leaves_while_its_pipelined_request_waits_disturbs_no_other() {
     }
 }
 
-/// Asks from `users` connections at once, again and again for `length`, and returns the answers in time.
+/// Sends requests from `users` connections, again and again for `length`, and returns the number of answers within that
+/// time.
 fn answers_within(server: &Server, users: usize, length: Duration) -> u64 {
     let end = Instant::now() + length;
     std::thread::scope(|scope| {
@@ -179,7 +182,7 @@ fn answers_within(server: &Server, users: usize, length: Duration) -> u64 {
 #[test]
 fn no_model_answers_more_than_its_capacity_allows() {
     let length = Duration::from_millis(400);
-    // What holds at most how many requests at a time, for 10 ms each.
+    // Settings that serve at most this many requests at a time, each for 10 ms.
     for (args, at_once) in [
         (&["--model", "fixed", "--threads", "4", "--wait", "10ms"][..], 4),
         (&["--model", "bounded", "--core", "1", "--max", "2", "--queue", "1000", "--wait", "10ms"], 1),
@@ -222,7 +225,7 @@ fn waits_hold_up_neither_an_event_loop_nor_an_unlimited_pool() {
         let start = Instant::now();
         clients.iter_mut().for_each(|client| client.ask("/"));
         clients.iter_mut().for_each(|client| assert_eq!(client.answer().0, 200));
-        // One after the other they would take 15 s.
+        // One after the other, the requests would take 15 s.
         assert!(start.elapsed() < Duration::from_secs(5), "{args:?}: {:?}", start.elapsed());
     }
 }
@@ -251,14 +254,14 @@ fn nobody_is_answered_while_the_server_is_frozen() {
             assert_eq!(client.get("/").0, 200);
             longest = longest.max(asked.elapsed());
         }
-        // A request sent at the beginning of a freeze waits nearly all of it.
+        // A request sent at the beginning of a freeze waits for nearly all of it.
         assert!(longest >= Duration::from_millis(100), "{longest:?}");
     });
 }
 
 #[test]
 fn thousands_of_connections_are_held_and_served() {
-    // As many as the limit leaves room for, in this process and in the server.
+    // As many connections as the limit allows, in this process and in the server.
     let count = descriptor_limit().saturating_sub(100).min(2000);
     let server = Server::start(&["--model", "event-loop", "--instances", "2"]);
     let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();

@@ -1,11 +1,12 @@
-//! Every planted bottleneck limits the server as its arithmetic says. Counted over a while, with bounds on the side that
-//! a busy machine cannot cross: it may serve fewer than the capacity, never more.
+//! Tests that every planted bottleneck limits the server as arithmetic says. Requests are counted over a while and
+//! bounded on the side that a busy machine cannot cross: it may serve fewer than the capacity, never more.
 
 use std::time::{Duration, Instant};
 
 use crate::serve_support::{Client, Server, wait_until};
 
-/// Runs `clients` closed loops for a while, and for one request at least; requests answered, and the time it took.
+/// Runs `clients` closed loops for a while, and for at least one request each. Returns the number of answers, and the
+/// time taken.
 fn drive(server: &Server, clients: usize, during: Duration) -> (u64, f64) {
     let connected: Vec<_> = (0..clients).map(|_| server.connect()).collect();
     let started = Instant::now();
@@ -28,7 +29,7 @@ fn drive(server: &Server, clients: usize, during: Duration) -> (u64, f64) {
     (answered, started.elapsed().as_secs_f64())
 }
 
-/// Holds a server to its capacity: each of the `slots` that work at once may hold one request more than it finished.
+/// Checks that a server stays within its capacity, allowing one request more for each of the `slots` that work at once.
 fn assert_capacity(server: &Server, clients: usize, per_s: f64, slots: f64) {
     let (answered, seconds) = drive(server, clients, Duration::from_millis(500));
     assert!(answered as f64 <= per_s * seconds * 1.02 + slots, "{answered} in {seconds} s, not {per_s}/s");
@@ -59,7 +60,7 @@ fn few_connections_to_a_fast_database_are_a_limit_of_their_own() {
         "10ms",
     ]);
     assert_capacity(&server, 12, 300.0, 6.0);
-    // What a request asks for reaches the database.
+    // The wait that a request asks for reaches the database.
     let started = Instant::now();
     assert_eq!(server.get("/?downstream-wait=60ms").0, 200);
     assert!(started.elapsed() >= Duration::from_millis(45), "{:?}", started.elapsed());
@@ -112,7 +113,7 @@ fn a_collection_stops_cpu_work_in_progress() {
     assert!(asked.elapsed() >= Duration::from_millis(80), "{:?}", asked.elapsed());
 }
 
-/// Of a process, from /proc/PID/stat: minor faults.
+/// The minor faults of the server, from /proc/PID/stat.
 fn minor_faults(server: &Server) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.child.id())).unwrap();
     stat.rsplit(") ").next().unwrap().split(' ').nth(7).unwrap().parse().unwrap()
@@ -131,7 +132,7 @@ fn each_request_faults_for_every_page_it_touches() {
     assert!((2560..3500).contains(&faults), "{faults}");
 }
 
-/// Of a thread's status file.
+/// The involuntary switches of a server's thread, from its status file.
 fn involuntary_switches(server: &Server, thread: &str) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap();
     let statuses = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap());
@@ -144,7 +145,7 @@ fn yielding_threads_switch_when_there_are_others_to_run() {
     let server = Server::start(&["--threads", "16", "--yields", "300"]);
     let (answered, _) = drive(&server, 16, Duration::from_millis(300));
     let switches = involuntary_switches(&server, "pool-");
-    // 16 threads on fewer CPUs: on a machine of more, each has its own.
+    // With 16 CPUs or more, each of the 16 threads has its own.
     if std::thread::available_parallelism().unwrap().get() < 16 {
         assert!(switches > answered * 30, "{switches} for {answered} requests");
     }

@@ -1,20 +1,20 @@
-//! What clients see when the bounded pool refuses: each policy, for requests and for connections.
+//! Tests what clients see when the bounded pool refuses work: every policy, for requests and for connections.
 
 use crate::serve_support::{Client, Server};
 
-/// One thread, and one place in the queue.
+/// A server with one thread and one place in the queue.
 fn full_pool(policy: &str, unit: &str) -> Server {
     Server::start(&[
         "--model", "bounded", "--core", "1", "--max", "1", "--queue", "1", "--policy", policy, "--unit", unit,
     ])
 }
 
-/// Longer than any test: who holds the thread for this long is not outrun on any machine.
+/// Longer than any test: the thread stays occupied, however slow the machine.
 const FOR_GOOD: &str = "wait=60s";
-/// Long enough for a few steps on a busy machine, for those who are to be answered.
+/// Long enough for a few steps on a busy machine, for requests that are to be answered.
 const FOR_A_WHILE: &str = "wait=3s";
 
-/// Two clients that fill the thread, for this long, and the queue, one after the other.
+/// Connects two clients, one after the other: the first occupies the thread for this long, the second the queue.
 fn fill(server: &Server, running_for: &str) -> (Client, Client) {
     let (mut running, mut queued) = (server.connect(), server.connect());
     running.ask(&format!("/?payload=1&{running_for}"));

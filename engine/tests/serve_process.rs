@@ -1,4 +1,4 @@
-//! The server as a process: its metrics page, its signals, its user errors, and its misbehaviours.
+//! Tests the server as a process: its metrics page, its signals, its answers to user errors, and its misbehaviours.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -40,7 +40,7 @@ fn the_metrics_page_is_prometheus_text() {
     }
 }
 
-/// Name (with labels) to value; fails unless every sample follows its own HELP and TYPE.
+/// Parses a page into values by name (with labels). Fails unless every sample follows its own HELP and TYPE.
 fn parse(page: &str) -> BTreeMap<String, f64> {
     assert!(page.ends_with('\n'));
     let (mut help, mut kind) = ("", ("", ""));

@@ -1,5 +1,5 @@
-//! The WebSocket echo of event loops, met by a small client of the test's own, which knows RFC 6455 independently of the
-//! engine: handshakes, messages and control frames cut anywhere, closes, violations, and the work that a message costs.
+//! Tests the WebSocket echo of event loops with a small client of its own, which implements RFC 6455 independently of
+//! the engine: handshakes, messages and control frames cut anywhere, closes, violations, and the work for each message.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn each_kind_of_loops(more: &[&str], check: impl Fn(&Server)) {
     }
 }
 
-/// RFC 6455, 1.2 and 1.3: the handshake that the RFC shows.
+/// The opening handshake that RFC 6455 shows (1.2 and 1.3), for this target.
 fn handshake(target: &str) -> String {
     format!(
         "GET {target} HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -34,7 +34,7 @@ fn handshake(target: &str) -> String {
     )
 }
 
-/// A frame with this first byte, masked.
+/// A masked frame with this first byte.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = header(first, payload.len() as u64);
     frame.extend(payload.iter().enumerate().map(|(i, byte)| byte ^ KEY[i % 4]));
@@ -106,7 +106,7 @@ impl Peer {
         assert!(echoed == payload, "{} bytes became {}", payload.len(), echoed.len());
     }
 
-    /// The code and reason with which the server closes the connection.
+    /// Reads up to the server's close frame; returns its code and reason.
     fn end(mut self) -> (Option<u16>, String) {
         let (first, payload) = self.receive();
         assert_eq!(first, CLOSE);
@@ -175,7 +175,7 @@ fn a_stream_cut_anywhere_holds_the_same_messages() {
             assert_eq!(peer.receive(), (BINARY, vec![9; 300]));
             assert_eq!(peer.receive(), (TEXT, vec![]));
         }
-        // The handshake and what follows it may be cut anywhere, too.
+        // The handshake, too, may be cut anywhere, as may what follows it.
         let mut client = server.connect();
         for piece in [handshake("/").as_bytes(), &frame(TEXT, b"eager")].concat().chunks(40) {
             client.send(piece);
@@ -221,7 +221,7 @@ fn the_query_of_the_handshake_sets_the_work_of_its_messages_and_waits_hold_up_no
     slow.iter_mut().for_each(|peer| peer.send(TEXT, b"slow"));
     Peer::open(&server, "/").echo(TEXT, b"quick");
     slow.iter_mut().for_each(|peer| assert_eq!(peer.receive(), (TEXT, b"slow".to_vec())));
-    // One after the other they would take 15 s.
+    // One after the other, the messages would take 15 s.
     assert!((200..5000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
     let mut wrong = server.connect();
     wrong.send(handshake("/?wait=5"));
@@ -249,7 +249,7 @@ fn messages_cost_the_work_that_requests_do() {
                 });
             }
         });
-        // Waits are 10 ms in the mean, each shorter by 150 us at most; one more round for each may be under way at the end.
+        // Waits are 10 ms on average, each shorter by 150 us at most; one more round may be under way at the end.
         let echoed = server.metric("websocket_messages_total");
         let bound = f64::from(at_once) * length.as_secs_f64() / 0.009_85 + 2.0 * peers.len() as f64;
         assert!(echoed > 0.0 && echoed <= bound, "{args:?}: {echoed} echoes, at most {bound}");
@@ -266,7 +266,7 @@ fn closes_are_answered_in_kind_and_end_the_connection() {
             (b"\x0f\xa0own code", (Some(4000), "own code")),
         ] {
             let mut peer = Peer::open(server, "/");
-            // What was sent before is echoed first, what comes after is not looked at.
+            // Messages before the close frame are echoed; those after it are ignored.
             peer.0.send([frame(TEXT, b"before"), frame(CLOSE, payload), frame(TEXT, b"after")].concat());
             assert_eq!(peer.receive(), (TEXT, b"before".to_vec()));
             let (code, reason) = peer.end();
@@ -298,7 +298,7 @@ fn who_breaks_the_protocol_is_told_with_which_code() {
         (frame(TEXT, b"\xc0\xaf"), 1007),
         ([frame(0x01, b"\xe2\x82"), frame(0x00, b"\xff")].concat(), 1007),
         (too_big.clone(), 1009),
-        // In full flow: the server still has to be heard.
+        // The server's close must arrive although the client still sends.
         ([too_big, vec![0; 4 << 20]].concat(), 1009),
         ([frame(0x02, &vec![0; 9 << 20]), frame(0x80, &vec![0; 9 << 20])].concat(), 1009),
     ] {
@@ -358,7 +358,7 @@ fn the_metrics_count_connections_and_messages() {
         assert_eq!(server.metric("websocket_messages_total"), 12.0);
         assert_eq!(server.metric("requests_total"), 12.0);
         assert_eq!(server.metric("connections_accepted_total"), 6.0);
-        // Half of them leave without a word.
+        // Half of them leave without a close frame.
         peers.drain(..3).for_each(|peer| peer.0.reset());
         server.wait_for_metric("websocket_connections", 3.0);
         drop(peers);
@@ -398,7 +398,7 @@ fn a_large_message_reaches_a_slow_reader_whole() {
 
 #[test]
 fn thousands_of_websockets_are_held_and_echo() {
-    // As many as the limit leaves room for, in this process and in the server.
+    // As many connections as the limit allows, in this process and in the server.
     let count = descriptor_limit().saturating_sub(100).min(2000);
     let server = start(&["--instances", "2"]);
     let mut peers: Vec<Peer> = (0..count).map(|_| Peer::open(&server, "/")).collect();

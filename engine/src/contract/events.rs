@@ -1,7 +1,7 @@
-//! What the engine says: JSON Lines on its stdout, one `LoadEvent` or `ProbeEvent` a line. All times are integer ns,
-//! instants CLOCK_MONOTONIC; one wall-clock anchor comes with `hello`. Histograms are HdrHistogram V2-deflate in
-//! base64, 3 significant digits, values in ns from 1 to 3.6e12 (1 h; longer values are clamped), and are the only
-//! form in which times of requests leave the engine: merge them, never their quantiles.
+//! The engine's output: JSON Lines on stdout, one `LoadEvent` or `ProbeEvent` per line. All times are integer ns, and
+//! instants are CLOCK_MONOTONIC; `hello` pairs one instant with the wall clock. Histograms are HdrHistogram V2-deflate
+//! in base64, with 3 significant digits and values in ns from 1 to 3.6e12 (1 h; longer values are clamped).
+//! Distributions of request times leave the engine only in this form: merge the histograms, never their quantiles.
 
 use std::collections::BTreeMap;
 

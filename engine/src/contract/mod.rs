@@ -1,5 +1,6 @@
-//! The wire contract: what the control plane sends (`spec`), what the engine prints (`events`, by `print`), how a request can end
-//! (`outcome`), both sides of a link (`link`), and the JSON Schemas made of these types (`schema`).
+//! The wire contract: the control plane's input to the engine (`spec`), the engine's output (`events`, written by
+//! `print`), the outcomes of a request (`outcome`), both sides of a link (`link`), and the JSON Schemas made of these
+//! types (`schema`).
 
 pub mod events;
 pub mod link;
@@ -9,7 +10,7 @@ pub mod spec;
 
 use std::io::Write;
 
-/// Writes an event as one line to stdout; false: nobody reads it any more.
+/// Writes an event as one line to stdout. Returns false if nobody reads it any more.
 pub fn print(event: &impl serde::Serialize) -> bool {
     let mut line = serde_json::to_string(event).expect("an event is always valid JSON");
     line.push('\n');

@@ -1,6 +1,6 @@
-//! How one request ended: the exhaustive list. Every request that was sent has exactly one outcome, so
-//! `sent == sum of outcomes` holds at the end of a run; work that was never sent is `dropped`, which is no outcome.
-//! A user that does not come to hold a WebSocket has one, too: why its joining failed.
+//! The outcomes of a request: an exhaustive list. Every sent request has exactly one outcome, so
+//! `sent == sum of outcomes` holds at the end of a run. Work that was never sent is `dropped`, which is no outcome. A
+//! user that fails to join over a WebSocket has an outcome, too: the reason why it failed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

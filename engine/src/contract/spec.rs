@@ -1,7 +1,7 @@
-//! What the engine is told: the JSON on its stdin. The first line is a `LoadSpec` or `ProbeSpec`; every later line is a
-//! `Command`. The end of stdin means the controller has gone: the engine stops at once (deadman).
-//! Nothing is resolved or defaulted elsewhere. All times are integer ns; instants are CLOCK_MONOTONIC, so engine
-//! processes and the control plane on one host share them.
+//! The engine's input: JSON on its stdin. The first line is a `LoadSpec` or `ProbeSpec`; every later line is a
+//! `Command`. The end of stdin means that the controller has gone: the engine then stops at once (deadman). No value is
+//! resolved or defaulted elsewhere. All times are integer ns; instants are CLOCK_MONOTONIC, so all engine processes and
+//! the control plane on one host share them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// The version of the wire contract.
 pub const PROTOCOL: u32 = 1;
 
-/// Refuses a spec of another version, whatever else it holds: what another version added is no mistake of the caller's.
-/// A spec without a version passes, and its parser names what it lacks.
+/// Refuses a spec of another version before it is parsed in full, so that fields added by that version are not reported
+/// as mistakes of the caller. A spec without a version passes; its parser then names the missing field.
 pub fn check_protocol(spec: &[u8]) -> Result<(), String> {
     #[derive(Deserialize)]
     struct Versioned {

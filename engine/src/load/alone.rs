@@ -1,5 +1,5 @@
-//! The load engine as a command of its own: arguments become a `LoadSpec`, the run's summary becomes text (`show`) or its JSON.
-//! Everything in between is the same as under a controller.
+//! The load engine as a command of its own: turns arguments into a `LoadSpec`, and the summary of the run into text
+//! (`show`) or JSON. The run itself is the same as under a controller.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -100,7 +100,7 @@ pub fn main(args: &Args, descriptor_limit: u64) -> ExitCode {
 fn run(args: &Args, descriptor_limit: u64) -> Result<(), Problem> {
     let plan = plan::make(spec(args)?, descriptor_limit)?;
     let load = plan.spec.clone();
-    // Looking up a name may take long; until here signals end the process as they always do.
+    // Looking up a name may take long: until it is done, signals end the process by default.
     let (sender, inputs) = channel();
     control::catch_signals(sender.clone());
     if !args.json {
@@ -115,7 +115,7 @@ fn run(args: &Args, descriptor_limit: u64) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Lines on stdout. Whoever has stopped reading them (`| head -1`) knows enough.
+/// Prints lines to stdout. A write error is ignored: the reader has had enough (`| head -1`).
 fn print(lines: &str) {
     let _ = std::io::stdout().lock().write_all(format!("{lines}\n").as_bytes());
 }

@@ -1,8 +1,9 @@
-//! The open model's schedule as a pure sequence: rate, ramp, kind and seed enter, intended instants (ns since `go`) leave, one
-//! after the other, strictly increasing. No clock is read and nothing waits here.
+//! The open model's schedule as a pure sequence. In: rate, ramp, kind and seed. Out: the intended instants (ns since
+//! `go`), one after the other, strictly increasing. No clock is read and nothing waits here.
 //!
-//! Both kinds walk a unit-rate process through the inverse of the cumulative rate L(t) (time change; Cinlar 1975): arrival u
-//! is at L^-1(u), where u steps by 1 (constant) or by an exponential of mean 1 (Poisson). So a ramp bends both alike.
+//! Both kinds map a unit-rate process through the inverse of the cumulative rate L(t) (time change; Cinlar 1975):
+//! arrival u is at L^-1(u), where u steps by 1 (constant) or by an exponential of mean 1 (Poisson). So a ramp acts on
+//! both in the same way.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -15,18 +16,18 @@ pub struct Schedule {
     rate_per_ns: f64,
     from_per_ns: f64,
     ramp_ns: f64,
-    /// Arrivals of the whole engine before the next of this thread.
+    /// The next arrival of this thread, as u of the unit-rate process.
     position: f64,
-    /// This thread takes every `stride`-th arrival.
+    /// The mean step of u from one arrival of this thread to its next: the number of threads.
     stride: f64,
     last_ns: Option<u64>,
     rng: SmallRng,
 }
 
 impl Schedule {
-    /// The arrivals of thread `thread` of `threads`: together the threads offer `rate_per_s`.
-    /// `stream` numbers the engines of a fleet: it shifts constant arrivals by a fraction of their period, so that
-    /// several engines do not send at the same instants.
+    /// The arrivals of thread `thread` of `threads`; together the threads offer `rate_per_s`. `stream` numbers the
+    /// engines of a fleet: it shifts constant arrivals by a fraction of their period, so that several engines do not
+    /// send at the same instants.
     pub fn new(
         kind: Kind,
         rate_per_s: f64,
@@ -69,8 +70,8 @@ impl Schedule {
         }
     }
 
-    /// L^-1: when `count` arrivals of the whole engine have been offered. Within the ramp L is a quadratic, solved in the
-    /// form that does not cancel when the rate hardly changes.
+    /// L^-1: the instant by which `count` arrivals of the whole engine have been offered. Within the ramp, L is a
+    /// quadratic; it is solved in the form without cancellation when the rate hardly changes.
     fn when(&self, count: f64) -> f64 {
         let within_ramp = (self.from_per_ns + self.rate_per_ns) / 2.0 * self.ramp_ns;
         if count >= within_ramp {
@@ -82,7 +83,7 @@ impl Schedule {
     }
 }
 
-/// An exponential of mean 1, by inversion.
+/// Draws from the exponential distribution of mean 1, by inversion.
 pub fn exponential(rng: &mut SmallRng) -> f64 {
     -(1.0 - rng.random::<f64>()).ln()
 }
@@ -151,7 +152,8 @@ mod tests {
         assert_eq!([of(0), of(1), of(2)], [0, 618_034, 236_068]);
     }
 
-    /// Kolmogorov-Smirnov against the exponential with the offered mean; 1.63 / sqrt(n) is the 1 % point.
+    /// Kolmogorov-Smirnov test against the exponential distribution with the offered mean; 1.63 / sqrt(n) is the 1 %
+    /// point.
     fn passes_ks(gaps_ns: &mut [f64], mean_ns: f64) -> bool {
         gaps_ns.sort_by(f64::total_cmp);
         let n = gaps_ns.len() as f64;

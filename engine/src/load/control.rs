@@ -1,4 +1,4 @@
-//! Threads that turn command lines, the end of stdin and signals into inputs of the coordinator. Nothing is decided here.
+//! Threads that turn command lines, the end of stdin and signals into inputs of the coordinator. They decide nothing.
 
 use std::io::BufRead;
 use std::os::unix::process::parent_id;
@@ -27,8 +27,8 @@ pub fn read_commands(inputs: Sender<Input>) {
     });
 }
 
-/// Turns signals into inputs. Must be called before any other thread starts, so that all inherit the mask.
-/// SIGHUP is what the kernel sends when the parent *thread* ends: it counts only if the parent process has gone.
+/// Turns signals into inputs. Must be called before any other thread starts, so that all threads inherit the mask. The
+/// kernel sends SIGHUP when the *thread* that started this process ends: it counts only if the parent process has gone.
 pub fn catch_signals(inputs: Sender<Input>) {
     let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
     let parent = parent_id();

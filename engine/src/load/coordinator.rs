@@ -1,5 +1,6 @@
-//! One run from its plan to its summary: threads are started, armed and let go; commands, signals and the clock move the edges of
-//! the phases; reports of the threads become events. No request is sent and no time of a request is taken here.
+//! Conducts one run from its plan to its summary: starts, arms and releases the threads, moves the edges of the phases
+//! as commands, signals and the clock demand, and turns the threads' reports into events. It sends no requests and
+//! measures no request times.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -18,12 +19,12 @@ use crate::load::recorder::merge::{Intervals, Span, summary};
 use crate::load::worker::{self, Share};
 use crate::sys::{Bell, cpu_set, run_on};
 
-/// Edges lie at least this far ahead, so that every thread knows of them in time.
+/// New edges lie at least this far in the future, so that every thread learns of them in time.
 const AHEAD_NS: u64 = 3_000_000;
-/// A thread that has not ended so long after the end of the run never will.
+/// A thread that has not ended this long after the end of the run is stuck.
 const STUCK_NS: u64 = 5_000_000_000; // arbitrary: a loop turns within ms, even on a busy machine
 
-/// Where events go. `false`: nobody listens any more.
+/// Receives the events. Returns false if nobody reads them any more.
 pub type Sink<'a> = &'a mut dyn FnMut(LoadEvent) -> bool;
 
 /// Runs a plan. `inputs` also receives the threads' reports, through clones of `sender`.
@@ -51,7 +52,7 @@ struct Run {
     measure_start_ns: u64,
     measure_end_ns: u64,
     over_ns: u64,
-    /// The instants at which the last user of each thread left.
+    /// For each thread whose users have all left: the instant at which the last one did.
     left_ns: Vec<u64>,
     ended_by: &'static str,
 }
@@ -109,7 +110,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits for the command, then sets the edges and opens the gates.
+    /// Waits for `go`, then sets the edges and opens the gates.
     fn wait_for_go(&mut self) -> Result<(), Problem> {
         let mut measure_at_ns = None;
         let at_ns = if self.plan.spec.phases.go_at_once { 0 } else { self.go_command(&mut measure_at_ns)? };
@@ -149,13 +150,13 @@ impl Run {
         );
     }
 
-    /// Sets all edges from the end of the window on.
+    /// Sets the end of the window, and the end of the run after it.
     fn end_window(&mut self, end_ns: u64) {
         self.measure_end_ns = end_ns;
         self.publish(end_ns.saturating_add(self.plan.spec.phases.drain_ns));
     }
 
-    /// The deadline stands above everything.
+    /// Publishes the edges. The run is over at `over_ns`, or at the deadline if that is earlier.
     fn publish(&mut self, over_ns: u64) {
         let deadline_ns = self.go_ns.saturating_add(self.plan.spec.phases.deadline_ns);
         self.over_ns = over_ns.min(deadline_ns);
@@ -235,7 +236,7 @@ impl Run {
         }
     }
 
-    /// The first interrupt drains, the second stops.
+    /// Handles an interrupt: the first one drains, the second one stops.
     fn interrupt(&mut self) {
         if self.ended_by == "interrupted" || self.measure_end_ns <= now_ns() {
             self.stop("interrupted");
@@ -259,7 +260,8 @@ impl Run {
         let measure_start_ns = self.edges.measure_start();
         let mut measure_end_ns = self.edges.measure_end();
         if ended_by == "work" {
-            // The edge came a little after the last user left, in time for all threads; nothing happened in between.
+            // This edge was set a little after the last user left, so that all threads learn of it in time; nothing
+            // happened in between.
             let left_ns = self.left_ns.iter().max().map_or(measure_end_ns, |left_ns| left_ns + 1);
             measure_end_ns = left_ns.clamp(measure_start_ns, measure_end_ns);
         }

@@ -1,6 +1,6 @@
-//! A request on its way. Connections and sessions keep it while it has no answer.
+//! A request in flight. Connections and sessions keep it until it is answered.
 
-/// One request on its way; `step` carries whether it belongs to the cohort.
+/// One request in flight; `step` also holds the `COHORT` flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flight {
     pub intended_ns: u64,
@@ -8,7 +8,8 @@ pub struct Flight {
     pub step: u16,
 }
 
-/// Marks a `Flight`'s step as part of the cohort; decided once, when it is scheduled, so that every count agrees.
+/// Marks the step of a `Flight` as part of the cohort. This is decided once, when the request is scheduled, so that all
+/// counts agree.
 pub const COHORT: u16 = 1 << 15;
 
 impl Flight {

@@ -1,4 +1,5 @@
-//! The inputs of the coordinator while a load runs: commands, the end of stdin, signals, reports of workers; all through one channel.
+//! The inputs of the coordinator while a load runs, all through one channel: commands, the end of stdin, signals,
+//! reports of workers.
 
 use std::sync::mpsc::Sender;
 
@@ -7,7 +8,7 @@ use crate::load::recorder::{Final, Snapshot};
 
 pub enum Input {
     Command(Command),
-    /// A line that is no command; the text says why.
+    /// A line that is no command; the text gives the reason.
     Wrong(String),
     /// The controller has gone.
     Closed,
@@ -32,7 +33,8 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// The coordinator outlives its workers: if it has gone, the process is ending and nobody misses the report.
+    /// Sends a report. The coordinator outlives its workers: if it has gone, the process is ending, and the report is
+    /// not needed.
     pub fn send(&self, report: Report) {
         let _ = self.inputs.send(Input::Report(self.worker, report));
     }

@@ -1,6 +1,7 @@
-//! `powerband-engine load`: drives users or arrivals against a server and records what became of every request.
-//! A `LoadSpec` and `Command`s enter on stdin and `LoadEvent`s leave on stdout; with a URL it runs alone (`alone`) and prints a
-//! summary. Layers: `coordinator` > `worker` (the loop) > its protocols > `http1`, `messages` (bytes), `recorder`, `timers`, `tls` > `sys`.
+//! `powerband-engine load`: drives users or arrivals against a server and records the outcome of every request. In: a
+//! `LoadSpec` and `Command`s on stdin. Out: `LoadEvent`s on stdout. With a URL it runs alone (`alone`) and prints a
+//! summary. Layers: `coordinator` > `worker` (the loop) > its protocols > `http1`, `messages` (bytes), `recorder`,
+//! `timers`, `tls` > `sys`.
 
 mod alone;
 mod arrivals;
@@ -47,7 +48,7 @@ pub fn main(args: Args) -> ExitCode {
     }
     print(&LoadEvent::Hello(Hello::now(descriptor_limit)));
     let run = || {
-        // Until there is something to end in good order, signals end the process as they always do.
+        // Before the run there is nothing to end in good order: signals end the process by default.
         let spec = read_spec()?;
         let (sender, inputs) = channel::<Input>();
         control::catch_signals(sender.clone());
@@ -69,7 +70,7 @@ pub fn main(args: Args) -> ExitCode {
     }
 }
 
-/// The first line of stdin.
+/// Reads the first line of stdin.
 fn read_spec() -> Result<LoadSpec, Problem> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {

@@ -1,11 +1,12 @@
-//! The three instants that cut a run: warm-up | measure | drain | over. The coordinator sets them, always a little in the
-//! future; the event loops read them with every event, so all threads cut at the same instants, exactly.
+//! The three instants that divide a run: warm-up | measure | drain | over. The coordinator sets them, always a little
+//! in the future. The event loops read them with every event, so all threads switch phases at exactly the same
+//! instants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::contract::events::Phase;
 
-/// Ends of warm-up, measure and drain; `u64::MAX`: not known yet.
+/// Ends of warm-up, measure and drain; `u64::MAX` while unknown.
 pub struct Edges {
     ends: [AtomicU64; 3],
 }
@@ -34,13 +35,14 @@ impl Edges {
         self.end_of(Phase::Drain)
     }
 
-    /// Whether something intended at this instant belongs to the measured window.
+    /// True if something intended at this instant belongs to the measured window.
     #[inline]
     pub fn in_window(&self, at_ns: u64) -> bool {
         at_ns >= self.measure_start() && at_ns < self.measure_end()
     }
 
-    /// Later edges first: a loop that sees the end of its phase sees the ends of the next as well.
+    /// Stores the later edges first: a loop that sees the end of its phase then also sees the ends of the following
+    /// ones.
     pub fn set(&self, measure_start: u64, measure_end: u64, over: u64) {
         let measure_end = measure_end.min(over);
         self.ends[2].store(over, Ordering::Release);

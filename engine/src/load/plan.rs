@@ -1,5 +1,5 @@
-//! A checked spec, made ready to run: requests as bytes, addresses resolved, TLS configured, users dealt to threads.
-//! Whatever may fail on this machine fails here, before the engine says that it is armed.
+//! A checked spec made ready to run: requests as bytes, addresses resolved, TLS configured, users dealt to threads.
+//! Everything that may fail on this machine fails here, before the engine says that it is armed.
 
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Plan {
     pub protocol: ProtocolPlan,
 }
 
-/// The protocol that all users speak, and what they say.
+/// The protocol that all users speak, and their requests or messages.
 pub enum ProtocolPlan {
     Http1(Arc<[RequestPlan]>),
     Messages(Arc<MessagesPlan>),
@@ -45,7 +45,7 @@ impl Plan {
     }
 }
 
-/// Makes a plan. `descriptor_limit` is what this process may open.
+/// Makes a plan. `descriptor_limit`: the number of descriptors that this process may open.
 ///
 /// # Errors
 /// Kinds `spec`, `resolve` and `limit`.
@@ -66,7 +66,7 @@ pub fn make(spec: LoadSpec, descriptor_limit: u64) -> Result<Plan, Problem> {
     Ok(Plan { pauses, addresses, tls, protocol, spec })
 }
 
-/// A pause of this length or distribution.
+/// Draws the length of a pause in ns.
 pub fn draw(duration: &Duration, rng: &mut SmallRng) -> u64 {
     match *duration {
         Duration::Constant { ns } => ns,
@@ -75,7 +75,8 @@ pub fn draw(duration: &Duration, rng: &mut SmallRng) -> u64 {
     }
 }
 
-/// The first pause of a user: constant ones are begun in their midst, so that users who begin together do not go on together.
+/// Draws the first pause of a user. A constant pause is cut to a random part, so that users who begin together do not
+/// stay in step.
 pub fn draw_first(duration: &Duration, rng: &mut SmallRng) -> u64 {
     match *duration {
         Duration::Constant { ns } if ns > 0 => rng.random_range(0..ns),
@@ -83,14 +84,14 @@ pub fn draw_first(duration: &Duration, rng: &mut SmallRng) -> u64 {
     }
 }
 
-/// `scheme://host[:port]`, taken apart.
+/// The parts of `scheme://host[:port]`.
 #[derive(Debug, PartialEq, Eq)]
 struct Url {
     tls: bool,
-    /// Without brackets.
+    /// An IPv6 address is without its brackets.
     host: String,
     port: u16,
-    /// As it stands in the URL: the Host header.
+    /// Host and port as written in the URL, for the Host header.
     authority: String,
 }
 
@@ -150,8 +151,8 @@ fn addresses(spec: &LoadSpec, url: &Url) -> Result<Vec<SocketAddr>, Problem> {
     }
 }
 
-/// One address of the host, of the IP version of the sources where these have one. Where a name has several (localhost: ::1 and
-/// 127.0.0.1) the first that answers is taken.
+/// Picks one address of the host, of the IP version of the source addresses if there are any. If a name has several
+/// loopback addresses (localhost: ::1 and 127.0.0.1), the first that accepts a connection is picked.
 fn resolve(url: &Url, sources: &[IpAddr]) -> Result<SocketAddr, Problem> {
     let failed = |why: String| Problem::new("resolve", format!("target.url: cannot resolve {:?}: {why}", url.host));
     let found: Vec<SocketAddr> =
@@ -165,7 +166,8 @@ fn resolve(url: &Url, sources: &[IpAddr]) -> Result<SocketAddr, Problem> {
     Ok(*found.iter().find(answers).unwrap_or(&first))
 }
 
-/// The addresses that all sources can reach; if there is none, all of them: `check_sources` then names the problem.
+/// The addresses that all sources can reach. If there are none, returns all addresses: `check_sources` then names the
+/// problem.
 fn reachable(found: Vec<SocketAddr>, sources: &[IpAddr]) -> Vec<SocketAddr> {
     let same = |address: &SocketAddr| sources.iter().all(|source| source.is_ipv4() == address.is_ipv4());
     if found.iter().any(same) { found.into_iter().filter(same).collect() } else { found }
@@ -188,8 +190,8 @@ fn check_sources(spec: &LoadSpec, addresses: &[SocketAddr]) -> Result<(), Proble
     Ok(())
 }
 
-/// Each user of the closed model holds a connection. The open model opens connections as it needs them: there the limit
-/// shows, if ever, as the outcome `no_descriptors`.
+/// Checks that the closed model can open one connection for each user. The open model opens connections as needed: if
+/// it ever meets the limit, the outcome is `no_descriptors`.
 fn check_descriptors(spec: &LoadSpec, limit: u64) -> Result<(), Problem> {
     let Model::Closed { users, .. } = spec.model else { return Ok(()) };
     let own = sys::descriptors_open() + 2 * u64::from(spec.threads) + 8;

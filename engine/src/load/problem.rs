@@ -1,10 +1,10 @@
-//! The problem that ends a run or keeps it from beginning: its kind, its text, and its exit code.
+//! A problem that ends a run or prevents it: its kind, its text, and its exit code.
 
 use std::process::ExitCode;
 
 /// Exit code of a wrong spec or command line.
 pub const WRONG: u8 = 2;
-/// Exit code of a run that failed by the engine's own fault.
+/// Exit code of a run that failed through no mistake of the caller.
 const FAILED: u8 = 1;
 
 /// The text says what is wrong, where, and what would be right.

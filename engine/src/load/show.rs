@@ -1,5 +1,5 @@
-//! The summary of a run as text, in the manner of wrk, with what wrk leaves out: response beside service time, how late requests
-//! were sent, what the engine itself used, and a warning when it was the limit. A `Summary` enters, lines leave.
+//! Shows the summary of a run as text, in the style of wrk, with additions: response time beside service time, how late
+//! requests were sent, what the engine itself used, and a warning if it was the limit. In: a `Summary`. Out: lines.
 
 use std::fmt::Write as _;
 
@@ -10,12 +10,12 @@ use crate::contract::outcome::Outcome;
 use crate::contract::spec::{Arrivals, LoadSpec, Model};
 use crate::load::recorder::histogram::decode;
 
-/// A thread that used more of its CPU than this could not have sent faster.
+/// Beyond this share of a CPU, a thread could not have sent faster.
 const BUSY: f64 = 0.95;
-/// Requests later than this at the 99th percentile, beyond what `precision` allows, were not sent on time.
-const LATE_NS: u64 = 1_000_000; // the floor of `generator_lag` too (docs/reference/validity.md)
+/// If the 99th percentile of lateness, beyond what `precision` allows, exceeds this, requests were not sent on time.
+const LATE_NS: u64 = 1_000_000; // also the floor of `generator_lag` (docs/reference/validity.md)
 
-/// The lines before a run.
+/// The lines printed before a run.
 pub fn heading(spec: &LoadSpec, url: &str) -> String {
     let length = time(spec.phases.measure_ns.unwrap_or(0) as f64);
     let how = match &spec.model {
@@ -149,7 +149,7 @@ fn many(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Three significant digits and a unit.
+/// Formats a time with three significant digits and a unit.
 fn time(ns: f64) -> String {
     scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
 }

@@ -1,4 +1,4 @@
-//! System calls that only the load engine makes, behind safe functions. Errors leave as raw errno values, because the event
+//! System calls that only the load engine makes, behind safe functions. Errors are raw errno values, because the event
 //! loop decides by them. No policy here.
 
 use std::io;
@@ -14,7 +14,6 @@ fn errno() -> Errno {
     code(io::Error::last_os_error())
 }
 
-/// The errno of an error.
 pub fn code(error: io::Error) -> Errno {
     error.raw_os_error().unwrap_or(0)
 }
@@ -30,7 +29,7 @@ pub fn connect(to: &SocketAddr, from: Option<IpAddr>) -> Result<i32, Errno> {
 fn begin_connect(to: &SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
     let socket = tcp_socket(to, libc::SOCK_NONBLOCK)?;
     if let Some(source) = from {
-        // The port is then chosen at connect() time, where only the whole tuple must be free.
+        // The port is then chosen at connect() time, when only the whole tuple must be free.
         set_option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
         bind(&socket, &SocketAddr::new(source, 0))?;
     }
@@ -42,14 +41,14 @@ fn begin_connect(to: &SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
     }
 }
 
-/// The pending error of a socket (0: none), and clears it.
+/// Returns the pending error of a socket (0: none), and clears it.
 pub fn socket_error(fd: i32) -> Errno {
     let mut pending = [0u32];
     socket_option(fd, libc::SO_ERROR, &mut pending).map_or_else(code, |_| pending[0] as Errno)
 }
 
-/// Sends the acknowledgement that the kernel holds back for a connection, if there is one. One that cannot be sent early
-/// comes in its own time.
+/// Sends the acknowledgement that the kernel holds back for a connection, if there is one. If it cannot be sent early,
+/// the kernel sends it later.
 pub fn acknowledge(fd: i32) {
     let _ = set_option(fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1);
 }
@@ -61,12 +60,13 @@ pub fn read(fd: i32, into: &mut [u8]) -> Result<usize, Errno> {
     if count < 0 { Err(errno()) } else { Ok(count as usize) }
 }
 
-/// Asks the kernel to stamp what arrives on this socket, for `read_stamped`.
+/// Asks the kernel to time-stamp arrivals on this socket, for `read_stamped`.
 pub fn stamp_arrivals(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).map_err(code)
 }
 
-/// Reads, and returns when the last of these bytes arrived in the kernel (wall clock, ns), where the kernel says so.
+/// Reads, and returns the number of bytes and the instant at which the last of them arrived in the kernel (wall clock,
+/// ns), if known.
 pub fn read_stamped(fd: i32, into: &mut [u8]) -> Result<(usize, Option<u64>), Errno> {
     // Room for one control message with a timespec, aligned as its header must be.
     let mut control = [0u64; 8];
@@ -112,10 +112,10 @@ pub const WRITABLE: u32 = libc::EPOLLOUT as u32;
 pub const PEER_CLOSED: u32 = libc::EPOLLRDHUP as u32;
 pub const FAILED: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
-/// Sockets are watched edge-triggered for everything, once, and never touched again.
+/// Sockets are registered once, edge-triggered and for all events, and never changed again.
 pub const EVERYTHING: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
 
-/// Descriptors open in this process now.
+/// The number of open descriptors of this process.
 pub fn descriptors_open() -> u64 {
     std::fs::read_dir("/proc/self/fd").map(|entries| entries.count() as u64).unwrap_or(16)
 }

@@ -1,20 +1,21 @@
-//! The timers of an event loop: user starts, and requests after a pause. A binary heap of 24-byte entries; no
-//! request timeouts (they are found by a sweep over the connections, which costs nothing per request).
+//! The timers of an event loop: user starts, and requests after a pause. A binary heap of 24-byte entries. Request
+//! timeouts are not among them: a sweep over the connections finds them, which costs nothing per request.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Ordered by its fields, the first of them first.
+/// Timers are ordered by their fields, the first field first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer {
     pub due_ns: u64,
     pub slot: u32,
     pub step: u16,
-    /// The pause that ends here; its start is `due_ns - pause_ns`.
+    /// The length of the pause that ends at `due_ns`.
     pub pause_ns: u64,
-    /// The user starts with this timer, as its place in the ramp says; with a WebSocket it joins, or joins again.
+    /// True if the user starts with this timer, as its place in the ramp says, or, with a WebSocket, joins or joins
+    /// again.
     pub arrives: bool,
-    /// With a WebSocket: the connection of the user that this belongs to, by the low bits of its slot's generation.
+    /// With a WebSocket: the user's connection that the timer belongs to, as the low bits of its slot's generation.
     pub life: u8,
 }
 
@@ -28,13 +29,13 @@ impl Timers {
         self.heap.push(Reverse(timer));
     }
 
-    /// When the next is due; `u64::MAX`: never.
+    /// The instant of the earliest timer; `u64::MAX` if there is none.
     #[inline]
     pub fn next_ns(&self) -> u64 {
         self.heap.peek().map_or(u64::MAX, |Reverse(timer)| timer.due_ns)
     }
 
-    /// The earliest timer, if it is due before this instant.
+    /// Removes and returns the earliest timer if it is due before this instant.
     pub fn pop_before(&mut self, end_ns: u64) -> Option<Timer> {
         if self.next_ns() < end_ns { self.heap.pop().map(|Reverse(timer)| timer) } else { None }
     }

@@ -1,5 +1,5 @@
-//! TLS over one connection's bytes (rustls, ring): records enter and leave, plain bytes come out and go in. Certificates
-//! are verified against the Mozilla roots, a CA file, or not at all. No sockets beyond one read or write call, no time.
+//! TLS of one connection (rustls, ring): converts between records and plain bytes. Certificates are verified against
+//! the Mozilla roots, a CA file, or not at all. No sockets beyond one read or write call, no time.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::contract::spec::Tls;
 use crate::load::problem::Problem;
 use crate::load::sys;
 
-/// Bytes that TLS adds to the plain bytes of a record.
+/// Bytes that TLS adds to the plain bytes of one record.
 const RECORD_BYTES: usize = 32;
 
 /// The configuration that every connection shares.
@@ -25,7 +25,7 @@ pub struct TlsPlan {
 
 impl TlsPlan {
     /// # Errors
-    /// Kind `spec`: a CA file that cannot be read, a name that cannot be verified.
+    /// Kind `spec`: the CA file cannot be read, or the name cannot be verified.
     pub fn new(tls: &Tls, host: &str) -> Result<TlsPlan, Problem> {
         let name = tls.server_name.as_deref().unwrap_or(host);
         let name = ServerName::try_from(name.to_owned())
@@ -67,7 +67,7 @@ fn roots(tls: &Tls) -> Result<RootCertStore, Problem> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsError {
-    /// The handshake or a record is wrong.
+    /// The handshake or a record is invalid.
     Broken,
     /// The socket failed with this errno.
     Socket(sys::Errno),
@@ -75,7 +75,7 @@ pub enum TlsError {
 
 pub struct TlsConnection {
     inner: ClientConnection,
-    /// About so many bytes wait for room in the socket.
+    /// Approximate number of bytes that wait for room in the socket.
     waiting_bytes: usize,
 }
 
@@ -84,7 +84,7 @@ impl TlsConnection {
         self.inner.is_handshaking()
     }
 
-    /// Records wait for room in the socket.
+    /// True if records wait for room in the socket.
     pub fn wants_write(&self) -> bool {
         self.inner.wants_write()
     }
@@ -93,7 +93,7 @@ impl TlsConnection {
         self.waiting_bytes
     }
 
-    /// Takes bytes as they came from the socket; appends the plain bytes in them.
+    /// Decrypts bytes from the socket; appends the plain bytes to `plain`.
     pub fn receive(&mut self, mut records: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsError> {
         while !records.is_empty() {
             let taken = self.inner.read_tls(&mut records).map_err(|_| TlsError::Broken)?;
@@ -111,13 +111,13 @@ impl TlsConnection {
         Ok(())
     }
 
-    /// Takes plain bytes to be sent by `flush`.
+    /// Encrypts plain bytes, to be sent by `flush`.
     pub fn send(&mut self, plain: &[u8]) {
         self.inner.writer().write_all(plain).expect("the buffer has no limit");
         self.waiting_bytes += plain.len() + RECORD_BYTES;
     }
 
-    /// Writes records until none is left or the socket is full; the number of bytes written.
+    /// Writes records until none is left or the socket is full. Returns the number of bytes written.
     pub fn flush(&mut self, fd: i32) -> Result<usize, TlsError> {
         let mut total = 0;
         while self.inner.wants_write() {
@@ -146,7 +146,7 @@ impl Write for Socket {
     }
 }
 
-/// Any certificate is accepted; signatures are still checked, so the handshake itself must be sound.
+/// Accepts any certificate. Signatures are still checked, so the handshake itself must be sound.
 #[derive(Debug)]
 struct AcceptAny {
     provider: Arc<CryptoProvider>,

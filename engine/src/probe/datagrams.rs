@@ -24,7 +24,7 @@ const STRIDE: usize = DATAGRAM_MAX + 1_536;
 
 pub struct Socket {
     fd: OwnedFd,
-    /// Size of its buffer, in the kernel's own bytes; 0: a Unix socket, which has other limits.
+    /// Size of the socket's buffer as the kernel counts it; 0 for a Unix socket, which has other limits.
     pub buffer_bytes: u64,
     /// The kernel's 32-bit counter when last read.
     dropped_seen: u32,
@@ -69,9 +69,9 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    /// Number of datagrams that the kernel has dropped since the socket was opened. It is up to date, unlike the
-    /// control message `SO_RXQ_OVFL`, which comes with a datagram and contains the drops at the time when that one was
-    /// queued: it never shows drops after the last datagram, and it must be read from every datagram.
+    /// Number of datagrams that the kernel has dropped since the socket was opened. Always up to date, unlike the
+    /// control message `SO_RXQ_OVFL`: that one comes with a datagram, must be read from every datagram, and counts the
+    /// drops up to the moment when this datagram was queued, so it never shows drops after the last datagram.
     pub fn dropped(&mut self) -> u64 {
         if self.file.is_none()
             && let Ok(now) = drops(self.fd())
@@ -92,7 +92,7 @@ impl Drop for Socket {
     }
 }
 
-/// Removes the file of a killed process: it exists, but no process listens on it.
+/// Removes the file that a killed process left behind: a socket on which no process listens.
 fn remove_if_stale(path: &Path) -> Result<(), String> {
     let refused = |why: &str| Err(format!("cannot listen at the Unix socket {}: {why}", path.display()));
     if !path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket()) {
@@ -107,7 +107,8 @@ fn remove_if_stale(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The resulting size. Without privileges it is limited by `net.core.rmem_max`.
+/// Enlarges the socket's buffer. Returns the resulting size, which without privileges is limited by
+/// `net.core.rmem_max`.
 fn enlarge_buffer(fd: RawFd) -> u64 {
     let enlarge = |option| set_option(fd, libc::SOL_SOCKET, option, BUFFER_BYTES);
     let _ = enlarge(libc::SO_RCVBUFFORCE).or_else(|_| enlarge(libc::SO_RCVBUF));

@@ -1,5 +1,5 @@
-//! Parses the file of a JVM's own figures: PerfData 2 of HotSpot's `perfMemory.hpp`, a header, then entries of a name, a
-//! type and a value. In: the bytes, which may be anything. Out: a `Jvm` event.
+//! Parses the file with a JVM's own figures: PerfData 2 of HotSpot's `perfMemory.hpp`, a header, then entries of a
+//! name, a type and a value. In: the bytes, which may be anything. Out: a `Jvm` event.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::contract::events::{Collector, Jvm};
 
 const HEADER: usize = 32;
 const ENTRY: usize = 20;
-/// A longer text is cut; no name of a collector is.
+/// Longer texts are cut; no collector has such a long name.
 const TEXT_MAX: usize = 256;
-const GENERATIONS: usize = 4; // HotSpot's collectors have two; a name that is not there costs one look
-const SPACES: usize = 8; // of a generation; HotSpot's have up to three
+const GENERATIONS: usize = 4; // HotSpot's collectors have two; a missing name costs one lookup
+const SPACES: usize = 8; // of one generation; HotSpot's have up to three
 const COLLECTORS: usize = 8; // HotSpot names up to three at a time
 const OLD: &str = "sun.gc.generation.1";
 
@@ -22,7 +22,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// The JVM writes at the same time: inconsistent data is an error, and the next reading may succeed.
+    /// Parses a file. The JVM writes to it at the same time: inconsistent data is an error, and the next reading may
+    /// succeed.
     pub fn parse(data: &[u8]) -> Result<Page, &'static str> {
         if data.len() < HEADER || data[..4] != [0xca, 0xfe, 0xc0, 0xc0] {
             return Err("no hsperfdata file");
@@ -87,7 +88,7 @@ impl Page {
         }
     }
 
-    /// What lives on ends in the old generation; that of G1 and of ZGC is the whole heap.
+    /// Room left in the old generation, where long-lived objects end up; with G1 and ZGC it is the whole heap.
     fn old_left(&self) -> Option<u64> {
         let most = self.get(&format!("{OLD}.maxCapacity")).filter(|&most| most > 0)?;
         let used = (0..SPACES).filter_map(|space| self.get(&format!("{OLD}.space.{space}.used")));

@@ -17,15 +17,15 @@ use crate::clock::thread_cpu_ns;
 use crate::contract::events::Jvm;
 
 const EVERY_NS: u64 = 250_000_000; // arbitrary: eight readings in a window of 2 s; DEAR_FACTOR bounds the cost
-/// It is read again only after this many times the cost of a reading: 0.25 % of a core.
+/// The file is read again only after this many times the cost of a reading: 0.25 % of a core.
 const DEAR_FACTOR: u64 = 400;
 /// A process without such a file after this many attempts is no JVM. The file appears about 50 ms after its start.
 const LOOKS_MOST: u8 = 40;
-/// Entries of /tmp among which it is looked for: anybody may put any number there.
+/// The most entries of /tmp to search for the file: any user may create any number there.
 const ENTRIES_MAX: usize = 10_000;
-/// HotSpot makes it no larger than 2 MiB (PerfDataMemorySize), and a page.
+/// HotSpot makes the file no larger than 2 MiB (PerfDataMemorySize) and a page.
 const FILE_MAX: u64 = 4 << 20;
-/// The most bytes of all such files together in one reading.
+/// The most bytes read from all such files in one round.
 const FILES_MAX: u64 = 16 << 20;
 
 /// The JVMs of the launched tree.
@@ -36,7 +36,7 @@ pub struct Jvms {
 }
 
 enum State {
-    /// Number of attempts without success.
+    /// Not found yet; the number of attempts.
     Sought(u8),
     Found(Published),
 }
@@ -64,7 +64,7 @@ impl Jvms {
         told
     }
 
-    /// None if it is no JVM, has just ended, or is writing its file at this moment.
+    /// Reads one process's file. None if the process is no JVM, has just ended, or is writing the file at this moment.
     fn read_one(&mut self, at_ns: u64, tree: &str, pid: i32, round: &mut Round) -> Option<Jvm> {
         let state = self.known.entry(pid).or_insert(State::Sought(0));
         if let State::Sought(looks) = state {

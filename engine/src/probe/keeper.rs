@@ -15,8 +15,9 @@ use crate::sys;
 /// Killing gives up after this long (a process in uninterruptible sleep cannot be killed).
 const KILL_TIMEOUT: Duration = Duration::from_secs(10); // arbitrary: any other is gone within ms
 
-/// How long the probe may take to end once the controller has gone or SIGTERM came: it kills what it has started at once.
-const PATIENCE_NS: u64 = 3_000_000_000; // arbitrary: it takes ms, on a busy machine longer
+/// The longest time that the probe may take to end once the controller has gone or SIGTERM came; it kills at once what
+/// it has started.
+const PATIENCE_NS: u64 = 3_000_000_000; // arbitrary: it takes some ms, longer on a busy machine
 
 /// Runs `probe` in a guarded child and returns its exit code once every descendant has gone. `probe` gets the pid of
 /// the keeper. Must be called while the process has a single thread.
@@ -47,9 +48,11 @@ pub fn guarded(probe: fn(i32) -> ExitCode) -> ExitCode {
     }
 }
 
-/// Waits for the probe, passing SIGTERM on, kills it if it does not end in time, and kills the processes that it leaves.
+/// Waits for the probe and passes SIGTERM on to it. Kills it if it does not end in time, and kills the processes that
+/// it leaves.
 fn keep(probe: i32) -> ExitCode {
-    // SAFETY: the probe alone writes to the controller, which sees the end when the probe goes.
+    // SAFETY: nothing here uses stdout. Only the probe holds it, so that the controller sees its end when the probe
+    // goes.
     unsafe { libc::close(1) };
     let (mut controller, mut deadline_ns) = (0, None);
     let signals = signals::descriptor(&[libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD]);
@@ -64,7 +67,7 @@ fn keep(probe: i32) -> ExitCode {
             return if ended == probe { exit_code(status) } else { ExitCode::FAILURE };
         }
         let left_ns = deadline_ns.map(|deadline: u64| deadline.saturating_sub(now_ns()));
-        // Of stdin, which the probe reads, only the end is asked for.
+        // Only the end of stdin is polled for: the probe reads it.
         let mut polled =
             [(controller, 0), (watched, libc::POLLIN)].map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
         sys::poll(&mut polled, left_ns);

@@ -163,7 +163,7 @@ impl Prepared {
             (STAGE_CWD, _) => {
                 format!("cannot enter the folder `{}` (launch.cwd): {error}", launch.cwd.as_deref().unwrap_or(""))
             }
-            // Like exec: relative to the folder in which it was started.
+            // As in exec, the path is relative to the folder in which the subject is started.
             (_, Some(libc::ENOENT)) if Path::new(launch.cwd.as_deref().unwrap_or("")).join(&*program).exists() => {
                 format!("cannot start `{program}`: the interpreter named in its first line was not found")
             }

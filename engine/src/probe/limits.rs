@@ -1,5 +1,5 @@
-//! How much the limits still allow a process tree beyond what it has: memory and tasks of its cgroups, the machine's
-//! tasks, and the CPU quota of its cgroups. A process is in its own cgroups, and bound by those above them, too.
+//! The room that limits leave a process tree: memory and tasks of its cgroups, the machine's tasks, and the CPU quota
+//! of its cgroups. A process is bound by its own cgroups and by those above them.
 //!
 //! Sources: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst and pids.rst, cgroup-v2.rst, sysctl/kernel.rst,
 //! scheduler/sched-bwc.rst, and setrlimit(2).
@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 
 use super::procfs::number_after;
 
-/// Limits that stand for none: v1 gives the largest multiple of a page.
+/// Larger limits mean that there is none: cgroup v1 then shows the largest multiple of a page.
 const UNLIMITED: u64 = 1 << 60;
 
-/// The files of one cgroup that has a limit.
+/// The files of one cgroup with a limit.
 struct Bound {
     limit: u64,
     used: PathBuf,
-    /// v1 and v2 count the page cache as used; what was not read for long is given back first.
+    /// The file and key of the reclaimable page cache: v1 and v2 count the cache as used, although pages not read for
+    /// long are given back first.
     cache: Option<(PathBuf, &'static [u8])>,
 }
 
@@ -27,14 +28,14 @@ impl Bound {
     }
 }
 
-/// A cgroup that may use so many CPUs on average over each of its periods, and the file that tells how that went.
+/// The CPU quota of a cgroup, in CPUs on average over each of its periods, and the file with its statistics.
 struct Quota {
     cpus: f64,
     stat: PathBuf,
 }
 
-/// How often a CPU quota was enforced: periods in which the cgroup ran, and those in which it had used the quota up and
-/// was stopped until the next.
+/// The enforcement of a CPU quota: the number of periods in which the cgroup ran, and of those in which it had used the
+/// quota up and was stopped until the next period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttling {
     pub quota_cpus: f64,
@@ -42,25 +43,25 @@ pub struct Throttling {
     pub throttled: u64,
 }
 
-/// The limits of a process's cgroups, as they were when they were found.
+/// The limits of a process's cgroups at the time when they were read.
 #[derive(Default)]
 pub struct Limits {
     memory: Vec<Bound>,
     tasks: Vec<Bound>,
-    /// The narrowest.
+    /// The narrowest CPU quota; None if there is none.
     cpu: Option<Quota>,
-    /// Of all tasks of the machine, and the file that tells how many there are.
+    /// The limit on the machine's tasks, and the file with their current number.
     host_tasks: Option<u64>,
     load_average: PathBuf,
 }
 
 impl Limits {
-    /// Of a process; None once it has gone.
+    /// The limits of a process; None if it has gone.
     pub fn of(pid: i32) -> Option<Limits> {
         Limits::below(Path::new("/"), pid)
     }
 
-    /// The same, with /proc and /sys below a folder.
+    /// Like `of`, with /proc and /sys below the folder `machine`.
     fn below(machine: &Path, pid: i32) -> Option<Limits> {
         let groups = fs::read_to_string(machine.join(format!("proc/{pid}/cgroup"))).ok()?;
         let kernel = |name| number(&machine.join("proc/sys/kernel").join(name));
@@ -69,7 +70,7 @@ impl Limits {
         let mut limits = Limits { host_tasks, load_average, ..Limits::default() };
         let mounts = machine.join("sys/fs/cgroup");
         let mut quotas = Vec::new();
-        // `5:memory:/path` of a v1 hierarchy, `0::/path` of v2.
+        // A line is `5:memory:/path` for a v1 hierarchy, `0::/path` for v2.
         for line in groups.lines() {
             let mut fields = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
@@ -108,7 +109,7 @@ impl Limits {
         Some(limits)
     }
 
-    /// None: no quota.
+    /// The enforcement of the CPU quota so far; None without a quota.
     pub fn throttling(&self) -> Option<Throttling> {
         let quota = self.cpu.as_ref()?;
         let stat = fs::read(&quota.stat).ok()?;
@@ -116,32 +117,33 @@ impl Limits {
         Some(Throttling { quota_cpus: quota.cpus, periods, throttled })
     }
 
-    /// Bytes that the tree's cgroups still allow; None: they have no limit.
+    /// Bytes that the tree's cgroups still allow; None if they have no limit.
     pub fn memory_left(&self) -> Option<u64> {
         self.memory.iter().filter_map(Bound::left).min()
     }
 
-    /// Tasks that may still be started. `by_users`: what the limits of the tree's users leave, as far as is known.
+    /// Number of tasks that may still be started; None without a known limit. `by_users`: what the limits of the tree's
+    /// users allow, if known.
     pub fn tasks_left(&self, by_users: Option<u64>) -> Option<u64> {
         let machine = self.host_tasks.zip(self.tasks_now()).map(|(most, now)| most.saturating_sub(now));
         self.tasks.iter().filter_map(Bound::left).chain(machine).chain(by_users).min()
     }
 
-    /// `0.20 0.18 0.12 1/80 11206`: averages, runnable/existing tasks, last pid.
+    /// The current number of tasks, from `0.20 0.18 0.12 1/80 11206`: averages, runnable/existing tasks, last pid.
     fn tasks_now(&self) -> Option<u64> {
         fs::read_to_string(&self.load_average).ok()?.split(['/', ' ']).nth(4)?.parse().ok()
     }
 }
 
-/// The folders of a cgroup and of those above it, as far as they can be seen.
+/// The folders of a cgroup and of those above it, as far as they are visible.
 fn folders(mount: &Path, path: &str) -> Vec<PathBuf> {
     let own = mount.join(path.trim_start_matches('/'));
-    // In a container the path may be the one outside, while only the container's part of the tree is mounted.
+    // In a container, the path may be that outside of it, while only the container's part of the tree is mounted.
     let first = if own.is_dir() { own } else { mount.to_path_buf() };
     first.ancestors().take_while(|folder| folder.starts_with(mount)).map(Path::to_path_buf).collect()
 }
 
-/// The bounds of a cgroup and of those above it.
+/// The limits of a cgroup and of those above it.
 fn bounds(mount: &Path, path: &str, limit: &str, used: &str, cache: Option<&'static [u8]>) -> Vec<Bound> {
     let of = |folder: PathBuf| {
         let limit = number(&folder.join(limit)).filter(|&limit| limit < UNLIMITED)?;
@@ -151,7 +153,8 @@ fn bounds(mount: &Path, path: &str, limit: &str, used: &str, cache: Option<&'sta
     folders(mount, path).into_iter().filter_map(of).collect()
 }
 
-/// The quotas of a cgroup and of those above it; `read`: the CPU time that a cgroup may use, and in which period.
+/// The quotas of a cgroup and of those above it. `read`: reads the CPU time that a cgroup may use, and the period for
+/// it.
 fn cpu_quotas(mount: &Path, path: &str, read: impl Fn(&Path) -> Option<(u64, u64)>) -> Vec<Quota> {
     let of = |folder: PathBuf| {
         let (quota, period) = read(&folder).filter(|&(_, period)| period > 0)?;
@@ -160,7 +163,7 @@ fn cpu_quotas(mount: &Path, path: &str, read: impl Fn(&Path) -> Option<(u64, u64
     folders(mount, path).into_iter().filter_map(of).collect()
 }
 
-/// The number in a file; None where there is none (`max`).
+/// The number in a file; None if there is none (`max`).
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -226,7 +229,7 @@ mod tests {
             ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n"),
             ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
             ("sys/fs/cgroup/cpu,cpuacct/cpu.stat", "nr_periods 7\nnr_throttled 0\nthrottled_time 0\n"),
-            ("sys/fs/cgroup/pids/pids.max", "10\n"), // the path is one outside of the container
+            ("sys/fs/cgroup/pids/pids.max", "10\n"), // a path outside of the container
             ("sys/fs/cgroup/pids/pids.current", "3\n"),
             ("sys/fs/cgroup/unified/cgroup.procs", ""),
         ];

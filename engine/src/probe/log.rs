@@ -1,10 +1,11 @@
-//! Keeps the log of a launched command: what it prints goes through a pipe, which a thread empties into the file. The
-//! first and the last MiB are kept; what lay between them is let go, and counted. Why a pipe: docs/decisions/0007.
+//! Keeps the log of a launched command: its output goes through a pipe, which a thread empties into the file. The first
+//! and the last MiB are kept; the bytes between them are dropped and counted. The reason for the pipe:
+//! docs/decisions/0007.
 //!
-//! The file is replaced by a shorter one whenever it has become long, and at the end. Whoever reads it meanwhile finds
-//! the first MiB, how many bytes were let go, and at least the last MiB. The first 64 MiB all pass through the file, so
-//! that nobody who waits for a line of a starting server misses it; later no more is written than the last MiB of each
-//! 200 ms, and the pipe is emptied at little cost.
+//! When the file has become long, and at the end, it is replaced by a shorter one. A reader finds at any time the first
+//! MiB, the number of dropped bytes, and at least the last MiB. The first 64 MiB all pass through the file, so that no
+//! reader who waits for a line of a starting server misses it. Later, only the last MiB of each 200 ms is written, so
+//! that emptying the pipe costs little.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,33 +17,35 @@ use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// Kept at the beginning, and at the end.
+/// Bytes kept at the beginning, and as many at the end.
 const KEPT: usize = 1 << 20;
-/// The file is replaced when it has become so long.
+/// The file is replaced once it is longer than this.
 const LONGEST: u64 = 17 << 20;
-/// Up to here, everything passes through the file.
+/// Up to this many bytes, everything passes through the file.
 const WHOLE: u64 = 64 << 20;
-const SAVE_EVERY: Duration = Duration::from_millis(200); // arbitrary: who waits for a line sees it so late
-/// The most that an unprivileged process may ask for (/proc/sys/fs/pipe-max-size); 17 ms of 60 MB/s.
+const SAVE_EVERY: Duration = Duration::from_millis(200); // arbitrary: a reader who waits for a line sees it this late
+/// The largest pipe for an unprivileged process (/proc/sys/fs/pipe-max-size); 60 MB/s fill it in 17 ms.
 const PIPE_BYTES: libc::c_int = 1 << 20;
-/// Between two readings of the pipe: a reader that waits for each line would cost the writer a wake-up for each.
+/// The pause between two readings of the pipe: a reader that waits for each line would cost the writer a wake-up per
+/// line.
 const PAUSE: Duration = Duration::from_millis(10);
-/// After a reading that found this much, the next one comes sooner.
+/// After a reading of at least this many bytes, the next one follows sooner.
 const MUCH: usize = PIPE_BYTES as usize / 8;
-const SHORT_PAUSE: Duration = Duration::from_millis(2); // less than the 17 ms in which it fills
-/// At the end, a process that is beyond our reach may still hold the pipe and print.
-const REST_MAX: Duration = Duration::from_secs(1); // arbitrary: it may print for ever
+const SHORT_PAUSE: Duration = Duration::from_millis(2); // less than the 17 ms in which the pipe fills
+/// The longest time for emptying the pipe at the end: a process beyond our reach may still hold it and print.
+const REST_MAX: Duration = Duration::from_secs(1); // arbitrary: such a process may print for ever
 
-/// A log that is being kept.
+/// The log of a running command.
 pub struct Log(Arc<Mutex<Kept>>);
 
 impl Log {
-    /// The log, and the end of the pipe that the command gets as stdout and stderr. An existing file goes on.
+    /// Opens the log. Also returns the end of the pipe that the command gets as stdout and stderr. An existing file is
+    /// continued.
     pub fn open(path: PathBuf) -> io::Result<(Log, PipeWriter)> {
         let (read, write) = io::pipe()?;
         let read = OwnedFd::from(read);
         sys::set_nonblocking(&read)?;
-        // SAFETY: fcntl takes no pointers here. Refused, the pipe keeps the size that it has.
+        // SAFETY: fcntl takes no pointers here. If it refuses, the pipe keeps its size.
         unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
         let mut file = File::options().create(true).append(true).read(true).open(&path)?;
         let length = file.metadata()?.len();
@@ -63,20 +66,22 @@ impl Log {
         Ok((Log(Arc::new(Mutex::new(kept))), write))
     }
 
-    /// Begins to empty the pipe. Not before the command was forked: until then, the probe has one thread.
+    /// Starts to empty the pipe. Must not be called before the command was forked: until then, the probe has one
+    /// thread.
     pub fn start(&self) -> io::Result<()> {
         let kept = Arc::clone(&self.0);
         std::thread::Builder::new().name("log".into()).spawn(move || keep(&kept)).map(drop)
     }
 
-    /// Saves all that was printed until now.
+    /// Saves everything printed so far.
     pub fn save(&self) {
         let mut kept = lock(&self.0);
         kept.take_all();
         kept.save();
     }
 
-    /// Saves all that was printed, and leaves the first and the last of it: bytes printed, bytes let go.
+    /// Saves everything printed, and keeps the first and the last MiB. Returns the numbers of bytes printed and
+    /// dropped.
     pub fn finish(&self) -> (u64, u64) {
         let mut kept = lock(&self.0);
         kept.take_all();
@@ -99,7 +104,7 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 }
 
 fn keep(shared: &Mutex<Kept>) {
-    let pipe = lock(shared).pipe.as_raw_fd(); // it stays open as long as this thread holds the rest
+    let pipe = lock(shared).pipe.as_raw_fd(); // belongs to `shared`, which keeps it open
     loop {
         let mut polled = [libc::pollfd { fd: pipe, events: libc::POLLIN, revents: 0 }];
         let unsaved = lock(shared).unsaved() > 0;
@@ -119,7 +124,7 @@ fn keep(shared: &Mutex<Kept>) {
 }
 
 enum Taken {
-    /// 0: nothing is there now.
+    /// Number of bytes read; 0 if none were waiting.
     Bytes(usize),
     Ended,
 }
@@ -127,11 +132,11 @@ enum Taken {
 struct Kept {
     pipe: OwnedFd,
     path: PathBuf,
-    /// None: the disk has refused; the pipe is emptied all the same.
+    /// None after a failed write to the disk; the pipe is emptied all the same.
     file: Option<File>,
     /// Length of the file in bytes.
     length: u64,
-    /// Bytes printed, and how many of them were saved or let go.
+    /// Number of bytes printed, then how many of them were saved or dropped.
     printed: u64,
     saved: u64,
     saved_at: Instant,
@@ -144,12 +149,12 @@ impl Kept {
         self.printed - self.saved
     }
 
-    /// Bytes between the first and the last MiB.
+    /// Number of bytes between the first and the last MiB.
     fn between(&self) -> u64 {
         self.printed.saturating_sub(2 * KEPT as u64)
     }
 
-    /// Reads what is in the pipe, up to its size.
+    /// Reads the content of the pipe, at most its size.
     fn take(&mut self) -> Taken {
         let mut count = 0;
         while count < PIPE_BYTES as usize {
@@ -203,7 +208,7 @@ impl Kept {
         self.check(written);
     }
 
-    /// Puts a file in place of this one that has the first and the last MiB.
+    /// Replaces the file by one with the first and the last MiB.
     fn replace(&mut self) {
         self.saved = self.printed;
         if self.file.is_some() {

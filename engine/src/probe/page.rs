@@ -1,6 +1,6 @@
-//! Parses the answer of a metrics page. In: the bytes of an HTTP/1 answer as they come, which may be anything. Out: the
-//! finite values of the series asked for, or what is wrong as the end of a sentence. Each byte is looked at a bounded
-//! number of times, however they are cut. The format: Prometheus text exposition 0.0.4.
+//! Parses the answer of a metrics page. In: the bytes of an HTTP/1 answer as they arrive, which may be anything. Out:
+//! the finite values of the requested series, or what is wrong, as the end of a sentence. Each byte is processed a
+//! bounded number of times, in whatever pieces they arrive. The format: Prometheus text exposition 0.0.4.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,17 +9,17 @@ use memchr::memmem;
 use crate::statsd::store::{NAME_MAX, NAMES_MAX, SERIES_MAX};
 
 const ANSWER_MAX: usize = 16 << 20; // arbitrary: far above any metrics page; the probe holds one answer in memory
-const HEAD_MAX: usize = 64 << 10; // as the load engine allows; one without an end is given up here
-/// For the line before a chunk: its size and extensions.
+const HEAD_MAX: usize = 64 << 10; // like the load engine's limit; a longer head is refused
+/// The limit on the line before a chunk: its size and extensions.
 const CHUNK_LINE_MAX: usize = 4 << 10;
 const SHOWN: usize = 60; // characters of an answer in a message: enough to tell HTML from metrics
 const BROKE_OFF: &str = "its answer broke off";
 
-/// An answer, as far as it has come.
+/// An answer as received so far.
 #[derive(Default)]
 pub struct Answer {
     bytes: Vec<u8>,
-    /// None: the head is not complete.
+    /// None until the head is complete.
     body: Option<Body>,
 }
 
@@ -37,7 +37,7 @@ enum Framing {
 }
 
 impl Answer {
-    /// True once it is complete, although the server may keep the connection open.
+    /// Adds bytes. True once the answer is complete, although the server may keep the connection open.
     pub fn add(&mut self, bytes: &[u8]) -> Result<bool, String> {
         let seen = self.bytes.len().saturating_sub(3);
         self.bytes.extend_from_slice(bytes);
@@ -62,7 +62,7 @@ impl Answer {
         }
     }
 
-    /// The text of the page, once the answer is complete or the connection is closed.
+    /// The text of the page. Call it once the answer is complete or the connection is closed.
     pub fn text(self) -> Result<String, String> {
         if self.bytes.is_empty() {
             return Err("it closed the connection without an answer".into());
@@ -78,7 +78,7 @@ impl Answer {
     }
 }
 
-/// A whole head. An error if no page follows it.
+/// Parses a complete head. An error if no page follows it.
 fn head(bytes: &[u8]) -> Result<Body, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| no_http(bytes))?;
     let mut lines = text.split("\r\n");
@@ -139,8 +139,8 @@ fn start_of(bytes: &[u8]) -> String {
     format!("it begins with `{}`", text.escape_debug())
 }
 
-/// The series that have been read since the start: a page may have new ones each time, and all are kept by whoever reads
-/// the events.
+/// The series read since the start. A page may show new ones each time, and whoever reads the events keeps all of them,
+/// so their number is limited.
 #[derive(Default)]
 pub struct Known {
     series: HashSet<String>,
@@ -148,7 +148,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// The finite values of the series of these metrics. A page in another format is an error, and so are too many series.
+    /// The finite values of the series of these metrics. Errors: a page in another format, and too many series.
     pub fn read(&mut self, page: &str, names: &[String]) -> Result<BTreeMap<String, f64>, String> {
         let mut values = BTreeMap::new();
         let (mut good, mut bad) = (0, None);

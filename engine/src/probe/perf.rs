@@ -145,7 +145,7 @@ struct ForkCounter {
     sharing: Vec<OwnedFd>,
     started: u64,
     lost: bool,
-    /// At the last reading the count was below the number of living threads.
+    /// True if the last count was below the number of living threads.
     short: bool,
 }
 
@@ -155,7 +155,7 @@ impl ForkCounter {
         Some(ForkCounter { rings, sharing: Vec::new(), started: 0, lost: false, short: false })
     }
 
-    /// Watches a thread; also returns true if it has gone already.
+    /// Watches a thread. Also returns true if the thread has gone already.
     fn add(&mut self, tid: i32, flags: u64) -> bool {
         for ring in &mut self.rings {
             let fd = match open(DUMMY, flags | FLAG_TASK, tid, ring.cpu) {

@@ -37,8 +37,8 @@ impl Usage {
         }
     }
 
-    /// The next reading of a counter that was at self: the new CPU total is kept exactly if it grew, and split so that
-    /// neither part falls (the kernel's own split comes from ticks and may fluctuate).
+    /// The usage after a new reading `new` of the counter that stood at `self`. A grown CPU total is kept exactly, and
+    /// split so that neither part falls (the kernel's own split comes from ticks and may fluctuate).
     pub fn advance_to(self, new: Usage) -> Usage {
         let total = (new.user_ns + new.system_ns).max(self.user_ns + self.system_ns);
         let user_ns = new.user_ns.clamp(self.user_ns, total - self.system_ns);
@@ -77,21 +77,22 @@ const CAP_SYS_RESOURCE: u64 = 24;
 pub struct Process {
     pub pid: i32,
     pub parent: i32,
-    /// At the last reading: the process itself, exited threads included.
+    /// Usage of the process itself at the last reading, exited threads included.
     pub own: Usage,
-    /// At the last reading: children that it has waited for, and theirs. Accurate to a tick for each of its fields.
+    /// Usage of the children that it has waited for, and of theirs, at the last reading. Accurate to a tick for each
+    /// field.
     pub children: Usage,
     /// The part of `children` that has been matched with processes that were seen to vanish.
     pub claimed: Usage,
     pub threads: u32,
     pub rss_bytes: u64,
-    /// Ended, but not yet waited for by its parent.
+    /// True if it has ended and its parent has not waited for it yet.
     pub zombie: bool,
     /// Its threads as last listed (see `list_threads`).
     pub tids: Vec<i32>,
-    /// The thread whose files show memory and descriptors: those of a main thread that has ended are empty.
+    /// The thread whose files show memory and descriptors: the files of a main thread that has ended are empty.
     shown_by: i32,
-    /// Children's counters grew at the last reading.
+    /// True if the children's counters grew at the last reading.
     pub inherited: bool,
     stat: ProcFile,
     memory: Option<ProcFile>,
@@ -102,7 +103,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// None when it has gone already.
+    /// Opens the files of a process. None if it has gone already.
     pub fn open(pid: i32) -> Option<Process> {
         let mut process = Process {
             pid,
@@ -222,8 +223,8 @@ impl Process {
         Some(self.limit(libc::RLIMIT_NOFILE)?.saturating_sub(open))
     }
 
-    /// The most threads that its user may have in all; None: not known, or no limit holds for it (capabilities(7):
-    /// CAP_SYS_RESOURCE and CAP_SYS_ADMIN lift it).
+    /// The most threads that the process's user may have in all. None if unknown, or if no limit applies to the process
+    /// (capabilities(7): CAP_SYS_RESOURCE and CAP_SYS_ADMIN lift it).
     pub fn tasks_most(&self) -> Option<u64> {
         let mut buffer = [0u8; 4096];
         let status = ProcFile::open(&format!("/proc/{}/status", self.shown_by)).ok()?;
@@ -235,7 +236,7 @@ impl Process {
         self.limit(libc::RLIMIT_NPROC).filter(|&most| most != libc::RLIM_INFINITY)
     }
 
-    /// The soft limit of a resource; None where it cannot be asked.
+    /// The soft limit on a resource; None if it cannot be read.
     fn limit(&self, resource: libc::__rlimit_resource_t) -> Option<u64> {
         // SAFETY: prlimit without a new limit only writes to a valid structure.
         let limit = unsafe {
@@ -266,7 +267,7 @@ impl Process {
 }
 
 impl Surroundings for Process {
-    /// Also false if the descriptor may not be inspected.
+    /// Returns false also if the descriptor may not be inspected.
     fn is_socket(&self, descriptor: i32) -> bool {
         self.descriptors.as_ref().is_some_and(|dir| dir.is_socket(descriptor))
     }

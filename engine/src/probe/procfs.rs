@@ -107,7 +107,7 @@ pub fn processes() -> Vec<(i32, Stat)> {
     pids.into_iter().filter_map(|pid| Some((pid, stat_of(pid)?))).collect()
 }
 
-/// None when the process has gone.
+/// Reads a process's stat. None if the process has gone.
 pub fn stat_of(pid: i32) -> Option<Stat> {
     let mut buffer = [0u8; 1024];
     parse_stat(ProcFile::open(&format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?)

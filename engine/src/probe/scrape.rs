@@ -18,7 +18,7 @@ pub struct Scraper {
 }
 
 impl Scraper {
-    /// Begins at once; until the server listens its readings fail, which the caller expects.
+    /// Starts the thread at once. Until the server listens its readings fail, as the caller expects.
     pub fn start(spec: &spec::Scrape) -> Result<Scraper, String> {
         let page = Page::at(&spec.url)?;
         if spec.interval_ns == 0 || spec.timeout_ns == 0 {
@@ -39,7 +39,7 @@ impl Scraper {
     }
 }
 
-/// Ends when the receiver of the events is dropped, or with the process.
+/// Ends when the receiver of the events has been dropped, or with the process.
 fn read_for_ever(page: &Page, spec: &spec::Scrape, sender: &Sender<ProbeEvent>) {
     let (mut next_ns, mut known) = (now_ns(), Known::default());
     loop {

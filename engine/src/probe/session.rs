@@ -235,8 +235,8 @@ impl<'s> Session<'s> {
 
     fn run(&mut self, input: &mut Input) -> Result<(), End> {
         let mut next_ns = now_ns();
-        // Each sample is delayed by a random time after its grid point: otherwise a server that works in step with the grid
-        // would be sampled in the same state each time.
+        // Each sample is delayed by a random time after its grid point: otherwise, a server that works in step with the
+        // grid would be sampled in the same state each time.
         let (mut rng, mut jitter_ns) = (SmallRng::seed_from_u64(next_ns), 0);
         loop {
             let woken_ns = now_ns();
@@ -375,7 +375,7 @@ impl<'s> Session<'s> {
             }
             if let Some(subject) = self.subject.as_mut().filter(|subject| subject.pid == child.pid) {
                 subject.ended = true;
-                subject.log.save(); // what it said last is there to be read with the event
+                subject.log.save(); // the event's reader finds the last output in the file
                 let event = exited(&subject.launch.name, &child, self.stopping_until_ns.is_some());
                 self.output.emit(&ProbeEvent::Exited(event), self.signals)?;
             }

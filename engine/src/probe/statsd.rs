@@ -59,7 +59,7 @@ impl Bound {
 pub struct Sink {
     events: Receiver<ProbeEvent>,
     thread: Option<JoinHandle<()>>,
-    /// A byte: read what was sent, then end. Closed: end at once.
+    /// One byte means: read what was sent, then end. If it closes without a byte: end at once.
     ending: Option<PipeWriter>,
 }
 

@@ -13,10 +13,10 @@ use crate::contract::events::{PoolSample, ThreadSample, WaitKind};
 use crate::sys::descriptor_limits;
 
 /// Pools beyond this many are combined under one name: thread names may be random.
-const POOLS_MAX: usize = 256; // arbitrary: far above any program's; each is told every second
+const POOLS_MAX: usize = 256; // arbitrary: far above any program's number; each is reported every second
 const OTHER_POOLS: &str = "(other)";
 /// The least number of new threads that a scan reads.
-const NEWCOMERS_LEAST: usize = 8; // arbitrary: a few, however many CPUs' time they cost
+const NEWCOMERS_LEAST: usize = 8; // arbitrary: a few, whatever CPU time they cost
 /// The number of threads reported individually, the busiest first.
 const THREADS_TOLD: usize = 160;
 /// Descriptors reserved for other uses; beyond that, files of threads are opened for each reading.
@@ -64,7 +64,7 @@ pub struct ThreadTable {
 
 struct Thread {
     files: Files,
-    /// On CLOCK_BOOTTIME, accurate to a tick.
+    /// The thread's start on CLOCK_BOOTTIME, accurate to a tick.
     start_ns: u64,
     /// schedstat's three numbers at the last reading: if they are unchanged, the thread has not run since.
     raw: (u64, u64, u64),
@@ -76,9 +76,9 @@ struct Thread {
     in_known_channel: bool,
     /// The cause of blocking at the last reading.
     blocked_on: Option<WaitKind>,
-    /// `last.on_cpu_ns` as of the last event.
+    /// The value of `last.on_cpu_ns` at the last event.
     told_on_cpu_ns: u64,
-    /// Readings at which it was blocked, by the cause.
+    /// Number of readings at which it was blocked, by cause.
     blocked_on_samples: BTreeMap<WaitKind, u64>,
     pid: i32,
     /// The last scan that saw it.
@@ -110,12 +110,12 @@ struct Pool {
 struct Reading<'b> {
     raw: (u64, u64, u64),
     counters: Counters,
-    /// None: unchanged.
+    /// None if unchanged.
     name: Option<&'b [u8]>,
     state: u8,
     /// Empty if unknown.
     channel: &'b [u8],
-    /// None: not blocked, or unknown.
+    /// None if the thread is not blocked, or if the cause is unknown.
     blocked_on: Option<WaitKind>,
 }
 
@@ -158,7 +158,7 @@ impl ThreadTable {
         !self.threads.contains_key(&tid) && !self.left_out_before.contains(&tid)
     }
 
-    /// `weight`: the number of threads that it represents.
+    /// Reads one thread. `weight`: the number of threads that it represents.
     fn read_thread(&mut self, process: &Process, tid: i32, weight: u32) {
         let known = self.threads.remove(&tid);
         let first = known.is_none();
@@ -182,7 +182,8 @@ impl ThreadTable {
         }
         let mut gained = reading.counters.combine(thread.last, u64::saturating_sub);
         if let (true, Some(begun_ns), Some(before_ns)) = (first, self.begun_ns, self.begun_before_ns) {
-            // One that an earlier scan left out waited before that as well, when others stood for it.
+            // A thread that an earlier scan left out waited before this one, too: but then, other threads represented
+            // it.
             gained.blocked_ns = gained.blocked_ns.min(begun_ns.saturating_sub(before_ns));
         }
         self.totals = self.totals.combine(gained, u64::saturating_add);
@@ -357,7 +358,7 @@ impl Thread {
         })
     }
 
-    /// None when the thread has ended. No counter falls.
+    /// Reads the thread. None if it has ended. No counter falls.
     ///
     /// `status` is the expensive file (11 us, against 1 for schedstat and 4 for the wait channel), and most threads are
     /// idle. A thread that slept in a known channel, has not run since and is still in a channel (a woken one is in
@@ -404,13 +405,15 @@ impl Files {
         self.read(tasks, &self.status, "status", buffer)
     }
 
-    /// Empty if the kernel does not show it, and for a thread that does not sleep (the kernel writes `0`).
+    /// The channel in which the thread sleeps. Empty if the kernel does not show it, or if the thread does not sleep
+    /// (the kernel writes `0`).
     fn wait_channel<'b>(&self, tasks: &ProcDir, buffer: &'b mut [u8]) -> &'b [u8] {
         let channel = self.read(tasks, &self.wait_channel, "wchan", buffer).unwrap_or_default();
         if channel == b"0" { &[] } else { channel }
     }
 
-    /// None for a thread that is not blocked (it runs, has stopped or ended), and if the kernel shows no cause.
+    /// The cause of blocking. None if the thread is not blocked (it runs, has stopped or ended), or if the kernel shows
+    /// no cause.
     fn blocked_on(&self, process: &Process, state: u8, channel: &[u8]) -> Option<WaitKind> {
         if !matches!(state, b'S' | b'D') {
             return None;

@@ -2,7 +2,7 @@ use super::*;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 
-/// Threads of this process that wait until the sender is dropped; all have started, and have their names.
+/// Starts threads that wait until the sender is dropped. All have started and have their names when this returns.
 fn waiting_threads(count: usize, name: &str) -> (mpsc::Sender<()>, Vec<thread::JoinHandle<()>>) {
     let (sender, receiver) = mpsc::channel::<()>();
     let receiver = Arc::new(Mutex::new(receiver));
@@ -59,7 +59,8 @@ fn a_thread_that_was_left_out_waited_no_longer_than_since_the_scan_before() {
     drop(sender);
     threads.into_iter().for_each(|thread| thread.join().expect("ends"));
     let (passed_ns, gained_ns) = (blocked_ns[1].0 - blocked_ns[0].0, blocked_ns[1].1 - blocked_ns[0].1);
-    // Each of the first twenty waited a moment longer than the two scans lie apart: a tick, and the scan itself.
+    // Each of the first twenty waited slightly longer than the time between the two scans: by a tick and the scan
+    // itself.
     assert!(gained_ns <= 100 * (2 * passed_ns + 50_000_000), "{gained_ns} in {passed_ns}");
 }
 

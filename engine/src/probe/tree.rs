@@ -22,11 +22,12 @@ const FEW_THREADS: u32 = 64;
 const DEAR_FACTOR: u64 = 400;
 /// The factor for the reading of all threads: 0.67 %.
 const THREADS_FACTOR: u64 = 150;
-/// For the sum of the context switches of all threads, which nothing else waits for: 0.25 %.
+/// The factor for summing the context switches of all threads, for which nothing else waits: 0.25 %.
 const SWITCHES_FACTOR: u64 = 400;
-/// For opening the files of new threads that stay, which costs more, but only once per thread: 0.5 %.
+/// The factor for opening the files of new threads, which costs more, but only once per thread: 0.5 %.
 const OPENING_FACTOR: u64 = 200;
-/// Threads that have just started are read at this rate at most, and only a sample of them if more come and go: 0.25 %.
+/// The highest rate at which threads that have just started are read; if more come and go, only a sample of them is:
+/// 0.25 %.
 const NEWCOMERS_PER_S: u64 = 64;
 
 #[derive(Default)]
@@ -35,31 +36,31 @@ pub struct Tree {
     root: i32,
     /// The probe's own pid for the launched tree: orphans are reparented to it.
     reaper: Option<i32>,
-    /// Parents are before their children.
+    /// Parents come before their children.
     members: Vec<Process>,
-    /// Usage of members that ended and are in no children counters.
+    /// Usage of ended members that is in no children counters.
     gone: Usage,
-    /// Usage at first sight (watched trees).
+    /// Usage when the tree was first seen (watched trees).
     base: Usage,
     last: Usage,
-    /// Reaped by the probe since the last sample.
+    /// Pids of processes that the probe has reaped since the last sample.
     reaped: Vec<i32>,
     threads: ThreadTable,
     /// The time of the last thread scan.
     scanned_ns: Option<u64>,
     perf: PerfCounters,
-    /// Threads that exist at the start and are not counted by perf; of them, those that count as started.
+    /// Number of threads that existed at the start and are not counted by perf, then how many of them count as started.
     first_threads: u64,
     first_started: u64,
     threads_due: Due,
     event_due: Due,
     pss: (Due, Option<u64>),
     sockets: (Due, u32, u32),
-    /// Of the process that has used the most CPU time: it serves, whatever started it.
+    /// The limits of the process that has used the most CPU time: that is the server itself, whatever started it.
     limits: Limits,
-    /// Threads and memory that they leave.
+    /// The room that these limits leave: when to read it again, threads, memory in bytes.
     left: (Due, Option<u64>, Option<u64>),
-    /// Threads created and alive when the threads were last listed.
+    /// Number of threads created, and of those alive, when the threads were last listed.
     listed: Option<(u64, u32)>,
     switches: (Due, Option<u64>),
     scratch: Vec<i32>,
@@ -131,8 +132,8 @@ impl Tree {
         true
     }
 
-    /// The probe has reaped this process: `usage` is final. Only launched processes can end this way; they count even
-    /// if they started and ended between two samples.
+    /// Notes that the probe has reaped this process: `usage` is final. Only launched processes can end this way; they
+    /// count even if they started and ended between two samples.
     pub fn reaped(&mut self, pid: i32, usage: Usage) {
         if self.reaper.is_none() {
             return;
@@ -146,7 +147,8 @@ impl Tree {
         self.members.iter().any(|member| !member.zombie)
     }
 
-    /// The tree now, and its threads by pool if they are due, `threads_every_ns` after they were last reported.
+    /// Reads the tree. Returns a sample, and the threads by pool if these are due, `threads_every_ns` after they were
+    /// last reported.
     pub fn sample(&mut self, now_ns: u64, threads_every_ns: u64) -> (TreeSample, Option<Threads>) {
         self.update_members(self.threads_due.is_due(now_ns));
         let sum = self.members.iter().fold(self.gone, |sum, member| sum + member.own + member.children);
@@ -233,14 +235,14 @@ impl Tree {
             heir = parent.parent;
         }
         if self.reaped.contains(&heir) {
-            return; // in the rusage of its parent
+            return; // its parent's rusage has it
         }
         let used = member.own + member.children;
         let mut missing = used;
         if let Some(parent) = self.members.iter_mut().find(|process| process.pid == heir) {
             missing = used.saturating_sub(parent.children.saturating_sub(parent.claimed));
             parent.claimed += used.saturating_sub(missing);
-            // Times of children come in whole ticks: a difference of that size is no loss.
+            // Times of children come in whole ticks: a difference of that size is not missing.
             let slack = 2 * tick_ns();
             if missing.user_ns + missing.system_ns <= slack {
                 (missing.user_ns, missing.system_ns) = (0, 0);
@@ -292,7 +294,8 @@ impl Tree {
         self.threads.scan(&live, newcomers_max);
     }
 
-    /// Runs on every sample, unless there are so many threads that the sum would be expensive; and once all have ended.
+    /// Updates the sum of the switches. Runs on every sample unless there are so many threads that it would be
+    /// expensive, and once all have ended.
     fn update_switches(&mut self, now_ns: u64) {
         if self.switches.0.is_due(now_ns) || !self.is_alive() {
             let started = thread_cpu_ns();
@@ -340,7 +343,8 @@ impl Due {
         now_ns >= self.at_ns
     }
 
-    /// True if it is due; then also sets the next time. Slightly early counts, since samples jitter around their grid.
+    /// Returns true if it is due, and then also sets the next time. Slightly early counts as due, since samples jitter
+    /// around their grid.
     fn take(&mut self, now_ns: u64, period_ns: u64) -> bool {
         let due = self.is_due(now_ns);
         if due {

@@ -15,7 +15,7 @@ pub enum Call {
     In(i64, [u64; 2]),
 }
 
-/// None for an invalid text (a kernel without the file, a thread that has gone).
+/// Parses the text of a `syscall` file. None for an invalid text (a kernel without the file, a thread that has gone).
 pub fn parse_call(text: &[u8]) -> Option<Call> {
     let text = std::str::from_utf8(text).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -74,7 +74,7 @@ pub fn kind_of_call(call: Call, state: u8, process: &impl Surroundings) -> Optio
     Some(kind)
 }
 
-// Not in every version of the libc crate; the same number on every architecture.
+// This constant is missing in some versions of the libc crate; the number is the same on every architecture.
 const SYS_EPOLL_PWAIT2: i64 = 441;
 const SYS_FUTEX_WAITV: i64 = 449;
 
@@ -107,7 +107,7 @@ fn kind_of_poll([address, count]: [u64; 2], process: &impl Surroundings) -> Wait
 /// The cause by kernel function. Names differ between kernels, so lasting parts of them are matched. None if the
 /// channel is empty (unreadable, or the thread runs).
 pub fn kind_of_channel(channel: &[u8], state: u8) -> Option<WaitKind> {
-    // TCP sleeps in `wait_woken`, and little else does for long.
+    // TCP sleeps in `wait_woken`; hardly anything else sleeps there for long.
     const PARTS: [(WaitKind, &[&str]); 6] = [
         (WaitKind::Lock, &["futex"]),
         (WaitKind::Sleep, &["nanosleep"]),

@@ -11,8 +11,8 @@ use super::request::service::Service;
 use crate::clock::now_ns;
 use crate::sys;
 
-/// A client whose request is not here after this long is disconnected.
-const PATIENCE_NS: u64 = 1_000_000_000; // one client at a time is served: others wait so long
+/// A client that has not sent its request after this time is disconnected.
+const PATIENCE_NS: u64 = 1_000_000_000; // clients are served one at a time: the others wait this long
 
 pub fn start(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
     accept_each("management-1", listener, true, 0, move |socket| answer(&service, &socket))
@@ -35,6 +35,6 @@ fn answer(service: &Service, socket: &OwnedFd) {
             }
         }
     }
-    // A write error is ignored: the scraper asks again later.
+    // A write error needs no handling: the scraper will ask again.
     let _ = sys::write_all(socket.as_raw_fd(), &out);
 }

@@ -13,12 +13,12 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Default)]
 pub struct Metrics {
-    /// Requests answered by the threads of a pool or of a connection (event loops count their own).
+    /// Number of requests answered by the threads of a pool or of a connection (event loops count their own).
     pub requests: AtomicU64,
     pub accepted: AtomicU64,
     pub connections: AtomicI64,
     pub loops: Vec<LoopGauges>,
-    /// True: the requests of event loops are messages of WebSockets.
+    /// True if the requests of event loops are WebSocket messages.
     websocket: bool,
     pool: OnceLock<PoolView>,
 }
@@ -30,9 +30,9 @@ pub struct Metrics {
 pub struct LoopGauges {
     pub requests: AtomicU64,
     pub connections: AtomicI64,
-    /// Connections past the opening handshake of a WebSocket.
+    /// Number of connections past the opening handshake of a WebSocket.
     pub websockets: AtomicI64,
-    /// Requests that wait for a timer or for the downstream.
+    /// Number of requests that wait for a timer or for the downstream.
     pub pending: AtomicI64,
     /// Time spent outside the kernel's wait for events.
     pub busy_ns: AtomicU64,
@@ -41,7 +41,7 @@ pub struct LoopGauges {
 }
 
 impl LoopGauges {
-    /// Adds one without a locked instruction: there is only one writer.
+    /// Adds one without a locked instruction, since there is only one writer.
     pub fn count_request(&self) {
         self.requests.store(self.requests.load(Relaxed) + 1, Relaxed);
     }

@@ -1,8 +1,9 @@
 //! `serve`, the reference subject: the same tiny HTTP service in every concurrency model. The caller sets the work of a
-//! request, so that the capacity is known in advance and any bottleneck can be planted.
-//! Options come in; `listening on HOST:PORT` goes out on stdout once connections are accepted. The server ends, with exit
-//! code 0, on SIGTERM or SIGINT, and does not wait for requests in progress. Event loops may speak WebSocket instead of
-//! HTTP. No TLS, no HTTP/2.
+//! request, so that the capacity is known in advance and any bottleneck can be planted. In: options. Out: the line
+//! `listening on HOST:PORT` on stdout once connections are accepted. On SIGTERM or SIGINT the server ends with exit
+//! code 0, without waiting for requests in progress. Event loops may speak WebSocket instead of HTTP. No TLS, no
+//! HTTP/2.
+//!
 //! Layers: `management`, `database` > `models` > `request` > `metrics` > `planted` > `options` > `pool`, `timing`.
 
 mod database;
@@ -57,7 +58,7 @@ fn run(config: &Config) -> Result<ExitCode, String> {
         let pid = misbehave::escape().map_err(|error| format!("cannot fork: {error}"))?;
         println!("escaped process {pid}");
     }
-    // Before any thread starts, so that all of them leave the signals to this one.
+    // Block the signals before any thread starts, so that all threads leave them to this one.
     let signals = block_signals(config.misbehave);
     if config.misbehave != Misbehave::NeverReady {
         open(config)?;
@@ -92,7 +93,7 @@ fn open(config: &Config) -> Result<(), String> {
         management::start(Arc::clone(&service), listener).map_err(no_thread)?;
     }
     start_model(config, &service, listeners).map_err(no_thread)?;
-    // A closed stdout is no error: the server runs on without it.
+    // A write error needs no handling: the server runs on with a closed stdout.
     let _ = io::stdout().write_all(lines.as_bytes()).and_then(|()| io::stdout().flush());
     Ok(())
 }
@@ -130,7 +131,7 @@ fn listen(config: &Config, port: u16, sockets: usize) -> Result<Vec<OwnedFd>, St
         _ => format!("cannot listen on {} port {port}: {error}", config.host),
     };
     let open = |port, shared| sys::listen(config.host, port, config.backlog, shared).map_err(explain);
-    // A shared port would silently be shared with a foreign server too, so it has to be free first.
+    // A shared port would silently be shared with another program's server, too, so check that it is free first.
     let alone = open(port, false)?;
     if sockets == 1 {
         return Ok(vec![alone]);

@@ -1,11 +1,12 @@
 //! A thread pool with exactly the rules of `java.util.concurrent.ThreadPoolExecutor` (JDK 17, `allowCoreThreadTimeOut`
-//! off). A task comes in through `execute`, which returns what the caller must do if the pool refuses it. The pool does not
-//! know what a task is.
+//! off). `execute` takes a task, and returns what the caller must do if the pool refuses it. The pool does not know
+//! what a task is.
 //!
-//! The rules: (1) fewer threads than `core`: start one for this task, even where others idle; (2) else queue it;
-//! (3) does the queue refuse, and there are fewer than `max`: start one for this task; (4) else the policy decides.
-//! A thread that finds no task for `keep_alive` ends if there are more than `core`. There are no "core threads": any
-//! thread may be the one that ends. A queue of 0 is a `SynchronousQueue`: it takes a task only if a thread waits for one.
+//! The rules for a new task: (1) if there are fewer threads than `core`, start one for it, even if others are idle; (2)
+//! else queue it; (3) if the queue refuses it and there are fewer threads than `max`, start one for it; (4) else the
+//! policy decides. A thread that finds no task for `keep_alive` ends if there are more than `core`. There are no "core
+//! threads": any thread may be the one that ends. A queue of length 0 is a `SynchronousQueue`: it takes a task only if
+//! a thread waits for one.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-/// Address space of a worker's stack; only the pages it touches cost memory.
+/// Address space of a thread's stack; only the pages that it touches take memory.
 pub const STACK_BYTES: usize = 256 << 10; // an eighth of the default: ten thousand threads reserve 2.5 GB
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct Rules {
     pub core: usize,
     /// At least 1 and at least `core`.
     pub max: usize,
-    /// Absent: no limit. 0: tasks are handed over, never queued.
+    /// Length of the queue. None: no limit. 0: tasks are handed to a waiting thread, never queued.
     pub queue_limit: Option<usize>,
     pub keep_alive: Duration,
     pub policy: Policy,
@@ -41,7 +42,7 @@ impl Rules {
     }
 }
 
-/// The fate of a task that the pool refuses, in the words of the options of `serve`.
+/// The fate of a task that the pool refuses, named as in the options of `serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
     /// Answer 503
@@ -59,7 +60,7 @@ pub enum Policy {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Submitted<T> {
     Accepted,
-    /// Accepted; this older one was thrown out of the queue.
+    /// Accepted; this older task was thrown out of the queue.
     AcceptedInsteadOf(T),
     /// The caller has to run it.
     RunInCaller(T),
@@ -78,7 +79,7 @@ pub struct Snapshot {
     pub largest: usize,
     pub queued: usize,
     pub completed: u64,
-    /// Tasks that the policy handled, in whichever way.
+    /// Number of tasks that the policy handled, in any of its ways.
     pub rejected: u64,
 }
 
@@ -92,21 +93,21 @@ pub struct Pool<T> {
 type Run<T> = dyn Fn(&Arc<Pool<T>>, T) + Send + Sync;
 
 struct State<T> {
-    /// All but `queued`, which is the length of the queue.
+    /// The current state, without `queued`, which is the length of the queue.
     now: Snapshot,
-    /// Threads ever started; numbers their names.
+    /// Number of threads ever started, from which their names are made.
     started: u64,
     queue: VecDeque<T>,
     /// Threads that wait for a task, the longest waiting first.
     idle: VecDeque<Arc<Seat<T>>>,
 }
 
-/// Where one thread waits.
+/// The place where one thread waits.
 struct Seat<T> {
     bell: Condvar,
-    /// A task handed to this very thread: its first one, or one passed on without a queue.
+    /// A task handed to this thread: its first one, or one passed on without a queue.
     handed: Mutex<Option<T>>,
-    /// Whether `State::idle` holds this seat. Changed under the state's lock only.
+    /// True while `State::idle` contains this seat. Changed only under the state's lock.
     seated: AtomicBool,
 }
 
@@ -118,7 +119,7 @@ impl<T> Seat<T> {
 }
 
 impl<T: Send + 'static> Pool<T> {
-    /// A pool without threads yet. `run` is called with each task by the thread that has it; it must not panic.
+    /// A pool without threads. The thread that has a task calls `run` with it; `run` must not panic.
     pub fn new(
         rules: Rules,
         thread_name: &'static str,
@@ -135,14 +136,14 @@ impl<T: Send + 'static> Pool<T> {
         Snapshot { queued: state.queue.len(), ..state.now }
     }
 
-    /// `ThreadPoolExecutor.execute`. Never blocks but on the pool's own short lock.
+    /// `ThreadPoolExecutor.execute`. Blocks only on the pool's own short lock.
     pub fn execute(self: &Arc<Self>, task: T) -> Submitted<T> {
         let mut state = self.lock();
         if state.now.threads < self.rules.core {
             return self.start_thread(state, Some(task));
         }
         match self.offer(&mut state, task) {
-            // With a core of 0 a queued task may find no thread at all.
+            // With a core of 0, a queued task may find no thread at all.
             Ok(_) if state.now.threads == 0 => self.start_thread(state, None),
             Ok(waiter) => {
                 drop(state);
@@ -156,10 +157,10 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// `queue.offer`. If the queue takes the task: the waiting thread to wake, if any. If not: the task.
+    /// `queue.offer`. If the queue takes the task, returns the waiting thread to wake, if any; else returns the task.
     fn offer(&self, state: &mut State<T>, task: T) -> Result<Option<Arc<Seat<T>>>, T> {
         if self.rules.queue_limit == Some(0) {
-            // A SynchronousQueue is a stack of waiting threads: the last to come is the first to be served, so that
+            // A SynchronousQueue is a stack of waiting threads: the last thread to come gets the first task, so that
             // under a falling load the others stay idle long enough to end.
             let Some(seat) = state.idle.pop_back() else { return Err(task) };
             seat.seated.store(false, Relaxed);
@@ -170,7 +171,8 @@ impl<T: Send + 'static> Pool<T> {
             return Err(task);
         }
         state.queue.push_back(task);
-        // A LinkedBlockingQueue wakes the longest waiting; a thread that just finished may still be faster.
+        // A LinkedBlockingQueue wakes the thread that has waited longest; one that has just finished may still be
+        // faster.
         let waiter = state.idle.pop_front();
         if let Some(seat) = &waiter {
             seat.seated.store(false, Relaxed);
@@ -192,7 +194,7 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// Counts a new thread, then starts it outside the lock. Where the system refuses a thread its task is aborted.
+    /// Counts a new thread, then starts it outside the lock. If the system refuses a thread, the task is aborted.
     fn start_thread(self: &Arc<Self>, mut state: MutexGuard<'_, State<T>>, first: Option<T>) -> Submitted<T> {
         state.now.threads += 1;
         state.started += 1;
@@ -217,7 +219,7 @@ impl<T: Send + 'static> Pool<T> {
         let task = seat.take().or_else(|| state.queue.pop_back());
         let number = state.now.threads + 1;
         drop(state);
-        // `eprintln!` would panic where nobody reads the other end any more.
+        // `eprintln!` would panic if nobody reads the other end any more.
         let _ = writeln!(io::stderr(), "powerband-engine serve: the system refuses thread number {number}: {error}");
         task.map_or(Submitted::Accepted, Submitted::Aborted)
     }
@@ -232,7 +234,7 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// `getTask`: the next task, or none when this thread has to end (and is no longer counted).
+    /// `getTask`: the next task; None if this thread has to end (it is then no longer counted).
     fn next(&self, seat: &Arc<Seat<T>>, finished_one: bool) -> Option<T> {
         let mut state = self.lock();
         state.now.active -= usize::from(finished_one);
@@ -241,7 +243,8 @@ impl<T: Send + 'static> Pool<T> {
         loop {
             let timed = state.now.threads > self.rules.core;
             if timed && timed_out && (state.now.threads > 1 || state.queue.is_empty()) {
-                // The original may have to replace a thread that ends while tasks are queued; under one lock it never does.
+                // The original may have to replace a thread that ends while tasks are queued; under a single lock this
+                // never happens.
                 state.now.threads -= 1;
                 return None;
             }

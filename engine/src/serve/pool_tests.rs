@@ -1,5 +1,5 @@
-//! The pool held against the real `ThreadPoolExecutor` (recorded traces) and against a small model of its rules (random
-//! sequences). Tasks are gated, so every step comes to rest before the next: nothing here depends on speed.
+//! Compares the pool with the real `ThreadPoolExecutor` (recorded traces) and with a small model of its rules (random
+//! sequences). Tasks are gated, so that the pool comes to rest after every step: nothing here depends on speed.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,7 +9,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Which tasks run, and which may end.
+/// The tasks that run, and those that may end.
 #[derive(Default)]
 struct Board {
     running: Mutex<BTreeSet<u32>>,
@@ -39,7 +39,7 @@ fn gated(rules: Rules) -> (Arc<Pool<u32>>, Arc<Board>) {
     (Pool::new(rules, "test", move |_, id| in_pool.run(id)), board)
 }
 
-/// Waits until the pool has come to the expected state, and fails if it does not within ten seconds.
+/// Waits until the pool is in the expected state; fails if it is not within ten seconds.
 fn expect_rest(pool: &Pool<u32>, board: &Board, state: Snapshot, running: &BTreeSet<u32>, step: &str) {
     let give_up = Instant::now() + Duration::from_secs(10);
     loop {
@@ -117,7 +117,7 @@ fn describe(submitted: Submitted<u32>) -> String {
 
 // ------------------------------------------------------------------------------------------------ a model of the rules
 
-/// The rules at rest, as their documentation states them.
+/// A model of the pool at rest, by the rules in the documentation of `ThreadPoolExecutor`.
 struct Model {
     rules: Rules,
     now: Snapshot,
@@ -190,7 +190,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Each step submits a task (`None`) or ends one of those that run.
+    /// Each step submits a task (`None`) or ends one of the running ones.
     #[test]
     fn it_follows_the_rules(rules in any_rules(), steps in prop::collection::vec(prop::option::of(0..8usize), 1..60)) {
         let (pool, board) = gated(rules.clone());

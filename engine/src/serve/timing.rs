@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::clock::{now_ns, thread_cpu_ns};
 use crate::sys::sleep_until;
 
-/// Burns this much CPU time, measured by the CPU clock of the calling thread. Time in which the thread is preempted does
-/// not count, nor does time stolen by a hypervisor where the kernel accounts for it.
+/// Burns this much CPU time, measured by the CPU clock of the calling thread. Time in which the thread is preempted
+/// does not count, nor does time stolen by a hypervisor if the kernel accounts for it.
 pub fn burn(cpu_ns: u64) {
     burn_with(cpu_ns, || ());
 }
@@ -20,7 +20,7 @@ pub fn burn_with(cpu_ns: u64, meanwhile: impl Fn()) {
     let mut x = 1u64;
     while thread_cpu_ns() < end_ns {
         meanwhile();
-        // About half a microsecond between two looks at the clock, which is a system call.
+        // The clock is a system call: read it about every half microsecond.
         for _ in 0..400 {
             x = std::hint::black_box(x.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(7));
         }
@@ -37,8 +37,9 @@ pub fn wait_from(from_ns: u64, wait_ns: u64) {
     note_lateness(now_ns().saturating_sub(due_ns));
 }
 
-/// How late this machine wakes a sleeping thread, as a moving mean. Sleeps end earlier by this much, so that the *mean* wait is
-/// exact. Lateness above the maximum is time spent in the run queue, not wake-up time, and is left out.
+/// The mean lateness with which this machine wakes a sleeping thread, as a moving mean. Sleeps end earlier by this
+/// much, so that the *mean* wait is exact. Lateness above the maximum is time spent in the run queue, not wake-up time,
+/// and is left out.
 static LATENESS_NS: AtomicU64 = AtomicU64::new(0);
 const LATENESS_NS_MAX: u64 = 150_000; // arbitrary: three times the usual timer slack, 50 us
 
@@ -69,7 +70,7 @@ mod tests {
         for _ in 0..10 {
             wait_from(now_ns(), 2_000_000);
         }
-        // Each may be due early by a quarter at most.
+        // Each wait may end early by a quarter at most.
         assert!(now_ns() - wall >= 15_000_000);
         assert!(thread_cpu_ns() - cpu < 10_000_000);
     }

@@ -17,7 +17,7 @@ use super::{HANDSHAKE_ID, Version};
 /// One packet, as far as a load needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming<'a> {
-    /// To be answered with `heartbeat_answer`.
+    /// A heartbeat, to be answered with `heartbeat_answer`.
     Heartbeat,
     /// The answer to call `rid`; `failed`: it contains an error.
     Reply {
@@ -26,7 +26,7 @@ pub enum Incoming<'a> {
     },
     /// A message published to a channel.
     Delivery,
-    /// Any other event; with a `cid` the server waits for `write_answer`.
+    /// Any other event; with a `cid`, the server waits for `write_answer`.
     Event {
         name: Cow<'a, str>,
         cid: Option<u64>,
@@ -40,7 +40,7 @@ pub enum Incoming<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeAnswer {
-    /// The server sends a heartbeat or any other message within this time, if it is set.
+    /// The server has accepted the handshake. It sends a heartbeat or any other message within this time, if it is set.
     Accepted {
         ping_timeout_ns: Option<u64>,
     },
@@ -95,8 +95,8 @@ pub fn classify(version: Version, packet: &[u8]) -> Incoming<'_> {
     }
 }
 
-/// The content of the answer to the handshake, if this packet is it. A refused authentication token does not end the
-/// connection, so it is no refusal.
+/// The content of the answer to the handshake, if this packet is that answer. A refused authentication token does not
+/// end the connection, so it is not treated as a refusal.
 pub fn handshake_answer(packet: &[u8]) -> Option<HandshakeAnswer> {
     let Answer { event, rid: Number(rid), error, data } = object(packet)?;
     if rid != HANDSHAKE_ID || event.is_some() {
@@ -140,7 +140,7 @@ struct Status {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A number of a call: JSON's number, or a string of its digits.
+/// The number of a call: a JSON number, or a string of its digits.
 struct Number(u64);
 
 /// Accepts objects only. serde also reads arrays as structs, in the order of their fields; SocketCluster does not.

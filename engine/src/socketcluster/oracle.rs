@@ -1,5 +1,5 @@
-//! Classifies a packet in a slow and simple way: every key into a map, then the rules of SocketCluster's client one by
-//! one. Tests and fuzz targets compare `classify` with it.
+//! Classifies a packet in a slow and simple way: puts all keys into a map, then applies the rules of SocketCluster's
+//! client one by one. Tests and fuzz targets compare `classify` with it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::socketcluster::Version;
 use crate::socketcluster::incoming::Incoming;
 
-/// The last of two equal keys counts, as in JavaScript.
+/// If keys are equal, the last one counts, as in JavaScript.
 pub fn by_tree(version: Version, packet: &[u8]) -> Incoming<'static> {
     match (version, packet) {
         (Version::V14, b"#1") | (Version::V20, b"") => return Incoming::Heartbeat,

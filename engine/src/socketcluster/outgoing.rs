@@ -1,5 +1,5 @@
-//! Writes the texts of a client. Messages of steps are made once, with the plan: they may contain the tokens `{id}`,
-//! `{stamp}` and `{user}`, which the sender fills in. The other functions append to the text of one message.
+//! Writes the texts of a client. Messages of steps are made once, with the plan; they may contain the tokens `{id}`,
+//! `{stamp}` and `{user}`, which the sender replaces. The other functions append to the text of one message.
 
 use std::io::Write;
 

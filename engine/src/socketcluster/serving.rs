@@ -1,12 +1,12 @@
-//! A minimal server: the answer to one message of a client. No heartbeats, channels or authentication; versions 14 and
-//! 20 get equal answers.
+//! A minimal server: it only answers single messages of a client. It has no heartbeats, channels or authentication;
+//! versions 14 and 20 get equal answers.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A call is answered with its data, the handshake is accepted; any other message is returned unchanged.
+/// Accepts a handshake, answers a call with its own data, and returns any other message unchanged.
 pub fn answer(message: &[u8]) -> Cow<'_, [u8]> {
     let Ok(Call { event, cid, data }) = serde_json::from_slice::<Call>(message) else { return Cow::Borrowed(message) };
     let data = match (&*event, data) {

@@ -11,7 +11,7 @@ pub enum Said {
         name: Vec<u8>,
         tags: Vec<u8>,
         rate: f64,
-        /// Each with true if it has a sign.
+        /// The numbers, each with true if it has a sign.
         numbers: Vec<(f64, bool)>,
         /// The value of a set.
         text: Vec<u8>,
@@ -32,7 +32,7 @@ pub fn said(line: Line) -> Said {
     Said::Metric { kind, name: metric.name.into(), tags: metric.tags.into(), rate: metric.rate, numbers, text }
 }
 
-/// None: malformed.
+/// Parses a line. None if it is malformed.
 pub fn by_cutting(line: &[u8]) -> Option<Said> {
     let parts: Vec<&[u8]> = line.split(|byte| *byte == b'|').collect();
     if line.starts_with(b"_e{") {

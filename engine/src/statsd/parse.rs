@@ -31,7 +31,7 @@ pub enum Value<'a> {
     Gauge(Numbers<'a>),
     /// A timer, a histogram or a distribution: the store treats them alike.
     Timing(Numbers<'a>),
-    /// Any text, colons included.
+    /// The value as any text, which may contain colons.
     Set(&'a [u8]),
 }
 
@@ -83,7 +83,7 @@ pub fn lines(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// None: malformed.
+/// Parses a line. None if it is malformed.
 #[inline]
 pub fn parse(line: &[u8]) -> Option<Line<'_>> {
     if line.first() == Some(&b'_') {
@@ -118,7 +118,7 @@ fn metric(line: &[u8]) -> Option<Metric<'_>> {
         let (text, next) = field(rest);
         fields = next;
         match text {
-            // The meaning of a repeated field is unclear.
+            // A repeated field has no clear meaning.
             [b'@', ..] if rate.is_some() => return None,
             [b'#', ..] if tags.is_some() => return None,
             [b'@', text @ ..] => rate = Some(number(text)?.value),

@@ -13,17 +13,17 @@ use memchr::memrchr;
 use super::names::{self, Kind};
 use super::parse::{Line, Metric, Numbers, Value, lines, parse};
 
-/// A timing counts as one series, though it has three values. Further series are refused.
-pub const SERIES_MAX: usize = 10_000; // arbitrary: each is told in every event
-/// For name and tags together, in bytes.
-pub const NAME_MAX: usize = 2_048; // arbitrary: real ones have a hundred
-/// For the names of all series together, which every event repeats.
+/// The limit on series. A timing counts as one series, though it has three values. Further series are refused.
+pub const SERIES_MAX: usize = 10_000; // arbitrary: every event repeats each of them
+/// The limit on name and tags of one series together, in bytes.
+pub const NAME_MAX: usize = 2_048; // arbitrary: real ones have about a hundred
+/// The limit on the names of all series together, in bytes; every event repeats them.
 pub const NAMES_MAX: usize = 2 << 20;
-/// Distinct values of all sets together. Further values are refused.
+/// The limit on distinct values of all sets together. Further values are refused.
 pub const SET_VALUES_MAX: usize = 1_000_000; // arbitrary: it bounds the memory
 /// Names and tags as sent, by which a series is found quickly; other spellings take the slow path.
 const SPELLINGS_MAX: usize = 2 * SERIES_MAX;
-/// A series that appears once the sets are full.
+/// The series that appears once the sets are full.
 pub const SETS_FULL: &str = "statsd_sets_full";
 
 #[derive(Default)]
@@ -58,8 +58,8 @@ enum Sum {
 }
 
 impl Store {
-    /// `whole` is false if the datagram was truncated: its last line then counts as malformed, since a truncated number
-    /// may still be a valid number.
+    /// Adds a datagram. `whole`: false if it was truncated; its last line then counts as malformed, since a truncated
+    /// number may still be a valid number.
     pub fn datagram(&mut self, bytes: &[u8], whole: bool) {
         let mut bytes = bytes;
         if !whole {
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// Every series' value by its name. All are finite.
+    /// The values of all series by name. All are finite.
     pub fn values(&self) -> BTreeMap<String, f64> {
         let mut values = BTreeMap::new();
         for series in &self.series {
@@ -97,7 +97,7 @@ impl Store {
         values
     }
 
-    /// The number of values added; None: refused as a whole, nothing has changed.
+    /// Adds the values of a line. Returns their number; None if the line was refused as a whole, which changes nothing.
     #[inline]
     fn add(&mut self, metric: &Metric) -> Option<u64> {
         let series = self.find(metric)?;
@@ -123,7 +123,7 @@ impl Store {
         }
     }
 
-    /// The index of a metric's series, which is created if it is new. None: it cannot be created.
+    /// The index of a metric's series, which is created if it is new. None if it cannot be created.
     #[inline]
     fn find(&mut self, metric: &Metric) -> Option<usize> {
         let kind = kind_of(metric.value);
@@ -211,7 +211,7 @@ fn set_gauge(level: &mut f64, numbers: Numbers) -> Option<u64> {
     Some(updates)
 }
 
-/// Each value counts 1 / rate times, for those that were not sent.
+/// Each value counts 1 / rate times, to stand for those that were not sent.
 fn add_to_timing(count: &mut f64, sum: &mut f64, max: &mut f64, numbers: Numbers, rate: f64) -> Option<u64> {
     let (mut updates, mut next_sum, mut next_max) = (0, *sum, *max);
     for number in numbers.iter() {

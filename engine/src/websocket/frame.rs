@@ -3,10 +3,10 @@
 
 use super::Violation;
 
-/// Two bytes, eight of length, four of mask.
+/// Two bytes, eight bytes of length, four of mask.
 pub const HEADER_BYTES_MAX: usize = 14;
 const CONTROL_BYTES_MAX: usize = 125;
-/// Without its code.
+/// The limit on the reason, without the code before it.
 const CLOSE_REASON_BYTES_MAX: usize = CONTROL_BYTES_MAX - 2;
 
 const FIN: u8 = 0x80;

@@ -12,9 +12,9 @@ use super::handshake::accept_of;
 use crate::scan::has_token;
 
 const HEADERS_MAX: usize = 128; // as of any response
-/// A longer answer is refused.
+/// Longer answers are refused.
 const ANSWER_BYTES_MAX: usize = 64 << 10; // as the head of any response
-/// A shorter answer is checked whenever more of it has come, a longer one at the end of each line.
+/// Shorter answers are checked whenever more bytes have arrived, longer ones only at the end of a line.
 const CHECKED_BYTES: usize = 4 << 10; // arbitrary: real answers have 200 bytes
 
 pub struct Opening<'a> {
@@ -55,8 +55,8 @@ pub enum Rejected {
     Protocol,
 }
 
-/// False if `check` would say no more than before the bytes beyond the first `before` came. Without this, a long answer in
-/// many small pieces would be parsed anew for each.
+/// False if the bytes after the first `before` cannot change the result of `check`. Otherwise, a long answer in many
+/// small pieces would be parsed again for each piece.
 pub fn is_worth_a_check(answer: &[u8], before: usize) -> bool {
     let long = answer.len() > CHECKED_BYTES && answer.len() <= ANSWER_BYTES_MAX;
     !long || memchr(b'\n', &answer[before..]).is_some()
@@ -81,7 +81,7 @@ impl Opening<'_> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The length of the answer at the start of these bytes, which are all received so far; None while it is
+    /// The length of the answer at the start of these bytes, which are all those received so far; None while it is
     /// incomplete.
     pub fn check(&self, key: &Key, bytes: &[u8]) -> Result<Option<usize>, Rejected> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];

@@ -5,12 +5,12 @@
 use super::Violation;
 use super::frame::{self, HEADER_BYTES_MAX, Header, Opcode, apply_mask};
 
-/// Capacity kept from message to message; an idle connection uses no more than this beside the reader itself.
+/// Capacity kept from message to message; an idle connection uses no more memory than this and the reader itself.
 const KEPT_BYTES_MAX: usize = 512;
 
-/// Requirements on the peer's frames: equal for all connections of a kind.
+/// Requirements on the peer's frames, the same for all connections of a kind.
 pub struct Rules {
-    /// The peer is a client, which must mask; otherwise it is a server, which must not.
+    /// True if the peer is a client, which must mask; false if it is a server, which must not.
     pub peer_masks: bool,
     pub message_bytes_max: usize,
 }
@@ -35,17 +35,17 @@ pub struct Reader {
     /// The first bytes of an incomplete header.
     head: [u8; HEADER_BYTES_MAX],
     head_bytes: u8,
-    /// The frame whose payload is being read: with the remaining length, and the mask rotated to match.
+    /// The frame whose payload is being read, with the length still to come, and the mask rotated to match.
     frame: Option<Header>,
-    /// Text or binary: the message that has begun.
+    /// The opcode, text or binary, of the message that has begun.
     message: Option<Opcode>,
-    /// The message so far, then the payload so far of a control frame within it.
+    /// The message so far, followed by the payload so far of a control frame within it.
     buffer: Vec<u8>,
     /// The length of the message within the buffer.
     message_bytes: usize,
-    /// The length of its valid UTF-8; the rest is the start of a character.
+    /// The length of its valid UTF-8 so far; the rest is an incomplete character.
     valid_bytes: usize,
-    /// The caller has seen the buffer beyond `message_bytes`.
+    /// True if the caller has seen the buffer beyond `message_bytes`.
     delivered: bool,
 }
 
@@ -124,7 +124,7 @@ impl Reader {
         if header.payload_bytes > room { Err(Violation::MessageTooBig) } else { Ok(()) }
     }
 
-    /// True for a frame that is an event by itself.
+    /// True for a frame that is an event on its own.
     fn is_whole(&self, header: &Header) -> bool {
         header.opcode.is_control() || (header.fin && self.message.is_none())
     }

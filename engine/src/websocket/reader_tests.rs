@@ -123,7 +123,7 @@ fn a_message_beyond_the_limit_is_refused_by_its_header() {
     let whole = |bytes: usize| events(&frame(true, Opcode::Binary, None, &vec![1; bytes]));
     assert_eq!(whole(LIMIT), (vec![Seen::Binary(vec![1; LIMIT])], None));
     assert_eq!(whole(LIMIT + 1).1, Some(Violation::MessageTooBig));
-    // The largest possible length, and nothing after it: no memory is reserved for it.
+    // The largest possible length without any payload: no memory may be reserved for it.
     let promise = [&[0x82, 127][..], &i64::MAX.to_be_bytes()].concat();
     assert_eq!(events(&promise), (vec![], Some(Violation::MessageTooBig)));
     assert_eq!(events(&[&[0x82, 127][..], &u64::MAX.to_be_bytes()].concat()).1, Some(Violation::ImpossibleLength));
@@ -136,7 +136,7 @@ fn endless_fragments_end_at_the_limit() {
         stream.extend(frame(false, Opcode::Continuation, None, &[0; 100]));
     }
     assert_eq!(events(&stream), (vec![], None));
-    // Empty ones cost nothing, however many.
+    // Empty fragments cost nothing, however many there are.
     stream.extend(frame(false, Opcode::Continuation, None, b"").repeat(10_000));
     assert_eq!(events(&stream), (vec![], None));
     stream.extend(frame(false, Opcode::Continuation, None, b"x"));
@@ -160,7 +160,7 @@ fn characters_may_be_cut_by_fragments_and_invalid_ones_are_found_at_once() {
     ] {
         let start = frame(false, Opcode::Text, None, first);
         assert_eq!(events(&start), (vec![], None), "the start of something");
-        // The last fragment is not awaited.
+        // The violation is found before the last fragment arrives.
         let wrong = [start, frame(false, Opcode::Continuation, None, second)].concat();
         assert_eq!(events(&wrong), (vec![], Some(Violation::InvalidText)), "{first:02x?} {second:02x?}");
     }
@@ -168,7 +168,7 @@ fn characters_may_be_cut_by_fragments_and_invalid_ones_are_found_at_once() {
     let bytes: Vec<&[u8]> = unfinished.chunks(1).collect();
     assert_eq!(events(&unfinished).1, Some(Violation::InvalidText));
     assert_eq!(read(false, &bytes).1, Some(Violation::InvalidText));
-    // A frame of which the rest is still to come is refused as soon as it can be.
+    // A frame is refused as soon as possible, although the rest of it is still to come.
     let long = frame(true, Opcode::Text, None, &[b"ok \xff".as_slice(), &[b'x'; 100]].concat());
     assert_eq!(events(&long[..10]).1, Some(Violation::InvalidText));
     assert_eq!(events(&frame(true, Opcode::Binary, None, b"\xff")).1, None);

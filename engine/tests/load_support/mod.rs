@@ -1,4 +1,5 @@
-//! What the load engine's tests share: a scripted server, one run of the engine under a controller, and its answer as JSON.
+//! Parts shared by the load engine's tests: a scripted server, a run of the engine under a controller, and its summary
+//! as JSON.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,7 +22,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The next request, head and body; `None`: the engine has closed.
+    /// The next request, head and body; None if the engine has closed.
     pub fn request(&mut self) -> Option<String> {
         let mut text = String::new();
         loop {
@@ -54,7 +55,7 @@ impl Peer {
         self.send(bytes);
     }
 
-    /// Sends each piece by itself.
+    /// Sends these bytes in separate pieces of this size.
     pub fn send_pieces(&mut self, bytes: &[u8], size: usize) {
         for piece in bytes.chunks(size) {
             self.send(piece);
@@ -103,12 +104,13 @@ pub fn reset(stream: TcpStream) {
     };
 }
 
-/// A server whose every connection follows `script`, in a thread each; it lives as long as the test process.
+/// Starts a server that runs `script` for each connection, each in its own thread. It lives as long as the test
+/// process.
 pub fn serve(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
     serve_streams(move |stream| script(Peer { stream: BufReader::new(stream) }))
 }
 
-/// The same, with the bare stream of each connection.
+/// Like `serve`, but `script` gets the bare stream of each connection.
 pub fn serve_streams(script: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -123,7 +125,7 @@ pub fn serve_streams(script: impl Fn(TcpStream) + Send + Sync + 'static) -> Sock
     address
 }
 
-/// What a TLS server for `localhost` needs, and its certificate in PEM.
+/// The configuration of a TLS server for `localhost`, and its certificate in PEM.
 pub fn tls_config() -> (Arc<ServerConfig>, String) {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
@@ -137,7 +139,7 @@ pub fn tls_config() -> (Arc<ServerConfig>, String) {
     (Arc::new(config), certified.cert.pem())
 }
 
-/// Answers every request alike.
+/// A server that answers every request with `response`.
 pub fn always(response: &'static str) -> SocketAddr {
     serve(move |mut peer| {
         while peer.request().is_some() {
@@ -148,7 +150,7 @@ pub fn always(response: &'static str) -> SocketAddr {
 
 pub const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Two users with three requests each, at once, for as long as that takes.
+/// Two users with three requests each; the run starts at once and ends with their work.
 pub fn spec(address: SocketAddr) -> Value {
     json!({
         "protocol": 1,
@@ -160,7 +162,7 @@ pub fn spec(address: SocketAddr) -> Value {
     })
 }
 
-/// An open load of so many arrivals per second for so long.
+/// An open load with this rate, for this long.
 pub fn open_spec(address: SocketAddr, rate_per_s: f64, measure_ms: u64, max_in_flight: u32) -> Value {
     let mut spec = spec(address);
     spec["model"] =
@@ -182,7 +184,7 @@ impl Run {
         Run::start_as(&mut Command::new(ENGINE), spec)
     }
 
-    /// `program`: the engine, or a shell that becomes it.
+    /// Starts the engine. `program`: the engine, or a shell that becomes it.
     pub fn start_as(program: &mut Command, spec: &Value) -> Run {
         let mut child = program.arg("load").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -203,7 +205,7 @@ impl Run {
         self.stdin = None;
     }
 
-    /// Reads events up to one of this type.
+    /// Reads events up to and including one of this type.
     pub fn until(&mut self, kind: &str) -> Value {
         loop {
             let mut line = String::new();
@@ -216,7 +218,7 @@ impl Run {
         }
     }
 
-    /// The summary, checked for conservation, after a clean end.
+    /// The summary of a run that ended without an error; its counts are checked for conservation.
     pub fn summary(&mut self) -> Value {
         let summary = self.until("summary");
         assert!(self.child.wait().unwrap().success());
@@ -224,7 +226,7 @@ impl Run {
         summary
     }
 
-    /// The message of the error that ends a run which is refused.
+    /// The kind and message of the error event with which a refused run ends.
     pub fn refusal(&mut self) -> (String, String) {
         let error = self.until("error");
         assert_eq!(self.child.wait().unwrap().code(), Some(2));
@@ -243,7 +245,7 @@ pub fn run(spec: &Value) -> Value {
     Run::start(spec).summary()
 }
 
-/// `total.outcomes` of a run.
+/// The `total.outcomes` of a run.
 pub fn outcomes(spec: &Value) -> Value {
     run(spec)["total"]["outcomes"].clone()
 }
@@ -265,8 +267,9 @@ pub fn histogram(encoded: &Value) -> Histogram<u64> {
     hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
 }
 
-/// scheduled = sent + dropped and sent = sum of outcomes, in the whole and in the window; histograms count what the outcomes
-/// count; the intervals add up to the whole (but for what was given up at an instant of no length).
+/// Checks that scheduled = sent + dropped and sent = sum of outcomes, in the whole run and in the window; that
+/// histograms have as many values as outcomes were counted; and that the intervals add up to the whole (apart from what
+/// was given up in an interval of length 0).
 pub fn assert_conserved(summary: &Value, events: &[Value]) {
     for counts in [&summary["total"], &summary["cohort"]] {
         assert_eq!(number(&counts["scheduled"]), number(&counts["sent"]) + number(&counts["dropped"]), "{counts}");

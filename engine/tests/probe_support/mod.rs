@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Long enough for any step on a busy machine; no test measures speed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A folder of its own for a test, and the mark of its processes.
+/// A test's own folder, and the mark of its processes.
 pub struct Bench {
     pub folder: PathBuf,
     pub mark: String,
@@ -76,7 +76,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         for pid in self.marked_processes() {
-            // Only after a failed test is anything left here.
+            // Only a failed test leaves anything here.
             // SAFETY: kill has no memory effects.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
@@ -84,7 +84,7 @@ impl Drop for Bench {
     }
 }
 
-/// The Python interpreter itself: what is called `python3` may be a script that starts it.
+/// The path of the Python interpreter itself: the program called `python3` may be a script that starts it.
 pub fn python() -> &'static str {
     static PYTHON: OnceLock<String> = OnceLock::new();
     PYTHON.get_or_init(|| {
@@ -125,7 +125,7 @@ impl Probe {
         Probe::start_by(command, line)
     }
 
-    /// By a command that becomes a probe.
+    /// Starts a command that becomes a probe.
     pub fn start_by(mut command: Command, line: &str) -> Probe {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -137,7 +137,7 @@ impl Probe {
     }
 
     pub fn tell(&mut self, line: &str) {
-        // A probe that ended at once (an error) reads no more.
+        // A probe that ended at once (after an error) reads no more.
         let _ = writeln!(self.stdin.as_mut().unwrap(), "{line}");
     }
 
@@ -160,7 +160,7 @@ impl Probe {
         Some(event)
     }
 
-    /// Reads on until an event of this type.
+    /// Reads up to and including an event of this type.
     pub fn until(&mut self, kind: &str) -> Value {
         self.until_that(kind, |event| event["type"] == kind)
     }

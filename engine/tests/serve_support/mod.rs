@@ -1,4 +1,5 @@
-//! A running `powerband-engine serve` for tests, and an HTTP client that sees every byte. The server ends with the value.
+//! A running `powerband-engine serve` for tests, and an HTTP client that sees every byte. The server ends when its
+//! value is dropped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +17,7 @@ pub struct Server {
     pub escaped: Option<i32>,
 }
 
-/// Raises this process's soft descriptor limit to the hard one, for tests of many connections; the limit then.
+/// Raises this process's soft descriptor limit to the hard one, for tests of many connections. Returns the new limit.
 pub fn descriptor_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid during both calls.
@@ -40,7 +41,7 @@ impl Server {
         Server::start_with(args, |_| ())
     }
 
-    /// As `start`, with a command that `change` has changed.
+    /// Like `start`, but `change` may modify the command first.
     pub fn start_with(args: &[&str], change: impl FnOnce(&mut Command)) -> Server {
         let mut all = vec!["--port", "0", "--management-port", "0"];
         all.extend(args);
@@ -63,7 +64,7 @@ impl Server {
         Client::new(self.address)
     }
 
-    /// The status and body of a request on a connection of its own.
+    /// Sends a request on a new connection; returns status and body.
     pub fn get(&self, path: &str) -> (u16, Vec<u8>) {
         self.connect().get(path)
     }
@@ -138,7 +139,7 @@ impl Client {
         (status, body)
     }
 
-    /// Status, head and body of the next response, which has a content length or is chunked.
+    /// The status, head and body of the next response, which has a content length or is chunked.
     pub fn answer(&mut self) -> (u16, String, Vec<u8>) {
         let head = self.head();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -195,7 +196,7 @@ impl Client {
         self.unread.extend_from_slice(&buffer[..n]);
     }
 
-    /// Whether the server has closed (or reset) the connection, waiting for it.
+    /// Waits for the server to close the connection. True if it does so, or resets it.
     pub fn is_closed(&mut self) -> bool {
         match self.stream.read(&mut [0; 1]) {
             Ok(n) => n == 0,
@@ -203,7 +204,7 @@ impl Client {
         }
     }
 
-    /// Leaves at once, with a reset: whatever the server writes from now on fails.
+    /// Closes at once with a reset: the server's later writes fail.
     pub fn reset(self) {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let size = size_of_val(&linger) as libc::socklen_t;
@@ -213,7 +214,7 @@ impl Client {
         assert_eq!(set, 0);
     }
 
-    /// Whether nothing comes for a while.
+    /// True if nothing comes for a while.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
         let result = self.stream.read(&mut [0; 1]);

@@ -1,4 +1,4 @@
-//! A scripted WebSocket server for tests, which can do everything wrong, and the specs of loads on it.
+//! A scripted WebSocket server for tests, which can break every rule, and the specs of loads on it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,11 +20,11 @@ pub struct Peer<S = TcpStream> {
     pub stream: S,
     /// Bytes that were read and not used yet.
     pending: Vec<u8>,
-    /// How often anything was read.
+    /// The number of reads that brought bytes.
     pub reads: u64,
 }
 
-/// A frame of the client's: its first byte, and its payload without the mask.
+/// A frame of the client: its first byte, and its payload unmasked.
 pub type Frame = (u8, Vec<u8>);
 
 impl<S: Read + Write> Peer<S> {
@@ -32,7 +32,7 @@ impl<S: Read + Write> Peer<S> {
         Peer { stream, pending: Vec::new(), reads: 0 }
     }
 
-    /// The request that opens a WebSocket; none: the client has closed.
+    /// The request of an opening handshake; None if the client has closed.
     pub fn request(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.pending.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -43,14 +43,14 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// Takes part in the opening handshake, and tells what the request was.
+    /// Answers the opening handshake, and returns the request.
     pub fn accept(&mut self) -> Option<String> {
         let request = self.request()?;
         self.send(answer_to(&request).as_bytes());
         Some(request)
     }
 
-    /// The next frame, which must be masked; none: the client has closed its side or reset the connection.
+    /// The next frame, which must be masked; None if the client has closed its side or reset the connection.
     pub fn frame(&mut self) -> Option<Frame> {
         let head = self.take(2)?;
         assert!(head[1] & 0x80 != 0, "a client masks");
@@ -79,7 +79,7 @@ impl<S: Read + Write> Peer<S> {
         self.send(&frame(TEXT, text.as_bytes()))
     }
 
-    /// Answers everything with itself, closes included, until the client has gone.
+    /// Echoes everything, close frames included, until the client has gone.
     pub fn echo(&mut self) {
         while let Some((first, payload)) = self.frame() {
             if !self.send(&frame(first, &payload)) || first == CLOSE {
@@ -118,12 +118,13 @@ impl Peer {
     }
 }
 
-/// A server whose every connection follows `script`, in a thread each; it lives as long as the test process.
+/// Starts a server that runs `script` for each connection, each in its own thread. It lives as long as the test
+/// process.
 pub fn serve(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
     serve_streams(move |stream| script(Peer::new(stream)))
 }
 
-/// A server on whose every connection a WebSocket is opened before the script.
+/// Like `serve`, but opens a WebSocket on each connection before the script begins.
 pub fn serve_opened(script: impl Fn(Peer) + Send + Sync + 'static) -> SocketAddr {
     serve(move |mut peer| {
         if peer.accept().is_some() {
@@ -142,7 +143,7 @@ pub fn answer_to(request: &str) -> String {
     )
 }
 
-/// A frame of a server's, without a mask.
+/// A server's frame, unmasked.
 pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match payload.len() {
@@ -160,7 +161,7 @@ pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Two users with three messages each, at once.
+/// Two users with three messages each; the run starts at once.
 pub fn spec(address: SocketAddr, websocket: Value) -> Value {
     json!({
         "protocol": 1,
@@ -173,7 +174,7 @@ pub fn spec(address: SocketAddr, websocket: Value) -> Value {
     })
 }
 
-/// Users that go on until the end of a window of so many ms.
+/// Users that continue until the end of a window of this many ms.
 pub fn timed(address: SocketAddr, websocket: Value, measure_ms: u64) -> Value {
     let mut spec = spec(address, websocket);
     spec["model"] = json!({"kind": "closed", "users": 2});
@@ -186,7 +187,8 @@ pub fn text_step(text: &str) -> Value {
     json!({"name": text, "message": {"kind": "text", "text": text}})
 }
 
-/// The summary of a run, checked: what holds of every load, and that each join ended, in the whole and in the intervals.
+/// The summary of a run. Checks the conservation of its counts, and that each join ended, in the whole run and in the
+/// intervals.
 pub fn run(spec: &Value) -> Value {
     let mut run = crate::load_support::Run::start(spec);
     let summary = run.summary();

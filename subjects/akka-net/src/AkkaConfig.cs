@@ -2,13 +2,15 @@ using Akka.Configuration;
 
 namespace Powerband.Reflection;
 
-/// <summary>The options as Akka's configuration: the players' dispatcher and mailbox, and the log. Pure.</summary>
+/// <summary>
+/// Turns the options into Akka's configuration: the players' dispatcher and mailbox, and the log. Pure.
+/// </summary>
 internal static class AkkaConfig
 {
     internal const string Dispatcher = "reflection-dispatcher";
     internal const string Mailbox = "reflection-mailbox";
 
-    /// <summary>Balls are counted before the actor system goes, so nothing but us may end it.</summary>
+    /// <summary>Balls are counted before the actor system ends, so nothing but this program may end it.</summary>
     internal static Config Of(Options options) => ConfigurationFactory.ParseString($$"""
         akka {
           loglevel = {{(options.DebugLog ? "DEBUG" : "INFO")}}
@@ -28,7 +30,9 @@ internal static class AkkaConfig
         }
         """);
 
-    /// <summary>Akka.NET's own serializer (Newtonsoft's JSON), unless balls have one by hand.</summary>
+    /// <summary>
+    /// Remoting. Uses Akka.NET's own serializer (Newtonsoft's JSON) unless the hand-written one is asked for.
+    /// </summary>
     private static string Remote(Options options) => "akka.actor.provider = remote\n"
         + "akka.remote.dot-netty.tcp { hostname = 127.0.0.1, port = 0 }\n"
         + (options.Serializer == "json" ? "" : $$"""
@@ -51,7 +55,7 @@ internal static class AkkaConfig
         _ => throw new InvalidOperationException(options.Dispatcher),
     };
 
-    /// <summary>A full mailbox turns a ball away at once: it becomes a dead letter.</summary>
+    /// <summary>The mailbox. A full one refuses a ball at once: the ball becomes a dead letter.</summary>
     private static string Queue(Options options) => options.MailboxCapacity == 0
         ? "mailbox-type = \"Akka.Dispatch.UnboundedMailbox, Akka\""
         : "mailbox-type = \"Akka.Dispatch.BoundedMailbox, Akka\"\nmailbox-push-timeout-time = 0s\nmailbox-capacity = "

@@ -1,17 +1,17 @@
 namespace Powerband.Reflection;
 
 /// <summary>
-/// A message in play: how often it was received. It is written only where a ball is sent on itself, by the player that has
-/// just received it; handing it over orders that before the next player's reading.
+/// A message in play, which counts how often it was received. The count is written only when the ball itself is sent
+/// on, by the player that has just received it; handing the ball over orders this write before the next player's read.
 /// </summary>
 internal sealed class Ball(long count)
 {
     public long Count { get; private set; } = count;
 
-    /// <summary>Another ball with one receipt more.</summary>
+    /// <summary>Makes another ball with one more receipt.</summary>
     internal Ball Next() => new(Count + 1);
 
-    /// <summary>This ball, with one receipt more.</summary>
+    /// <summary>Adds a receipt to this ball and returns it.</summary>
     internal Ball Again()
     {
         Count++;

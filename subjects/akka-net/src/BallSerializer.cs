@@ -4,7 +4,7 @@ using Akka.Serialization;
 
 namespace Powerband.Reflection;
 
-/// <summary>A ball by hand: its count in eight bytes.</summary>
+/// <summary>The hand-written serializer of balls: the count in eight bytes.</summary>
 internal sealed class BallSerializer(ExtendedActorSystem system) : Serializer(system)
 {
     public override int Identifier => 4001;

@@ -4,8 +4,8 @@ using Akka.Event;
 namespace Powerband.Reflection;
 
 /// <summary>
-/// The players of a process: makes both sides of every pair, or one that meets those of the other process; throws in balls,
-/// and sums up what the seats counted.
+/// The players of a process: makes both sides of every pair, or one side whose partners are in the other process;
+/// throws in balls, and adds up what the seats counted.
 /// </summary>
 internal sealed class Hall : IGame
 {
@@ -23,7 +23,7 @@ internal sealed class Hall : IGame
     private readonly string side;
     private long thrown;
 
-    /// <summary>`side`: a or b; none for both.</summary>
+    /// <summary>`side`: a or b; empty for both.</summary>
     internal Hall(Options options, Action<Seat>? updates, string side = "")
     {
         this.options = options;
@@ -41,18 +41,19 @@ internal sealed class Hall : IGame
     }
 
     /// <summary>
-    /// Lets the players' parent throw in all balls. It is told so by a thread of its own, which is not needed any more: with
-    /// the channel executor whoever sends to an actor at rest may be made one of its workers, for as long as there is work.
+    /// Makes the players' parent throw in all balls. A thread of its own tells it to, which ends afterwards: with the
+    /// channel executor, a thread that sends to an idle actor may become one of its workers for as long as there is
+    /// work.
     /// </summary>
     public void ThrowIn() => new Thread(() => parent.Tell(ThrowInAll)) { Name = "throw in", IsBackground = true }.Start();
 
     /// <summary>Balls that are still to be thrown in.</summary>
     public long Unthrown => ((long)options.Pairs * options.Balls) - Volatile.Read(ref thrown);
 
-    /// <summary>Where the other process reaches its players.</summary>
+    /// <summary>The address under which the other process reaches these players.</summary>
     internal string Address => ((ExtendedActorSystem)system).Provider.DefaultAddress.ToString();
 
-    /// <summary>Finds the partners, which play in the other process. Raises TimeoutException.</summary>
+    /// <summary>Finds the partners in the other process. Raises TimeoutException.</summary>
     internal void Meet(string address)
     {
         var partners = side == "a" ? second : first;
@@ -81,7 +82,7 @@ internal sealed class Hall : IGame
         return totals;
     }
 
-    /// <summary>Stops at once where the reflection is to stop meanwhile.</summary>
+    /// <summary>Throws in the balls; stops early if the reflection is to stop meanwhile.</summary>
     private void Throw()
     {
         for (var ball = 0; ball < options.Balls; ball++)
@@ -123,7 +124,7 @@ internal sealed class Hall : IGame
         return context.ActorOf(props, seat.Name);
     }
 
-    /// <summary>The players' parent, on their dispatcher: makes them, and throws in the balls.</summary>
+    /// <summary>The players' parent, on their dispatcher: makes the players and throws in the balls.</summary>
     private sealed class Parent(Hall hall, Action<Seat>? updates, TaskCompletionSource made) : UntypedActor
     {
         protected override void PreStart()
@@ -153,7 +154,7 @@ internal sealed class Hall : IGame
         }
     }
 
-    /// <summary>Counts balls that no mailbox took, and how often they had been received.</summary>
+    /// <summary>Counts the balls that no mailbox accepted, and their receipts.</summary>
     private sealed class LostBalls(Seat seat) : UntypedActor
     {
         protected override void OnReceive(object message)

@@ -1,6 +1,6 @@
 namespace Powerband.Reflection;
 
-/// <summary>All balls and all players, wherever they are.</summary>
+/// <summary>All balls and all players, in whichever process they are.</summary>
 internal interface IGame
 {
     /// <summary>Balls that are still to be thrown in.</summary>
@@ -9,9 +9,9 @@ internal interface IGame
     /// <summary>Throws in all balls, half of them to each side.</summary>
     void ThrowIn();
 
-    /// <summary>May be asked at any time.</summary>
+    /// <summary>The current totals. May be called at any time.</summary>
     Totals Totals();
 
-    /// <summary>From then on players keep what they receive.</summary>
+    /// <summary>Stops the reflection: players keep the balls that they receive from then on.</summary>
     void Stop();
 }

@@ -6,10 +6,10 @@ using Akka.Event;
 namespace Powerband.Reflection;
 
 /// <summary>
-/// The log, by Akka's own event stream into a file: at level debug a line for each message, else one for every 50,000. As
-/// all of Akka's loggers it is an actor with an unbounded mailbox, so that players do not wait for it, and memory grows
-/// where it cannot keep up. The file has no name any more as soon as it is open, and begins anew when it is full: nothing of it is
-/// left behind, however we end.
+/// Writes the log from Akka's event stream to a file: at level debug one line per message, else one for every 50,000.
+/// Like all of Akka's loggers it is an actor with an unbounded mailbox: players do not wait for it, and memory grows if
+/// it cannot keep up. The file loses its name as soon as it is open, and is overwritten from the start when it is full,
+/// so that nothing is left behind however the process ends.
 /// </summary>
 internal sealed class LogFile : UntypedActor, IRequiresMessageQueue<ILoggerMessageQueueSemantics>
 {

@@ -7,8 +7,8 @@ using Prometheus;
 namespace Powerband.Reflection;
 
 /// <summary>
-/// What is counted of the game as a Prometheus text page. A thread of its own sums it up when asked, so that neither a
-/// player is disturbed nor the page waits for .NET's pool, in which players may be.
+/// The counts of the game as a Prometheus text page. A thread of its own adds them up when asked, so that no player is
+/// disturbed, and the page does not wait for .NET's pool, which players may occupy.
 /// </summary>
 internal sealed class MetricsPage(IGame game, Options options, CollectorRegistry? registry)
 {
@@ -33,7 +33,7 @@ internal sealed class MetricsPage(IGame game, Options options, CollectorRegistry
                 using var reader = new StreamReader(stream, Encoding.ASCII);
                 while (!string.IsNullOrEmpty(reader.ReadLine()))
                 {
-                    // whatever is asked, this page is the answer
+                    // any request is answered by this page
                 }
 
                 var body = Encoding.UTF8.GetBytes(Text());
@@ -43,7 +43,7 @@ internal sealed class MetricsPage(IGame game, Options options, CollectorRegistry
             }
             catch (IOException)
             {
-                // whoever asked has gone
+                // the client has gone
             }
         }
     }

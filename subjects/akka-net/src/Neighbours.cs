@@ -3,12 +3,12 @@ using System.Globalization;
 
 namespace Powerband.Reflection;
 
-/// <summary>Other load on the machine: a process with so many threads that are always busy.</summary>
+/// <summary>Other load on the machine: a process with the given number of threads that are always busy.</summary>
 internal static class Neighbours
 {
     internal const string Option = "--busy-threads";
 
-    /// <summary>Held, since its end of the pipe closes with it.</summary>
+    /// <summary>Kept in a field, because its end of the pipe closes with it.</summary>
     private static Process? process;
 
     internal static void Start(int threads)
@@ -20,7 +20,9 @@ internal static class Neighbours
         }
     }
 
-    /// <summary>In that process: returns when its standard input ends, which is when the first ends, even if that is killed.</summary>
+    /// <summary>
+    /// Runs in that process. Returns when stdin ends, which is when the first process ends, even if it is killed.
+    /// </summary>
     internal static void BeBusy(int threads)
     {
         for (var thread = 1; thread <= threads; thread++)

@@ -2,10 +2,10 @@ using System.Globalization;
 
 namespace Powerband.Reflection;
 
-/// <summary>What cannot work is refused in this sentence.</summary>
+/// <summary>The sentence in which impossible options are refused.</summary>
 internal sealed class RefusedException(string message) : Exception(message);
 
-/// <summary>The command line, checked: what cannot work is refused in a sentence, by a <see cref="RefusedException"/>.</summary>
+/// <summary>The command line, checked. Impossible options are refused with a <see cref="RefusedException"/>.</summary>
 internal sealed class Options
 {
     private const int BallsMax = 1_000_000_000;
@@ -74,13 +74,13 @@ internal sealed class Options
         }
     }
 
-    /// <summary>As given.</summary>
+    /// <summary>The arguments as given.</summary>
     internal string[] Arguments { get; }
 
-    /// <summary>The two sides of each pair are in two processes.</summary>
+    /// <summary>True if the two sides of each pair are in two processes.</summary>
     internal bool IsRemote { get; }
 
-    /// <summary>What turns balls into bytes between two processes.</summary>
+    /// <summary>The serializer of balls between two processes.</summary>
     internal string Serializer { get; }
 
     internal int MetricsPort { get; }
@@ -93,12 +93,12 @@ internal sealed class Options
 
     internal int Parallelism { get; }
 
-    /// <summary>0: as many as .NET takes.</summary>
+    /// <summary>Threads of .NET's pool; 0: .NET's own choice.</summary>
     internal int PoolThreads { get; }
 
     internal int Throughput { get; }
 
-    /// <summary>0: unbounded.</summary>
+    /// <summary>Capacity of a mailbox; 0: unbounded.</summary>
     internal int MailboxCapacity { get; }
 
     internal bool ReusesMessage { get; }
@@ -143,7 +143,7 @@ internal sealed class Options
     private int Number(string name, int absent, int least, int most) =>
         given.TryGetValue(name, out var text) ? Parsed($"--{name} ", text, least, most) : absent;
 
-    /// <summary>The first is the default.</summary>
+    /// <summary>Checks that an option is one of these choices; the first is the default.</summary>
     private string Choice(string name, params string[] choices)
     {
         var chosen = given.GetValueOrDefault(name, choices[0]);

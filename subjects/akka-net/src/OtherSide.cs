@@ -5,8 +5,9 @@ using System.Runtime.InteropServices;
 namespace Powerband.Reflection;
 
 /// <summary>
-/// The process of the other side as ours sees it, and what it does there: one command and one reply at a time, lines over
-/// its standard input and output. It ends when its input does, so with us, however we end; where it ends unasked, so do we.
+/// The process of the other side, as seen from this process, and its own main loop. It takes one command and gives one
+/// reply at a time, as lines over stdin and stdout. It ends when its stdin does, that is, with the first process,
+/// however that ends; if it ends by itself, so does the first process.
 /// </summary>
 internal sealed class OtherSide
 {
@@ -37,7 +38,7 @@ internal sealed class OtherSide
         return found;
     }
 
-    /// <summary>Raises TimeoutException where none comes.</summary>
+    /// <summary>Sends a command and returns the reply. Raises TimeoutException if none comes.</summary>
     internal string Ask(string command)
     {
         lock (asking)
@@ -48,12 +49,15 @@ internal sealed class OtherSide
         }
     }
 
-    /// <summary>The first comes unasked: where it can be reached.</summary>
+    /// <summary>Waits for the next reply. The first one comes without a command: the address of the process.</summary>
     internal string Reply() => replies.TryTake(out var reply, Patience)
         ? reply
         : throw new TimeoutException("the process of the other side does not answer");
 
-    /// <summary>In that process. A signal to the whole group is for the first one, which then has the balls counted.</summary>
+    /// <summary>
+    /// Runs in that process. It ignores a signal to the whole group, which is meant for the first process: that one
+    /// then needs the ball counts.
+    /// </summary>
     internal static void Play(Options options)
     {
         using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, signal => signal.Cancel = true);

@@ -4,8 +4,9 @@ using Akka.Event;
 namespace Powerband.Reflection;
 
 /// <summary>
-/// One of a pair: sends every ball that it receives to its partner, with one receipt more, for ever; keeps it once the
-/// reflection is to stop. Counts in its seat, logs, and counts for StatsD or Prometheus as far as it is to.
+/// One of a pair: sends every ball that it receives to its partner with one more receipt, without end, and keeps balls
+/// once the reflection is to stop. Counts in its seat and, if enabled, writes log lines and counts for StatsD or
+/// Prometheus.
 /// </summary>
 internal sealed class Player : UntypedActor
 {
@@ -29,7 +30,7 @@ internal sealed class Player : UntypedActor
         debug = log.IsDebugEnabled;
     }
 
-    /// <summary>From then on balls are kept. Read for each ball, written once.</summary>
+    /// <summary>True once balls are to be kept. Read for each ball, written once.</summary>
     internal static bool Stopping => stopping;
 
     internal static void Stop() => stopping = true;

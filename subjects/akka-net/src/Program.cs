@@ -5,9 +5,10 @@ using System.Runtime.InteropServices;
 namespace Powerband.Reflection;
 
 /// <summary>
-/// Pairs of actors that send every ball back with one receipt more, for ever. Says `ready`, throws in the balls, serves what
-/// is counted as a page; at SIGTERM it stops the reflection, waits until every ball is in a player's hand, and prints the
-/// final count. Not here: the actors (<see cref="Hall"/>, <see cref="Player"/>), busy neighbours (<see cref="Neighbours"/>).
+/// Pairs of actors that send every ball back with one more receipt, without end. Prints `ready`, throws in the balls,
+/// and serves the counts as a page. At SIGTERM it stops the reflection, waits until every ball is in a player's hand,
+/// and prints the final count. Not here: the actors (<see cref="Hall"/>, <see cref="Player"/>), busy neighbours (<see
+/// cref="Neighbours"/>).
 /// </summary>
 internal static class Program
 {
@@ -75,8 +76,8 @@ internal static class Program
     }
 
     /// <summary>
-    /// Balls without a bound, or lines of log that wait for the logger, end this process before they take the memory of all
-    /// others.
+    /// Ends this process before too many balls, or log lines that wait for the logger, take the memory of the whole
+    /// machine.
     /// </summary>
     private static void WatchMemory()
     {
@@ -123,7 +124,10 @@ internal static class Program
         }
     }
 
-    /// <summary>Once all balls are caught or known to be lost, or none has moved for so long that the rest must be lost, too.</summary>
+    /// <summary>
+    /// Waits until all balls are caught or known to be lost, or until none has moved for so long that the rest must be
+    /// lost.
+    /// </summary>
     private static Totals Settled(IGame game)
     {
         var start = Environment.TickCount64;

@@ -1,8 +1,8 @@
 namespace Powerband.Reflection;
 
 /// <summary>
-/// The two sides in two processes, joined by Akka.Remote over TCP on loopback: this one plays side a and throws in all
-/// balls, <see cref="OtherSide"/> plays side b.
+/// The two sides in two processes, joined by Akka.Remote over TCP on loopback: this process plays side a and throws in
+/// all balls, <see cref="OtherSide"/> plays side b.
 /// </summary>
 internal sealed class RemoteGame : IGame
 {

@@ -3,8 +3,8 @@ using Akka.Actor;
 namespace Powerband.Reflection;
 
 /// <summary>
-/// A player's place: its name, whom it plays with, and what it counts. Only the player counts, one message at a time, in
-/// plain numbers; others may read them at any time. Whoever reads a number sees what was counted before it as well.
+/// A player's place: its name, its partner, and its counts. Only the player counts, one message at a time, in plain
+/// numbers; any thread may read them at any time. A reader of a number also sees everything counted before it.
 /// </summary>
 internal sealed class Seat(string name)
 {

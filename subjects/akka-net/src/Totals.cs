@@ -11,10 +11,10 @@ internal sealed class Totals
 
     internal long this[Count count] => numbers[(int)count];
 
-    /// <summary>Every ball is in a player's hand, or known to be lost.</summary>
+    /// <summary>True if every ball is in a player's hand or known to be lost.</summary>
     internal bool IsSettled => this[Count.Caught] + this[Count.Lost] >= this[Count.Thrown];
 
-    /// <summary>What <see cref="Line"/> made of one.</summary>
+    /// <summary>Parses the text that <see cref="Line"/> makes.</summary>
     internal static Totals Parse(string line)
     {
         var totals = new Totals();
@@ -41,11 +41,13 @@ internal sealed class Totals
 
     internal void Add(Count count, long number) => numbers[(int)count] += number;
 
-    /// <summary>Whether the same balls have moved as far as in the other.</summary>
+    /// <summary>True if no ball has moved between the two.</summary>
     internal bool IsWhere(Totals other) => this[Count.Received] == other[Count.Received]
         && this[Count.Lost] == other[Count.Lost] && this[Count.Caught] == other[Count.Caught];
 
-    /// <summary>The last words: all balls counted. A ball that nobody has and nobody saw lost is lost all the same.</summary>
+    /// <summary>
+    /// The final line, after all balls were counted. A ball that nobody has counts as lost, even if nobody saw that.
+    /// </summary>
     internal string LastWords()
     {
         var received = this[Count.Received];

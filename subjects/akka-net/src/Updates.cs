@@ -5,8 +5,8 @@ using Prometheus;
 namespace Powerband.Reflection;
 
 /// <summary>
-/// What a player does for each message so that somebody else counts it: nothing; two counters as datagrams, each sent by
-/// the player through one socket that all share; or two counters of prometheus-net, which all share as well.
+/// What a player does for each message to have it counted elsewhere: nothing; two counters as datagrams, which the
+/// player sends through one socket shared by all; or two counters of prometheus-net, shared by all, too.
 /// </summary>
 internal sealed class Updates
 {
@@ -18,10 +18,10 @@ internal sealed class Updates
         Registry = registry;
     }
 
-    /// <summary>Called by the player of this seat for each message; null where nothing is to be done.</summary>
+    /// <summary>Called by the player of this seat for each message; null if there is nothing to do.</summary>
     internal Action<Seat>? Each { get; }
 
-    /// <summary>Of prometheus-net, to be shown on the metrics page; else null.</summary>
+    /// <summary>The registry of prometheus-net, to be shown on the metrics page; null without it.</summary>
     internal CollectorRegistry? Registry { get; }
 
     internal static Updates Of(Options options) => options.Metrics switch

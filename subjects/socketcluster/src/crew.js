@@ -1,14 +1,14 @@
 'use strict';
-// A crew: as many processes of one kind as told, kept by Node's cluster. One that dies is said in the log and started again
-// under its number, as SocketCluster does with its own.
+// A crew: a fixed number of processes of one kind, kept by Node's cluster. A process that dies is logged and started
+// again under its number, as SocketCluster does with its own processes.
 
 const cluster = require('node:cluster');
 
-// `ready` resolves once all of them listen, and rejects where one dies before: a new one would not mend that. From `close`
-// on none is started again.
+// `ready` resolves once all processes listen. It rejects if one dies before that: a new one would not help. After
+// `close`, no process is started again.
 function crew(role, program, size) {
-  // The master accepts and deals connections out in turn: every process gets as many as any other. Where processes accept
-  // by themselves the kernel favours a few.
+  // The master accepts connections and deals them in turn, so that every process gets equally many. If processes accept
+  // by themselves, the kernel favours a few.
   cluster.schedulingPolicy = cluster.SCHED_RR;
   cluster.setupPrimary({ exec: program, args: [] });
   let listening = 0;

@@ -1,10 +1,11 @@
 'use strict';
-// How the process that calls it is: one record each time, of what happened since the one before. Counters are for the whole
-// life of the process. CPU time is not here: the master reads it from /proc, which a process that hangs cannot prevent.
+// The health of the process that calls this: each call returns one record, of the time since the call before. Counters
+// are for the whole life of the process. CPU time is not here: the master reads it from /proc, which works even if the
+// process hangs.
 
 const { monitorEventLoopDelay, performance } = require('node:perf_hooks');
 
-// The histogram counts the whole time from one tick of its timer to the next, so a loop that is never late shows this.
+// The histogram counts the whole time between two ticks of its timer, so a loop that is never late shows this value.
 const RESOLUTION_MS = 20;
 
 function healthOf(role, number, counts) {
@@ -32,7 +33,7 @@ function healthOf(role, number, counts) {
   };
 }
 
-// Undefined where no descriptor is left to look it up with.
+// The resident memory; undefined if no descriptor is left to read it with.
 function residentBytes() {
   try {
     return process.memoryUsage.rss();

@@ -1,6 +1,6 @@
 'use strict';
-// What every process has told, by role and number: lines of JSON come in, entries go out. Counters of a process that was
-// started again go on from where the one before it was. Nobody is ever asked or waited for.
+// The ledger of what every process has reported, by role and number. In: lines of JSON. Out: entries. If a process is
+// started again, its counters continue from those of the process before it. No process is ever asked or waited for.
 
 const fs = require('node:fs');
 const net = require('node:net');
@@ -17,7 +17,7 @@ class Ledger {
   #server;
   #loaded = false;
 
-  // From then on processes may connect to this path.
+  // Lets processes connect to this path from now on.
   listen(path) {
     this.#server = net.createServer((line) => this.#read(line));
     return new Promise((resolve, reject) => {
@@ -26,13 +26,13 @@ class Ledger {
     });
   }
 
-  // Ends every line, and with it every process.
+  // Ends every process's line, and thereby every process.
   close() {
     this.#server.close();
     this.#lines.forEach((line) => line.destroy());
   }
 
-  // One record, as `health.js` makes them.
+  // Notes one record, as `health.js` makes it.
   note(record) {
     const key = `${record.role} ${record.number}`;
     let entry = this.#entries.get(key);
@@ -58,7 +58,8 @@ class Ledger {
     return [...this.#entries.values()].map((entry) => entry.now.pid);
   }
 
-  // All processes by role and number. Each is what it told last; `up`: it lives and told within the last seconds.
+  // All processes by role and number, each with its last report; `up`: it is alive and has reported within the last
+  // seconds.
   processes() {
     const entries = [...this.#entries.values()];
     entries.sort((a, b) => a.now.role.localeCompare(b.now.role) || a.now.number - b.now.number);
@@ -88,7 +89,7 @@ class Ledger {
   }
 }
 
-// Undefined for a line that was cut off by the end of its process.
+// Parses a line; undefined if the end of its process cut it off.
 function parsed(text) {
   try {
     return JSON.parse(text);
@@ -108,7 +109,7 @@ function counted(entry, name) {
   return name === 'cpuS' ? entry.cpuS : (entry.now[name] ?? 0);
 }
 
-// All threads, user and system; undefined once the process is gone.
+// CPU time of all threads, user and system; undefined once the process has gone.
 function cpuSeconds(pid) {
   let stat;
   try {

@@ -1,6 +1,6 @@
 'use strict';
-// The master: starts SocketCluster in the version asked for, gathers what its processes tell, serves that as a metrics page,
-// and ends all of them when it is told to. What users meet is in version14/ and version20/.
+// The master: starts SocketCluster in the requested version, gathers the reports of its processes, serves them as a
+// metrics page, and ends all processes when told to. The servers themselves are in version14/ and version20/.
 
 const fs = require('node:fs');
 const os = require('node:os');
@@ -13,10 +13,10 @@ const page = require('./page');
 const { LOCAL, handDown, lineSocket } = require('./settings');
 const { EVERY_MS } = require('./tell');
 
-// After which what has not ended by itself is killed.
+// After this time, processes that have not ended by themselves are killed.
 const GRACE_MS = 1000;
 const POLL_MS = 20;
-// The kernel's 107 bytes, less the longest name in the folder.
+// The kernel's limit of 107 bytes, less the longest file name in the folder.
 const FOLDER_BYTES_MAX = 90;
 
 const NODE_LEAST = 18;
@@ -63,7 +63,7 @@ async function main() {
   }
 }
 
-// For this start alone: two starts that shared their sockets would refuse each other.
+// Makes a folder for this start alone: two starts that shared their sockets would refuse each other.
 function socketFolder() {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sc-'));
   if (Buffer.byteLength(folder) > FOLDER_BYTES_MAX) {
@@ -73,7 +73,7 @@ function socketFolder() {
   return folder;
 }
 
-// Each process ends itself when its line does. The master's own id is among them, and left out.
+// Ends all processes: each ends itself when its line does. The master's own id is among those listed, and is skipped.
 async function endAll(ledger) {
   ledger.close();
   const until = Date.now() + GRACE_MS;

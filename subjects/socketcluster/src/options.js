@@ -1,5 +1,5 @@
 'use strict';
-// The command line: words in, checked options out. Throws an Error that names the option for anything else.
+// Parses the command line: words become checked options. Throws an Error that names the option for anything else.
 
 const { LOCAL } = require('./settings');
 

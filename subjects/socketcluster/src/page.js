@@ -1,12 +1,12 @@
 'use strict';
-// The metrics page: what the ledger holds, in Prometheus' text format.
+// The metrics page: the content of the ledger in Prometheus' text format.
 
 const http = require('node:http');
 const os = require('node:os');
 
 const visitor = require('./visitor');
 
-// Name, type, help, and what it is of one process; undefined where a role has no such thing.
+// Metrics of one process: name, type, help, and value; undefined if a role has no such thing.
 const OF_A_PROCESS = [
   ['sc_up', 'gauge', 'Whether the process told of itself within the last 3 s', (it) => Number(it.up)],
   ['sc_starts_total', 'counter', 'How often it was started', (it) => it.starts],
@@ -23,7 +23,7 @@ const OF_A_PROCESS = [
   ['sc_event_loop_delay_p99_seconds', 'gauge', 'The same, p99', (it) => it.delayP99Ms / 1e3],
 ];
 
-// Of all processes of one role.
+// Metrics of all processes of one role.
 const OF_A_ROLE = [
   ['sc_processes', 'gauge', 'Processes that are up', (all) => all.filter((it) => it.up).length],
   ['sc_busiest_utilization_ratio', 'gauge', 'Event-loop utilisation of the busiest', (all) => most(all.map(utilization))],
@@ -38,7 +38,8 @@ const OF_WORKERS = [
   ['sc_pings_per_worker_max', 'gauge', 'Pings so far of the worker that has most', (all) => most(all.map((it) => it.pings))],
 ];
 
-// Answers any request, a visitor's by the page for it; resolves once it listens.
+// Serves the metrics page for every request, except those for the visitor's page and its scripts; resolves once it
+// listens.
 function serve(ledger, options, host) {
   const server = http.createServer((request, response) => {
     if (visitor.answer(request, response, options)) {

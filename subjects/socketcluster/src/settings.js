@@ -1,13 +1,13 @@
 'use strict';
-// What the master settles once and every process below it reads: handed down in the environment, which SocketCluster and
-// Node's cluster both pass on.
+// Settings that the master decides once and every process below it reads. They are handed down in the environment,
+// which SocketCluster and Node's cluster both pass on.
 
 const path = require('node:path');
 
 const NAME = 'SUBJECT_SETTINGS';
 
-// Connections that wait to be accepted: Node's default of 511 overflows where thousands of users join at once. The kernel
-// caps it at net.core.somaxconn.
+// Most connections waiting to be accepted. Node's default of 511 overflows when thousands of users join at once. The
+// kernel caps it at net.core.somaxconn.
 const BACKLOG = 65535;
 const LOCAL = '127.0.0.1';
 
@@ -19,7 +19,7 @@ function settings() {
   return JSON.parse(process.env[NAME]);
 }
 
-// A server that cannot listen is the end of its process, and says why.
+// A process whose server cannot listen ends, and says why.
 function listen(server, where, listening) {
   server.on('error', (error) => {
     if (!server.listening) {
@@ -30,12 +30,12 @@ function listen(server, where, listening) {
   server.listen({ ...where, backlog: BACKLOG }, listening);
 }
 
-// Where a worker of version 14 listens for the balancers.
+// The socket on which a worker of version 14 listens for the balancers.
 function workerSocket(folder, number) {
   return path.join(folder, `w${number}`);
 }
 
-// Where the master listens for what its processes tell.
+// The socket on which the master listens for the reports of its processes.
 function lineSocket(folder) {
   return path.join(folder, 'line');
 }

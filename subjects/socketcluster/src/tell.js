@@ -1,6 +1,6 @@
 'use strict';
-// A process's line to the master: once a second it tells how it is. Where the line ends the process ends, too, so that a
-// master that is killed leaves nobody behind, whoever started the process.
+// A process's line to the master, on which it reports its health once a second. When the line ends, the process ends,
+// too, so that a killed master leaves no process behind, whoever started it.
 
 const net = require('node:net');
 
@@ -9,9 +9,9 @@ const { lineSocket, settings } = require('./settings');
 
 const EVERY_MS = 1000;
 
-// `counts`: what the role has to tell beside its health, by name; `connections` now, `messages` and `pings` so far.
+// `counts`: what the role reports in addition to its health, by name: `connections` now, `messages` and `pings` so far.
 function tell(role, number, counts) {
-  // The kernel shows it as the name of the main thread.
+  // The kernel shows this as the name of the main thread.
   process.title = `${role}-${number}`;
   const health = healthOf(role, number, counts);
   const line = net.connect(lineSocket(settings().folder));

@@ -1,6 +1,7 @@
 'use strict';
-// A page for a person among the users: in a browser it keeps one connection by SocketCluster's own client, asks the server
-// something now and then, and prints to its console how long each answer took. It asks without being counted.
+// A page for a person among the users: in a browser it keeps one connection through SocketCluster's own client, asks
+// the server something now and then, and prints to its console how long each answer took. Its questions are not
+// counted.
 
 const fs = require('node:fs');
 const path = require('node:path');
@@ -12,7 +13,7 @@ const CLIENTS = {
 };
 const SCRIPT = path.join(__dirname, 'visit.mjs');
 
-// Answers a request for the page or one of its scripts; false: it is for something else.
+// Answers a request for the page or one of its scripts; returns false for any other request.
 function answer(request, response, options) {
   const parts = {
     '/visitor': () => ['text/html', page(options)],

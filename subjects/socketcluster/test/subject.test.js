@@ -1,6 +1,6 @@
 'use strict';
-// The subject as its users and its operator meet it: real clients of both versions, real processes. No time is asserted
-// but that an end comes at all.
+// The subject as its users and its operator see it: real clients of both versions, real processes. Nothing is asserted
+// of times, except that some end comes at all.
 
 const assert = require('node:assert/strict');
 const { once } = require('node:events');
@@ -11,7 +11,7 @@ const { describe, it } = require('node:test');
 const { EVERY_MS } = require('../src/tell');
 const { LOCAL, Start, freePort, until } = require('./support');
 
-// At an address of this machine that is not the usual one.
+// At an address of this machine other than the usual one.
 const SETTINGS = [
   { version: 14, balancers: 2, workers: 2, brokers: 2, host: '127.0.0.2' },
   { version: 14, balancers: 0, workers: 2, brokers: 1, host: '127.0.0.2' },
@@ -31,7 +31,7 @@ async function started(options, body, descriptors) {
   }
 }
 
-// One after the other: dealing out in turn is exact only then.
+// Connects one after the other: only then are connections dealt exactly in turn.
 async function users(start, count) {
   const crowd = [];
   while (crowd.length < count) {
@@ -108,7 +108,7 @@ async function onThePage(start, options) {
   const named = Object.entries(roles).flatMap(([role, count]) =>
     Array.from({ length: count }, (_, number) => `role="${role}",process="${number}"`),
   );
-  // Once each has told of a second that it lived through.
+  // Wait until each process has reported a second that it has lived through.
   const told = (page) => named.every((labels) => page.get(`sc_event_loop_idle_seconds_total{${labels}}`) > 0);
   await until(async () => sum(await start.page(), 'sc_pings_total') === USERS * PINGS && told(await start.page()));
   const page = await start.page();

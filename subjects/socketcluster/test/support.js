@@ -1,5 +1,6 @@
 'use strict';
-// For the tests: one start of the subject, what its page says, and users of both versions behind one face.
+// Support for the tests: one start of the subject, the content of its page, and users of both versions with one
+// interface.
 
 const { spawn } = require('node:child_process');
 const { once } = require('node:events');
@@ -9,7 +10,7 @@ const net = require('node:net');
 const path = require('node:path');
 const readline = require('node:readline');
 
-// Where the subject was built: here, unless told otherwise.
+// The folder in which the subject was built: this one, unless told otherwise.
 const BUILD = process.env.SUBJECT_BUILD ?? path.join(__dirname, '..');
 const built = createRequire(path.join(BUILD, 'package.json'));
 const LOCAL = '127.0.0.1'; // where it listens unless told otherwise
@@ -19,7 +20,7 @@ class Start {
   #master;
   lines = [];
 
-  // Options by name, as of the command line. Resolves once it says that it listens, or has ended.
+  // `options`: by name, as on the command line. Resolves once the subject says that it listens, or has ended.
   static async of(options, descriptors = 4096) {
     const start = new Start();
     start.port = await freePort();
@@ -64,19 +65,19 @@ class Start {
     this.#master?.kill(name);
   }
 
-  // Every process of this start that has not ended, whoever its parent is.
+  // Every process of this start that has not ended, whatever its parent is.
   processes() {
     return fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name) && sessionOf(name) === this.pid).map(Number);
   }
 
-  // Nothing may be left of it, whatever the test did to it.
+  // Ends the subject, and waits until none of its processes is left, whatever the test did to them.
   async end() {
     this.signal('SIGTERM');
     await this.ended;
     await until(() => this.processes().length === 0);
   }
 
-  // The metrics page: values by series, as written on it.
+  // The metrics page: values by series, named as on it.
   async page() {
     const text = await (await fetch(`http://${LOCAL}:${this.metricsPort}/metrics`)).text();
     const rows = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
@@ -122,7 +123,7 @@ class User14 {
     });
   }
 
-  // Resolves to a promise of the next message, once subscribed.
+  // Resolves, once subscribed, to a promise of the next message.
   async subscribe(name) {
     const channel = this.socket.subscribe(name);
     const next = new Promise((resolve) => channel.watch(resolve));
@@ -186,7 +187,7 @@ async function freePort() {
   return port;
 }
 
-// Until it is true; fails after a time that no machine should need.
+// Waits until the condition is true; fails after a time that no machine should need.
 async function until(condition) {
   const end = Date.now() + PATIENCE_MS;
   while (!(await condition())) {

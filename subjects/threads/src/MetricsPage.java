@@ -5,7 +5,10 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.ThreadPoolExecutor;
 
-/** The server's own counters as a Prometheus text page, on a port and a thread of its own, so that a full pool shows. */
+/**
+ * The server's own counters as a Prometheus text page, on a port and a thread of its own, so that a full pool can be
+ * seen.
+ */
 final class MetricsPage {
     private MetricsPage() { }
 

@@ -10,8 +10,9 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The executor that connections are handed to, from its option: {@code per-request}, {@code cached}, {@code fixed:N},
- * {@code bounded:CORE,MAX,QUEUE}, {@code virtual}. {@code threads} is null where there is no pool to ask.
+ * The executor that connections are handed to, as its option says: {@code per-request}, {@code cached}, {@code
+ * fixed:N}, {@code bounded:CORE,MAX,QUEUE}, {@code virtual}. {@code threads} is null if there is no pool whose state
+ * could be read.
  */
 record Pool(Executor executor, ThreadPoolExecutor threads) {
     private static final long KEEP_ALIVE_S = 60; // as in Executors.newCachedThreadPool
@@ -70,7 +71,7 @@ record Pool(Executor executor, ThreadPoolExecutor threads) {
                 return size;
             }
         } catch (NumberFormatException notANumber) {
-            // said below
+            // reported below
         }
         throw new IllegalArgumentException("--pool " + text + ": " + sizes[at] + " is no whole number of " + least + " or more");
     }

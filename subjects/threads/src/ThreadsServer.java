@@ -17,8 +17,8 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
- * A small HTTP server on plain sockets: one thread accepts, and hands every connection to an executor, whose thread reads
- * requests, works, answers, until the connection ends. Which executor that is, and what a request costs, are options.
+ * A small HTTP server on plain sockets. One thread accepts connections and hands each to an executor, whose thread
+ * reads requests, works and answers until the connection ends. The executor and the cost of a request are options.
  *
  * <p>Not here: the executors ({@link Pool}), the metrics page ({@link MetricsPage}).
  */
@@ -93,7 +93,7 @@ public final class ThreadsServer {
         }
     }
 
-    /** All requests of one connection. Whatever goes wrong with a connection ends that connection only. */
+    /** Serves all requests of one connection. An error on a connection ends only that connection. */
     private void serve(Socket socket) {
         try (socket) {
             socket.setTcpNoDelay(true);
@@ -123,7 +123,7 @@ public final class ThreadsServer {
         try (socket) {
             socket.getOutputStream().write(answer("503 Service Unavailable", false, new byte[0]));
         } catch (IOException gone) {
-            // Nobody to tell.
+            // There is nobody to tell.
         }
     }
 
@@ -137,7 +137,7 @@ public final class ThreadsServer {
         return whole;
     }
 
-    /** CPU first, then the wait: both hold the thread. */
+    /** Does the work: first the CPU time, then the wait. Both hold the thread. */
     private void work() {
         if (cpuNs > 0) {
             Work.burn(cpuNs);
@@ -175,9 +175,9 @@ public final class ThreadsServer {
         }
     }
 
-    /** The head of one request; a body, where there is one, is read and dropped. */
+    /** The head of one request. Its body, if there is one, is read and dropped. */
     private record Request(boolean keepsAlive) {
-        /** Null at the end of the connection. */
+        /** Reads a request; null at the end of the connection. */
         static Request read(InputStream in) throws IOException {
             String start = line(in);
             if (start == null) {

@@ -1,6 +1,7 @@
 /**
- * Burns CPU: a fixed amount of computing, about as long as it is told on a CPU of 3 GHz. Fixed, since a JVM does not tell a
- * virtual thread's CPU time, and by the wall clock a thread that loses its CPU meanwhile would do less than another.
+ * Burns CPU: a fixed amount of computing, which takes about the given time on a CPU of 3 GHz. The amount is fixed
+ * because a JVM does not report a virtual thread's CPU time, and by the wall clock a preempted thread would do less
+ * than another.
  */
 final class Work {
     private static final long STEPS_PER_US = 600;

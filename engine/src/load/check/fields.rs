@@ -4,7 +4,7 @@ use crate::load::problem::Problem;
 
 pub type Checked = Result<(), Problem>;
 
-/// No pause, timeout or ramp is longer: sums of instants and a few of these stay far from the end of 64 bits.
+/// The longest pause, timeout and ramp: sums of instants and a few of these then stay far below the limit of 64 bits.
 pub const DAY_NS: u64 = 86_400_000_000_000;
 
 pub fn check_path(at: &str, path: &str) -> Checked {
@@ -46,7 +46,7 @@ pub fn wrong(path: &str, message: impl std::fmt::Display) -> Checked {
     Err(Problem::spec(path, message))
 }
 
-/// A token of RFC 9110: the name of a header, or of a subprotocol.
+/// True for a token of RFC 9110, such as the name of a header or of a subprotocol.
 pub fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token)
 }

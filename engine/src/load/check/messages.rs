@@ -1,4 +1,5 @@
-//! Checks what a spec says of WebSockets: messages, matching of answers, pace, handshake. The spec enters, the first problem leaves.
+//! Checks the WebSocket part of a spec: messages, matching of answers, pace, handshake. In: the spec. Out: the first
+//! problem.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -8,14 +9,14 @@ use crate::contract::spec::{Checks, Dialect, Duration, LoadSpec, Matching, Messa
 use crate::load::check::fields::{Checked, DAY_NS, at_most, between, check_headers, check_path, is_name, wrong};
 use crate::load::messages::template::{self, ID};
 
-/// Faster than this no user can be meant to send.
+/// The shortest accepted pace: a shorter one must be a mistake.
 const LEAST_PACE_NS: u64 = 1_000;
-const LEAST_REJOIN_NS: u64 = 1_000_000; // arbitrary: a user that joins more often hammers a server that refuses
-const MOST_MESSAGE_BYTES: u64 = 1 << 30; // arbitrary: each user may hold a whole one, in memory
+const LEAST_REJOIN_NS: u64 = 1_000_000; // arbitrary: joining more often would hammer a server that refuses
+const MOST_MESSAGE_BYTES: u64 = 1 << 30; // arbitrary: each user may hold a whole message in memory
 /// Headers that the engine itself writes in the opening handshake.
 const OWN_HEADERS: [&str; 3] = ["host", "upgrade", "connection"];
 
-/// One step and its message.
+/// Checks one step and its message.
 pub fn check_message(path: &str, websocket: Option<&WebSocket>, step: &Step) -> Checked {
     let at = format!("{path}.message");
     match (websocket, &step.message) {
@@ -93,7 +94,7 @@ fn check_name(at: &str, name: &str) -> Checked {
     if name.is_empty() { wrong(at, "is empty") } else { Ok(()) }
 }
 
-/// JSON, whatever numbers stand for the tokens.
+/// Checks that the text is JSON once numbers stand in place of its tokens.
 fn check_json(at: &str, data: &str) -> Checked {
     match serde_json::from_str::<IgnoredAny>(&template::with_zeros(data)) {
         Ok(_) => Ok(()),
@@ -101,7 +102,7 @@ fn check_json(at: &str, data: &str) -> Checked {
     }
 }
 
-/// Checks that the answer of a step can be recognised, and that its checks apply to something.
+/// Checks that the answer of a step can be recognised, and that the step's checks apply to something.
 fn check_answer(path: &str, websocket: &WebSocket, message: &Message, step: &Step) -> Checked {
     if !step.answered {
         let unchecked = step.checks == Checks::default();
@@ -118,7 +119,7 @@ fn check_answer(path: &str, websocket: &WebSocket, message: &Message, step: &Ste
     Ok(())
 }
 
-/// The rest of what a spec says of WebSockets.
+/// Checks the WebSocket settings that are not part of a step.
 pub fn check_messages(spec: &LoadSpec) -> Checked {
     let (pace, think) = match &spec.model {
         Model::Closed { pace, think, .. } => (pace.as_ref(), *think),
@@ -238,7 +239,8 @@ mod tests {
         steps().and_then(|()| check_messages(&spec)).map_err(|problem| problem.message)
     }
 
-    /// The sound spec with these in place of what their JSON pointers point to; a pointer without a slash is of the WebSocket.
+    /// Checks a valid spec in which the values at these JSON pointers are replaced; a pointer without a slash is
+    /// relative to the WebSocket.
     fn with(changes: &[(&str, Value)]) -> Result<(), String> {
         let mut spec = spec();
         for (pointer, value) in changes {

@@ -1,5 +1,6 @@
-//! Checks that a load can be run as its spec says. A `LoadSpec` enters, the first problem leaves, with the path of its field.
-//! Shape and types were checked by serde; addresses, files and limits of this machine are checked when the plan is made.
+//! Checks that a load can be run as its spec says. In: a `LoadSpec`. Out: the first problem, with the path of its
+//! field. serde has checked shape and types; addresses, files and limits of this machine are checked when the plan is
+//! made.
 
 mod fields;
 mod messages;
@@ -10,9 +11,9 @@ use messages::{check_message, check_messages};
 
 /// The most steps a scenario may have: a request's step number shares 16 bits with a flag.
 const MAX_STEPS: usize = 1 << 15;
-const MAX_PIPELINE: u32 = 1024; // arbitrary: far deeper than any client; each place costs its user 24 bytes
-const MAX_THREADS: u32 = 1024; // as many CPUs as a cpu_set_t names: more event loops than that cannot be pinned
-const MAX_RATE_PER_S: f64 = 1e8; // 10 ns between sends: schedules count whole ns, and lose the spacing of closer ones
+const MAX_PIPELINE: u32 = 1024; // arbitrary: far deeper than any client; each request in flight costs its user 24 bytes
+const MAX_THREADS: u32 = 1024; // as many CPUs as a cpu_set_t can name: more event loops could not be pinned
+const MAX_RATE_PER_S: f64 = 1e8; // 10 ns between sends: schedules count whole ns, and would lose a closer spacing
 
 pub fn check(spec: &LoadSpec) -> Checked {
     if spec.scenario.is_empty() || spec.scenario.len() > MAX_STEPS {

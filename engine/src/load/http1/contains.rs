@@ -1,7 +1,7 @@
-//! Does a body contain each of some texts? Bodies pass in pieces cut anywhere, so each text has a Knuth-Morris-Pratt
-//! automaton whose whole state is one number. Nothing of the body is kept.
+//! Finds out whether a body contains each of some texts. Bodies arrive in pieces cut anywhere, so each text has a
+//! Knuth-Morris-Pratt automaton, whose whole state is one number. Nothing of the body is kept.
 
-/// The texts of one step.
+/// The texts that the body of one step's response must contain.
 pub struct Needles {
     needles: Vec<Needle>,
 }
@@ -21,7 +21,7 @@ impl Needles {
         self.needles.is_empty()
     }
 
-    /// Feeds the next piece of the body. `matched` is the state: empty at the start of a body.
+    /// Feeds the next piece of the body. `matched` is the state, which is empty at the start of a body.
     pub fn feed(&self, matched: &mut Vec<u32>, piece: &[u8]) {
         matched.resize(self.needles.len(), 0);
         for (needle, matched) in self.needles.iter().zip(matched) {
@@ -29,7 +29,7 @@ impl Needles {
         }
     }
 
-    /// Whether every text has occurred.
+    /// True if every text has occurred.
     pub fn all_found(&self, matched: &[u32]) -> bool {
         self.needles.iter().enumerate().all(|(i, needle)| {
             needle.text.is_empty() || matched.get(i).is_some_and(|&matched| matched as usize == needle.text.len())
@@ -51,7 +51,8 @@ impl Needle {
         Needle { text: text.to_vec(), borders }
     }
 
-    /// The longest prefix of the text that ends at the end of the piece; the whole text once found, for good.
+    /// Returns the length of the longest prefix of the text that ends at the end of the piece. Once the whole text is
+    /// found, the state stays.
     fn feed(&self, matched: u32, piece: &[u8]) -> u32 {
         let mut matched = matched as usize;
         for &byte in piece {

@@ -1,5 +1,5 @@
-//! HTTP/1.1 without time and without sockets: a step becomes its request and what is expected of its response (`plan`),
-//! bytes become responses (`parse`), bodies are searched as they pass (`contains`).
+//! HTTP/1.1 without time and without sockets: turns a step into its request and the expectations of its response
+//! (`plan`), parses bytes into responses (`parse`), and searches bodies as they arrive (`contains`).
 
 pub mod contains;
 pub mod parse;

@@ -1,9 +1,9 @@
-//! Responses out of bytes cut anywhere. Bytes enter; progress leaves: how many were used, and whether the response is
-//! complete. Lengths, chunks, bodies until close, informational responses. No sockets, no time, no judgement of the
-//! status; the body is looked at only when the step has texts to find.
+//! Parses responses from bytes cut anywhere. In: bytes. Out: the number of bytes used, and the response if it is
+//! complete. Covers lengths, chunks, bodies until close, and informational responses. No sockets and no time; the
+//! status is not judged, and the body is searched only if the step has texts to find.
 //!
-//! Most heads a server sends equal the one before, byte for byte (`Date` changes once a second), so `HeadCache` keeps the last
-//! parsed head: a comparison of some 150 bytes instead of a parse.
+//! Most heads of a server equal the one before, byte for byte (`Date` changes once a second), so `HeadCache` keeps the
+//! last parsed head: comparing some 150 bytes is cheaper than parsing them.
 
 use super::contains::Needles;
 use crate::scan::has_token;
@@ -14,15 +14,16 @@ const MAX_HEADERS: usize = 128; // arbitrary: far above any real response; each 
 /// The start of every head.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// Where one connection is within a response: 12 bytes, all that a connection waiting for an answer needs.
+/// The position of one connection within a response: 12 bytes, which is all that a connection waiting for an answer
+/// needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub struct Parser {
-    /// Bytes left of the body or chunk; while a chunk size is read, the size so far.
+    /// Bytes of the body or chunk still to come; while a chunk size is read, the size so far.
     left: u64,
     status: u16,
     place: Place,
-    /// The connection ends with this response.
+    /// True if the connection ends with this response.
     closes: bool,
 }
 
@@ -42,7 +43,7 @@ enum Place {
     Trailer,
 }
 
-/// The rest of a response that came in part: the start of its head, the state of the search in its body.
+/// State of a response that has arrived in part: the start of its head, and the state of the search in its body.
 #[derive(Debug, Default)]
 pub struct Partial {
     head: Vec<u8>,
@@ -62,7 +63,7 @@ impl Partial {
 
 /// The properties of a request that its response depends on.
 pub struct Expected {
-    /// The request was a HEAD: no body follows whatever the head says.
+    /// True for a HEAD request: no body follows, whatever the head says.
     pub head: bool,
     pub needles: Needles,
 }
@@ -70,9 +71,9 @@ pub struct Expected {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
-    /// The connection cannot carry another request.
+    /// True if the connection cannot carry another request.
     pub closes: bool,
-    /// The body contained every text of the step.
+    /// True if the body contained every text of the step.
     pub contains: bool,
 }
 
@@ -80,13 +81,12 @@ pub struct Response {
 pub enum Progress {
     /// All bytes were used and more are needed.
     More,
-    /// So many bytes were used and a response is complete.
+    /// A response is complete; this many bytes were used.
     Done(usize, Response),
-    /// Not HTTP/1.x, or a length that makes no sense.
+    /// Not HTTP/1.x, or an invalid length.
     Bad(&'static str),
 }
 
-/// How the body of a response is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -101,7 +101,7 @@ enum Body {
     UntilClose,
 }
 
-/// The last complete head and what it said.
+/// The last complete head as bytes, and its parsed form.
 #[derive(Default)]
 pub struct HeadCache {
     bytes: Vec<u8>,
@@ -109,7 +109,7 @@ pub struct HeadCache {
 }
 
 impl HeadCache {
-    /// The head at the start of the bytes, if it is the last one again.
+    /// Returns the cached head and its length if the bytes start with it.
     #[inline]
     fn again(&self, bytes: &[u8]) -> Option<(usize, Head)> {
         let length = self.bytes.len();
@@ -125,7 +125,7 @@ impl HeadCache {
 }
 
 impl Parser {
-    /// Uses bytes up to the end of one response.
+    /// Consumes bytes up to the end of one response.
     #[inline]
     pub fn feed(
         &mut self,
@@ -181,13 +181,13 @@ impl Parser {
         Progress::More
     }
 
-    /// Within a response, past its head.
+    /// True within a response, past its head.
     #[inline]
     pub fn in_body(&self) -> bool {
         self.place != Place::Head
     }
 
-    /// The peer closed the connection: a response whose body had no other end is complete.
+    /// Handles the end of the stream: completes a response whose body is delimited by the close.
     pub fn end_of_stream(&mut self, partial: &mut Partial, expected: &Expected) -> Option<Response> {
         (self.place == Place::UntilClose).then(|| self.finish(partial, expected))
     }
@@ -200,7 +200,7 @@ impl Parser {
         response
     }
 
-    /// Bytes used, and whether the response ended with its head.
+    /// Returns the number of bytes used, and true if the response ended with its head.
     fn feed_head(
         &mut self,
         cache: &mut HeadCache,
@@ -224,7 +224,7 @@ impl Parser {
         Ok((used, self.begin_body(head, expected)?))
     }
 
-    /// Takes the place that the head says; true: the response is complete.
+    /// Enters the state that the head calls for; true if the response is complete already.
     fn begin_body(&mut self, head: Head, expected: &Expected) -> Result<bool, &'static str> {
         if head.status == 101 {
             return Err("101: the server switched protocols without being asked");
@@ -261,7 +261,7 @@ impl Parser {
         (count, whole_body)
     }
 
-    /// One byte between the data of chunks; true: the response is complete.
+    /// Consumes one byte of the chunk framing, outside of the data; true if the response is complete.
     fn feed_framing(&mut self, byte: u8) -> Result<bool, &'static str> {
         self.place = match (self.place, byte) {
             (Place::ChunkSize | Place::ChunkSizeDigits, _) if byte.is_ascii_hexdigit() => {
@@ -300,7 +300,8 @@ impl Needles {
     }
 }
 
-/// The complete head, and how many of the bytes belong to it; `None`: it goes on, and the bytes are kept in `partial`.
+/// Returns a complete head and the number of `bytes` that belong to it. None if the head is incomplete; the bytes are
+/// then kept in `partial`.
 fn complete_head<'a>(partial: &'a mut Partial, bytes: &'a [u8]) -> Result<Option<(usize, &'a [u8])>, &'static str> {
     if partial.head.is_empty()
         && let Some(end) = head_end(bytes, 0)
@@ -324,7 +325,7 @@ fn complete_head<'a>(partial: &'a mut Partial, bytes: &'a [u8]) -> Result<Option
     Ok(None)
 }
 
-/// One past the empty line that ends a head; lines may end in LF alone.
+/// The position after the empty line that ends a head; lines may end in LF alone.
 fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -338,7 +339,8 @@ fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
-    // httparse skips empty lines before a head; those that come in a piece of their own are refused, so all are.
+    // httparse skips empty lines before a head. If they arrived in a piece of their own, they would be refused; so all
+    // are.
     if !bytes.starts_with(PROTOCOL) {
         return Err("no HTTP/1 response");
     }

@@ -5,7 +5,7 @@ fn expected(head: bool, texts: &[&str]) -> Expected {
     Expected { head, needles: Needles::new(&texts.iter().map(|text| text.to_string()).collect::<Vec<_>>()) }
 }
 
-/// Everything that a stream of bytes holds when it arrives in these pieces and then ends.
+/// All responses in a stream that arrives in these pieces and then ends, and the error that ended it.
 fn parse(pieces: &[&[u8]], expected: &Expected) -> (Vec<Response>, Option<&'static str>) {
     let (mut parser, mut cache, mut partial) = (Parser::default(), HeadCache::default(), Partial::default());
     let mut responses = Vec::new();

@@ -1,4 +1,4 @@
-//! One step as HTTP/1: the bytes of its request, made once before the run, and what its response must be.
+//! One step as HTTP/1: the bytes of its request, made once before the run, and the expectations of its response.
 
 use crate::contract::spec::Step;
 use crate::load::http1::contains::Needles;
@@ -11,7 +11,7 @@ pub struct RequestPlan {
 }
 
 impl RequestPlan {
-    /// `authority`: as it stands in the URL.
+    /// `authority`: host and port as written in the URL.
     pub fn new(step: &Step, authority: &str, keep_alive: bool) -> RequestPlan {
         RequestPlan {
             request: request(step, authority, keep_alive),
@@ -26,7 +26,8 @@ impl RequestPlan {
     }
 }
 
-/// Request line, the step's headers in their order, and `Host`, `Content-Length` and `Connection` where absent.
+/// The request line, the step's headers in their order, and `Host`, `Content-Length` and `Connection` if these are
+/// missing.
 fn request(step: &Step, authority: &str, keep_alive: bool) -> Vec<u8> {
     let has = |name: &str| step.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
     let mut text = format!("{} {} HTTP/1.1\r\n", step.method, step.path);

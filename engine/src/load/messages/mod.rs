@@ -1,6 +1,6 @@
-//! Messages over WebSockets, without time and without sockets: a spec becomes a plan (`plan`), steps become texts
-//! (`template`), and one connection's bytes become joins, answers and deliveries (`session`). Who sends what when is the
-//! worker's business.
+//! Messages over WebSockets, without time and without sockets: makes a plan from a spec (`plan`) and texts from steps
+//! (`template`), and interprets one connection's bytes as joins, answers and deliveries (`session`). The worker decides
+//! which user sends which message when.
 
 pub mod plan;
 pub mod session;

@@ -1,5 +1,5 @@
-//! The parts that all WebSockets of a load share: the opening handshake, each step's message ready to be written, and the texts by which
-//! messages from the server are told apart. A checked spec enters.
+//! The parts that all WebSockets of a load share: the opening handshake, each step's message ready to be written, and
+//! the texts by which messages from the server are told apart. Made from a checked spec.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -18,22 +18,22 @@ pub struct MessagesPlan {
     host: String,
     protocols: String,
     headers: Vec<(String, String)>,
-    /// SocketCluster's version; none: plain messages.
+    /// SocketCluster's version; None for plain messages.
     pub version: Option<Version>,
     pub subscribe: Vec<String>,
     pub greetings: Vec<Template>,
     pub steps: Vec<MessagePlan>,
-    /// The text before the id of an answer; none: answers come in order.
+    /// The text before the id in an answer; None if answers come in order.
     pub id_after: Option<Mark>,
     pub unsolicited: Vec<Mark>,
     pub stamp_after: Option<Mark>,
     pub tally: Option<Tally>,
-    /// The time between a user's sends; none: users pause after answers.
+    /// The time between a user's sends; None if users pause after answers.
     pub pace: Option<Duration>,
-    /// The pause that a user begins with.
+    /// The pause with which a user begins.
     pub think: Duration,
     pub rejoin_after_ns: Option<u64>,
-    /// Users leave by themselves, and the run ends with the last.
+    /// True if users leave by themselves; the run then ends with the last one.
     pub work_ends: bool,
 }
 
@@ -42,16 +42,16 @@ pub struct MessagePlan {
     pub opcode: Opcode,
     pub text: Template,
     pub answered: bool,
-    /// It holds the instant at which it is sent.
+    /// True if the message contains the instant at which it is sent.
     pub stamped: bool,
-    /// The name of the event that answers it; none: it is answered by its number or in order.
+    /// The name of the event that answers the message; None if it is answered by number or in order.
     pub answer: Option<String>,
-    /// Each must occur in the answer.
+    /// Texts that must all occur in the answer.
     pub expects: Vec<Mark>,
 }
 
 impl MessagesPlan {
-    /// `host`: as it stands in the URL. None where users hold no WebSockets.
+    /// `host`: host and port as written in the URL. Returns None if users hold no WebSockets.
     pub fn new(spec: &LoadSpec, host: &str) -> Option<MessagesPlan> {
         let websocket = spec.connection.websocket.as_ref()?;
         let Model::Closed { think, pace, requests_per_user, .. } = spec.model else { return None };
@@ -85,7 +85,7 @@ impl MessagesPlan {
         })
     }
 
-    /// The opening handshake of every connection, for the length of a call.
+    /// Calls `use_it` with the opening handshake that every connection begins with.
     pub fn with_opening<R>(&self, use_it: impl FnOnce(&Opening<'_>) -> R) -> R {
         let headers: Vec<(&str, &str)> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -1,5 +1,5 @@
-//! One WebSocket from its opening handshake on: bytes from the server become what was heard, and what is said becomes bytes.
-//! Requests without an answer are kept here, and pings, heartbeats and closes answered. Neither sockets nor time.
+//! One WebSocket from its opening handshake on: interprets bytes from the server (`Heard`) and writes messages as
+//! bytes. Keeps the requests without an answer, and answers pings, heartbeats and closes. No sockets and no time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,30 +19,30 @@ use crate::websocket::opening::{Key, Rejected, is_worth_a_check};
 use crate::websocket::reader::{Event, Reader};
 
 const NORMAL_CLOSURE: u16 = 1000;
-/// Replies to what came with one read stop here.
-const REPLIES_BYTES_MAX: usize = 64 << 10; // arbitrary: as much as one read brings; who does not read gets no more
+/// No more replies are written once those to one read have reached this size.
+const REPLIES_BYTES_MAX: usize = 64 << 10; // arbitrary: as much as one read; a peer that does not read gets no more
 
-/// Labels of a tally, and the bytes of one: they name the server's workers.
+/// Most labels of a tally, and most bytes of one label. Labels name the server's workers.
 const LABELS_MAX: usize = 10_000;
-const LABEL_BYTES_MAX: usize = 256; // with LABELS_MAX 2.5 MB: a server that makes labels up takes no more of the memory
+const LABEL_BYTES_MAX: usize = 256; // with LABELS_MAX 2.5 MB, whatever labels a server makes up
 
-/// The meaning of bytes from the server.
+/// The meaning of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The last step of joining is done.
     Joined,
     Answer {
         flight: Flight,
-        /// It says what is expected of it.
+        /// True if the answer meets the expectations of its step.
         ok: bool,
     },
     Delivery {
         stamp_ns: u64,
     },
     Unsolicited,
-    /// It answers nothing.
+    /// A message that answers no request.
     Unmatched,
-    /// The server has closed, and its close frame is answered. Nothing follows.
+    /// The server has closed, and its close frame has been answered. Nothing follows.
     Closed {
         code: Option<u16>,
     },
@@ -51,23 +51,24 @@ pub enum Heard {
         outcome: Outcome,
         status: Option<u16>,
     },
-    /// The server broke the protocol, and a close frame says so. Nothing follows.
+    /// The server broke the protocol; a close frame that says so has been written. Nothing follows.
     Violated,
 }
 
-/// Buffers of the sessions; all connections of a thread share one.
+/// Buffers of the sessions: one set for all connections of a thread.
 pub struct Desk {
-    /// Frames to be written on the connection in hand.
+    /// Frames to be written on the current connection.
     pub out: Vec<u8>,
-    /// Everything heard on it.
+    /// Everything heard on the current connection.
     pub heard: Vec<Heard>,
-    /// So much waits to be written already that pings are not answered: a peer that does not read needs no pongs.
+    /// True if so many bytes already wait to be written that pings are not answered: a peer that does not read needs no
+    /// pongs.
     pub crowded: bool,
-    /// The highest count in any answer, by label.
+    /// The highest count of any answer, by label.
     pub tallies: BTreeMap<String, u64>,
-    /// A message that is being made.
+    /// The message that is being built.
     scratch: Vec<u8>,
-    /// Draws mask keys and nonces: seeded by the system, so that no peer can foresee what it draws.
+    /// Draws mask keys and nonces. Seeded by the system, so that no peer can predict them.
     masks: SmallRng,
 }
 
@@ -90,15 +91,15 @@ pub struct Session {
     talk: Talk,
 }
 
-/// All but the reading of frames.
+/// The state of a session apart from the frame reader.
 #[derive(Default)]
 struct Talk {
-    /// None: the user has joined.
+    /// The current step of joining; None once the user has joined.
     joining: Option<Box<Joining>>,
     /// Requests without an answer, oldest first.
     asked: VecDeque<Asked>,
     last_id: u64,
-    /// The server must not be silent for longer; 0: it may.
+    /// The longest time that the server may be silent; 0: no limit.
     silence_ns_max: u64,
 }
 
@@ -109,11 +110,11 @@ struct Asked {
 }
 
 enum Joining {
-    /// The answer to the opening handshake, as far as it has come.
+    /// The answer to the opening handshake is incomplete.
     Opening { key: Key, answer: Vec<u8> },
-    /// SocketCluster's handshake is not answered yet.
+    /// SocketCluster's handshake has no answer yet.
     Handshake,
-    /// So many channels are not confirmed yet.
+    /// This many channels are not confirmed yet.
     Subscribing { left: usize },
 }
 
@@ -128,7 +129,7 @@ impl Session {
         self.talk.silence_ns_max = 0;
     }
 
-    /// Appends the meaning of bytes from the server to `heard`; replies that they call for are written.
+    /// Appends the meaning of bytes from the server to `heard`, and writes the replies that they require.
     pub fn hear(&mut self, plan: &MessagesPlan, bytes: &mut [u8], desk: &mut Desk) {
         let mut rest = bytes;
         if let Some(Joining::Opening { .. }) = self.talk.joining.as_deref() {
@@ -158,7 +159,7 @@ impl Session {
         }
     }
 
-    /// Writes a step's message; `flight` waits for its answer, if it has one.
+    /// Writes a step's message. If it has an answer, `flight` waits for it.
     #[inline]
     pub fn say(&mut self, step: &MessagePlan, flight: Flight, user: u64, desk: &mut Desk) {
         self.talk.last_id += 1;
@@ -174,7 +175,7 @@ impl Session {
         desk.write(Opcode::Text, greeting, &Values { id: self.talk.last_id, stamp_ns, user });
     }
 
-    /// Writes what ends a connection in good order.
+    /// Writes the messages that end a connection properly.
     pub fn take_leave(&mut self, plan: &MessagesPlan, desk: &mut Desk) {
         if let Some(farewell) = plan.version.and_then(outgoing::disconnect) {
             let key = desk.mask();
@@ -188,22 +189,22 @@ impl Session {
         self.talk.asked.len()
     }
 
-    /// When the oldest request without an answer was sent.
+    /// The instant at which the oldest request without an answer was sent.
     pub fn oldest_sent_ns(&self) -> Option<u64> {
         self.talk.asked.front().map(|asked| asked.flight.sent_ns)
     }
 
-    /// The oldest request without an answer, which has none any more.
+    /// Removes and returns the oldest request without an answer.
     pub fn give_up(&mut self) -> Option<Flight> {
         self.talk.asked.pop_front().map(|asked| asked.flight)
     }
 
-    /// How long the server may be silent, where it said so.
+    /// The longest time that the server may be silent, if the server has set one.
     pub fn silence_ns_max(&self) -> Option<u64> {
         (self.talk.silence_ns_max > 0).then_some(self.talk.silence_ns_max)
     }
 
-    /// Part of a message has come: the server may wait for room for the rest.
+    /// True if a message has arrived in part: the server may be waiting for room for the rest.
     #[inline]
     pub fn is_within_message(&self) -> bool {
         !self.reader.is_between_messages()
@@ -211,7 +212,8 @@ impl Session {
 }
 
 impl Talk {
-    /// How many of the bytes belong to the answer of the opening handshake; none: it is incomplete, or refuses.
+    /// Returns the number of bytes that belong to the answer of the opening handshake; None if the answer is incomplete
+    /// or a refusal.
     fn hear_opening(&mut self, plan: &MessagesPlan, bytes: &[u8], desk: &mut Desk) -> Option<usize> {
         let Some(Joining::Opening { key, answer }) = self.joining.as_deref_mut() else { return None };
         let before = answer.len();
@@ -245,7 +247,7 @@ impl Talk {
         }
     }
 
-    /// There is a WebSocket.
+    /// The opening handshake is complete: continues with the dialect's own.
     fn opened(&mut self, plan: &MessagesPlan, desk: &mut Desk) {
         if plan.version.is_none() {
             return self.joined(desk);
@@ -276,7 +278,7 @@ impl Talk {
         }
     }
 
-    /// A message of the plain dialect, or a binary one.
+    /// Interprets a message of the plain dialect, or a binary one.
     #[inline]
     fn hear_message(&mut self, plan: &MessagesPlan, bytes: &[u8], desk: &mut Desk) {
         let heard = if let Some(stamp_ns) = stamp(plan, bytes) {
@@ -328,13 +330,13 @@ impl Talk {
         let answers = |asked: &Asked| plan.steps[step_of(asked)].answer.as_deref() == Some(name);
         match self.asked.iter().position(answers) {
             _ if plan.unsolicited.iter().any(|text| text.is_in(packet)) => Heard::Unsolicited,
-            // SocketCluster's own events are named so.
+            // The names of SocketCluster's own events begin so.
             None if name.starts_with('#') => Heard::Unsolicited,
             place => self.answer(plan, place, true, packet, desk),
         }
     }
 
-    /// The answer to a call of SocketCluster's that is part of joining.
+    /// Interprets the answer to a SocketCluster call that is part of joining.
     fn join_on(&mut self, plan: &MessagesPlan, rid: u64, failed: bool, packet: &[u8], desk: &mut Desk) {
         const REFUSED: Heard = Heard::Refused { outcome: Outcome::HandshakeRefused, status: None };
         match self.joining.as_deref_mut() {
@@ -370,13 +372,13 @@ impl Talk {
         }
     }
 
-    /// Where the request with this number waits for its answer.
+    /// The position of the request with this number among those without an answer.
     #[inline]
     fn place_of(&self, id: u64) -> Option<usize> {
         self.asked.iter().position(|asked| asked.id == id)
     }
 
-    /// The request at this place has its answer.
+    /// Ends the request at this position, which this message answers.
     #[inline]
     fn answer(&mut self, plan: &MessagesPlan, place: Option<usize>, ok: bool, bytes: &[u8], desk: &mut Desk) -> Heard {
         let Some(asked) = place.and_then(|place| self.asked.remove(place)) else { return Heard::Unmatched };
@@ -397,7 +399,7 @@ fn stamp(plan: &MessagesPlan, bytes: &[u8]) -> Option<u64> {
     plan.stamp_after.as_ref()?.number_after(bytes)
 }
 
-/// Keeps the highest count of a label. Labels beyond the bounds are not counted.
+/// Keeps the highest count of each label. Labels beyond the limits are not counted.
 fn count(tally: &Tally, answer: &[u8], tallies: &mut BTreeMap<String, u64>) {
     let Some((label, count)) = tally.read(answer).filter(|(label, _)| label.len() <= LABEL_BYTES_MAX) else { return };
     let label = String::from_utf8_lossy(label);
@@ -427,18 +429,18 @@ impl Desk {
         }
     }
 
-    /// A text message of what was made in `scratch`.
+    /// Writes the content of `scratch` as a text message.
     fn write_scratch(&mut self) {
         let key = Some(self.mask());
         write_frame(&mut self.out, Opcode::Text, key, &self.scratch);
     }
 
-    /// Nothing follows what was heard last.
+    /// True if nothing can follow the last thing heard.
     fn is_over(&self) -> bool {
         matches!(self.heard.last(), Some(Heard::Refused { .. } | Heard::Violated))
     }
 
-    /// Answers a ping, heartbeat or call, unless too much waits already.
+    /// Answers a ping, heartbeat or call, unless too much already waits to be written.
     fn reply(&mut self, opcode: Opcode, payload: &[u8]) {
         if !self.crowded && self.out.len() < REPLIES_BYTES_MAX {
             let key = Some(self.mask());
@@ -446,7 +448,7 @@ impl Desk {
         }
     }
 
-    /// Tells the server what it broke.
+    /// Tells the server which rule it broke, by a close frame.
     fn refute(&mut self, violation: Violation) {
         let key = Some(self.mask());
         write_close(&mut self.out, key, Some(violation.close_code()), violation.text());

@@ -30,7 +30,7 @@ impl Pair {
         Pair { plan, session: Session::default(), desk: Desk::default(), server: Reader::default() }
     }
 
-    /// One that echoes text and has joined.
+    /// A pair of the plain dialect whose user has joined and sends these texts.
     fn joined(websocket: Value, texts: &[&str]) -> Pair {
         let step = |text: &&str| json!({"name": "s", "message": {"kind": "text", "text": text}});
         let mut pair = Pair::new(websocket, texts.iter().map(step).collect());
@@ -39,7 +39,7 @@ impl Pair {
         pair
     }
 
-    /// Opens, and answers as a server does.
+    /// Opens the session, and answers as a server does.
     fn accept(&mut self) {
         self.session.open(&self.plan, &mut self.desk);
         let request = std::mem::take(&mut self.desk.out);
@@ -68,7 +68,7 @@ impl Pair {
         flight
     }
 
-    /// The messages that the server reads: texts, and other frames by their opcode and payload.
+    /// The messages that the server receives: texts, and other frames as opcode and payload.
     fn sent(&mut self) -> Vec<String> {
         let mut out = std::mem::take(&mut self.desk.out);
         let (mut rest, mut sent) = (&mut out[..], Vec::new());
@@ -256,7 +256,7 @@ fn socketcluster_matches_events_by_name_and_calls_by_number() {
     assert_eq!(pair.sent(), farewell);
 }
 
-/// Frames of a server, good ones and others.
+/// Frames of a server, valid and invalid ones.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let frame = (prop::sample::select(vec![0x81u8, 0x01, 0x80, 0x82, 0x89, 0x8a]), "[a-z:0-9\\[\\]]{0,12}");
     prop::collection::vec(frame, 0..20).prop_map(|frames| {

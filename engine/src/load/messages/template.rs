@@ -1,4 +1,5 @@
-//! A text with tokens, for which something else is written each time: `{id}`, `{stamp}`, `{user}`. Any other brace is a brace.
+//! A text with tokens that are replaced each time it is written: `{id}`, `{stamp}`, `{user}`. Any other brace stays as
+//! it is.
 
 pub const ID: &str = "{id}";
 const STAMP: &str = "{stamp}";
@@ -24,7 +25,7 @@ pub struct Values {
 /// A message's bytes, cut at its tokens.
 #[derive(Debug)]
 pub struct Template {
-    /// Bytes, and the token that follows them.
+    /// The bytes before each token, and the token.
     parts: Vec<(Vec<u8>, Token)>,
     rest: Vec<u8>,
 }
@@ -39,12 +40,12 @@ impl Template {
         Template { parts, rest: rest.as_bytes().to_vec() }
     }
 
-    /// Bytes in which nothing is a token.
+    /// A template of bytes without tokens.
     pub fn of_bytes(bytes: Vec<u8>) -> Template {
         Template { parts: Vec::new(), rest: bytes }
     }
 
-    /// The bytes of every such message, where there are no tokens.
+    /// The bytes of the message if it has no tokens, and is therefore always the same.
     #[inline]
     pub fn constant(&self) -> Option<&[u8]> {
         self.parts.is_empty().then_some(&self.rest)
@@ -69,14 +70,14 @@ impl Template {
     }
 }
 
-/// The text with a number in place of each token.
+/// The text with a zero in place of each token.
 pub fn with_zeros(text: &str) -> String {
     let mut out = Vec::new();
     Template::new(text).write(&Values { id: 0, stamp_ns: 0, user: 0 }, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The text around its first token.
+/// Splits the text at its first token.
 fn cut(text: &str) -> Option<(&str, Token, &str)> {
     let mut from = 0;
     while let Some(at) = text[from..].find('{') {
@@ -89,7 +90,7 @@ fn cut(text: &str) -> Option<(&str, Token, &str)> {
     None
 }
 
-/// In decimal; `write!` takes three times as long.
+/// Appends the number in decimal; `write!` takes three times as long.
 fn write_number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();

@@ -1,4 +1,4 @@
-//! The values that a recorder counts and `merge` adds up. Nothing is decided here.
+//! The values that a recorder counts and `merge` adds up.
 
 use crate::contract::events;
 use crate::contract::outcome::Outcome;
@@ -6,12 +6,12 @@ use crate::load::recorder::histogram::Histogram;
 
 pub const OUTCOMES: usize = Outcome::ALL.len();
 
-/// The outcomes that occurred, by name.
+/// The outcomes that occurred, and how often, by name.
 pub fn outcomes(counts: &[u64; OUTCOMES]) -> events::Outcomes {
     Outcome::ALL.into_iter().zip(*counts).filter(|&(_, count)| count > 0).collect()
 }
 
-/// Counts of one stretch of time, summed by `add`.
+/// Counts of one stretch of time; `add` sums them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub scheduled: u64,
@@ -24,13 +24,13 @@ pub struct Counts {
     pub send_lag_ns_max: u64,
     pub bytes_received: u64,
     pub bytes_sent: u64,
-    /// Outcomes of requests that were not intended in the window.
+    /// Number of outcomes of requests that were not intended within the window.
     pub not_cohort: u64,
-    /// done - intended over all outcomes.
+    /// Sum of done - intended over all outcomes.
     pub time_in_system_ns_sum: u64,
     pub think_ns_sum: u64,
     pub user_ns: u64,
-    /// With WebSockets: users that lost their connection, joins that failed, deliveries.
+    /// With WebSockets: users that lost their connection, then joins that failed, then deliveries.
     pub drops: u64,
     pub joins_failed: u64,
     pub delivered: u64,
@@ -66,7 +66,7 @@ pub struct Levels {
     pub in_flight: u64,
     pub connections: u64,
     pub users: u64,
-    /// Users whose WebSocket stands.
+    /// Number of users that have joined over their WebSocket.
     pub joined: u64,
 }
 
@@ -108,16 +108,16 @@ pub struct ConnectionCounts {
     pub connect_time: Histogram,
 }
 
-/// Requests in flight and pauses under way that the edges of the window cut.
+/// Requests in flight and pauses under way at the edges of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// The sum of their ages at the start of the window.
     pub in_ns_sum: u64,
-    /// The sum of their ages at its end.
+    /// The sum of their ages at the end of the window.
     pub out_ns_sum: u64,
-    /// Requests in flight at the start.
+    /// Number of requests in flight at the start of the window.
     pub in_flight_in: u64,
-    /// Requests in flight from before the start until after the end.
+    /// Number of requests in flight from before the start until after the end of the window.
     pub unanswered: u64,
 }
 

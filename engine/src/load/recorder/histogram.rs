@@ -1,6 +1,6 @@
-//! A histogram of ns with the exact bucketing of HdrHistogram (1 ns to 1 h, 3 significant digits) as a flat array: an
-//! increment is an index computation and one addition. It becomes a real HdrHistogram, and base64 of its V2-deflate
-//! form, when a run or interval ends. Quantiles are not computed here.
+//! A histogram of ns with the exact bucketing of HdrHistogram (1 ns to 1 h, 3 significant digits) as a flat array, so
+//! that an increment is an index computation and one addition. At the end of a run or interval it is converted to a
+//! real HdrHistogram and its base64 V2-deflate form. Quantiles are not computed here.
 
 use base64::Engine as _;
 use hdrhistogram::Histogram as Hdr;
@@ -9,14 +9,14 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 /// Longer values are clamped to 1 h.
 pub const MAX_NS: u64 = 3_600_000_000_000;
 
-const SIGNIFICANT_DIGITS: u8 = 3; // 0.1 %, far below the margin of verdicts; a fourth takes 16 times the memory
+const SIGNIFICANT_DIGITS: u8 = 3; // 0.1 %, far below the margin of verdicts; a fourth digit takes 16 times the memory
 /// 2048 sub-buckets hold 3 digits (2 x 10^3, rounded up to a power of two).
 const SUB_BUCKET_BITS: u32 = 11;
 const HALF_BITS: u32 = SUB_BUCKET_BITS - 1;
 const BUCKETS: usize = (64 - (MAX_NS >> SUB_BUCKET_BITS).leading_zeros()) as usize + 1;
 const LENGTH: usize = (BUCKETS + 1) << HALF_BITS;
 
-/// Buckets that hold something: (index, count).
+/// The non-empty buckets: (index, count).
 pub type Sparse = Vec<(u32, u64)>;
 
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl Histogram {
         }
     }
 
-    /// Its buckets; it is empty afterwards.
+    /// Returns the non-empty buckets, and empties the histogram.
     pub fn take(&mut self) -> Sparse {
         let mut taken = Sparse::new();
         for (index, count) in self.counts.iter_mut().enumerate() {
@@ -70,7 +70,7 @@ impl Histogram {
         hdr
     }
 
-    /// Base64 of the V2-deflate form: what the wire carries.
+    /// The base64 V2-deflate form, as it is sent.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new().serialize(&self.to_hdr(), &mut bytes).expect("writing to memory cannot fail");
@@ -78,7 +78,7 @@ impl Histogram {
     }
 }
 
-/// The histogram that `Histogram::encode` made.
+/// Decodes a histogram from `Histogram::encode`.
 pub fn decode(text: &str) -> Option<Hdr<u64>> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(text).ok()?;
     hdrhistogram::serialization::Deserializer::new().deserialize(&mut bytes.as_slice()).ok()

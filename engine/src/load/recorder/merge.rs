@@ -1,5 +1,5 @@
-//! Adds up the counts of all threads: intervals in their order, and the summary of the run. Counts are summed and histograms merged;
-//! nothing is averaged.
+//! Adds up the counts of all threads: the intervals in their order, and the summary of the run. Counts are summed and
+//! histograms merged; nothing is averaged.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,15 +10,16 @@ use crate::load::recorder::users::Unserved;
 use crate::load::recorder::websocket::WebSocketCounts;
 use crate::load::recorder::{Final, Snapshot};
 
-/// Adds up the intervals of the threads; one leaves when every thread that still runs has reported its own.
+/// Adds up the intervals of the threads. An interval is complete when every thread that still runs has reported its
+/// own.
 pub struct Intervals {
-    /// Intervals reported, by thread; `u64::MAX`: the thread has ended.
+    /// Number of intervals reported, by thread; `u64::MAX` once the thread has ended.
     told: Vec<u64>,
-    /// The first of those waiting.
+    /// Number of the first waiting interval.
     first: u64,
     waiting: VecDeque<Pending>,
     last_cpu_ns: u64,
-    /// Whether events carry the counts that only users with WebSockets have.
+    /// True if events carry the counts that only users with WebSockets have.
     websocket: bool,
 }
 
@@ -32,7 +33,7 @@ impl Intervals {
         Intervals { told: vec![0; threads], first: 0, waiting: VecDeque::new(), last_cpu_ns: 0, websocket }
     }
 
-    /// The run begins; `cpu_ns`: CPU time that the process has used so far.
+    /// Begins the run. `cpu_ns`: CPU time that the process has used so far.
     pub fn begin(&mut self, cpu_ns: u64) {
         self.last_cpu_ns = cpu_ns;
     }
@@ -55,7 +56,7 @@ impl Intervals {
         self.told[thread] = u64::MAX;
     }
 
-    /// The events that are complete now. Intervals of no length are left out: a phase may be empty.
+    /// Removes and returns the complete events. Intervals of length 0 are left out: a phase may be empty.
     pub fn take(&mut self) -> Vec<LoadEvent> {
         let mut complete = Vec::new();
         let told = self.told.iter().copied().min().unwrap_or(u64::MAX);
@@ -128,7 +129,7 @@ pub struct Span {
     pub measure_end_ns: u64,
 }
 
-/// Sums the whole run. `with_websocket`: with the counts that only users with WebSockets have.
+/// Sums the whole run. `with_websocket`: whether to include the counts that only users with WebSockets have.
 pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, with_websocket: bool) -> Summary {
     let (mut total, mut window) = (Counts::default(), Counts::default());
     let mut cohort = Cohort { steps: vec![StepTimes::default(); names.len()], ..Cohort::default() };
@@ -150,7 +151,8 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, 
             websocket.add(&thread.websocket);
         }
     }
-    // Each thread read the CPU clock of the process when it passed the edges: the widest pair is that of the window.
+    // Each thread read the CPU clock of the process when it passed the edges: the pair that spans most covers the
+    // window.
     let cpu = |of: fn(&crate::clock::ProcessUse) -> u64| {
         let start = threads.iter().map(|thread| of(&thread.process_at_start)).min().unwrap_or(0);
         let end = threads.iter().map(|thread| of(&thread.process_at_end)).max().unwrap_or(0);
@@ -256,7 +258,7 @@ impl StepTimes {
 }
 
 impl ConnectionCounts {
-    /// `open_max` of several threads is the sum of theirs: exact for one thread, otherwise an upper bound.
+    /// Sums `open_max` over the threads, which is exact for one thread and an upper bound for several.
     fn add(&mut self, other: &ConnectionCounts) {
         self.opened += other.opened;
         self.failed += other.failed;

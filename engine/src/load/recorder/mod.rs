@@ -1,6 +1,6 @@
-//! The counts of one event loop: intervals, the whole run, the measured window, and the cohort of requests intended within
-//! the window with their times. Instants and outcomes enter in the order of the clock; `Snapshot`s leave at every edge,
-//! one `Final` at the end. Nothing is shared: threads are summed later (`merge`).
+//! The counts of one event loop: intervals, the whole run, the measured window, and the cohort (the requests intended
+//! within the window) with its times. In: instants and outcomes, in the order of the clock. Out: a `Snapshot` at every
+//! edge and one `Final` at the end. Nothing is shared between threads: `merge` sums them later.
 
 pub mod counts;
 pub mod histogram;
@@ -21,7 +21,7 @@ use histogram::{Histogram, Sparse};
 use users::{Unserved, Users};
 use websocket::{Loss, WebSocketCounts};
 
-/// One thread's interval.
+/// One interval of one thread.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub start_ns: u64,
@@ -29,14 +29,15 @@ pub struct Snapshot {
     pub phase: Phase,
     pub counts: Counts,
     pub levels: Levels,
-    /// Response times of `ok` requests since the last interval that carried them.
+    /// Response times of `ok` requests since the last interval that had some; None if this interval carries no
+    /// histogram.
     pub response_time: Option<Sparse>,
     pub process: ProcessUse,
-    /// The phase that begins where this interval ends, if another one does.
+    /// The phase that begins at the end of this interval, if one does.
     pub next_phase: Option<Phase>,
 }
 
-/// Everything one thread counted.
+/// All counts of one thread at the end of its run.
 pub struct Final {
     pub end_ns: u64,
     pub total: Counts,
@@ -55,7 +56,7 @@ pub struct Final {
 pub struct Recorder {
     edges: Arc<Edges>,
     phase: Phase,
-    /// The last phase has ended; its interval is closed by `finish`, with what is given up then.
+    /// True once the last phase has ended. `finish` closes the last interval, including what is given up then.
     over: bool,
     interval_ns: u64,
     histogram_every: u32,
@@ -67,10 +68,10 @@ pub struct Recorder {
     window: Counts,
     levels: Levels,
     users_since_ns: u64,
-    /// Pauses under way.
+    /// Number of pauses under way.
     pauses: u64,
-    /// The sum of the instants at which all requests in flight were intended and all pauses under way began. It may wrap
-    /// around: what is made of it, a sum of ages, does not.
+    /// The sum of the instants at which all requests in flight were intended and all pauses under way began. It may
+    /// wrap around; the sum of ages derived from it is correct all the same.
     begun_ns_sum: u64,
     carried: Carried,
     users: Users,
@@ -88,7 +89,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// `users`: those of the closed model; none in the open one.
+    /// `users`: the users of the closed model; empty in the open model.
     pub fn new(
         edges: Arc<Edges>,
         go_ns: u64,
@@ -129,24 +130,24 @@ impl Recorder {
         }
     }
 
-    /// The phase that the last recorded instant lies in; `None`: the run is over.
+    /// The phase of the last recorded instant; None once the run is over.
     pub fn phase(&self) -> Option<Phase> {
         (!self.over).then_some(self.phase)
     }
 
-    /// When the next interval or phase ends.
+    /// The instant at which the next interval or phase ends.
     #[inline]
     pub fn next_edge_ns(&self) -> u64 {
         if self.over { u64::MAX } else { self.end_ns.min(self.edges.end_of(self.phase)) }
     }
 
-    /// Closes all intervals and phases that end at or before this instant; true: a phase ended.
+    /// Closes all intervals and phases that end at or before this instant. Returns true if a phase ended.
     #[inline]
     pub fn pass(&mut self, now_ns: u64) -> bool {
         now_ns >= self.next_edge_ns() && self.close_until(now_ns)
     }
 
-    /// Intervals closed since the last call.
+    /// Removes and returns the intervals closed since the last call.
     pub fn take_snapshots(&mut self) -> std::vec::Drain<'_, Snapshot> {
         self.snapshots.drain(..)
     }
@@ -159,14 +160,14 @@ impl Recorder {
         cohort
     }
 
-    /// `user`: its place among this thread's; of an arrival any.
+    /// `user`: its index within this thread; any number for an arrival.
     #[inline]
     pub fn sent(&mut self, user: usize, flight: &Flight) {
         self.sent_when_free(user, flight, flight.intended_ns);
     }
 
-    /// Counts a message that may have waited for answers to others. Its lag counts from `free_ns`, when it could go: the server
-    /// caused the wait before that.
+    /// Counts a message that may have waited for answers to others. Its send lag counts from `free_ns`, the instant at
+    /// which it could be sent: the wait before that was caused by the server.
     #[inline]
     pub fn sent_when_free(&mut self, user: usize, flight: &Flight, free_ns: u64) {
         self.users.sent(user, flight);
@@ -181,7 +182,7 @@ impl Recorder {
         }
     }
 
-    /// Counts an arrival that found no room and was given up at this instant. The steps it never reached were never scheduled.
+    /// Counts an arrival that found no room and was given up at this instant. Its later steps were never scheduled.
     pub fn dropped(&mut self, intended_ns: u64, now_ns: u64) {
         let cohort = self.scheduled(intended_ns);
         self.counts.dropped += 1;
@@ -221,7 +222,8 @@ impl Recorder {
         }
     }
 
-    /// An answer whose status was not accepted, counted over the whole run; `done` or `join_failed` counts its outcome.
+    /// Counts a response by its status, which was not accepted, over the whole run; `done` or `join_failed` counts its
+    /// outcome.
     #[cold]
     pub fn rejected(&mut self, status: u16) {
         *self.rejected.entry(status).or_default() += 1;
@@ -237,7 +239,7 @@ impl Recorder {
         self.counts.bytes_sent += bytes as u64;
     }
 
-    /// A lane pauses from this instant on.
+    /// Begins a pause of a lane at this instant.
     #[inline]
     pub fn pause_begins(&mut self, begin_ns: u64) {
         self.pauses += 1;
@@ -250,7 +252,7 @@ impl Recorder {
         self.counts.think_ns_sum += end_ns.saturating_sub(begin_ns);
     }
 
-    /// Ends `count` pauses; the instants at which they began have this sum, which may wrap around.
+    /// Ends `count` pauses. `begin_ns_sum`: the sum of the instants at which they began, which may wrap around.
     pub fn pauses_end(&mut self, count: u64, begin_ns_sum: u64, end_ns: u64) {
         self.pauses -= count;
         self.begun_ns_sum = self.begun_ns_sum.wrapping_sub(begin_ns_sum);
@@ -288,12 +290,12 @@ impl Recorder {
         self.websocket.joins_failed[outcome as usize] += 1;
     }
 
-    /// A user that had joined holds no connection any more.
+    /// Counts the end of the connection of a user that had joined.
     pub fn parted(&mut self) {
         self.levels.joined -= 1;
     }
 
-    /// A user that had joined has lost its connection.
+    /// Counts a lost connection of a user that had joined.
     pub fn dropped_out(&mut self, why: Loss) {
         self.counts.drops += 1;
         *self.websocket.drops.entry(why.name()).or_default() += 1;
@@ -303,13 +305,13 @@ impl Recorder {
         *self.websocket.close_codes.entry(code).or_default() += 1;
     }
 
-    /// A message with a stamp was sent at this instant.
+    /// Counts a stamped message that was sent at this instant.
     pub fn published(&mut self, sent_ns: u64) {
         self.websocket.published += 1;
         self.websocket.published_in_window += u64::from(self.edges.in_window(sent_ns));
     }
 
-    /// A message with a stamp that was sent at this instant has arrived.
+    /// Counts the delivery of a stamped message that was sent at `sent_ns`.
     pub fn delivered(&mut self, sent_ns: u64, arrived_ns: u64) {
         self.counts.delivered += 1;
         self.websocket.delivered += 1;
@@ -319,7 +321,7 @@ impl Recorder {
         }
     }
 
-    /// Closes everything that is open at the end of this thread's run.
+    /// Closes everything that is still open at the end of this thread's run.
     pub fn finish(mut self, now_ns: u64) -> (Vec<Snapshot>, Final) {
         self.close_until(now_ns);
         self.close_interval(now_ns.max(self.start_ns), None, true);
@@ -406,11 +408,11 @@ impl Recorder {
         self.end_ns = edge_ns.saturating_add(self.interval_ns);
     }
 
-    /// The ages of all requests in flight and pauses under way, at an instant that nothing recorded so far lies after.
+    /// The sum of the ages of all requests in flight and pauses under way. `now_ns` is not before any recorded instant.
     fn ages_ns_sum(&self, now_ns: u64) -> u64 {
         let count = self.levels.in_flight + self.pauses;
         let ages = count.wrapping_mul(now_ns).wrapping_sub(self.begun_ns_sum);
-        // An edge that was set too late to be met has begun before the youngest of them.
+        // If an edge was set too late to be met in time, it may lie before the begin of the youngest of them.
         ages.cast_signed().max(0).cast_unsigned()
     }
 

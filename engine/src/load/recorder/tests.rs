@@ -1,4 +1,4 @@
-//! Little's law over a window is an identity once what the edges cut is counted: shown on made-up runs.
+//! Shows on simulated runs that Little's law over a window is an identity once the parts cut by its edges are counted.
 
 use proptest::prelude::*;
 
@@ -8,14 +8,14 @@ const GO_NS: u64 = 1_000_000;
 const START_NS: u64 = GO_NS + 5_000;
 const END_NS: u64 = START_NS + 20_000;
 
-/// Begin of a lane's present cycle, its request if one is in flight, and when the cycle ends.
+/// The begin of a lane's current cycle, its request if one is in flight, and the end of the cycle.
 struct Lane {
     begin_ns: u64,
     flight: Option<Flight>,
     end_ns: u64,
 }
 
-/// Every lane alternates between a request and a pause of the given lengths (a pause of 0: none), until the end.
+/// Runs lanes that each alternate between a request and a pause of the given lengths (0: no pause) until the end.
 fn run(lanes: &[Vec<(u64, u64)>]) -> Final {
     let edges = Arc::new(Edges::default());
     edges.set(START_NS, END_NS, END_NS + 1_000);

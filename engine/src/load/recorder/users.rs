@@ -1,23 +1,23 @@
-//! Which users of the closed model were left out: those who had no `ok` answer in the whole window although one was due.
-//! In: the requests of each user and their outcomes. Out: two counts. Arrivals of the open model are not watched.
+//! Finds users of the closed model who were left out: they had no `ok` answer in the whole window although one was due.
+//! In: the requests of each user and their outcomes. Out: two counts. Arrivals of the open model are not observed.
 
 use crate::contract::outcome::Outcome;
 use crate::load::flight::{COHORT, Flight};
 
-/// One user, watched until its first `ok` answer within the window.
+/// One user, observed until its first `ok` answer within the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct User {
     served: bool,
-    /// Requests in flight that were intended before the window.
+    /// Number of requests in flight that were intended before the window.
     before: u16,
-    /// Requests that failed within the window, and how many of them were intended before it.
+    /// Number of requests that failed within the window, then how many of them were intended before it.
     failed: u32,
     failed_before: u32,
-    /// Requests intended within the window.
+    /// Number of requests intended within the window.
     cohort: u32,
 }
 
-/// Users who were left out of the window, and the requests of the cohort that are theirs.
+/// The number of users who were left out of the window, and the number of their requests in the cohort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unserved {
     pub users: u64,
@@ -30,7 +30,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// `pipeline`: the requests that a user keeps in flight.
+    /// `pipeline`: the number of requests that a user keeps in flight.
     pub fn new(users: usize, pipeline: u32) -> Users {
         Users { users: vec![User::default(); users], pipeline }
     }
@@ -57,8 +57,9 @@ impl Users {
         }
     }
 
-    /// Those left out, when the window ends. A user without an `ok` answer in it is one if a request was in flight all through,
-    /// or if one failed and more were tried than it keeps in flight: a single failure, or one lost connection, may be chance.
+    /// Counts the users left out, at the end of the window. A user without an `ok` answer in the window is left out if
+    /// a request was in flight all through it, or if one failed and the user tried more requests than it keeps in
+    /// flight: a single failure, or one lost connection, may be chance.
     pub fn unserved(&self) -> Unserved {
         let mut unserved = Unserved::default();
         for user in self.users.iter().filter(|user| !user.served) {

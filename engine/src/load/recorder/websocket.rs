@@ -1,4 +1,4 @@
-//! Counts of users with WebSockets besides the outcomes of their messages: joins, drops, deliveries.
+//! Counts of users with WebSockets, apart from the outcomes of their messages: joins, drops, deliveries.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use crate::contract::events::WebSocketSummary;
 use crate::load::recorder::counts::{OUTCOMES, outcomes};
 use crate::load::recorder::histogram::Histogram;
 
-/// Why a user that had joined lost its connection.
+/// The reason why a user that had joined lost its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     Closed,
     Reset,
     Violation,
-    /// The server was silent for longer than it may.
+    /// The server was silent for longer than it may be.
     Heartbeat,
-    /// A request timed out, and the engine closed.
+    /// A request timed out, and the engine closed the connection.
     Timeout,
 }
 
@@ -30,7 +30,7 @@ impl Loss {
     }
 }
 
-/// Counts of one thread over the whole run, summed by `add`.
+/// Counts of one thread over the whole run; `add` sums them.
 #[derive(Clone, Default)]
 pub struct WebSocketCounts {
     pub joins_started: u64,
@@ -38,7 +38,7 @@ pub struct WebSocketCounts {
     pub rejoined: u64,
     pub joins_failed: [u64; OUTCOMES],
     pub join_time: Histogram,
-    /// By the name of the loss.
+    /// Number of lost connections, by the name of the `Loss`.
     pub drops: BTreeMap<&'static str, u64>,
     pub close_codes: BTreeMap<Option<u16>, u64>,
     pub messages_received: u64,
@@ -49,7 +49,7 @@ pub struct WebSocketCounts {
     pub delivery_time: Histogram,
     pub published_in_window: u64,
     pub delivered_in_window: u64,
-    /// The highest count of each label.
+    /// The highest count, by label.
     pub tallies: BTreeMap<String, u64>,
 }
 

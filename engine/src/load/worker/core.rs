@@ -1,5 +1,5 @@
-//! The state of an event loop that every protocol works with: slots and their sockets, timers, arrivals, the clock, counts.
-//! Nothing here depends on the bytes that are sent.
+//! The state of an event loop that every protocol works with: slots and their sockets, timers, arrivals, the clock,
+//! counts. Independent of the bytes that are sent.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use crate::load::recorder::users::Users;
 use crate::load::sys::{self, Epoll, Errno};
 use crate::load::timers::{Timer, Timers};
 
-/// If the wall clock moves more than this against the monotonic one from batch to batch it was set: stamps are not believed.
+/// If the wall clock moves by more than this against the monotonic clock from batch to batch, it was set: time stamps
+/// are then not used.
 const STEADY_NS: u64 = 1_000_000;
 
 pub struct Core {
@@ -31,26 +32,26 @@ pub struct Core {
     pub epoll: Epoll,
     pub slots: Vec<Slot>,
     pub timers: Timers,
-    /// Arrivals of the open model; none in the closed one.
+    /// The open model's arrivals; None in the closed model.
     pub open: Option<OpenModel>,
     pub recorder: Recorder,
     pub rng: SmallRng,
-    /// The last reading of the clock.
+    /// The clock when it was last read.
     pub now_ns: u64,
-    /// When what is being handled happened: `now_ns`, or the kernel's stamp of the bytes that were read.
+    /// The instant of the event being handled: `now_ns`, or the kernel's time stamp of the bytes that were read.
     pub done_ns: u64,
-    /// The kernel stamps what arrives, so that a nap through its arrival costs no exactness.
+    /// True if the kernel time-stamps arrivals, so that a nap during an arrival does not make its time less exact.
     pub stamped: bool,
-    /// No timer, arrival or sweep is due before this.
+    /// No timer, arrival or sweep is due before this instant.
     pub due_ns: u64,
     pub sweep_ns: u64,
     pub draining: bool,
     share: Share,
     reports: Reports,
-    /// Wall clock minus monotonic clock, of this batch of events.
+    /// Wall clock minus monotonic clock at this batch of events.
     wall_offset_ns: u64,
     wall_steady: bool,
-    /// Connections opened so far: deals them to addresses.
+    /// Numbers the connections of the whole engine, to deal them to addresses.
     dealt: u64,
     all_left: bool,
 }
@@ -90,9 +91,9 @@ impl Core {
         })
     }
 
-    /// Lays down the starts of the users, or the schedule of the arrivals.
+    /// Schedules the starts of the users, or the arrivals.
     pub fn start(&mut self, go_ns: u64) {
-        // Arrivals have no slots yet.
+        // In the open model there are no slots yet.
         self.recorder = recorder(&self.plan, &self.edges, go_ns, self.slots.len());
         let spec = &self.plan.spec;
         match &spec.model {
@@ -116,7 +117,7 @@ impl Core {
         self.sweep_ns = go_ns;
     }
 
-    /// When the next arrival is intended; `u64::MAX`: there is none.
+    /// The intended instant of the next arrival; `u64::MAX` if there is none.
     #[inline]
     pub fn next_arrival_ns(&self) -> u64 {
         self.open.as_ref().map_or(u64::MAX, |open| open.next_ns)
@@ -127,18 +128,19 @@ impl Core {
         self.timers.push(timer);
     }
 
-    /// Has the next sweep for timeouts begin no later than this.
+    /// Makes the next sweep for timeouts begin no later than this.
     pub fn sweep_by(&mut self, at_ns: u64) {
         self.sweep_ns = self.sweep_ns.min(at_ns);
         self.due_ns = self.due_ns.min(at_ns);
     }
 
-    /// The index in the fleet of the user on this slot.
+    /// The index in the fleet of this slot's user.
     pub fn user(&self, index: usize) -> u64 {
         self.plan.spec.first_user + index as u64 * u64::from(self.share.threads) + u64::from(self.share.thread)
     }
 
-    /// Reads the clock, and closes intervals and phases that have ended: before anything is recorded at that instant.
+    /// Reads the clock, and first closes intervals and phases that have ended, so that nothing is recorded in the wrong
+    /// one.
     #[inline]
     pub fn read_clock(&mut self) -> u64 {
         self.now_ns = now_ns();
@@ -146,8 +148,8 @@ impl Core {
         self.now_ns
     }
 
-    /// Reads the clock for bytes that arrived at this instant of the wall clock. Edges are passed up to their arrival: they
-    /// belong to the interval in which they came.
+    /// Reads the clock after bytes that arrived at this instant of the wall clock. Edges are passed only up to the
+    /// arrival: the bytes belong to the interval in which they arrived.
     #[inline]
     fn read_clock_for(&mut self, stamp_ns: Option<u64>) {
         self.now_ns = now_ns();
@@ -160,7 +162,7 @@ impl Core {
         }
     }
 
-    /// Compares the wall clock, which stamps arrivals, with the monotonic one.
+    /// Updates the difference between the wall clock, which stamps arrivals, and the monotonic clock.
     pub fn compare_clocks(&mut self) {
         let offset_ns = wall_ns().wrapping_sub(now_ns());
         self.wall_steady = offset_ns.abs_diff(self.wall_offset_ns) < STEADY_NS;
@@ -187,17 +189,17 @@ impl Core {
         }
     }
 
-    /// Opens a slot's connection: the first event on it says whether it stands.
+    /// Starts to open a slot's connection. The first event on it shows whether that succeeded.
     ///
     /// # Errors
-    /// The outcome of all that was to be sent on it.
+    /// The outcome of everything that was to be sent on it.
     pub fn connect(&mut self, index: usize) -> Result<(), Outcome> {
         let target = &self.plan.spec.target;
         let turn = self.dealt as usize;
         self.dealt += u64::from(self.share.threads);
         let address = &self.plan.addresses[turn % self.plan.addresses.len()];
         let sources = &target.source_addresses;
-        // Sources change once all addresses have been dealt, so that every pair occurs.
+        // The source changes once all addresses have been dealt, so that every pair occurs.
         let source = (!sources.is_empty()).then(|| sources[turn / self.plan.addresses.len() % sources.len()]);
         let tls = self.plan.tls.as_ref().map(|tls| tls.connection()).transpose();
         let fd = sys::connect(address, source).map_err(connect_outcome)?;
@@ -213,7 +215,7 @@ impl Core {
             slot.extra.get_or_insert_default().tls = tls;
         }
         if self.stamped {
-            // Where it is refused, reads carry no stamp and the clock is read instead.
+            // If the kernel refuses, reads carry no time stamp, and the clock is read instead.
             let _ = sys::stamp_arrivals(fd);
         }
         let token = index as u64 | u64::from(slot.generation) << 32;
@@ -221,31 +223,32 @@ impl Core {
         self.epoll.add(fd, sys::EVERYTHING, token).map_err(|_| Outcome::NoDescriptors)
     }
 
-    /// The outcome if the connection that was begun has failed.
+    /// The outcome if the attempt to connect has failed.
     pub fn connect_error(&self, index: usize) -> Option<Outcome> {
         let code = sys::socket_error(self.slots[index].fd);
         (code != 0).then(|| connect_outcome(code))
     }
 
-    /// Counts a connection that stands, with TLS where there is any.
+    /// Counts an open connection (TCP, and TLS if used).
     pub fn connection_stands(&mut self, index: usize) {
         let took_ns = self.connecting_ns(index);
         self.recorder.connections.opened += 1;
         self.recorder.connections.connect_time.record(took_ns);
     }
 
-    /// ns since connect() was called, from its stamp in us; wraps after 71 minutes, which no connect takes.
+    /// Time since connect() was called, in ns, from its stamp in us. Wraps after 71 minutes, longer than any connect
+    /// takes.
     pub fn connecting_ns(&self, index: usize) -> u64 {
         let now_us = (now_ns().max(self.now_ns) / 1_000) as u32;
         u64::from(now_us.wrapping_sub(self.slots[index].connect_us)) * 1_000
     }
 
-    /// The TLS handshake of a connection is under way.
+    /// True while the TLS handshake of a connection is under way.
     pub fn is_in_handshake(&mut self, index: usize) -> bool {
         self.slots[index].tls().is_some_and(|tls| tls.handshaking())
     }
 
-    /// Reads once, and then the clock.
+    /// Reads once from the socket, and then the clock.
     #[inline]
     pub fn read_socket(&mut self, index: usize, buffer: &mut [u8]) -> Result<usize, Errno> {
         let fd = self.slots[index].fd;
@@ -267,7 +270,7 @@ impl Core {
         self.recorder.connections_changed(-1);
     }
 
-    /// Reports that every user has left, once, if that is so and the run goes on.
+    /// Reports once that every user has left, unless the run already drains.
     pub fn report_if_all_left(&mut self) {
         if self.recorder.users() == 0 && self.timers.is_empty() && !self.all_left && !self.draining {
             self.all_left = true;
@@ -275,7 +278,7 @@ impl Core {
         }
     }
 
-    /// Closes the counts, and reports them.
+    /// Closes the counts and reports them.
     pub fn finish(self, end_ns: u64) {
         let (snapshots, report) = self.recorder.finish(end_ns);
         for snapshot in snapshots {
@@ -285,7 +288,7 @@ impl Core {
     }
 }
 
-/// `users`: those of the closed model; 0 in the open one.
+/// `users`: number of users in the closed model; 0 in the open model.
 fn recorder(plan: &Plan, edges: &Arc<Edges>, go_ns: u64, users: usize) -> Recorder {
     let spec = &plan.spec;
     let users = Users::new(users, spec.connection.pipeline);

@@ -1,6 +1,6 @@
-//! HTTP/1 as a protocol of the event loop: requests are written, responses are read, and every way in which that fails.
-//! One read and one write per request: sockets are registered once, edge-triggered; a read that did not fill the buffer has
-//! emptied the socket; a response that ends is followed by the next request at once.
+//! HTTP/1 as a protocol of the event loop: writes requests, reads responses, and handles every way in which that fails.
+//! Each request costs one write and one read: sockets are registered once, edge-triggered; a read that did not fill the
+//! buffer has emptied the socket; the end of a response is followed by the next request at once.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::load::http1::plan::RequestPlan;
 use crate::load::sys;
 use crate::load::timers::Timer;
 
-/// Requests gathered for one write beyond the first stop here.
-const GATHER_BYTES: usize = 64 * 1024; // arbitrary: more in one write saves nothing
+/// Most bytes of requests gathered for one write; the first request may be longer.
+const GATHER_BYTES: usize = 64 * 1024; // arbitrary: a larger write saves nothing more
 
 pub struct Http1 {
     steps: Arc<[RequestPlan]>,
     cache: HeadCache,
-    /// For the response being parsed, unless its connection has one of its own.
+    /// State of the response being parsed, unless its connection has one of its own.
     partial: Partial,
     /// Requests gathered for one write.
     gather: Vec<u8>,
 }
 
 impl Protocol for Http1 {
-    /// A body may have no end, and come faster than it is read.
+    /// Bounded, since a body may be endless and arrive faster than it is read.
     const READS_AT_ONCE: usize = 16;
 
     fn fire(&mut self, core: &mut Core, timer: Timer) {
@@ -58,7 +58,7 @@ impl Protocol for Http1 {
         self.fail_all(core, index, outcome);
     }
 
-    /// After the responses in these bytes, the requests that they made room for are written together.
+    /// Handles the responses in these bytes; the requests that they make room for are then written together.
     #[inline]
     fn receive(&mut self, core: &mut Core, index: usize, bytes: &mut [u8]) {
         let mut bytes = &*bytes;
@@ -66,7 +66,7 @@ impl Protocol for Http1 {
         while !bytes.is_empty() {
             let slot = &mut core.slots[index];
             if slot.begun() == 0 {
-                // Bytes that nobody asked for: the connection is of no use any more.
+                // Bytes that answer no request: the connection cannot be used any more.
                 return self.fail(core, index, Outcome::BadResponse);
             }
             let expected = &self.steps[usize::from(slot.front().step_index())].expected;
@@ -104,7 +104,7 @@ impl Protocol for Http1 {
         self.advance(core, index);
     }
 
-    /// Requests are written as soon as responses have made room for them: only TLS may have more to say.
+    /// Writes TLS records. Requests have been written already, as soon as responses made room for them.
     #[inline]
     fn flush(&mut self, core: &mut Core, index: usize) {
         if core.plan.tls.is_some() {
@@ -120,7 +120,8 @@ impl Protocol for Http1 {
         }
     }
 
-    /// This is the end of a body without a length, a lost request, or an idle connection that goes.
+    /// Handles the end of the stream: the end of a body without a length, a lost request, or the end of an idle
+    /// connection.
     fn end_of_stream(&mut self, core: &mut Core, index: usize) {
         let slot = &mut core.slots[index];
         if slot.in_flight > 0 {
@@ -153,7 +154,7 @@ impl Protocol for Http1 {
         let left_ns = (slot.front().sent_ns + timeouts.request_ns).saturating_sub(core.now_ns);
         if matches!(slot.state, State::Connecting | State::Handshake) {
             let connect_left_ns = timeouts.connect_ns.saturating_sub(core.connecting_ns(index));
-            // The stamp of connect() is in us: a difference of less is none.
+            // The stamp of connect() is in us: smaller differences mean nothing.
             if connect_left_ns <= left_ns.saturating_add(1_000) {
                 return Some((left_ns.min(connect_left_ns), Outcome::ConnectTimeout));
             }
@@ -186,7 +187,7 @@ impl Http1 {
         Http1 { steps, cache: HeadCache::default(), partial: Partial::default(), gather: Vec::new() }
     }
 
-    /// Brings a slot's requests on their way: opens the connection, or writes.
+    /// Sends a slot's unwritten requests: opens the connection, or writes.
     #[inline]
     fn advance(&mut self, core: &mut Core, index: usize) {
         let slot = &core.slots[index];
@@ -200,12 +201,12 @@ impl Http1 {
                 }
             }
             State::Fresh | State::Open => self.write_requests(core, index),
-            // The rest comes with the next event.
+            // The connection is being made; its events continue.
             _ => {}
         }
     }
 
-    /// The connection stands, and with it TLS where there is any.
+    /// Counts the connection (TCP, and TLS if used) as open.
     fn established(&mut self, core: &mut Core, index: usize) {
         core.slots[index].state = State::Fresh;
         core.connection_stands(index);
@@ -239,7 +240,7 @@ impl Http1 {
         }
     }
 
-    /// Accounts for bytes of the unwritten requests, oldest first.
+    /// Accounts for written bytes of the unwritten requests, oldest first.
     #[inline]
     fn wrote(&mut self, core: &mut Core, index: usize, count: usize) {
         core.recorder.wrote(count);
@@ -261,8 +262,8 @@ impl Http1 {
         slot.offset = left as u32;
     }
 
-    /// The peer no longer takes bytes. A kept connection may have been closed while it was idle: then nothing of the request
-    /// has left, and it goes to a new connection. On a connection that never answered it is a failure.
+    /// Handles a failed write. A kept connection may have been closed while it was idle: then nothing of the request
+    /// has been sent, and it moves to a new connection. On a connection that never answered, the request fails.
     fn write_failed(&mut self, core: &mut Core, index: usize) {
         core.recorder.connections.closed_by_peer += 1;
         if core.slots[index].state == State::Fresh {
@@ -272,7 +273,7 @@ impl Http1 {
         }
     }
 
-    /// The oldest request of a connection has its response.
+    /// Ends the oldest request of a connection, which has its response.
     #[inline]
     fn answered(&mut self, core: &mut Core, index: usize, response: Response) {
         let slot = &mut core.slots[index];
@@ -290,9 +291,10 @@ impl Http1 {
             Outcome::Ok
         };
         let keep_alive = core.plan.spec.connection.keep_alive;
-        // A response to a request that is only half written: the rest of it would be taken for another request.
+        // This response answers a request that is only half written: the rest of the request would be taken for another
+        // one.
         let cut_short = slot.in_flight == slot.unwritten;
-        // The peer has closed its side and owes no answer any more: what is not written yet needs a new connection.
+        // The peer has closed its side and owes no more answers: unwritten requests need a new connection.
         let closed = slot.peer_closed && slot.in_flight - 1 == slot.unwritten;
         if response.closes || closed || cut_short || !keep_alive {
             core.recorder.connections.closed_by_peer += u64::from((response.closes || closed) && keep_alive);
@@ -307,7 +309,7 @@ impl Http1 {
         }
     }
 
-    /// The connection is lost with all requests of which a byte was written; the others go to a new one.
+    /// Closes a lost connection. Requests of which a byte was written fail; the others move to a new connection.
     fn fail(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
         let slot = &core.slots[index];
         if slot.state < State::Fresh {
@@ -316,7 +318,7 @@ impl Http1 {
         if slot.state == State::Fresh && slot.begun() == 0 && slot.in_flight > 0 {
             return self.fail_all(core, index, outcome);
         }
-        // A late or bad response is the oldest request's; those behind it only lose their connection.
+        // A late or bad response belongs to the oldest request; those behind it only lose their connection.
         let behind = match outcome {
             Outcome::Timeout | Outcome::BadResponse => Outcome::ClosedEarly,
             outcome => outcome,
@@ -329,7 +331,7 @@ impl Http1 {
         self.advance(core, index);
     }
 
-    /// The connection is lost with all its requests: they could not even begin.
+    /// Closes a lost connection. All its requests fail, since none of them could begin.
     fn fail_all(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
         let lost = core.slots[index].in_flight;
         if core.slots[index].state != State::Closed {
@@ -354,7 +356,7 @@ impl Http1 {
         self.flush_tls(core, index);
     }
 
-    /// Writes what TLS has to say, and the requests once the handshake is done.
+    /// Writes waiting TLS records, and the requests once the handshake is done.
     fn flush_tls(&mut self, core: &mut Core, index: usize) {
         let slot = &mut core.slots[index];
         let fd = slot.fd;
@@ -372,7 +374,6 @@ impl Http1 {
     }
 }
 
-/// The step of the newest request in flight.
 fn last_step(slot: &Slot) -> u16 {
     slot.unwritten_steps().last().unwrap_or(0)
 }

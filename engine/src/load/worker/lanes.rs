@@ -1,7 +1,8 @@
-//! Lanes of requests that wait for their answers in their slot: what is sent next, and when.
+//! Lanes of requests, which wait for their answers in their slot: decides what is sent next, and when.
 //!
-//! A *lane* is one sequence of requests through the scenario: a user has as many as requests it keeps in flight, an arrival is
-//! one. A request that fails ends its pass: the user begins the scenario anew, the arrival is over.
+//! A *lane* is one sequence of requests through the scenario. A user has as many lanes as requests that it keeps in
+//! flight; an arrival is one lane. A failed request ends the pass through the scenario: a user starts the scenario
+//! again, an arrival is over.
 
 use super::core::Core;
 use super::slot::State;
@@ -10,11 +11,11 @@ use crate::load::flight::{COHORT, Flight};
 use crate::load::plan::draw;
 use crate::load::timers::Timer;
 
-/// The least pause of a user that could not connect: a refused port is not hammered.
-const CONNECT_PAUSE_NS: u64 = 100_000_000; // arbitrary: ten tries a second of each user
+/// The shortest pause of a user that could not connect, so that a refused port is not hammered.
+const CONNECT_PAUSE_NS: u64 = 100_000_000; // arbitrary: ten attempts a second for each user
 
 impl Core {
-    /// A user begins all its lanes.
+    /// Starts all lanes of a user.
     pub fn start_user(&mut self, index: usize, due_ns: u64) {
         self.read_clock();
         self.recorder.users_changed(1, due_ns);
@@ -28,7 +29,7 @@ impl Core {
         }
     }
 
-    /// A pause of a lane is over: the request of its next step is sent.
+    /// Ends the pause of a lane, and sends the request of its next step.
     pub fn end_pause(&mut self, timer: &Timer) {
         self.recorder.pause_ends(timer.due_ns - timer.pause_ns, timer.due_ns);
         self.send_now(timer.slot as usize, timer.step, timer.due_ns);
@@ -39,7 +40,7 @@ impl Core {
         self.send_at(index, step, intended_ns, sent_ns);
     }
 
-    /// Puts a request into its slot; the protocol writes it.
+    /// Puts a request into its slot, from which the protocol writes it.
     #[inline]
     pub fn send_at(&mut self, index: usize, step: u16, intended_ns: u64, sent_ns: u64) {
         let cohort = self.recorder.scheduled(intended_ns);
@@ -48,7 +49,7 @@ impl Core {
         self.slots[index].push(flight);
     }
 
-    /// The oldest request of a connection has ended: it is recorded, and its lane goes on.
+    /// Ends the oldest request of a connection: records it, and continues its lane.
     #[inline]
     pub fn end_request(&mut self, index: usize, outcome: Outcome) {
         let flight = self.slots[index].pop();
@@ -77,7 +78,7 @@ impl Core {
         }
     }
 
-    /// Interrupts all pauses at the end of the window: their lanes are over.
+    /// Interrupts all pauses at the end of the window, and ends their lanes.
     pub fn end_pauses(&mut self, end_ns: u64) {
         while let Some(timer) = self.timers.pop_before(u64::MAX) {
             if timer.arrives {

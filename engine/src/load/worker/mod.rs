@@ -1,6 +1,7 @@
-//! One event loop: an engine thread's users or arrivals, their connections, timers and counts, shared with nobody. It learns of
-//! edges through `Edges` and is woken through an eventfd; it reports through a channel at every edge.
-//! `core` holds the state that all protocols share; a `Protocol` decides which bytes are sent when. This file is the loop itself.
+//! One event loop: an engine thread's users or arrivals with their connections, timers and counts, shared with no other
+//! thread. It reads the phases' ends from `Edges`, is woken through an eventfd, and reports through a channel at every
+//! edge. `core` holds the state that all protocols share; a `Protocol` decides which bytes are sent when. This file is
+//! the loop itself.
 
 mod core;
 mod http1;
@@ -29,25 +30,26 @@ use protocol::Protocol;
 pub use share::Share;
 use slot::State;
 
-/// Events taken per wait: few enough that what falls due meanwhile does not wait long.
+/// Events taken per wait: few enough that sends falling due meanwhile do not wait long.
 const EVENTS: usize = 256;
-const READ_BUFFER_BYTES: usize = 64 * 1024; // arbitrary: one a thread; a longer read leaves other sockets waiting
+const READ_BUFFER_BYTES: usize = 64 * 1024; // arbitrary: one per thread; during a longer read, other sockets wait
 const WAKE_TOKEN: u64 = u64::MAX;
-/// With a precision of 0, the stretch before a scheduled send that is spun.
+/// With a precision of 0: for this long before a scheduled send, the loop spins.
 const SPIN_NS: u64 = 200_000;
-/// The longest nap through events.
+/// The longest nap during which events are left waiting.
 const NAP_NS: u64 = 5_000_000;
-/// Sweeps for timeouts come no closer than this: a timeout is found at most so late.
+/// The shortest time between two sweeps for timeouts: a timeout is found at most this late.
 const SWEEP_NS: u64 = 1_000_000;
-/// Due sends made before events are looked at again.
+/// Most due sends before the loop looks at events again.
 const DUE_AT_ONCE: usize = 64;
-/// So much in one read comes close to what the kernel takes in for a connection at first (half of 128 KiB by default).
+/// A read of this size comes close to what the kernel initially buffers for a connection (half of 128 KiB by default).
 const LARGE_BYTES: usize = 32 * 1024;
 
-/// Runs a worker from an instant to the end.
+/// Runs a worker from the given instant to the end.
 pub type Run = Box<dyn FnOnce(u64) + Send>;
 
-/// Makes a thread's worker, with everything allocated before the run; nothing is sent yet. The plan chooses the protocol here.
+/// Prepares a thread's worker: allocates everything that the run needs, and sends nothing. The plan decides the
+/// protocol.
 pub fn prepare(plan: Arc<Plan>, share: Share, edges: Arc<Edges>, bell: Arc<Bell>, reports: Reports) -> io::Result<Run> {
     let core = Core::new(plan.clone(), share, edges, reports)?;
     let users = core.slots.len();
@@ -61,18 +63,19 @@ struct Worker<P> {
     core: Core,
     protocol: P,
     bell: Arc<Bell>,
-    /// Plain bytes out of TLS records.
+    /// Buffer for the plain bytes from TLS records.
     plain: Vec<u8>,
-    /// Connections whose socket may hold more than was read at once.
+    /// Connections whose socket may hold more bytes than were read at once.
     unread: Vec<u32>,
-    /// Connections on which the server waits for the engine: through these no nap is taken.
+    /// Number of connections on which the server waits for the engine: while there are any, the worker takes no nap.
     pressing: u32,
-    /// Responses are larger than what the kernel takes in while nobody reads: no nap is taken through any request.
+    /// True if responses exceed what the kernel buffers while nobody reads: the worker then takes no nap while a
+    /// request is in flight.
     large: bool,
-    /// More is due than was sent at once, or more events are waiting than were taken.
+    /// True if more was due than was sent at once, or if the end of the window is still to be handled.
     behind: bool,
     crowded: bool,
-    /// How late naps end, smoothed over some 16 of them.
+    /// How late naps end: a mean smoothed over some 16 of them.
     overslept_ns: u64,
 }
 
@@ -128,7 +131,7 @@ impl<P: Protocol> Worker<P> {
         self.finish();
     }
 
-    /// The run is over, or drains and has nothing left to wait for.
+    /// True if the run is over, or if it drains and has nothing left to wait for.
     fn is_over(&self) -> bool {
         let core = &self.core;
         let nothing_left =
@@ -136,18 +139,19 @@ impl<P: Protocol> Worker<P> {
         core.recorder.phase().is_none() || (core.draining && nothing_left && !self.protocol.stays())
     }
 
-    /// Waits for events until something is due, plus what `precision` allows a send to be late.
+    /// Waits for events until something is due, plus the delay of a send that `precision` allows.
     ///
-    /// Wake-ups cost an open load most: one for each response, besides those for sends. So while the next send is near the
-    /// worker naps until then, and takes the responses of that time together; the kernel has stamped their arrival. It never
-    /// naps while a server waits for the engine: that wait would be counted as the server's.
+    /// Wake-ups are the main cost of an open load: one for each response, in addition to those for sends. Therefore,
+    /// while the next send is near, the worker naps until then and handles the responses of that time together; the
+    /// kernel has stamped their arrival. It never naps while a server waits for the engine: that wait would be counted
+    /// as the server's.
     fn wait(&mut self, events: &mut [Event]) -> usize {
         let precision_ns = self.core.plan.spec.precision_ns;
         let scheduled_ns = self.core.timers.next_ns().min(self.core.next_arrival_ns());
         let wake_ns = match precision_ns {
             0 if scheduled_ns <= self.core.now_ns.saturating_add(SPIN_NS) => self.core.now_ns,
             0 => scheduled_ns - SPIN_NS,
-            // A sleeper wakes late by some 30 to 100 us; what it was late by of late is part of the allowance.
+            // A sleeper wakes some 30 to 100 us late; the mean lateness of recent naps is part of the allowance.
             _ => scheduled_ns.saturating_add(precision_ns - self.overslept_ns.min(precision_ns / 2)),
         };
         let wake_ns = wake_ns.min(self.core.recorder.next_edge_ns()).min(self.core.sweep_ns);
@@ -174,7 +178,7 @@ impl<P: Protocol> Worker<P> {
         self.core.stamped && self.pressing == 0 && !self.crowded && !(self.large && self.core.recorder.in_flight() > 0)
     }
 
-    /// Keeps `pressing` up to date after whatever was done to a slot; `before`: whether it was pressing before that.
+    /// Updates `pressing` after a change of a slot; `before`: whether the slot was pressing before it.
     #[inline]
     fn weigh(&mut self, index: usize, before: bool) {
         if self.core.stamped {
@@ -207,7 +211,7 @@ impl<P: Protocol> Worker<P> {
         if slot.state == State::Connecting {
             let generation = slot.generation;
             self.connected(index, flags);
-            // An edge is reported only once: what came along with the connection is taken now.
+            // An edge is reported only once: handle now what was reported together with the connection.
             let slot = &self.core.slots[index];
             if flags & !WRITABLE != 0 && slot.generation == generation && slot.state != State::Closed {
                 self.exchange(index, flags & !WRITABLE, buffer);
@@ -218,7 +222,7 @@ impl<P: Protocol> Worker<P> {
         self.weigh(index, pressing);
     }
 
-    /// The first event of a connecting socket.
+    /// Handles the first event of a connecting socket.
     fn connected(&mut self, index: usize, flags: u32) {
         self.core.read_clock();
         if flags & FAILED != 0
@@ -229,7 +233,7 @@ impl<P: Protocol> Worker<P> {
         self.protocol.connected(&mut self.core, index);
     }
 
-    /// An event on an open connection, or one in its TLS handshake.
+    /// Handles an event on an open connection, or on one in its TLS handshake.
     #[inline]
     fn exchange(&mut self, index: usize, flags: u32, buffer: &mut [u8]) {
         let generation = self.core.slots[index].generation;
@@ -279,7 +283,7 @@ impl<P: Protocol> Worker<P> {
         self.unread.push(index as u32);
     }
 
-    /// Goes on with connections that had more than was read at once.
+    /// Continues with connections that had more bytes than were read at once.
     #[inline]
     fn read_on(&mut self, buffer: &mut [u8]) {
         for index in std::mem::take(&mut self.unread) {
@@ -292,7 +296,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// TLS records become plain bytes.
+    /// Decrypts TLS records and hands on the plain bytes.
     fn receive_records(&mut self, index: usize, records: &[u8]) {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
@@ -321,7 +325,7 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// A connection is of no use any more; `shakes`: its TLS handshake was under way.
+    /// Handles a connection that cannot be used any more. `shakes`: its TLS handshake was under way.
     fn lose(&mut self, index: usize, shakes: bool, outcome: Outcome) {
         if shakes {
             self.protocol.connect_failed(&mut self.core, index, Outcome::TlsFailed);
@@ -330,11 +334,11 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// Everything that is due now: user starts, requests after a pause, arrivals, timeouts, the end of the window.
+    /// Does everything that is due now: user starts, requests after a pause, arrivals, timeouts, the end of the window.
     #[cold]
     fn run_due(&mut self) {
-        // The sends below may read a clock that has passed the end of the window. Requests due before that end are sent all
-        // the same, in the next turn; only then is the rest called off.
+        // The sends below may read the clock and pass the end of the window. Requests due before that end are still
+        // sent, in the next turn; only then is the rest called off.
         let draining = self.core.draining;
         let end_ns = self.core.edges.measure_end();
         let until_ns = self.core.now_ns.saturating_add(1).min(end_ns);
@@ -365,7 +369,7 @@ impl<P: Protocol> Worker<P> {
         self.weigh(index, pressing);
     }
 
-    /// The next arrival is taken off the schedule and begins, or is dropped where no room is.
+    /// Takes the next arrival off the schedule and begins it, or drops it if there is no room.
     fn arrive(&mut self) {
         let now_ns = self.core.read_clock();
         let core = &mut self.core;
@@ -380,7 +384,7 @@ impl<P: Protocol> Worker<P> {
         self.weigh(index, pressing);
     }
 
-    /// No more is scheduled.
+    /// Stops scheduling.
     fn call_off(&mut self, end_ns: u64) {
         if let Some(open) = &mut self.core.open {
             open.next_ns = u64::MAX;
@@ -388,8 +392,8 @@ impl<P: Protocol> Worker<P> {
         self.protocol.call_off(&mut self.core, end_ns);
     }
 
-    /// Finds requests and connections whose time is up. The next sweep comes when the first of those now in flight could be:
-    /// whatever is sent meanwhile has more time.
+    /// Finds requests and connections whose time is up. The next sweep is due when the first of those now in flight
+    /// could time out: anything sent in the meantime has more time.
     fn sweep(&mut self) {
         let timeouts = &self.core.plan.spec.timeouts;
         let mut next_ns = self.core.now_ns + timeouts.connect_ns.min(timeouts.request_ns);
@@ -408,7 +412,7 @@ impl<P: Protocol> Worker<P> {
         self.core.sweep_ns = next_ns.max(self.core.now_ns + SWEEP_NS);
     }
 
-    /// Ends all that is still in flight, drops arrivals that were due and never sent, and reports.
+    /// Ends everything still in flight, drops arrivals that were due and never sent, and reports.
     fn finish(mut self) {
         let core = &mut self.core;
         let end_ns = if core.recorder.phase().is_none() { core.edges.over().min(core.now_ns) } else { core.now_ns };

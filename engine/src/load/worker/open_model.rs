@@ -1,4 +1,5 @@
-//! The open model's side of a worker: when the next arrival is intended, how many are under way, and which slot has room for one.
+//! The open model's part of a worker: the instant of the next arrival, the number of arrivals under way, and the slot
+//! for a new one.
 
 use super::share::Share;
 use super::slot::Slot;
@@ -6,24 +7,24 @@ use crate::contract::spec::{LoadSpec, Model};
 use crate::load::arrivals::Schedule;
 
 pub struct OpenModel {
-    /// When the next arrival is intended; `u64::MAX`: there is none.
+    /// The intended instant of the next arrival; `u64::MAX` if there is none.
     pub next_ns: u64,
     schedule: Schedule,
     go_ns: u64,
-    /// Arrivals that are not over, and how many there may be.
+    /// Number of arrivals under way, then the most there may be.
     active: u32,
     active_max: u32,
     slots_max: u32,
-    /// Requests that a connection may have in flight.
+    /// Most requests in flight on one connection.
     pipeline: u16,
-    /// Connections (or slots for one) without an arrival, the most recently used last.
+    /// Slots without an arrival, the most recently used last.
     idle: Vec<u32>,
-    /// Where the search for room behind other requests begins.
+    /// The slot at which the search for room behind other requests begins.
     cursor: usize,
 }
 
 impl OpenModel {
-    /// None where the spec's model is a closed one.
+    /// Returns None if the spec has a closed model.
     pub fn new(spec: &LoadSpec, share: Share, go_ns: u64, seed: u64) -> Option<OpenModel> {
         let Model::Open { arrivals, rate_per_s, ramp, max_in_flight, .. } = &spec.model else { return None };
         let (thread, threads) = (share.thread, share.threads);
@@ -42,15 +43,15 @@ impl OpenModel {
         })
     }
 
-    /// Takes the next arrival off the schedule: the instant at which it is intended.
+    /// Takes the next arrival off the schedule; returns its intended instant.
     pub fn take(&mut self) -> u64 {
         let intended_ns = self.next_ns;
         self.next_ns = self.go_ns + self.schedule.next_ns();
         intended_ns
     }
 
-    /// Begins an arrival on a slot: an idle one, else a new one, else one with room behind other requests. None: too many are
-    /// under way.
+    /// Finds a slot for an arrival: an idle one, else a new one, else one with room behind other requests. None if too
+    /// many arrivals are under way.
     pub fn begin(&mut self, slots: &mut Vec<Slot>) -> Option<usize> {
         if self.active >= self.active_max {
             return None;
@@ -69,7 +70,7 @@ impl OpenModel {
         Some(self.cursor)
     }
 
-    /// Ends an arrival on this slot; `idle`: no other is under way there.
+    /// Ends an arrival on this slot. `idle`: true if no other is under way there.
     pub fn end(&mut self, index: usize, idle: bool) {
         self.active -= 1;
         if idle {

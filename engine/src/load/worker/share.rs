@@ -1,6 +1,5 @@
-//! The share of a thread: users, arrivals and connections are dealt in turn.
+//! A thread's share of a load: users, arrivals and connections are dealt to the threads in turn.
 
-/// A thread's share of the load.
 #[derive(Clone, Copy)]
 pub struct Share {
     pub thread: u32,
@@ -8,7 +7,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// This thread's part of `whole` things dealt in turn.
+    /// The number of things that this thread gets if `whole` things are dealt in turn.
     pub fn of(self, whole: u32) -> u32 {
         whole / self.threads + u32::from(self.thread < whole % self.threads)
     }

@@ -1,5 +1,5 @@
-//! One connection and its user, in one cache line. What few connections need at a time (a partial response, requests behind
-//! the first, TLS) is boxed and goes when it is empty. No system call is made here.
+//! One connection and its user, in one cache line. State that few connections need at a time (a partial response,
+//! requests behind the first, TLS) is boxed, and freed when it is empty. Makes no system calls.
 
 use std::collections::VecDeque;
 
@@ -11,47 +11,50 @@ use crate::load::tls::TlsConnection;
 pub enum State {
     Closed,
     Connecting,
-    /// TCP stands, TLS does not yet.
+    /// TCP is connected, TLS not yet.
     Handshake,
-    /// Open, no response yet.
+    /// Open, without a response so far.
     Fresh,
     Open,
-    /// TCP stands, and a WebSocket is being made of it: TLS, the opening handshake, the dialect's, subscriptions.
+    /// TCP is connected and a WebSocket is being opened: TLS, the opening handshake, the dialect's handshake,
+    /// subscriptions.
     Joining,
-    /// A WebSocket on which steps are made.
+    /// The WebSocket is open, and steps are sent on it.
     Joined,
-    /// The user has sent its close frame and left.
+    /// The user has sent its close frame and has left.
     Closing,
 }
 
 #[repr(align(64))]
 pub struct Slot {
     pub fd: i32,
-    /// Tells events of this connection from late ones of the descriptor's former owner.
+    /// Distinguishes events of this connection from late ones of an earlier connection of this slot.
     pub generation: u16,
     pub state: State,
-    /// The peer has closed its side: no answer can follow those on their way.
+    /// True if the peer has closed its side: no answers can come beyond those on their way.
     pub peer_closed: bool,
-    /// Requests in flight, and how many of them (the last ones) are not written yet. On a WebSocket requests are counted by its
-    /// session, and `unwritten` is 1 while bytes wait to be written or a message has come in part.
+    /// Number of requests in flight, then how many of them (the last ones) are not written yet. On a WebSocket, the
+    /// session counts the requests, and `unwritten` is 1 while bytes wait to be written or a message has arrived in
+    /// part.
     pub in_flight: u16,
     pub unwritten: u16,
-    /// Closed model: requests its user still has going or pausing. Open model: arrivals on this connection.
+    /// Closed model: number of the user's requests in flight or pausing. Open model: number of arrivals on this
+    /// connection.
     pub lanes: u16,
     step: u16,
-    /// Bytes written of the first unwritten request.
+    /// Number of bytes written of the first unwritten request.
     pub offset: u32,
-    /// Requests that the user may still begin; `u32::MAX`: any number.
+    /// Number of requests that the user may still begin; `u32::MAX`: no limit.
     requests_left: u32,
     pub parser: Parser,
-    /// Low 32 bits of the instant of connect(), in us; for a WebSocket that closes, the instant of its close frame.
+    /// The instant of connect() in us, low 32 bits; for a closing WebSocket, the instant of its close frame.
     pub connect_us: u32,
     intended_ns: u64,
     sent_ns: u64,
     pub extra: Option<Box<Extra>>,
 }
 
-/// The state that most connections do not need most of the time.
+/// State that most connections do not need most of the time.
 #[derive(Default)]
 pub struct Extra {
     pub partial: Partial,
@@ -87,7 +90,7 @@ impl Slot {
         Flight { intended_ns: self.intended_ns, sent_ns: self.sent_ns, step: self.step }
     }
 
-    /// A request that is to be written behind those in flight.
+    /// Adds a request, to be written behind those in flight.
     #[inline]
     pub fn push(&mut self, flight: Flight) {
         if self.in_flight == 0 {
@@ -121,7 +124,7 @@ impl Slot {
         self.step = flight.step;
     }
 
-    /// True if the user may begin another request, which is then accounted for.
+    /// Returns true if the user may begin another request, and counts that request as begun.
     #[inline]
     pub fn take_request(&mut self) -> bool {
         let may = self.requests_left > 0;
@@ -129,7 +132,7 @@ impl Slot {
         may
     }
 
-    /// The steps of the requests that are not written yet, oldest first.
+    /// The steps of the unwritten requests, oldest first.
     pub fn unwritten_steps(&self) -> impl Iterator<Item = u16> + '_ {
         let first = usize::from(self.in_flight - self.unwritten);
         let queue = self.extra.iter().flat_map(|extra| extra.queue.iter());
@@ -140,13 +143,13 @@ impl Slot {
             .map(Flight::step_index)
     }
 
-    /// Requests in flight that are lost with the connection: those of which a byte was written.
+    /// Number of requests in flight of which a byte was written: they are lost with the connection.
     pub fn begun(&self) -> u16 {
         self.in_flight - self.unwritten + u16::from(self.offset > 0)
     }
 
-    /// The server waits for the engine: for the next step of a handshake, the rest of a request, or room for the rest of a
-    /// response. What it sends then is late if the engine is.
+    /// True if the server waits for the engine: for the next step of a handshake, the rest of a request, or room for
+    /// the rest of a response. If the engine is late, so is what the server sends next.
     #[inline]
     pub fn is_pressing(&self) -> bool {
         match self.state {
@@ -163,7 +166,7 @@ impl Slot {
         }
     }
 
-    /// Forgets the connection; requests of which no byte was written stay for the next one.
+    /// Forgets the connection. Requests of which no byte was written stay for the next one.
     pub fn reset(&mut self) {
         self.unwritten -= u16::from(self.offset > 0);
         self.offset = 0;
@@ -179,7 +182,7 @@ impl Slot {
         self.shed();
     }
 
-    /// Frees the box if nothing is in it.
+    /// Frees the box if it is empty.
     pub fn shed(&mut self) {
         if self
             .extra
@@ -190,7 +193,7 @@ impl Slot {
         }
     }
 
-    /// The low bits of the generation, which `Timer::life` is compared with.
+    /// The low bits of the generation, to be compared with `Timer::life`.
     pub fn life(&self) -> u8 {
         self.generation as u8
     }

@@ -1,4 +1,4 @@
-//! The end of the window, met late.
+//! Tests of loops that pass the end of the window late.
 
 use std::sync::mpsc::channel;
 
@@ -48,7 +48,8 @@ fn an_edge_passed_while_sending_calls_off_nothing_that_was_due_before_it() {
 fn pauses_are_credited_up_to_the_end_of_the_window_and_no_further() {
     let (mut worker, end_ns) =
         late_worker(r#"{"kind": "closed", "users": 1, "think": {"kind": "constant", "ns": 1000000000}}"#);
-    // A pause from 100 ms before the end of the window to long after it; the user's start reads the clock and passes the edge.
+    // A pause that begins 100 ms before the end of the window and ends long after it; the start of the user reads the
+    // clock and passes the edge.
     worker.core.slots[0].lanes = 1;
     worker.core.recorder.pause_begins(end_ns - SECOND_NS / 10);
     let due_ns = end_ns - SECOND_NS / 10 + SECOND_NS;

@@ -12,7 +12,7 @@ use crate::serve::request::http::LAST_ANSWER;
 use crate::serve::request::service::{Service, Socket, Step};
 use crate::sys::{self, Epoll};
 
-const READ_BYTES: usize = 16 << 10; // on the stack of each thread, of STACK_BYTES
+const READ_BYTES: usize = 16 << 10; // on the stack of each thread, within STACK_BYTES
 
 /// Starts a thread for each connection.
 pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()> {
@@ -22,8 +22,8 @@ pub fn start_threads(service: Arc<Service>, listener: OwnedFd) -> io::Result<()>
         let builder = std::thread::Builder::new().name(format!("connection-{started}")).stack_size(STACK_BYTES);
         let its_service = Arc::clone(&service);
         if let Err(error) = builder.spawn(move || serve(&its_service, &socket)) {
-            // The closure that was to serve the connection is dropped, which closes it.
-            // `eprintln!` would panic where nobody reads the other end any more.
+            // The closure for this connection is dropped, which closes the connection.
+            // `eprintln!` would panic if nobody reads the other end any more.
             let _ = writeln!(io::stderr(), "powerband-engine serve: the system refuses another thread: {error}");
         }
     })
@@ -39,7 +39,8 @@ pub fn start_pool(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io:
         Submitted::Accepted => {}
         Submitted::AcceptedInsteadOf(socket) | Submitted::Discarded(socket) => limbo.keep(socket),
         Submitted::RunInCaller(socket) => serve(&service, &socket),
-        // Closing it at once, with its request unread, would reset it, and the client might never see the 503.
+        // Closing the connection at once, with its request unread, would reset it, and the client might never see the
+        // 503.
         Submitted::Aborted(socket) => {
             if service.refuse(socket.fd(), LAST_ANSWER).is_ok() {
                 sys::shut_down_writing(socket.fd());
@@ -74,7 +75,8 @@ fn serve(service: &Service, socket: &Socket) {
     }
 }
 
-/// Serves the complete requests in `input`, in order. Returns how many bytes they took; `None`: the connection has to end.
+/// Serves the complete requests in `input`, in order. Returns the number of bytes used; None if the connection has to
+/// end.
 fn serve_input(service: &Service, socket: &Socket, input: &[u8]) -> Option<usize> {
     let mut taken = 0;
     loop {

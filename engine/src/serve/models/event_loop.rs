@@ -1,10 +1,11 @@
-//! N event loops, one thread each. CPU work and the lock run on the loop and hold up everything else on it, as they do
-//! in any event-loop framework; waits and the downstream are timers and queues, which hold up only their own connection.
-//! Each request costs one read and one write; pipelined answers share a write. A connection's requests are served
-//! one after the other: while one waits, the rest stay unread. A message of a WebSocket is a request like any other.
+//! N event loops, one thread each. CPU work and the lock run on the loop and delay everything else on it, as in any
+//! event-loop framework; waits and the downstream are timers and queues, which delay only their own connection. Each
+//! request costs one read and one write; pipelined answers share a write. The requests of a connection are served one
+//! after the other: while one waits, the rest stay unread. A WebSocket message is a request like any other.
 //!
-//! Connections reach the loops dealt in turn by an acceptor thread, straight into the loop's epoll (no wake-up: the
-//! first event is the first request), or by the kernel's hash over one listening socket per loop. A single loop accepts itself.
+//! Connections reach the loops in one of two ways. An acceptor thread deals them in turn, straight into a loop's epoll
+//! (without a wake-up: the first event is the first request); or the kernel hashes them over one listening socket per
+//! loop. A single loop accepts its connections itself.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,12 +24,12 @@ use crate::serve::request::service::{Job, Service, Step};
 use crate::serve::timing::{note_lateness, wake_early_ns};
 use crate::sys::{self, Bell, Epoll};
 
-/// The data of an event is a descriptor, or one of these two.
+/// The data of an event is a descriptor, or one of these two numbers.
 const LISTENER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
-const READ_BYTES: usize = 64 << 10; // arbitrary: many pipelined requests a read; one buffer for each loop
-const EVENTS: usize = 512; // arbitrary: of one wait; timers that fall due meanwhile wait for all of them
-/// A connection is read so often in one turn of the loop; then all others have their turn.
+const READ_BYTES: usize = 64 << 10; // arbitrary: many pipelined requests per read; one buffer for each loop
+const EVENTS: usize = 512; // arbitrary: per wait; timers that fall due meanwhile wait for all of them
+/// Most reads of one connection in one turn of the loop; then all others have their turn.
 const READS_PER_TURN: usize = 4; // arbitrary: 256 KiB
 /// Answers are written once they have reached this size, so that deep pipelines of large bodies need little memory.
 const WRITE_BYTES: usize = 64 << 10;
@@ -61,9 +62,9 @@ fn deal(service: Arc<Service>, listener: OwnedFd, epolls: Vec<Arc<Epoll>>) -> io
     })
 }
 
-/// Adds a new connection to the epoll of a loop, which meets its descriptor at the first event.
+/// Adds a new connection to a loop's epoll. The loop first sees the descriptor at its first event.
 fn hand_over(service: &Arc<Service>, socket: OwnedFd, index: usize, epoll: &Epoll) {
-    // Counted first: once added, the loop may serve and close it at any moment.
+    // Count first: once the descriptor is added, the loop may serve and close it at any moment.
     service.count_in();
     let gauge = &service.metrics.loops[index].connections;
     gauge.fetch_add(1, Relaxed);
@@ -75,24 +76,24 @@ fn hand_over(service: &Arc<Service>, socket: OwnedFd, index: usize, epoll: &Epol
     }
 }
 
-/// Connections of this loop that were given a permit of the downstream, and since when.
+/// Connections of this loop that were given a permit of the downstream, with the instants at which they got it.
 type Grants = Mutex<Vec<(RawFd, u64)>>;
 
 struct EventLoop {
     service: Arc<Service>,
     index: usize,
-    /// True: the whole work of a request blocks the loop.
+    /// True if the whole work of a request blocks the loop.
     blocks: bool,
     epoll: Arc<Epoll>,
     listener: Option<Listener>,
     bell: Arc<Bell>,
     grants: Arc<Grants>,
-    /// Indexed by descriptor.
+    /// Connections by descriptor.
     connections: Vec<Option<Box<Connection>>>,
-    /// (due, descriptor). A connection has at most one timer, and is not closed while it has one.
+    /// Timers as (due, descriptor). A connection has at most one timer, and is not closed while it has one.
     timers: BinaryHeap<Reverse<(u64, RawFd)>>,
     buffer: Vec<u8>,
-    /// Answers of the connection being served.
+    /// Answers of the connection that is being served.
     out: Vec<u8>,
 }
 
@@ -135,7 +136,8 @@ impl EventLoop {
                     fd => self.on_event(fd as RawFd, event.events),
                 }
             }
-            // After the events, because permits and timers may close a connection that has an event in this batch.
+            // Comes after the events, because permits and timers may close a connection that has an event in this
+            // batch.
             if granted {
                 self.take_grants();
             }
@@ -166,7 +168,8 @@ impl EventLoop {
         self.drive(connection);
     }
 
-    /// Takes the connection of a descriptor, or makes it at the first event. It must be checked in again, or closed.
+    /// Takes the connection of a descriptor out of the table, or makes it at its first event. It must be checked in
+    /// again, or closed.
     fn check_out(&mut self, fd: RawFd) -> Box<Connection> {
         let index = fd as usize;
         if index >= self.connections.len() {
@@ -185,7 +188,7 @@ impl EventLoop {
         self.connections[index] = Some(connection);
     }
 
-    /// Closes a connection: at once or, while its descriptor has a timer or waits for a permit, when that has come.
+    /// Closes a connection at once, or, while its descriptor has a timer or waits for a permit, once that has come.
     fn close(&mut self, mut connection: Box<Connection>) {
         if connection.pending.is_some() {
             connection.broken = true;
@@ -199,14 +202,14 @@ impl EventLoop {
         drop(connection);
     }
 
-    /// Serves a connection as far as it goes without waiting.
+    /// Serves a connection as far as possible without waiting.
     fn drive(&mut self, mut connection: Box<Connection>) {
         let mut reads = 0;
         while connection.readable && connection.pending.is_none() && connection.output.is_empty() && !connection.ending
         {
             reads += 1;
             if reads > READS_PER_TURN {
-                // The kernel looks again, and makes an event of the bytes that are left.
+                // The kernel checks again, and reports an event for the bytes that are left.
                 let fd = connection.socket.fd();
                 if self.epoll.modify(fd, READABLE, fd as u64).is_err() {
                     return self.close(connection);
@@ -218,7 +221,7 @@ impl EventLoop {
             let alive = match result {
                 Ok(0) => false,
                 Ok(n) => {
-                    // A short read has emptied the socket; whatever comes later makes a new edge.
+                    // A short read has emptied the socket; bytes that arrive later cause a new edge.
                     connection.readable = n == buffer.len() || connection.closing;
                     self.feed(&mut connection, &mut buffer[..n])
                 }
@@ -236,7 +239,7 @@ impl EventLoop {
         self.check_in(connection);
     }
 
-    /// Serves new bytes and writes the answers. False: the connection is to be closed.
+    /// Serves new bytes and writes the answers. Returns false if the connection is to be closed.
     fn feed(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> bool {
         if connection.input.is_empty() {
             let taken = self.serve(connection, bytes);
@@ -258,7 +261,8 @@ impl EventLoop {
         }
     }
 
-    /// Serves complete requests until one has to wait, or the socket does not take an answer. Returns how many bytes they took.
+    /// Serves complete requests until one has to wait, or the socket does not take an answer. Returns the number of
+    /// bytes used.
     fn serve(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
         let mut taken = 0;
         while connection.pending.is_none() && connection.output.is_empty() && !connection.ending && taken < bytes.len()
@@ -302,7 +306,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves one message. Returns how many bytes it took: all, if none is complete.
+    /// Serves one message. Returns the number of bytes used, which is all of them if no message is complete.
     fn serve_message(&mut self, connection: &mut Connection, bytes: &mut [u8]) -> usize {
         if connection.draining {
             return bytes.len();
@@ -388,9 +392,10 @@ impl EventLoop {
         }
     }
 
-    /// `woken_for_it`: the loop slept until the first timer was due, so its lateness is the machine's wake-up time.
+    /// Handles all due timers. `woken_for_it`: true if the loop slept until the first timer was due, so that its
+    /// lateness is the machine's wake-up time.
     fn fire_timers(&mut self, mut woken_for_it: bool) {
-        // Timers that are set from here on have to wait for the next turn.
+        // Timers set from here on wait for the next turn.
         let now_ns = now_ns();
         while let Some(Reverse((due_ns, fd))) = self.timers.peek().copied() {
             if due_ns > now_ns {
@@ -434,7 +439,8 @@ impl EventLoop {
         self.service.work.downstream.as_ref().expect("it gave a permit").release();
     }
 
-    /// Writes the answers and keeps the bytes that the socket does not take. False: the connection is to be closed.
+    /// Writes the answers, and keeps the bytes that the socket does not take. Returns false if the connection is to be
+    /// closed.
     fn flush(&mut self, connection: &mut Connection) -> bool {
         if !connection.output.is_empty() {
             connection.output.append(&mut self.out);
@@ -479,7 +485,7 @@ impl EventLoop {
         if connection.ending || self.epoll.modify(fd, READABLE, fd as u64).is_err() {
             return false;
         }
-        // Most connections never need it again.
+        // Most connections never need this buffer again.
         connection.output = Vec::new();
         if connection.draining {
             sys::shut_down_writing(fd);

@@ -1,6 +1,6 @@
-//! Accepting connections: `accept_each` by a thread that blocks, `Listener` by an epoll. Both can be slowed down on purpose.
-//! When descriptors have run out both pause, because trying again at once would only burn CPU; connections then wait in the
-//! accept queue.
+//! Accepts connections: `accept_each` on a thread that blocks, `Listener` through an epoll. Both can be slowed down on
+//! purpose. When there are no descriptors left, both pause, because trying again at once would only burn CPU;
+//! connections then wait in the accept queue.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,8 +9,8 @@ use crate::clock::now_ns;
 use crate::serve::timing::wait_from;
 use crate::sys::{self, Epoll, sleep_until};
 
-/// Length of the pause when descriptors have run out.
-const PAUSE_NS: u64 = 10_000_000; // arbitrary: connections wait so long for one that closes
+/// Length of the pause when there are no descriptors left.
+const PAUSE_NS: u64 = 10_000_000; // arbitrary: connections wait this long for another one to close
 
 /// Starts a thread that accepts connections, one after the other, and hands each to `handle`.
 pub fn accept_each(
@@ -28,7 +28,7 @@ pub fn accept_each(
     Ok(())
 }
 
-/// Blocks until there is a connection. `nonblocking` holds for the connection, not for the listening socket.
+/// Blocks until there is a connection. `nonblocking` applies to the connection, not to the listening socket.
 fn accept(listener: &OwnedFd, nonblocking: bool, delay_ns: u64) -> OwnedFd {
     loop {
         match sys::accept(listener, nonblocking) {
@@ -46,20 +46,20 @@ pub struct Listener {
     socket: OwnedFd,
     data: u64,
     delay_ns: u64,
-    /// The epoll does not watch the socket until then.
+    /// While this is set, the epoll does not watch the socket.
     paused_until_ns: Option<u64>,
 }
 
 impl Listener {
-    /// `data`: the data of the socket's events.
+    /// `data`: the epoll data of the socket's events.
     pub fn open(socket: OwnedFd, epoll: &Epoll, data: u64, delay_ns: u64) -> io::Result<Listener> {
         sys::set_nonblocking(&socket)?;
         epoll.add(socket.as_raw_fd(), libc::EPOLLIN, data)?;
         Ok(Listener { socket, data, delay_ns, paused_until_ns: None })
     }
 
-    /// Accepts all connections that wait; `admit` gets each, nonblocking. With a planted delay it accepts only one, so that
-    /// requests of other connections get their turn.
+    /// Accepts all waiting connections and hands each, nonblocking, to `admit`. With a planted delay it accepts only
+    /// one, so that requests of other connections get their turn.
     pub fn accept_all(&mut self, epoll: &Epoll, mut admit: impl FnMut(OwnedFd)) {
         loop {
             match sys::accept(&self.socket, true) {
@@ -81,7 +81,7 @@ impl Listener {
         }
     }
 
-    /// How long the epoll may sleep before the pause ends; `None`: there is no pause. Ends a pause that is over.
+    /// How long the epoll may sleep before the pause ends; None if there is no pause. Ends a pause that is over.
     pub fn paused_for_ns(&mut self, epoll: &Epoll) -> Option<u64> {
         let left_ns = self.paused_until_ns?.saturating_sub(now_ns());
         if left_ns > 0 {

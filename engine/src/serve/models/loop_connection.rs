@@ -1,5 +1,5 @@
-//! The state of one connection of an event loop: bytes not served yet, answers not written yet, the request that waits, and
-//! how the connection ends. Only the loop changes it.
+//! The state of one connection of an event loop: bytes not served yet, answers not written yet, the request that waits,
+//! and how the connection ends. Only the loop changes it.
 
 use crate::serve::request::echo::Echo;
 use crate::serve::request::service::{Job, Socket};
@@ -10,20 +10,22 @@ pub struct Connection {
     pub input: Vec<u8>,
     /// Answers that the socket has not taken yet; nearly always empty.
     pub output: Vec<u8>,
-    /// The socket may hold bytes that are not read yet.
+    /// True if the socket may hold unread bytes.
     pub readable: bool,
-    /// The peer is closing: a short read does not mean that the socket is empty, because the end is still to be read.
+    /// True if the peer is closing: a short read then does not mean that the socket is empty, because its end is still
+    /// to be read.
     pub closing: bool,
-    /// The request that waits, if one does.
+    /// The request that waits, if there is one.
     pub pending: Option<Pending>,
-    /// Present once the connection is a WebSocket.
+    /// The state of the WebSocket once the connection is one.
     pub echo: Option<Box<Echo>>,
-    /// To be closed as soon as `output` is written.
+    /// True if the connection is to be closed as soon as `output` is written.
     pub ending: bool,
-    /// After `output` is written nothing more is sent or read, and the peer has to close. Closing at once, with bytes unread,
-    /// would reset the connection, and the peer might never see the reason.
+    /// True if, once `output` is written, nothing more is sent or read, and the peer has to close. Closing at once,
+    /// with bytes unread, would reset the connection, and the peer might never see the reason.
     pub draining: bool,
-    /// The connection failed while its request waits: it keeps its descriptor until the wait ends, and is not served.
+    /// True if the connection failed while its request waits: it is not served, and keeps its descriptor until the wait
+    /// ends.
     pub broken: bool,
 }
 
@@ -44,7 +46,7 @@ impl Connection {
     }
 }
 
-/// A request that waits, by the event it waits for.
+/// A request that waits, by the event that it waits for.
 pub enum Pending {
     ForDownstream(Job),
     AtDownstream(Job),

@@ -1,5 +1,6 @@
 //! Servers that are bad on purpose, to test that the bench names the fault and leaves nothing behind. `garbage` and
-//! `silent` still answer `/health` and `/metrics`, so that a bench gets past its readiness check and meets them under load.
+//! `silent` still answer `/health` and `/metrics`, so that a bench passes its readiness check and meets the fault under
+//! load.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,10 +14,10 @@ use crate::serve::request::service::Service;
 use crate::sys;
 
 const GARBAGE: &[u8] = b"\x16\x03\x01\xffthis is not the protocol you are looking for\r\n\r\n";
-/// The process that `fork-escape` leaves behind ends by itself after this long.
+/// The process that `fork-escape` leaves behind ends by itself after this time.
 const ESCAPED_SECONDS: libc::c_uint = 600; // longer than any test that looks for it
 
-/// Serves connections in the given bad way, a thread for each.
+/// Serves connections in the given bad way, with one thread each.
 pub fn start(service: Arc<Service>, listener: OwnedFd, how: Misbehave) -> io::Result<()> {
     accept_each("acceptor-1", listener, false, 0, move |socket| {
         if how == Misbehave::Close {
@@ -55,11 +56,11 @@ fn serve(service: &Service, socket: &OwnedFd, how: Misbehave) {
     }
 }
 
-/// Starts a process that is no descendant of this one and shares no session with it. Returns its pid.
-/// Must be called before any thread is started.
+/// Starts a process that is no descendant of this one and is in another session. Returns its pid. Must be called before
+/// any thread is started.
 pub fn escape() -> io::Result<libc::pid_t> {
     let (reader, mut writer) = io::pipe()?;
-    // SAFETY: only this thread exists, so that the children may do what they like.
+    // SAFETY: only this thread exists, so the children may do anything.
     unsafe {
         match libc::fork() {
             -1 => return Err(io::Error::last_os_error()),
@@ -80,7 +81,7 @@ pub fn escape() -> io::Result<libc::pid_t> {
     Ok(libc::pid_t::from_ne_bytes(pid))
 }
 
-/// Closes all descriptors, and sleeps.
+/// Closes the descriptors below 64, and sleeps.
 fn live_on() -> ! {
     // SAFETY: nothing in this process uses a descriptor any more.
     unsafe {

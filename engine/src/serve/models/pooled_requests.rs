@@ -1,8 +1,8 @@
-//! A pool whose tasks are requests, as in Tomcat's NIO connector: one poller thread accepts connections and reads whole
-//! requests from them; each is handed to the pool, whose thread does the work, writes the answer and gives the
-//! connection back. Idle connections cost no thread. `/health` and `/metrics` are answered by the poller itself.
+//! A pool whose tasks are requests, as in Tomcat's NIO connector. One poller thread accepts connections and reads whole
+//! requests from them. It hands each request to the pool, whose thread does the work, writes the answer and gives the
+//! connection back. Idle connections cost no thread. The poller itself answers `/health` and `/metrics`.
 //!
-//! A connection has one owner at a time: the kernel's epoll while it is idle (one-shot, its pointer in the event's
+//! A connection has one owner at a time: the kernel's epoll while it is idle (one-shot, with its pointer in the event's
 //! data), the poller while it is read, a task while it is served.
 
 use std::io;
@@ -14,15 +14,16 @@ use crate::serve::pool::{Pool, Rules, Submitted};
 use crate::serve::request::service::{Job, Service, Socket, Step};
 use crate::sys::{self, Epoll};
 
-/// Event data of the listening socket; no pointer is null.
+/// Event data of the listening socket, which no pointer equals: none is null.
 const LISTENER: u64 = 0;
-const READ_BYTES: usize = 64 << 10; // arbitrary: of the poller alone; what stays in the socket fires again
+const READ_BYTES: usize = 64 << 10; // arbitrary: for the poller alone; bytes left in the socket cause another event
 
 struct Connection {
     socket: Socket,
     /// Bytes read and not yet served.
     input: Vec<u8>,
-    /// A request was discarded: no later one is answered, so that no answer can be mistaken for its answer.
+    /// True if a request was discarded: later ones are not answered either, so that no answer can be mistaken for its
+    /// answer.
     silenced: bool,
 }
 
@@ -36,7 +37,7 @@ struct Front {
     epoll: Epoll,
 }
 
-/// Starts the poller; the pool starts its threads as tasks come.
+/// Starts the poller; the pool starts its threads as tasks arrive.
 pub fn start(service: Arc<Service>, listener: OwnedFd, rules: Rules) -> io::Result<()> {
     let front = Arc::new(Front { service: Arc::clone(&service), epoll: Epoll::new()? });
     let listener = Listener::open(listener, &front.epoll, LISTENER, service.accept_delay_ns)?;
@@ -59,7 +60,8 @@ impl Front {
                 if event.u64 == LISTENER {
                     listener.accept_all(&self.epoll, |fd| self.accept(fd));
                 } else {
-                    // SAFETY: the pointer was made by `arm` from a box; being one-shot, its event comes once per arming.
+                    // SAFETY: the pointer was made by `arm` from a box; its event is one-shot, so it comes once per
+                    // arming.
                     let connection = unsafe { Box::from_raw(event.u64 as *mut Connection) };
                     self.read(connection, &mut buffer, pool);
                 }
@@ -72,7 +74,7 @@ impl Front {
         self.arm(Box::new(Connection { socket, input: Vec::new(), silenced: false }), libc::EPOLL_CTL_ADD);
     }
 
-    /// Gives an idle connection to the kernel until it can be read.
+    /// Hands an idle connection to the kernel until it is readable.
     fn arm(&self, connection: Box<Connection>, operation: libc::c_int) {
         let interest = if connection.silenced { libc::EPOLLRDHUP } else { libc::EPOLLIN | libc::EPOLLRDHUP };
         let (events, fd) = (interest | libc::EPOLLONESHOT, connection.socket.fd());
@@ -87,7 +89,7 @@ impl Front {
         }
     }
 
-    /// Reads once. Bytes that stay in the socket make the next arming fire again.
+    /// Reads once. If bytes stay in the socket, the next arming fires again.
     fn read(&self, mut connection: Box<Connection>, buffer: &mut [u8], pool: &Arc<Pool<Task>>) {
         if connection.silenced {
             return;
@@ -103,14 +105,14 @@ impl Front {
         }
     }
 
-    /// The task of a pool thread.
+    /// Runs a task on a thread of the pool.
     fn run(&self, pool: &Arc<Pool<Task>>, task: Task) {
         if let Some(connection) = self.serve(task) {
             self.advance(connection, pool);
         }
     }
 
-    /// Serves one request. Returns the connection, if it goes on.
+    /// Serves one request. Returns the connection if it continues.
     fn serve(&self, task: Task) -> Option<Box<Connection>> {
         let served = self.service.serve(&task.job, task.connection.socket.fd());
         (served.is_ok() && task.job.keep_alive()).then_some(task.connection)
@@ -141,8 +143,8 @@ impl Front {
         }
     }
 
-    /// The next job of a connection's input, after the answers to requests that need no work. `Some(None)`: more has to be
-    /// read first; `None`: the connection is to be closed.
+    /// The next job in a connection's input, after the answers to requests that need no work. `Some(None)` if more has
+    /// to be read first; None if the connection is to be closed.
     fn next_job(&self, connection: &mut Connection) -> Option<Option<Job>> {
         let mut out = Vec::new();
         let mut taken = 0;
@@ -158,7 +160,7 @@ impl Front {
             }
         };
         connection.input.drain(..taken);
-        // The poller waits for nobody: whoever asks for pages that fill the socket, and does not read them, is disconnected.
+        // The poller must not wait: a client whose unread pages fill the socket is disconnected.
         if !out.is_empty() && sys::write_at_once(connection.socket.fd(), &out).is_err() {
             return None;
         }

@@ -170,13 +170,13 @@ pub enum LoopWaits {
     Block,
 }
 
-/// Each loop is a thread with two descriptors and 200 KiB of buffers.
+/// Most event loops: each is a thread with two descriptors and 200 KiB of buffers.
 const INSTANCES_MAX: usize = 4096;
 /// With fewer descriptors than this a server can hardly start.
 const DESCRIPTORS_MIN: u64 = 16;
 
 impl Args {
-    /// Checks what clap cannot, and resolves the rest. The error is a sentence for the user.
+    /// Checks what clap cannot check, and resolves the rest. The error is a sentence for the user.
     pub fn resolve(&self) -> Result<Config, String> {
         if self.payload > PAYLOAD_BYTES_MAX {
             return Err(format!("--payload {} is more than {PAYLOAD_BYTES_MAX} bytes", self.payload));
@@ -280,7 +280,7 @@ impl Args {
     }
 }
 
-/// None unless both times are given.
+/// The pauses; None unless both times are given.
 fn pauses((every_name, every_ns): (&str, u64), (for_name, length_ns): (&str, u64)) -> Result<Option<Pauses>, String> {
     if every_ns == 0 || length_ns == 0 {
         return Ok(None);

@@ -17,15 +17,15 @@ pub struct Config {
     pub management_port: Option<u16>,
     pub backlog: u32,
     pub concurrency: Concurrency,
-    /// The protocol spoken over WebSockets; absent: plain HTTP.
+    /// The protocol spoken over WebSockets; None for plain HTTP.
     pub websocket: Option<Dialect>,
     pub plan: Plan,
-    /// 0: there is no downstream.
+    /// Most requests in the downstream at once; 0: there is no downstream.
     pub downstream_limit: usize,
     pub downstream_kind: DownstreamKind,
     pub loop_blocks: bool,
     pub accept_delay_ns: u64,
-    /// Absent: the system's limit.
+    /// The limit on descriptors; None: the system's limit.
     pub descriptors: Option<u64>,
     pub stall: Option<Pauses>,
     pub pauses: Option<Pauses>,
@@ -43,13 +43,13 @@ pub enum Concurrency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownstreamKind {
     Permits,
-    /// `connections` 0: no limit.
+    /// A server behind TCP. `connections` is the most connections to it; 0: no limit.
     Tcp {
         connections: usize,
     },
 }
 
-/// Pauses that begin at k * every, k = 1, 2, ..., and last for `length_ns` each.
+/// Pauses that begin at k * `every_ns`, k = 1, 2, ..., and each last for `length_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
     pub every_ns: u64,

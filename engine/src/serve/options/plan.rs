@@ -43,17 +43,17 @@ pub struct Plan {
     pub wait: Amount,
     pub lock_ns: u64,
     pub lock_kind: LockKind,
-    /// Ignored where there is no downstream.
+    /// Time in the downstream; ignored if there is none.
     pub downstream_ns: u64,
     pub payload_bytes: usize,
     pub chunked: bool,
     pub memory_bytes: usize,
-    /// How often the request yields the CPU during its CPU time.
+    /// How often the request yields the CPU while it uses its CPU time.
     pub yields: u32,
 }
 
 impl Plan {
-    /// Returns this plan with the overrides of a query (`wait=5ms&payload=10`). The names are those of the options.
+    /// Returns this plan with the overrides of a query (`wait=5ms&payload=10`), whose names are those of the options.
     /// The error is a sentence for the client.
     pub fn with_query(mut self, query: &str) -> Result<Plan, String> {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -73,7 +73,7 @@ impl Plan {
                     self.yields = value.parse().map_err(|_| format!("`yields={value}`: expected a whole number"))?
                 }
                 "response" => self.chunked = choice::<Framing>(name, value)? == Framing::Chunked,
-                // Unknown names are ignored: clients add some to defeat caches.
+                // Unknown names are ignored, since some clients add them to defeat caches.
                 _ => {}
             }
         }

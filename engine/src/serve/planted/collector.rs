@@ -1,5 +1,5 @@
-//! The pauses of a garbage collector that stops the world: on a fixed schedule one thread burns CPU while every other
-//! thread stops at its next safe point. There is no garbage; options set how often the pauses come and how long they last.
+//! The pauses of a stop-the-world garbage collector: on a fixed schedule, one thread burns CPU while every other thread
+//! stops at its next safe point. There is no garbage; options set how often the pauses come and how long they last.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
@@ -25,7 +25,7 @@ impl Collector {
         Collector { pauses, ..Collector::default() }
     }
 
-    /// Starts the collector's thread, named as in a JVM.
+    /// Starts the collector's thread, with the name that it has in a JVM.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let collector = Arc::clone(self);
         std::thread::Builder::new().name("GC Thread#0".into()).spawn(move || collector.run())?;

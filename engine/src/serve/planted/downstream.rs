@@ -1,4 +1,4 @@
-//! The blocking client of a downstream behind TCP. The threads of the server call it over loopback; they share a pool of
+//! The blocking client of a downstream behind TCP. The threads of the server call it over loopback and share a pool of
 //! kept connections. The other end is `serve::database`.
 
 use std::io;
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(10); // arbitrary
 
 pub struct Remote {
     address: SocketAddr,
-    /// Limits the open connections; absent: one for each thread that calls.
+    /// Limits the open connections; None: each calling thread may have one.
     connections: Option<Permits>,
     idle: Mutex<Vec<OwnedFd>>,
     /// The permits of the database, for the metrics page.
@@ -25,7 +25,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// `connections` 0: no limit.
+    /// `connections`: the most connections; 0: no limit.
     pub fn new(address: SocketAddr, connections: usize, permits: Arc<Permits>) -> Remote {
         let connections = (connections > 0).then(|| Permits::new(connections));
         Remote { address, connections, idle: Mutex::default(), permits }
@@ -49,7 +49,7 @@ impl Remote {
         }
     }
 
-    /// The permits of the database: how many there are, are in use and are waited for.
+    /// The permits of the database, for the numbers that exist, are in use and are waited for.
     pub fn permits(&self) -> &Permits {
         &self.permits
     }

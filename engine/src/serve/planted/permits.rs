@@ -1,6 +1,6 @@
-//! A fair semaphore of K permits: the downstream that serves K requests at a time, like a database's connection pool, and,
-//! with K = 1, the global lock. A released permit goes to the request that has waited longest, be it in a blocked thread or
-//! in an event loop. The holder decides how long it keeps a permit.
+//! A fair semaphore of K permits. It serves as the downstream that handles K requests at a time, like a database's
+//! connection pool, and, with K = 1, as the global lock. A released permit goes to the request that has waited longest,
+//! whether in a blocked thread or in an event loop. The holder decides how long it keeps a permit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,8 +18,9 @@ struct State {
     waiting: VecDeque<Grant>,
 }
 
-/// Called with the instant at which a waiter gets its permit. The holding time counts from that instant, not from the wake-up
-/// of the waiter: K permits held for t each then serve K / t requests per second, whatever the machine's wake-up time.
+/// Called with the instant at which a waiter gets its permit. The holding time counts from that instant, not from the
+/// waiter's wake-up: K permits held for t each then serve K / t requests per second, whatever the machine's wake-up
+/// time.
 type Grant = Box<dyn FnOnce(u64) + Send>;
 
 impl Permits {
@@ -39,8 +40,8 @@ impl Permits {
         self.lock().waiting.len()
     }
 
-    /// Takes a permit at once, or queues; then the thread that gives one back calls `grant`.
-    /// Returns the instant (monotonic ns) of a permit taken at once.
+    /// Takes a permit at once and returns the instant (monotonic ns), or queues and returns None. In the latter case
+    /// `grant` is called later, by the thread that gives a permit back.
     pub fn acquire_or_queue(&self, grant: impl FnOnce(u64) + Send + 'static) -> Option<u64> {
         let mut state = self.lock();
         if state.in_use < self.limit {
@@ -51,7 +52,7 @@ impl Permits {
         None
     }
 
-    /// Blocks until there is a permit. Returns the instant (monotonic ns) since which it is held.
+    /// Blocks until it has a permit. Returns the instant (monotonic ns) since which it has held it.
     pub fn acquire(&self) -> u64 {
         let granted: Arc<Mutex<Option<u64>>> = Arc::default();
         let (slot, waiter): (_, Thread) = (Arc::clone(&granted), std::thread::current());
@@ -70,7 +71,7 @@ impl Permits {
         }
     }
 
-    /// Gives a permit back; it goes to the request that has waited longest, if one waits.
+    /// Gives a permit back, to the request that has waited longest, if any.
     pub fn release(&self) {
         let mut state = self.lock();
         match state.waiting.pop_front() {

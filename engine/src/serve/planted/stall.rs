@@ -4,14 +4,14 @@ use crate::clock::now_ns;
 use crate::serve::options::config::Pauses;
 use crate::sys::sleep_until;
 
-/// The server is frozen from k * every to k * every + length after the start, k = 1, 2, ...
+/// Freezes from k * every to k * every + length after the start, k = 1, 2, ...
 pub struct Stall {
     spec: Pauses,
     start_ns: u64,
 }
 
 impl Stall {
-    /// The schedule starts now.
+    /// Starts the schedule now.
     pub fn new(spec: Pauses) -> Stall {
         Stall { spec, start_ns: now_ns() }
     }
@@ -23,7 +23,7 @@ impl Stall {
         }
     }
 
-    /// The end of the freeze at `now_ns`, if there is one.
+    /// The end of the freeze that `now_ns` falls into, if any.
     fn end_ns(&self, now_ns: u64) -> Option<u64> {
         let since = now_ns.saturating_sub(self.start_ns);
         let begun_ns = since - since % self.spec.every_ns;

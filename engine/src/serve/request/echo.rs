@@ -1,5 +1,5 @@
-//! One WebSocket of an event loop. `open` turns an HTTP request into a WebSocket; `hear` turns bytes into messages. Each
-//! message is a request; its answer is the message itself, or that of a SocketCluster server. Pings and closes are
+//! One WebSocket of an event loop. `open` turns an HTTP request into a WebSocket; `hear` turns bytes into messages.
+//! Each message is a request; its answer is the message itself, or that of a SocketCluster server. Pings and closes are
 //! answered here. The event loop does the work of a message, waits for it, and owns the socket.
 
 use std::borrow::Cow;
@@ -18,9 +18,9 @@ const RULES: Rules = Rules { peer_masks: true, message_bytes_max: 16 << 20 };
 pub struct Echo {
     reader: Reader,
     dialect: Dialect,
-    /// The work of each message, where the query of the opening request overrides the options.
+    /// The work of each message, if the query of the opening request overrides the options.
     plan: Option<Box<Plan>>,
-    /// The answer to the message whose work is not done yet; empty where there is none.
+    /// The answer to the message whose work is not done yet; empty if there is none.
     held: Vec<u8>,
 }
 
@@ -35,11 +35,11 @@ pub enum Opened {
 pub enum Heard {
     /// All bytes are used, and no message is complete.
     Nothing,
-    /// A message that ends after so many bytes; its answer is written or held.
+    /// A message that ends after this many bytes; its answer is written or held.
     Message(usize),
     /// The peer sent a close frame, and the answer is written.
     Closed,
-    /// The peer broke the protocol, and a close frame that says so is written.
+    /// The peer broke the protocol, and a close frame with the violation is written.
     Violated,
 }
 
@@ -117,7 +117,7 @@ impl Echo {
     pub fn release(&mut self, out: &mut Vec<u8>) {
         if !self.held.is_empty() {
             out.append(&mut self.held);
-            // Most connections are idle most of the time: they keep no memory for it.
+            // Idle connections keep no memory for it.
             self.held = Vec::new();
         }
     }

@@ -1,11 +1,12 @@
-//! The server side of HTTP/1.1, as little as a correct answer needs. `parse` turns bytes into a request or an error status;
-//! `respond` appends a response to bytes. No sockets and no time here. Bodies of requests are skipped.
+//! The server side of HTTP/1.1, reduced to what correct answers need. `parse` turns bytes into a request or an error
+//! status; `respond` appends a response to bytes. No sockets and no time here. Bodies of requests are skipped.
 
 use std::io::Write;
 
 use crate::scan::has_token;
 
-/// Largest head, line of a chunk, trailer and body of a request: a test bench sends far smaller ones.
+/// Most bytes of a request's head (also of a chunk's line and of the trailer) and of its body: a test bench sends far
+/// fewer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// Most headers of a request.
@@ -16,7 +17,7 @@ const CHUNK_BYTES_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     pub path: &'a str,
-    /// The text after the `?`; empty where there is none.
+    /// The text after the `?`; empty if there is none.
     pub query: &'a str,
     pub reply: ReplyForm,
 }
@@ -26,7 +27,7 @@ pub struct Request<'a> {
 pub struct ReplyForm {
     /// HEAD: headers only.
     pub head_only: bool,
-    /// The connection goes on after this answer.
+    /// True if the connection continues after this answer.
     pub keep_alive: bool,
     /// HTTP/1.0: no chunks, and keep-alive needs a header.
     pub http_1_0: bool,
@@ -156,7 +157,8 @@ fn chunked_length(rest: &[u8]) -> Result<Option<usize>, Status> {
     }
 }
 
-/// More is needed after these bytes of a chunk's line or of the trailer, unless they are too many already.
+/// Returns None (more bytes are needed), or an error if these bytes of a chunk's line or of the trailer are too many
+/// already.
 fn incomplete(bytes: &[u8]) -> Result<Option<usize>, Status> {
     if bytes.len() > HEAD_BYTES_MAX { Err(Status::HeadTooLarge) } else { Ok(None) }
 }

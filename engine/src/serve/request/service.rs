@@ -1,5 +1,5 @@
-//! The service behind every concurrency model. A request comes in; out comes either an answer that is already written, or a
-//! job whose work the model has to do first. Sockets and threads belong to the models.
+//! The service behind every concurrency model. In: a request. Out: an answer that is already written, or a job whose
+//! work the model has to do first. Sockets and threads belong to the models.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -21,13 +21,13 @@ pub struct Service {
     pub metrics: Metrics,
     /// Planted delay of each accept.
     pub accept_delay_ns: u64,
-    /// True: event loops block where they could set a timer.
+    /// True if event loops block where they could set a timer.
     pub loop_blocks: bool,
-    /// The protocol spoken over WebSockets; absent: plain HTTP.
+    /// The protocol spoken over WebSockets; None for plain HTTP.
     pub websocket: Option<Dialect>,
     /// The work of a request without a query.
     pub plan: Plan,
-    /// The answer to a request without a query that keeps its connection: by far the most frequent.
+    /// The answer to a request without a query that keeps its connection, by far the most frequent kind.
     usual_answer: Vec<u8>,
 }
 
@@ -39,14 +39,14 @@ pub struct Job {
 }
 
 impl Job {
-    /// Whether the connection goes on after the answer.
+    /// True if the connection continues after the answer.
     pub fn keep_alive(&self) -> bool {
         self.reply.keep_alive
     }
 }
 
 pub enum Step {
-    /// The answer is written; `keep_alive`: the connection goes on.
+    /// The answer is written. `keep_alive`: true if the connection continues.
     Answered {
         keep_alive: bool,
     },
@@ -74,8 +74,8 @@ impl Service {
         Arc::new(service)
     }
 
-    /// Parses the first request of `bytes` and takes its `step`. Returns how many bytes it took, too; `None`: the request is
-    /// incomplete.
+    /// Parses the first request in `bytes` and takes its `step`. Returns the number of bytes used and the step; None if
+    /// the request is incomplete.
     pub fn read(&self, bytes: &[u8], out: &mut Vec<u8>) -> Option<(usize, Step)> {
         match http::parse(bytes) {
             Parsed::Partial => None,
@@ -139,13 +139,13 @@ impl Service {
         let mut out = Vec::with_capacity(self.usual_answer.len());
         self.answer(job, &mut out);
         self.work.gate();
-        // Counted before it is sent: a client that has its answer finds it in the count.
+        // Count first, so that a client that has its answer finds it in the count.
         self.metrics.requests.fetch_add(1, Relaxed);
         crate::sys::write_all(fd, &out)
     }
 
-    /// Sends 503: the pool refused the request, or the connection. Waits for nobody: it is called by the threads that accept
-    /// and read. Errors: those of `send`, and `WouldBlock` where the client has left earlier answers unread.
+    /// Sends 503: the pool refused the request or the connection. Never blocks, since the threads that accept and read
+    /// call it. Errors: those of `send`, and `WouldBlock` if the client has left earlier answers unread.
     pub fn refuse(&self, fd: RawFd, reply: ReplyForm) -> io::Result<()> {
         let mut out = Vec::new();
         http::respond(&mut out, Status::Unavailable, TEXT, b"the pool and its queue are full\n", reply);

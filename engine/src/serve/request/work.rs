@@ -1,6 +1,6 @@
-//! Doing the work of one request (a `Plan`), in this order: memory, CPU, lock, downstream, wait. `Work::all` does it all and
-//! blocks; the parts that may wait are separate calls too, so that an event loop can set timers instead. HTTP and sockets
-//! are not known here.
+//! Does the work of one request (a `Plan`), in this order: memory, CPU, lock, downstream, wait. `Work::all` does
+//! everything and blocks; the parts that may wait are separate calls, too, so that an event loop can set timers
+//! instead. Independent of HTTP and sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,9 +18,9 @@ use crate::sys::touch_memory;
 /// The state that all requests share: the lock, the downstream, the random times and the pauses.
 pub struct Work {
     lock: Permits,
-    /// The downstream, where it is permits of this process.
+    /// The downstream if it consists of permits of this process.
     pub downstream: Option<Arc<Permits>>,
-    /// The downstream, where it is a server.
+    /// The downstream if it is a server.
     remote: Option<Remote>,
     draws: Draws,
     stall: Option<Stall>,
@@ -28,7 +28,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// The schedule of freezes starts here.
+    /// Starts the schedule of freezes.
     pub fn new(config: &Config, remote: Option<Remote>) -> Work {
         let permits = config.downstream_limit > 0 && config.downstream_kind == DownstreamKind::Permits;
         Work {
@@ -85,7 +85,7 @@ impl Work {
         }
     }
 
-    /// The permits of the downstream, whichever kind it is.
+    /// The permits of the downstream, of either kind.
     pub fn downstream_permits(&self) -> Option<&Permits> {
         self.downstream.as_deref().or_else(|| Some(self.remote.as_ref()?.permits()))
     }

@@ -1,6 +1,6 @@
 'use strict';
-// A balancer: passes the bytes of each connection to the worker that has fewest of this balancer's connections, and back.
-// SocketCluster 0.9 had such processes, which chose by the number of clients, too; they read HTTP, these do not.
+// A balancer: passes the bytes of each connection to the worker with the fewest connections of this balancer, and back.
+// SocketCluster 0.9 had such processes, which chose by the number of clients, too; those read HTTP, these do not.
 
 const fs = require('node:fs');
 const net = require('node:net');
@@ -8,7 +8,7 @@ const net = require('node:net');
 const { listen, settings, workerSocket } = require('../settings');
 const { tell } = require('../tell');
 
-// For the line to the master and Node's own files.
+// Descriptors kept for the line to the master and Node's own files.
 const DESCRIPTORS_KEPT = 64;
 
 const number = Number(process.env.SUBJECT_NUMBER);
@@ -35,7 +35,7 @@ function take(user) {
   pass(user, new Set());
 }
 
-// `tried`: workers that did not take this connection.
+// `tried`: the workers that did not take this connection.
 function pass(user, tried) {
   const chosen = leastBusy(tried);
   if (chosen === undefined) {
@@ -64,7 +64,7 @@ function pass(user, tried) {
   });
 }
 
-// Each balancer begins with another worker, so that a few users do not all go to the first.
+// Each balancer begins with a different worker, so that a few users do not all go to the first.
 function leastBusy(tried) {
   let best;
   for (let at = 0; at < workers; at += 1) {
@@ -76,7 +76,7 @@ function leastBusy(tried) {
   return best;
 }
 
-// Said once: thousands of users may follow.
+// Logged once only: thousands of users may follow.
 function refuse(user, why) {
   refused += 1;
   if (refused === 1) {

@@ -1,5 +1,5 @@
 'use strict';
-// A broker of SocketCluster 14: hands what one worker publishes to those that have subscribers.
+// A broker of SocketCluster 14: passes what one worker publishes to the workers that have subscribers.
 
 const SCBroker = require('socketcluster/scbroker');
 

@@ -1,6 +1,7 @@
 'use strict';
-// SocketCluster 14: its own broker and worker processes, and balancers in front. Workers listen on sockets in the folder
-// of this start; without balancers they share the port, and SocketCluster's process above them deals connections out.
+// SocketCluster 14: its own broker and worker processes, with balancers in front. Workers listen on sockets in the
+// folder of this start. Without balancers they share the port, and SocketCluster's process above them deals out
+// connections.
 
 const path = require('node:path');
 const SocketCluster = require('socketcluster');

@@ -22,7 +22,8 @@ class Worker extends SCWorker {
     tell('worker', this.id, () => ({ connections: this.scServer.clientsCount, messages, pings: answers.pings() }));
   }
 
-  // In place of SCWorker's, which is ready before it listens and knows no socket but the port that all workers share.
+  // Replaces SCWorker's method, which is ready before it listens, and can only listen on the port that all workers
+  // share.
   startHTTPServer() {
     const { balancers, folder, host, port } = settings();
     const where = balancers > 0 ? { path: workerSocket(folder, this.id), exclusive: true } : { port, host };

@@ -1,5 +1,5 @@
 'use strict';
-// SocketCluster 20: one process is one server; several are kept by Node's cluster, whose master deals connections out.
+// SocketCluster 20: one process is one server. Several are kept by Node's cluster, whose master deals out connections.
 
 const path = require('node:path');
 

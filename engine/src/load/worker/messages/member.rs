@@ -1,4 +1,4 @@
-//! The state of users that hold a WebSocket each, beside their slots. No system call is made here, and nothing decided.
+//! The state of users that each hold a WebSocket, apart from their slots. Makes no system calls and no decisions.
 
 use std::sync::Arc;
 
@@ -6,59 +6,61 @@ use crate::load::flight::Flight;
 use crate::load::messages::plan::MessagesPlan;
 use crate::load::messages::session::{Desk, Session};
 
-/// One user. Some 250 bytes: together with its slot, its timer and the queue of its requests half a KiB.
+/// One user: some 250 bytes. With its slot, its timer and the queue of its requests it takes half a KiB.
 #[derive(Default)]
 pub struct Member {
     pub session: Session,
     /// Bytes that the socket has not taken yet.
     pub blocked: Option<Box<Blocked>>,
-    /// When it was to begin joining.
+    /// The instant at which joining was to begin.
     pub intended_ns: u64,
-    /// With a pace: when its next message is intended; `u64::MAX`: it has sent all that it had to.
+    /// With a pace: the intended instant of the next message; `u64::MAX` once all have been sent.
     pub next_ns: u64,
-    /// When anything last came.
+    /// The instant at which anything was last received.
     pub heard_ns: u64,
-    /// Lanes that wait for the user to join, and the sum of the instants since when (it may wrap around).
+    /// Number of lanes that wait for the user to join, then the sum of the instants since which they wait (may wrap
+    /// around).
     pub parked: u16,
     pub parked_ns_sum: u64,
     /// With a pace: the step of its next message.
     pub step: u16,
-    /// With a pace: the next message is due and may not be sent yet.
+    /// With a pace: true if the next message is due and may not be sent yet.
     pub held: bool,
-    /// It has begun.
+    /// True once the user has started.
     pub present: bool,
     pub joined_before: bool,
-    /// The connection is about to end by what has been heard: nothing more is said on it.
+    /// True if something received ends the connection: nothing more is said on it.
     pub ending: bool,
-    /// It has no connection and will get none; it leaves once its pauses are over.
+    /// True if the user has no connection and will get none; it leaves once its pauses are over.
     pub out: bool,
 }
 
 #[derive(Default)]
 pub struct Blocked {
     pub bytes: Vec<u8>,
-    /// Bytes of these that have been written.
+    /// Number of these bytes that have been written.
     pub offset: usize,
-    /// Messages without an answer: they are done once all bytes are written.
+    /// Messages that expect no answer: they are done once all bytes are written.
     pub one_way: Vec<Flight>,
 }
 
-/// All users of a worker, and buffers that are used for one of them at a time.
+/// All users of a worker, and buffers that serve one user at a time.
 pub struct Messages {
     pub plan: Arc<MessagesPlan>,
     pub members: Vec<Member>,
     pub desk: Desk,
-    /// Messages without an answer among what is about to be written.
+    /// Messages that expect no answer, among those to be written next.
     pub one_way: Vec<Flight>,
-    /// A buffer for those that have just been written.
+    /// A buffer for the messages just written.
     pub written: Vec<Flight>,
-    /// Messages sent, one after the other, without a look at anything else.
+    /// Number of messages sent in a row before anything else gets its turn.
     pub burst: u32,
-    /// Connections that wait for the server's close frame.
+    /// Number of connections that wait for the server's close frame.
     pub closing: u32,
-    /// At the end, users stay for deliveries until none has come for a while: until this instant.
+    /// After the end of the window, users stay until this instant, which each delivery moves on; None outside of that
+    /// time.
     pub lingers_until_ns: Option<u64>,
-    /// No more is sent.
+    /// True once no more is sent.
     pub called_off: bool,
 }
 

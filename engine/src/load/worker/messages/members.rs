@@ -1,8 +1,9 @@
-//! Users that hold a WebSocket each: they join, say what their steps say when it is due, lose their connection, join again, and
-//! leave. What is said here is written by the parent module.
+//! Users that each hold a WebSocket: they join, send the messages of their steps when these are due, lose their
+//! connection, join again, and leave. The parent module writes their messages.
 //!
-//! A user has as many *lanes* as messages that it may have without an answer: each goes through the scenario by itself, and is
-//! in flight, in a pause, or parked until the user has joined. With a *pace* the user has a schedule instead (`paces`).
+//! A user has as many *lanes* as messages that it may have without an answer. Each lane goes through the scenario by
+//! itself, and is in flight, in a pause, or parked until the user has joined. With a *pace* the user has a schedule
+//! instead (`paces`).
 
 use super::member::Messages;
 use crate::contract::outcome::Outcome;
@@ -15,13 +16,13 @@ use crate::load::worker::slot::State;
 
 /// The longest wait for the server's answer to a close frame.
 pub const CLOSING_NS: u64 = 500_000_000; // arbitrary: a server answers at once, or never
-/// At the end, deliveries are waited for until none has come for so long.
+/// After the end of the window, users wait for deliveries until none has come for this long.
 pub const LINGER_NS: u64 = 250_000_000; // arbitrary: far above a delivery on one machine
-/// Messages without an answer and without pauses that a lane sends before others have their turn.
-const BURST: u32 = 64; // as `DUE_AT_ONCE` of the loop
+/// Most messages without answers and without pauses that a lane sends before others have their turn.
+const BURST: u32 = 64; // like the loop's `DUE_AT_ONCE`
 
 impl Messages {
-    /// A user starts, or joins again.
+    /// Starts to join, for the first time or again.
     pub fn join(&mut self, core: &mut Core, index: usize, due_ns: u64) {
         core.read_clock();
         let member = &mut self.members[index];
@@ -49,7 +50,7 @@ impl Messages {
         }
     }
 
-    /// A lane waits for its user to join.
+    /// Makes a lane wait until its user has joined.
     fn park(&mut self, core: &mut Core, index: usize, since_ns: u64) {
         core.recorder.pause_begins(since_ns);
         let member = &mut self.members[index];
@@ -65,7 +66,7 @@ impl Messages {
         parked
     }
 
-    /// The last step of joining is done: the user begins.
+    /// Starts the user's messages once the last step of joining is done.
     pub fn joined(&mut self, core: &mut Core, index: usize) {
         let done_ns = core.done_ns;
         let member = &mut self.members[index];
@@ -114,7 +115,7 @@ impl Messages {
         set_timer(core, index, step, core.done_ns + pause_ns, pause_ns);
     }
 
-    /// The pause of a lane is over: it goes on, or waits until its user has joined.
+    /// Ends the pause of a lane: it continues, or waits until its user has joined.
     pub fn pause_is_over(&mut self, core: &mut Core, index: usize, timer: &Timer) {
         core.recorder.pause_ends(timer.due_ns - timer.pause_ns, timer.due_ns);
         if !self.may_speak(core, index) {
@@ -122,7 +123,7 @@ impl Messages {
             return self.leave_if_out(core, index, core.now_ns);
         }
         core.read_clock();
-        // On another connection the scenario begins anew.
+        // After another join, the scenario starts again.
         let step = if timer.life == core.slots[index].life() { timer.step } else { 0 };
         self.say(core, index, step, timer.due_ns);
     }
@@ -131,13 +132,13 @@ impl Messages {
         core.slots[index].state == State::Joined && !self.members[index].ending
     }
 
-    /// A step's message is said; `flush` writes it.
+    /// Queues a step's message; `flush` writes it.
     #[inline]
     fn say(&mut self, core: &mut Core, index: usize, step: u16, intended_ns: u64) {
         self.say_when_free(core, index, step, intended_ns, intended_ns);
     }
 
-    /// Says a step's message that may have waited, until `free_ns`, for answers to others.
+    /// Queues a step's message that may have waited, until `free_ns`, for answers to others.
     #[inline]
     pub fn say_when_free(&mut self, core: &mut Core, index: usize, step: u16, intended_ns: u64, free_ns: u64) {
         let sent_ns = core.now_ns;
@@ -155,7 +156,8 @@ impl Messages {
         }
     }
 
-    /// A message has its answer, or is written and has none, or never will have one: its lane goes on.
+    /// Records the end of a message and continues its lane. A message ends when it is answered, when it is written (if
+    /// it expects no answer), or when its answer can no longer come.
     #[inline]
     pub fn ended(&mut self, core: &mut Core, index: usize, flight: &Flight, outcome: Outcome) {
         core.recorder.done(index, flight, outcome, core.done_ns);
@@ -187,13 +189,13 @@ impl Messages {
         self.say(core, index, next, free_ns);
     }
 
-    /// TCP or TLS failed.
+    /// Handles a failure of TCP or TLS.
     pub fn connection_failed(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
         core.recorder.connections.failed += 1;
         self.join_failed(core, index, outcome);
     }
 
-    /// The user could not join.
+    /// Handles a failure to join.
     pub fn join_failed(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
         if core.slots[index].state != State::Closed {
             self.close_member(core, index);
@@ -202,7 +204,7 @@ impl Messages {
         self.is_away(core, index);
     }
 
-    /// The connection is lost, or given up. `outcome` is that of the oldest message without an answer.
+    /// Handles a connection that is lost or given up. `outcome` is that of the oldest message without an answer.
     pub fn lose(&mut self, core: &mut Core, index: usize, why: Loss, outcome: Outcome) {
         match core.slots[index].state {
             State::Joined => {}
@@ -214,14 +216,14 @@ impl Messages {
         core.recorder.dropped_out(why);
         let blocked = self.members[index].blocked.take();
         self.close_member(core, index);
-        // A late answer or a wrong message is the oldest request's; those behind it only lose their connection.
+        // A late answer or a wrong message belongs to the oldest request; those behind it only lose their connection.
         let behind = if outcome == Outcome::Reset { Outcome::Reset } else { Outcome::ClosedEarly };
         self.end_all(core, index, blocked.map_or(Vec::new(), |blocked| blocked.one_way), outcome, behind);
         self.drop_unsent(core, index, core.done_ns);
         self.is_away(core, index);
     }
 
-    /// Ends all messages of a user that are not done: the oldest with the outcome `first`, the others with `behind`.
+    /// Ends all unfinished messages of a user: the oldest with the outcome `first`, the others with `behind`.
     pub fn end_all(&mut self, core: &mut Core, index: usize, one_way: Vec<Flight>, first: Outcome, behind: Outcome) {
         let mut outcome = first;
         while let Some(flight) = self.members[index].session.give_up() {
@@ -234,7 +236,7 @@ impl Messages {
         }
     }
 
-    /// A user has no connection: it joins again after a while, or stays out.
+    /// Handles a user without a connection: it joins again after a pause, or stays out.
     fn is_away(&mut self, core: &mut Core, index: usize) {
         let rejoin_after_ns = self.plan.rejoin_after_ns;
         if core.slots[index].lanes == 0 {
@@ -249,7 +251,7 @@ impl Messages {
         }
     }
 
-    /// The user will have no connection any more.
+    /// Makes a user stay without a connection for good.
     pub fn stay_out(&mut self, core: &mut Core, index: usize, now_ns: u64) {
         self.members[index].out = true;
         match self.plan.pace {
@@ -258,7 +260,8 @@ impl Messages {
         }
     }
 
-    /// A user that stays out leaves as a whole, when the pauses of all its lanes are over: so its time is its lanes' time.
+    /// Makes a user that stays out leave as a whole, once the pauses of all its lanes are over: the user's time then
+    /// equals that of its lanes.
     pub fn leave_if_out(&mut self, core: &mut Core, index: usize, now_ns: u64) {
         let member = &self.members[index];
         if member.out && member.parked == core.slots[index].lanes {
@@ -283,7 +286,7 @@ impl Messages {
         }
     }
 
-    /// A user that has said all closes its connection.
+    /// Starts to close the connection of a user that has nothing left to say.
     pub fn take_leave(&mut self, core: &mut Core, index: usize) {
         if core.slots[index].state != State::Joined {
             return;
@@ -297,7 +300,7 @@ impl Messages {
         core.sweep_by(core.now_ns + CLOSING_NS);
     }
 
-    /// The connection is closed without another word.
+    /// Closes the connection without a close frame.
     pub fn close_member(&mut self, core: &mut Core, index: usize) {
         let slot = &mut core.slots[index];
         self.closing -= u32::from(slot.state == State::Closing);
@@ -309,7 +312,7 @@ impl Messages {
         self.desk.out.clear();
     }
 
-    /// Deliveries may follow each other for a while after the end of the window.
+    /// Waits longer for deliveries, since one has come after the end of the window.
     #[inline]
     pub fn linger(&mut self, core: &Core) {
         if let Some(until_ns) = &mut self.lingers_until_ns {
@@ -317,7 +320,7 @@ impl Messages {
         }
     }
 
-    /// With a pace: gives up the messages that were due before this instant and could not be sent.
+    /// With a pace: drops the messages that were due before this instant and could not be sent.
     pub fn drop_unsent(&mut self, core: &mut Core, index: usize, before_ns: u64) {
         let Some(pace) = self.plan.pace else { return };
         let before_ns = before_ns.min(core.edges.measure_end());
@@ -329,7 +332,7 @@ impl Messages {
     }
 }
 
-/// Sets a timer that belongs to the user's present connection.
+/// Sets a timer for the user's current connection.
 pub fn set_timer(core: &mut Core, index: usize, step: u16, due_ns: u64, pause_ns: u64) {
     let life = core.slots[index].life();
     core.set_timer(Timer { due_ns, pause_ns, slot: index as u32, step, arrives: false, life });

@@ -1,5 +1,6 @@
-//! WebSocket messages as a protocol of the event loop: connections become WebSockets, messages are read and written, and every way in
-//! which that fails. `members` decides what it means to a user, `paces` when a user with a schedule of its own sends.
+//! WebSocket messages as a protocol of the event loop: opens WebSockets, reads and writes messages, and handles every
+//! way in which that fails. `members` decides what that means for a user; `paces` decides when a user with its own
+//! schedule sends.
 
 mod member;
 mod members;
@@ -18,14 +19,14 @@ use member::Blocked;
 pub use member::Messages;
 use members::{CLOSING_NS, LINGER_NS};
 
-/// While more waits to be written no ping is answered.
-const CROWDED_BYTES: usize = 64 << 10; // arbitrary: what a server that reads takes at once
+/// While more bytes than this wait to be written, pings are not answered.
+const CROWDED_BYTES: usize = 64 << 10; // arbitrary: what a server that reads accepts at once
 
 impl Protocol for Messages {
-    /// A server may send faster than its messages are understood.
+    /// Bounded, since a server may send faster than its messages are parsed.
     const READS_AT_ONCE: usize = 16;
 
-    /// A user starts, joins again, or goes on.
+    /// Starts a user, joins again, or continues after a pause.
     fn fire(&mut self, core: &mut Core, timer: Timer) {
         let index = timer.slot as usize;
         if timer.arrives {
@@ -39,7 +40,7 @@ impl Protocol for Messages {
         self.flush(core, index);
     }
 
-    /// TLS or the opening handshake begins.
+    /// Starts TLS or the opening handshake.
     fn connected(&mut self, core: &mut Core, index: usize) {
         core.slots[index].state = State::Joining;
         if core.slots[index].tls().is_none() {
@@ -52,7 +53,7 @@ impl Protocol for Messages {
         self.connection_failed(core, index, outcome);
     }
 
-    /// The opening handshake begins.
+    /// Starts the opening handshake.
     fn secured(&mut self, core: &mut Core, index: usize) {
         core.connection_stands(index);
         self.members[index].session.open(&self.plan, &mut self.desk);
@@ -81,7 +82,7 @@ impl Protocol for Messages {
         }
     }
 
-    /// Writes what has been said on a connection, and goes on with what only waited to be written.
+    /// Writes the queued bytes of a connection, and continues what was waiting for that.
     #[inline]
     fn flush(&mut self, core: &mut Core, index: usize) {
         self.write_and_go_on(core, index);
@@ -95,7 +96,7 @@ impl Protocol for Messages {
         }
     }
 
-    /// There was no close frame.
+    /// Handles the end of a stream that had no close frame.
     fn end_of_stream(&mut self, core: &mut Core, index: usize) {
         core.recorder.connections.closed_by_peer += u64::from(core.slots[index].state == State::Joined);
         self.lose(core, index, Loss::Closed, Outcome::ClosedEarly);
@@ -130,7 +131,7 @@ impl Protocol for Messages {
     }
 
     fn time_is_up(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
-        // A user that has joined loses its connection to silence, or to a message without an answer.
+        // A user that has joined loses its connection to silence, or to a message that has no answer in time.
         let why = if outcome == Outcome::ClosedEarly { Loss::Heartbeat } else { Loss::Timeout };
         self.lose(core, index, why, outcome);
     }
@@ -147,7 +148,7 @@ impl Protocol for Messages {
         next_ns
     }
 
-    /// Users without a request leave; what is not due yet is not sent.
+    /// Makes users without a request leave; messages that are not due yet are not sent.
     fn call_off(&mut self, core: &mut Core, end_ns: u64) {
         if std::mem::replace(&mut self.called_off, true) {
             return;
@@ -204,7 +205,7 @@ impl Protocol for Messages {
 }
 
 impl Messages {
-    /// One thing that was heard.
+    /// Handles one thing that was heard.
     #[inline]
     fn heed(&mut self, core: &mut Core, index: usize, what: Heard) {
         match what {
@@ -229,7 +230,7 @@ impl Messages {
             Heard::Closed { code } => {
                 core.recorder.closed_with(code);
                 core.recorder.connections.closed_by_peer += 1;
-                // The server may be gone already: then nobody needs the answer to its close frame.
+                // The server may have gone already: then its close frame needs no answer.
                 let _ = self.push_out(core, index);
                 let joining = core.slots[index].state == State::Joining;
                 let outcome = if joining { Outcome::HandshakeRefused } else { Outcome::ClosedEarly };
@@ -275,7 +276,7 @@ impl Messages {
         }
     }
 
-    /// The messages without an answer that have been written are done.
+    /// Ends the written messages that expect no answer.
     #[inline]
     fn one_way_done(&mut self, core: &mut Core, index: usize) {
         if self.one_way.is_empty() {
@@ -291,14 +292,14 @@ impl Messages {
         self.written = written;
     }
 
-    /// The socket is full: what has no answer is not done yet.
+    /// Keeps the messages that expect no answer until the socket has room again.
     fn wait_for_room(&mut self, core: &mut Core, index: usize) {
         let blocked = self.members[index].blocked.get_or_insert_default();
         blocked.one_way.append(&mut self.one_way);
         core.slots[index].unwritten = 1;
     }
 
-    /// Writes all that waits to be written; `false`: the socket has no room for the rest.
+    /// Writes all queued bytes; false if the socket has no room for the rest.
     #[inline]
     fn push_out(&mut self, core: &mut Core, index: usize) -> Result<bool, Errno> {
         let out = &mut self.desk.out;
@@ -318,7 +319,8 @@ impl Messages {
             blocked.bytes.append(out);
             let (written, result) = write_all(fd, &blocked.bytes[blocked.offset..]);
             blocked.offset += written;
-            // A peer that reads just enough to go on asking is not kept all that it has read.
+            // Free what is written, so that a peer that reads just enough to continue asking does not make the buffer
+            // grow.
             if blocked.offset > blocked.bytes.len() / 2 {
                 blocked.bytes.drain(..blocked.offset);
                 blocked.offset = 0;
@@ -336,7 +338,7 @@ impl Messages {
         result
     }
 
-    /// No more deliveries are waited for.
+    /// Stops waiting for deliveries.
     fn end_lingering(&mut self, core: &mut Core) {
         self.lingers_until_ns = None;
         for index in 0..core.slots.len() {
@@ -348,7 +350,7 @@ impl Messages {
     }
 }
 
-/// Writes until all is written or the socket is full (`false`); the number of bytes written, whatever came of the rest.
+/// Writes until everything is written or the socket is full (`false`). Also returns the number of bytes written.
 #[inline]
 fn write_all(fd: i32, bytes: &[u8]) -> (usize, Result<bool, Errno>) {
     let mut written = 0;

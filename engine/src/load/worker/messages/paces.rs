@@ -1,5 +1,6 @@
-//! Users with a pace: each has a schedule of its own, which waits for no answer as long as few enough are missing. What is due and
-//! may not be sent waits without being counted; the schedule is drawn on when it is sent, or given up.
+//! Users with a pace: each has its own schedule, which does not wait for answers unless too many are missing. A message
+//! that is due and may not be sent yet waits without being counted; the next instant is drawn when it is sent or
+//! dropped.
 
 use super::member::Messages;
 use super::members::set_timer;
@@ -7,11 +8,11 @@ use crate::load::plan::draw;
 use crate::load::worker::core::Core;
 use crate::load::worker::slot::State;
 
-/// Messages due on one connection are gathered for one write up to here.
+/// Most bytes of due messages gathered on one connection for one write.
 const GATHER_BYTES: usize = 64 << 10;
 
 impl Messages {
-    /// Sends what is due by now, as far as may be, and sets a timer for the next.
+    /// Sends the messages that are due and allowed by now, and sets a timer for the next.
     pub fn pace_on(&mut self, core: &mut Core, index: usize) {
         let Some(pace) = self.plan.pace else { return };
         let until_ns = core.now_ns.saturating_add(1).min(core.edges.measure_end());
@@ -41,7 +42,8 @@ impl Messages {
         }
     }
 
-    /// After answers have come or bytes were written: goes on with a schedule that waited for that, or leaves.
+    /// Continues a schedule that waited for answers or for written bytes; makes a user leave that has nothing left to
+    /// send.
     #[inline]
     pub fn pace_on_if_held(&mut self, core: &mut Core, index: usize) {
         if self.plan.pace.is_none() || core.slots[index].state != State::Joined {

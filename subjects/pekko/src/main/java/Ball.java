@@ -3,8 +3,9 @@ import java.io.Serializable;
 import java.util.Random;
 
 /**
- * A message in play: how often it was received, and a text that it carries along. `count` is written only where a ball is
- * sent on itself, by the player that has just received it; handing it over orders that before the next player's reading.
+ * A message in play, which counts how often it was received and carries a text. `count` is written only when the ball
+ * itself is sent on, by the player that has just received it; handing the ball over orders this write before the next
+ * player's read.
  */
 final class Ball implements Serializable {
     @Serial
@@ -23,18 +24,18 @@ final class Ball implements Serializable {
         this.filler = filler;
     }
 
-    /** Another ball with one receipt more. */
+    /** Makes another ball with one more receipt. */
     Ball next() {
         return new Ball(count + 1, filler);
     }
 
-    /** This ball, with one receipt more. */
+    /** Adds a receipt to this ball and returns it. */
     Ball again() {
         count++;
         return this;
     }
 
-    /** ASCII text of words in random order, the same in each run: it compresses as prose does, to about half. */
+    /** Random words as ASCII text, the same in each run. It compresses to about half, like prose. */
     static String filler(int bytes) {
         Random random = new Random(bytes);
         StringBuilder text = new StringBuilder(bytes + 16);

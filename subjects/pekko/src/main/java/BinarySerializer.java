@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets;
 import org.apache.pekko.serialization.ByteBufferSerializer;
 import org.apache.pekko.serialization.SerializerWithStringManifest;
 
-/** A ball by hand: its count in eight bytes, then its filler, straight into Artery's buffer. */
+/** The hand-written serializer of balls: the count in eight bytes, then the filler, straight into Artery's buffer. */
 final class BinarySerializer extends SerializerWithStringManifest implements ByteBufferSerializer {
     private static final int IDENTIFIER = 4001;
     private static final String MANIFEST = "b";

@@ -4,11 +4,17 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Starts another class of this program in a JVM of its own, which ends when its stdin does: with us, however we end. */
+/**
+ * Starts another class of this program in a JVM of its own. That JVM ends when its stdin does: with this one, however
+ * this one ends.
+ */
 final class ChildJvm {
     private ChildJvm() { }
 
-    /** `prefix`: a command that runs the JVM, or nothing; `jvm`: its options. What it says on stderr is said on ours. */
+    /**
+     * The command for the child. `prefix`: a command that runs the JVM, or empty; `jvm`: its options. Its stderr is
+     * this JVM's.
+     */
     static ProcessBuilder command(List<String> prefix, List<String> jvm, Class<?> main, List<String> arguments) {
         List<String> command = new ArrayList<>(prefix);
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -23,10 +29,10 @@ final class ChildJvm {
         return ManagementFactory.getRuntimeMXBean().getInputArguments();
     }
 
-    /** In the child: waits for the end of stdin, then ends at once. */
+    /** Runs in the child: waits for the end of stdin, then ends at once. */
     static void endWithParent() throws IOException {
         while (System.in.read() >= 0) {
-            // Nothing is said to a child that only waits.
+            // A child that only waits gets no input.
         }
         Runtime.getRuntime().halt(0);
     }

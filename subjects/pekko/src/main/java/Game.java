@@ -1,14 +1,14 @@
-/** All balls and all players, wherever they are. */
+/** All balls and all players, in whichever JVM they are. */
 interface Game {
     /** Throws in the balls, half of them to each side. */
     void throwIn();
 
-    /** May be asked at any time, of one thread at a time. */
+    /** The current totals. May be called at any time, by one thread at a time. */
     Totals totals();
 
-    /** From now on players keep what they receive. */
+    /** Stops the reflection: players keep the balls that they receive from now on. */
     void stop();
 
-    /** Sends what is still to be sent to StatsD; the game is over. */
+    /** Sends what is still to be sent to StatsD, once the game is over. */
     void close();
 }

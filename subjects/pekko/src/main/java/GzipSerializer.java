@@ -10,7 +10,10 @@ import org.apache.pekko.serialization.JavaSerializer;
 import org.apache.pekko.serialization.Serializer;
 import org.apache.pekko.serialization.SerializerWithStringManifest;
 
-/** What the hand-written or Java's serializer makes, compressed by gzip, as Pekko's Jackson serializers do by themselves. */
+/**
+ * Compresses the output of the hand-written or Java's serializer by gzip, as Pekko's Jackson serializers do by
+ * themselves.
+ */
 final class GzipSerializer extends SerializerWithStringManifest {
     private static final int IDENTIFIER = 4002;
     private static final String MANIFEST = "z";

@@ -26,8 +26,8 @@ import org.apache.pekko.actor.UntypedAbstractActor;
 import org.slf4j.Logger;
 
 /**
- * The players of one JVM: both sides of every pair, or one side whose partners are in another JVM. Makes the actors, throws
- * in balls, and sums up what the seats counted.
+ * The players of one JVM: both sides of every pair, or one side whose partners are in another JVM. Makes the actors,
+ * throws in balls, and adds up what the seats counted.
  */
 final class Hall implements Game {
     private static final String NAME = "hall";
@@ -48,7 +48,7 @@ final class Hall implements Game {
     private final List<ActorRef> second = new ArrayList<>();
     private volatile long thrown;
 
-    /** Both sides. */
+    /** Makes both sides. */
     static Hall ofBoth(Options options) throws IOException {
         Hall hall = new Hall(options, PekkoConfig.of(options, null));
         Logger log = LogFile.open(options.debugLog());
@@ -65,7 +65,7 @@ final class Hall implements Game {
         return hall;
     }
 
-    /** One side, `a` or `b`; Artery listens at this address. Partners follow by {@link #meet}. */
+    /** Makes one side, `a` or `b`; Artery listens at `address`. {@link #meet} adds the partners. */
     static Hall ofSide(Options options, String side, String address) throws IOException {
         Hall hall = new Hall(options, PekkoConfig.of(options, address));
         Logger log = LogFile.open(options.debugLog());
@@ -86,7 +86,9 @@ final class Hall implements Game {
         system.eventStream().subscribe(listener, AllDeadLetters.class);
     }
 
-    /** Has players made inside of one actor: what an actor makes is reached more directly than what the system makes. */
+    /**
+     * Makes players inside of one actor: children of an actor are reached more directly than actors made by the system.
+     */
     private void inside(Consumer<UntypedAbstractActor> makes) {
         CompletableFuture<Void> made = new CompletableFuture<>();
         system.actorOf(Props.create(Parent.class, () -> new Parent(makes, made)), NAME);
@@ -105,12 +107,14 @@ final class Hall implements Game {
                 .withMailbox(PekkoConfig.MAILBOX);
     }
 
-    /** Where the players of this JVM are reached from another one. */
+    /** The address under which another JVM reaches the players of this one. */
     String address() {
         return ((ExtendedActorSystem) system).provider().getDefaultAddress().toString();
     }
 
-    /** Pairs the players of this side with those at that address, once they have answered: the way there is open then. */
+    /**
+     * Pairs the players of this side with those at that address, once these have answered: then the connection is open.
+     */
     void meet(String side, String address) {
         List<CompletableFuture<ActorRef>> asked = new ArrayList<>();
         for (int pair = 0; pair < options.pairs(); pair++) {
@@ -153,7 +157,10 @@ final class Hall implements Game {
         return totals;
     }
 
-    /** 0 before the first. Asked for with every page, while the players wait for a CPU: so it is made cheap. */
+    /**
+     * The heap in use after the last collection; 0 before the first. Must be cheap: every page asks for it while
+     * players wait for a CPU.
+     */
     private static long heapAfterCollection() {
         return COLLECTORS.stream()
                 .map(GarbageCollectorMXBean::getLastGcInfo)
@@ -208,7 +215,7 @@ final class Hall implements Game {
         }
     }
 
-    /** Counts balls that no mailbox took, and how often they had been received. */
+    /** Counts the balls that no mailbox accepted, and their receipts. */
     private static final class LostBalls extends UntypedAbstractActor {
         private final Seat seat;
 

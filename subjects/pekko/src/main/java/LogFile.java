@@ -12,8 +12,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The players' log, by Logback into a file: at level debug a line for each message, else one for every 50,000. The file has
- * no name any more as soon as it is open, and begins anew when it is full: nothing of it is left behind, however we end.
+ * The players' log, written by Logback to a file: at level debug one line per message, else one for every 50,000. The
+ * file loses its name as soon as it is open, and is overwritten from the start when it is full, so that nothing is left
+ * behind however the process ends.
  */
 final class LogFile extends OutputStream {
     private static final long BYTES_MAX = 64 * 1024 * 1024;

@@ -4,7 +4,9 @@ import java.io.OutputStream;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 
-/** What is counted of the game as a Prometheus text page. Its own thread sums it up when asked; no player is disturbed. */
+/**
+ * The counts of the game as a Prometheus text page. Its own thread adds them up when asked, so no player is disturbed.
+ */
 final class MetricsPage {
     private MetricsPage() { }
 

@@ -1,14 +1,16 @@
 import java.io.IOException;
 import java.util.List;
 
-/** Other load on the machine: a process with so many threads that are always busy. */
+/** Other load on the machine: a process with the given number of threads that are always busy. */
 public final class Neighbours {
-    /** Held, since its end of the pipe closes with it. */
+    /** Kept in a field, because its end of the pipe closes with it. */
     private static Process process;
 
     private Neighbours() { }
 
-    /** Its own memory is kept small, and it tells no one of it: what is told of the subject's JVMs leaves it out. */
+    /**
+     * Starts the process. Its memory is small, and it publishes no figures, so that it is not among the subject's JVMs.
+     */
     static void start(int threads) throws IOException {
         if (threads > 0) {
             List<String> jvm = List.of("-Xmx16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData");

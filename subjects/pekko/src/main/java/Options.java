@@ -3,7 +3,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** The command line, checked: what cannot work is refused in a sentence, by an IllegalArgumentException. */
+/** The command line, checked. Impossible options are refused with a sentence, in an IllegalArgumentException. */
 record Options(
         int metricsPort, int pairs, int balls, String dispatcher, int parallelism, int throughput, String mailbox,
         int mailboxCapacity, String metrics, String statsdHost, int statsdPort, int counters, boolean debugLog,
@@ -54,7 +54,7 @@ record Options(
         return options;
     }
 
-    /** The other JVM is in the network namespace at the other end of a link. */
+    /** True if the other JVM is in the network namespace at the other end of a link. */
     boolean overLink() {
         return !linkB.isEmpty();
     }
@@ -115,7 +115,7 @@ record Options(
         return given;
     }
 
-    /** The first is the default. */
+    /** Returns the option's value, which must be one of `choices`; the first is the default. */
     private static String choice(Map<String, String> given, String name, List<String> choices) {
         String chosen = given.getOrDefault(name, choices.get(0));
         if (!choices.contains(chosen)) {
@@ -135,7 +135,7 @@ record Options(
                 return number;
             }
         } catch (NumberFormatException notANumber) {
-            // said below
+            // reported below
         }
         throw new IllegalArgumentException("--" + name + (name.endsWith(":") ? "" : " ") + text
                 + " is no whole number from " + least + " to " + most);

@@ -9,8 +9,8 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The other side's JVM, seen from ours: a command and a reply at a time, lines over its stdin and stdout. Whatever else it prints
- * is printed by us; if it ends unasked, so do we, with its exit code.
+ * The other side's JVM, as seen from this one: takes one command and gives one reply at a time, as lines over stdin and
+ * stdout. This JVM prints whatever else it prints. If it ends by itself, this JVM ends with its exit code.
  */
 final class Peer {
     static final String REPLY = "reply ";
@@ -31,7 +31,7 @@ final class Peer {
         return new Peer(command.start());
     }
 
-    /** Each command has one reply. Raises IllegalStateException where none comes. */
+    /** Sends a command and returns its reply. Raises IllegalStateException if none comes. */
     synchronized String ask(String command) {
         try {
             commands.write(command + "\n");
@@ -42,7 +42,7 @@ final class Peer {
         return awaitReply();
     }
 
-    /** The first comes unasked, once it can be reached. */
+    /** Waits for the next reply. The first one comes without a command, once the JVM can be reached. */
     synchronized String awaitReply() {
         try {
             String reply = replies.poll(PATIENCE_S, TimeUnit.SECONDS);

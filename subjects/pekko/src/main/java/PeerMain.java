@@ -6,12 +6,12 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import sun.misc.Signal;
 
-/** The JVM of the other side: takes commands of {@link Peer} on stdin, and ends when that does. */
+/** The JVM of the other side: obeys commands of {@link Peer} on stdin, and ends when stdin does. */
 public final class PeerMain {
     private PeerMain() { }
 
     public static void main(String[] arguments) throws IOException {
-        // A signal to the whole group is for the first JVM, which then has the balls counted.
+        // A signal to the whole group is meant for the first JVM, which then needs the ball counts.
         Signal.handle(new Signal("TERM"), signal -> { });
         Signal.handle(new Signal("INT"), signal -> { });
         PrintStream replies = System.out;

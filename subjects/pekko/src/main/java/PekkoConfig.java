@@ -2,8 +2,8 @@ import com.typesafe.config.Config;
 import com.typesafe.config.ConfigFactory;
 
 /**
- * The options as Pekko's configuration: the players' dispatcher and mailbox, and what Artery and its serializers need
- * where players are in two JVMs. Pure.
+ * Turns the options into Pekko's configuration: the players' dispatcher and mailbox, and, if players are in two JVMs,
+ * the settings of Artery and its serializers. Pure.
  */
 final class PekkoConfig {
     static final String DISPATCHER = "reflection.dispatcher";
@@ -13,7 +13,7 @@ final class PekkoConfig {
 
     private PekkoConfig() { }
 
-    /** `address`: where Artery listens; null without it. */
+    /** `address`: where Artery listens; null if Artery is not used. */
     static Config of(Options options, String address) {
         String text = COMMON + DISPATCHER + " {" + dispatcher(options) + "\nthroughput = " + options.throughput() + "}\n"
                 + MAILBOX + " {" + mailbox(options) + "}\n";
@@ -23,7 +23,7 @@ final class PekkoConfig {
         return ConfigFactory.parseString(text).withFallback(ConfigFactory.load());
     }
 
-    /** Balls are counted before the actor system goes, so nothing but us may end it. */
+    /** Balls are counted before the actor system ends, so nothing but this program may end it. */
     private static final String COMMON = """
             pekko {
               loglevel = WARNING
@@ -49,7 +49,7 @@ final class PekkoConfig {
         };
     }
 
-    /** Both bounded ends never block: what does not fit is a dead letter. */
+    /** The mailbox. A bounded one never blocks: a message that does not fit becomes a dead letter. */
     private static String mailbox(Options options) {
         return switch (options.mailbox()) {
             case "unbounded" -> "mailbox-type = org.apache.pekko.dispatch.UnboundedMailbox";
@@ -61,8 +61,8 @@ final class PekkoConfig {
     }
 
     /**
-     * The send queue holds every ball, so that Artery drops none. Players' names are abbreviated on the wire once Artery has
-     * learnt them, after 2 s instead of a minute, so that a trial need not be longer than that.
+     * Artery's settings. The send queue holds every ball, so that Artery drops none. Players' names are abbreviated on
+     * the wire once Artery has learnt them, here after 2 s instead of a minute, so that trials can be short.
      */
     private static String artery(Options options, String address) {
         return """

@@ -3,13 +3,13 @@ import org.apache.pekko.actor.UntypedAbstractActor;
 import org.slf4j.Logger;
 
 /**
- * One of a pair: sends every ball that it receives to its partner, with one receipt more, for ever; keeps it once the
- * reflection is to stop. Counts in its seat, logs, and hands increments to StatsD, as far as it is to.
+ * One of a pair: sends every ball that it receives to its partner with one more receipt, without end, and keeps balls
+ * once the reflection is to stop. Counts in its seat and, if enabled, writes log lines and hands increments to StatsD.
  */
 final class Player extends UntypedAbstractActor {
     private static final int LINE_EVERY = 50_000;
 
-    /** Once true, balls are kept. Read for each ball, written once. */
+    /** True once balls are to be kept. Read for each ball, written once. */
     static volatile boolean stopping;
 
     private final Seat seat;

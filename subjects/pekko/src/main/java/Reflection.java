@@ -3,9 +3,9 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 
 /**
- * Pairs of actors that send every ball back with one receipt more, for ever. Says `ready`, throws in the balls, serves what
- * is counted as a page; at SIGTERM it stops the reflection, waits until every ball is in a player's hand, and prints the
- * final count.
+ * Pairs of actors that send every ball back with one more receipt, without end. Prints `ready`, throws in the balls,
+ * and serves the counts as a page. At SIGTERM it stops the reflection, waits until every ball is in a player's hand,
+ * and prints the final count.
  *
  * <p>Not here: the actors ({@link Hall}, {@link Player}), players in other JVMs ({@link RemoteGame}), busy neighbours
  * ({@link Neighbours}).
@@ -51,7 +51,10 @@ public final class Reflection {
         }
     }
 
-    /** Once all balls are caught or known to be lost, or none has moved for so long that the rest must be lost, too. */
+    /**
+     * Waits until all balls are caught or known to be lost, or until none has moved for so long that the rest must be
+     * lost.
+     */
     private static Totals settled(Game game) throws InterruptedException {
         long startNs = System.nanoTime();
         long movedNs = startNs;

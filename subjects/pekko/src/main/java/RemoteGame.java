@@ -4,8 +4,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The two sides in two JVMs, joined by Artery TCP: this one plays side a, and starts the one of side b, on the same loopback
- * or in the network namespace at the other end of a link.
+ * The two sides in two JVMs, joined by Artery TCP. This JVM plays side a, and starts the JVM of side b, on the same
+ * loopback or in the network namespace at the other end of a link.
  */
 final class RemoteGame implements Game {
     private final Hall here;

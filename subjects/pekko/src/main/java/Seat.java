@@ -3,9 +3,9 @@ import java.lang.invoke.VarHandle;
 import org.apache.pekko.actor.ActorRef;
 
 /**
- * A player's place: its name, whom it plays with, and what it counts. Only the player counts, one message at a time, in
- * plain numbers that it need not read back from memory; others may read them at any time. Whoever reads a number sees what
- * was counted before it as well.
+ * A player's place: its name, its partner, and its counts. Only the player counts, one message at a time, in plain
+ * numbers that it need not read back from memory; any thread may read them at any time. A reader of a number also sees
+ * everything counted before it.
  */
 final class Seat {
     private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);

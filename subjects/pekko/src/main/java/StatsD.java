@@ -8,8 +8,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
- * Where players' increments go: nowhere, each as a datagram of its own through one socket that all share, or through the
- * DogStatsD library, which packs them and, when its queue is full, drops them or blocks the player.
+ * Where players' increments go: nowhere; each as a datagram of its own, through one socket shared by all; or through
+ * the DogStatsD library, which packs them and, when its queue is full, drops them or blocks the player.
  */
 final class StatsD {
     private static final List<String> COUNTERS = List.of("reflection.received", "reflection.player.received");
@@ -37,7 +37,9 @@ final class StatsD {
         };
     }
 
-    /** Without its own aggregation and telemetry: each increment is one line, and nothing else is sent. */
+    /**
+     * Opens the library without its aggregation and telemetry: each increment is one line, and nothing else is sent.
+     */
     private static StatsDClient library(Options options, boolean blocking) {
         return new NonBlockingStatsDClientBuilder()
                 .hostname(options.statsdHost())
@@ -49,7 +51,7 @@ final class StatsD {
                 .build();
     }
 
-    /** For one player: buffers are not shared. */
+    /** The updates of one player: buffers are not shared. */
     Updates updates() {
         if (channel != null) {
             return datagrams();

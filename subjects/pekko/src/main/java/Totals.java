@@ -21,18 +21,18 @@ final class Totals {
         return sum;
     }
 
-    /** Every ball is in a player's hand, or known to be lost. */
+    /** True if every ball is in a player's hand or known to be lost. */
     boolean isSettled() {
         return get(Count.CAUGHT) + get(Count.LOST) >= get(Count.THROWN);
     }
 
-    /** Whether the same balls have moved as far as in `other`. */
+    /** True if no ball has moved between this and `other`. */
     boolean isWhere(Totals other) {
         return get(Count.RECEIVED) == other.get(Count.RECEIVED) && get(Count.LOST) == other.get(Count.LOST)
                 && get(Count.CAUGHT) == other.get(Count.CAUGHT);
     }
 
-    /** The last words: all balls counted. A ball that nobody has and nobody saw lost is lost all the same. */
+    /** The final line, after all balls were counted. A ball that nobody has counts as lost, even if nobody saw that. */
     String lastWords() {
         long received = get(Count.RECEIVED);
         long sent = get(Count.SENT) + get(Count.THROWN);

@@ -11,8 +11,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.List;
 
 /**
- * One instance: an HTTP server that answers every request with the same text. All instances listen on one port; Vert.x
- * deals new connections to their event loops in turn, and on a loop to its instances in turn.
+ * One instance: an HTTP server that answers every request with the same text. All instances listen on one port. Vert.x
+ * deals new connections to their event loops in turn and, on each loop, to its instances in turn.
  */
 final class HelloVerticle extends VerticleBase {
     private static final String HELLO = "Hello World\n";
@@ -52,8 +52,9 @@ final class HelloVerticle extends VerticleBase {
     }
 
     /**
-     * The event loop whose thread reads and writes this instance's connections, whoever runs its handlers. Whatever waits
-     * for it goes on in this instance's context: a server made outside of it would have the loop run its handlers.
+     * The event loop whose thread reads and writes this instance's connections, whichever thread runs its handlers.
+     * What waits for the future continues in this instance's context: for a server made outside of it, the loop would
+     * run the handlers.
      */
     private Future<LoopThread> loop() {
         ContextInternal own = (ContextInternal) context;

@@ -2,7 +2,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** An event loop's thread, by name and by the kernel's number, under which the kernel tells its CPU and run-queue time. */
+/** An event loop's thread: its name, and the file in which the kernel reports its CPU and run-queue time. */
 record LoopThread(String name, Path schedstat) {
     /** The calling thread. */
     static LoopThread current() {
@@ -15,7 +15,7 @@ record LoopThread(String name, Path schedstat) {
         }
     }
 
-    /** Nanoseconds on a CPU, then nanoseconds ready to run but waiting for one; null where the kernel does not tell. */
+    /** Nanoseconds on a CPU, then nanoseconds runnable but waiting for one; null if the kernel does not report them. */
     long[] cpuAndWaitNs() {
         if (schedstat == null) {
             return null;

@@ -13,8 +13,8 @@ import java.util.function.ToLongFunction;
 import java.util.stream.LongStream;
 
 /**
- * What the instances count, and what the kernel tells of their event loops, as a Prometheus text page; on a port and a
- * thread of its own, so that no event loop is disturbed.
+ * The counts of the instances, and the kernel's figures of their event loops, as a Prometheus text page. It has a port
+ * and a thread of its own, so that no event loop is disturbed.
  */
 final class MetricsPage {
     private MetricsPage() { }
@@ -110,7 +110,7 @@ final class MetricsPage {
         }
     }
 
-    /** By their names; a look at all threads would stop them. */
+    /** Counts the worker threads by their names; looking at all threads would stop them. */
     private static long workerThreads() {
         ThreadGroup group = Thread.currentThread().getThreadGroup();
         Thread[] threads = new Thread[group.activeCount() + 64];

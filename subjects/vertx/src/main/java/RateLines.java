@@ -3,8 +3,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * The rate as the published experiment showed it: from the first request on, a line every 3 s with the rate of these 3 s
- * and the average since the first request. The average thus holds the JVM's start.
+ * The rate as the published experiment showed it: a line every 3 s from the first request on, with the rate of these 3
+ * s and the average since the first request. The average thus includes the JVM's start.
  */
 final class RateLines {
     private static final long WINDOW_NS = 3_000_000_000L;
@@ -18,7 +18,7 @@ final class RateLines {
         Thread.ofPlatform().name("rate-lines").daemon().start(this::print);
     }
 
-    /** The first request of some instance: the first of all counts. */
+    /** Called at the first request of each instance; only the first call of all counts. */
     void begin() {
         if (firstNs.compareAndSet(0, System.nanoTime())) {
             begun.countDown();

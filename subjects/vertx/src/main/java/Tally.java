@@ -5,9 +5,9 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
- * What one instance counts: requests, how often they came on another thread than the one before, open connections. An
- * event-loop instance has one thread, which writes plain numbers that others may read at any time; what runs on worker or
- * virtual threads counts by adders.
+ * The counts of one instance: requests, how often one came on another thread than the one before, open connections. An
+ * event-loop instance has one thread, which writes plain numbers that others may read at any time; instances on worker
+ * or virtual threads count by adders.
  */
 final class Tally {
     private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
@@ -33,7 +33,7 @@ final class Tally {
         this.shared = ownThread ? null : new LongAdder();
     }
 
-    /** Numbers instances in the order in which they start. */
+    /** Makes the next instance's tally. Instances are numbered in the order in which they start. */
     static Tally add(List<Tally> tallies, LoopThread loop, String startedOn, boolean ownThread) {
         synchronized (tallies) {
             Tally tally = new Tally(tallies.size(), loop, startedOn, ownThread);
@@ -42,7 +42,7 @@ final class Tally {
         }
     }
 
-    /** Counts one; true for the first. */
+    /** Counts a request; returns true for the first. */
     boolean request() {
         Thread now = Thread.currentThread();
         boolean first = last == null;

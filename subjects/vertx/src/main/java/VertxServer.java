@@ -12,11 +12,11 @@ import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
- * Deploys {@link HelloVerticle} in as many instances, on as many event loops and in the threading model that its options
- * tell; prints which instance lives on which thread, then that it listens.
+ * Deploys {@link HelloVerticle} with the number of instances and event loops and the threading model that its options
+ * say. Prints which instance is on which thread, then that it listens.
  *
- * <p>Not here: what an instance does and counts ({@link HelloVerticle}, {@link Tally}), the metrics page
- * ({@link MetricsPage}), the rate lines ({@link RateLines}).
+ * <p>Not here: what an instance does and counts ({@link HelloVerticle}, {@link Tally}), the metrics page ({@link
+ * MetricsPage}), the rate lines ({@link RateLines}).
  */
 public final class VertxServer {
     private static final Set<String> OPTIONS = Set.of(
@@ -104,7 +104,7 @@ public final class VertxServer {
                 return number;
             }
         } catch (NumberFormatException notANumber) {
-            // said below
+            // reported below
         }
         throw new IllegalArgumentException("--" + name + " " + text + " is no whole number from " + least + " to " + most);
     }

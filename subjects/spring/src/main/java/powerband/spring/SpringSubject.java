@@ -13,9 +13,9 @@ import org.springframework.context.event.EventListener;
 import org.springframework.scheduling.concurrent.ThreadPoolTaskExecutor;
 
 /**
- * A Spring Boot application as published: strings in a database, read and sorted by one endpoint and written by another, the
- * work done by the request's own thread or by an executor whose sizes are options. It says that it is ready once both of its
- * ports listen and the first rows are in.
+ * A Spring Boot application as published: one endpoint reads and sorts strings from a database, another writes some.
+ * The work is done by the request's own thread or by an executor whose sizes are options. The application reports that
+ * it is ready once both of its ports listen and the first rows are in.
  *
  * <p>Not here: the endpoints ({@link StringsController}), the table ({@link StringStore}).
  */
@@ -24,7 +24,7 @@ import org.springframework.scheduling.concurrent.ThreadPoolTaskExecutor;
 public class SpringSubject {
     private static final int KEEP_ALIVE_S = 60;
 
-    /** What may be set with {@code --subject.NAME=VALUE}; all else is set by Spring Boot's own properties. */
+    /** The options {@code --subject.NAME=VALUE}; everything else is set by Spring Boot's own properties. */
     @ConfigurationProperties("subject")
     public record Options(int core, int max, int queue, Policy policy, Mode mode, int rows, Duration insertDelay) {
         public Options {
@@ -35,17 +35,20 @@ public class SpringSubject {
         }
     }
 
-    /** What happens to work that the executor refuses. */
+    /** The fate of work that the executor refuses. */
     public enum Policy { CALLER_RUNS, ABORT }
 
-    /** Who does the work of a request: its own thread, or the executor. */
+    /** The thread that does the work of a request: its own, or one of the executor. */
     public enum Mode { SYNC, ASYNC }
 
     public static void main(String[] arguments) {
         SpringApplication.run(SpringSubject.class, arguments);
     }
 
-    /** Its gauges {@code executor_...} are on the metrics page without further ado, as those of any such bean. */
+    /**
+     * The executor. Its gauges {@code executor_...} appear on the metrics page by themselves, like those of any such
+     * bean.
+     */
     @Bean
     ThreadPoolTaskExecutor workExecutor(Options options) {
         ThreadPoolTaskExecutor executor = new ThreadPoolTaskExecutor();

@@ -14,8 +14,8 @@ import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.stereotype.Component;
 
 /**
- * The table of random strings. The first rows are the same in every run; what is written later is not. Each insert is a
- * transaction of its own, on a connection that it takes from the pool and gives back, as a repository's {@code save} does.
+ * The table of random strings. The first rows are the same in every run; later ones are not. Each insert is a
+ * transaction of its own, on a connection taken from the pool and given back, as with a repository's {@code save}.
  */
 @Component
 class StringStore {
@@ -45,8 +45,8 @@ class StringStore {
     }
 
     /**
-     * Inserts new random strings one after another. An insert that is delayed holds its connection meanwhile, as one that
-     * the database is slow to answer does.
+     * Inserts new random strings one after another. A delayed insert holds its connection meanwhile, as one does that
+     * the database answers slowly.
      */
     void insertRandom(int count) {
         RandomGenerator random = new SplittableRandom();

@@ -18,9 +18,9 @@ import org.springframework.web.filter.ServerHttpObservationFilter;
 import jakarta.servlet.http.HttpServletRequest;
 
 /**
- * The endpoints. In mode async the work is the executor's: a read is answered once it is done, a write is acknowledged with
- * status 202 before it is, and whoever reads meanwhile sees a part of it. Each kind of failure has a status and a sentence of
- * its own, and is told apart on the metrics page by {@code exception}.
+ * The endpoints. In mode async the executor does the work: a read is answered once it is done, a write is acknowledged
+ * with status 202 before it is done, so that a read meanwhile sees only a part of it. Each kind of failure has its own
+ * status and sentence, and the metrics page distinguishes them by {@code exception}.
  */
 @RestController
 class StringsController {
@@ -39,7 +39,9 @@ class StringsController {
         async = options.mode() == SpringSubject.Mode.ASYNC;
     }
 
-    /** All strings, sorted by length, then by the sum of their digits, then alphabetically: a list, or the future of one. */
+    /**
+     * All strings, sorted by length, then by the sum of their digits, then alphabetically; as a list, or as its future.
+     */
     @GetMapping("/test")
     Object sorted() {
         return async ? CompletableFuture.supplyAsync(this::sort, executor) : sort();
@@ -55,7 +57,7 @@ class StringsController {
         return ResponseEntity.ok("inserted\n");
     }
 
-    /** Whoever asked has had the answer already: all that can be done about a failure is to say it in the log. */
+    /** Inserts after the answer was sent: a failure can only be logged. */
     private void insertUnheard() {
         try {
             store.insertRandom(WRITTEN);
