@@ -112,12 +112,12 @@ def metrics_table() -> str:
 
 
 def bottlenecks_table() -> str:
-    """Each bottleneck: what a report says of it, and what it advises where the figures give no better advice."""
+    """Each bottleneck: what a table says of it, and what it advises where the figures give no better advice."""
     rows = (
-        (_code(name), name.words, name.short, name.advice.format(noun="request", a_noun="a request", pool="the pool"))
+        (_code(name), name.short, name.advice.format(noun="request", a_noun="a request", pool="the pool"))
         for name in BottleneckName
     )
-    return _table(("name", "in a sentence", "in a table", "what to do, in general"), rows)
+    return _table(("name", "in a table", "what to do, in general"), rows)
 
 
 def bottlenecks_schema(schema: str) -> str:
