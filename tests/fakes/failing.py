@@ -62,8 +62,8 @@ def ranks(settings: int) -> list[int]:
 def failing_table(races: int) -> str:
     """By how often it fails, over 2 to 16 settings."""
     lines = [
-        "| starts that fail | races | named, a failed start seen | named, none seen | of these, truth above the bound | "
-        "another named |",
+        "| starts that fail | races | named, a failed start seen | named, none seen | "
+        "of these, truth above the bound | another named |",
         "|---|---|---|---|---|---|",
     ]
     for share in (0.1, 0.2, 0.4, 0.6):
