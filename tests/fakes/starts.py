@@ -99,7 +99,7 @@ SHAPES = (
     Shape("three modes: 50 %, 30 % 10 % slower, 20 % 25 % slower", _three_modes),
     Shape("one setting 10 times as noisy", _one_noisy),
     Shape("drift from trial to trial, AR(1) of 0.8", _drift),
-    Shape("one block 6 times as noisy", _disturbed_block),
+    Shape("one round 6 times as noisy", _disturbed_block),
 )
 
 
@@ -124,7 +124,7 @@ def false_departures(shape: Shape, settings: int, sweeps: int) -> float:
 def verdict_table(sweeps: int) -> str:
     """Per shape: the worst of all numbers of settings after 3, 5 and 10 blocks, and of the races; where that was."""
     lines = [
-        "| starts | 3 blocks | 5 | 10 | races |",
+        "| starts | 3 rounds | 5 | 10 | races |",
         "|---|---|---|---|---|",
     ]
     for shape in SHAPES:
