@@ -15,17 +15,14 @@ from pathlib import Path
 import click
 
 from fakes import faults
-from powerband.base.machine import known_noise
-from powerband.base.units import time_text
 from powerband.cli import powerband
-from powerband.files.experiment_file import load_experiment, load_subject, profile_names
+from powerband.files.experiment_file import load_subject, profile_names
 from powerband.files.library import experiment_names, library_root, subject_names
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Parameter
 from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import format_level
-from powerband.search.forecast import forecast
-from scripts import beside, keep
+from scripts import keep
 from scripts.man_page import man_page
 
 ROOT = Path(__file__).parents[1]
@@ -65,9 +62,6 @@ def reference() -> dict[Path, str]:
         if page is None:
             raise SystemExit(f"{kept.folder}: no page tells of this experiment")
         made[page] = _between(made.get(page) or page.read_text(), keep.mark(kept), keep.block(kept), page)
-    page = DOCS / "experiments" / "akka-net.md"
-    for mark, (heads, cells) in (("rates", beside.rates_table()), ("claims", beside.claims_table())):
-        made[page] = _between(made.get(page) or page.read_text(), f"{mark} beside Pekko", _table(heads, cells), page)
     schema = DOCS / "reference" / "analysis.schema.json"
     made[schema] = bottlenecks_schema(schema.read_text())
     return made
@@ -152,32 +146,21 @@ def subjects_page() -> str:
 
 
 def experiments_table() -> str:
-    """Each experiment that comes with it, and the page that tells what it found."""
-    rows = []
+    """Each page, and the experiments that come with powerband of which it tells."""
+    told: dict[str, list[str]] = {}
     for name in experiment_names():
-        experiment = load_experiment(name)
         page = _page_of(name)
-        size = f"{len(experiment.settings())} x {experiment.measure.repeats}"
-        found = f"[{page.stem}]({page.name})" if page else ""
-        rows.append((_code(name), experiment.question or "", size, found))
-    return _table(("name", "question", "settings x blocks", "what was found"), rows)
+        told.setdefault(f"[{page.stem}]({page.name})" if page else "none yet", []).append(_code(name))
+    return _table(("what was found", "experiments"), ((page, ", ".join(names)) for page, names in sorted(told.items())))
 
 
 def published_table() -> str:
-    """Each profile `published`: its size, how long it takes by its forecast, and when it was run, if ever."""
+    """Each profile `published` that was run, and when; below, the names of those that were not."""
     kept = {each.analysis["name"]: each for each in keep.all_kept() if each.profile == "published"}
-    rows = []
-    for name in experiment_names():
-        if "published" not in profile_names(name):
-            continue
-        experiment = load_experiment(name, "published")
-        found = forecast(experiment, known_noise())
-        most = "at most " if experiment.load.requests_per_user else "about "
-        ran = RAN_BEFORE.get(name, "not yet")
-        if name in kept:
-            ran = f"{kept[name].date}, [data](data/{kept[name].folder.name})"
-        rows.append((_code(name), str(found.trials), most + time_text(found.expected_ns), ran))
-    return _table(("name", "trials", "takes", "was run"), rows)
+    ran = RAN_BEFORE | {name: f"{each.date}, [data](data/{each.folder.name})" for name, each in sorted(kept.items())}
+    rows = ((_code(name), when) for name, when in ran.items())
+    others = [_code(name) for name in experiment_names() if "published" in profile_names(name) and name not in ran]
+    return "\n\n".join((_table(("name", "was run"), rows), f"Not run yet: {', '.join(others)}."))
 
 
 def _own_page(name: str) -> list[str]:
