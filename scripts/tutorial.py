@@ -47,8 +47,6 @@ def _blocks(page: str, folder: Path) -> list[str]:
     """The text of each block of output, in the order of the page."""
     ignored = shutil.ignore_patterns("target", "node_modules")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=ignored)
-    (file,) = re.findall(r"^```yaml\n(name: my-server\n.*?)^```$", page, re.S | re.M)
-    (folder / "my-server.yaml").write_text(file)
     (edit,) = re.findall(r"^sed .*$", page, re.M)
     subprocess.run(edit, shell=True, cwd=folder, check=True)
     run = _runner(page, folder)
@@ -58,7 +56,6 @@ def _blocks(page: str, folder: Path) -> list[str]:
         run(4, "tune", "--listen").out.partition("\n\n")[0],
         "\n".join(race.err.splitlines()[:2]),
         race.out,
-        run(0, "check", "my-server.yaml").out,
         run(1, "compare", "slower_server.py").out,
     ]
     return [_tidy(text) for text in found]

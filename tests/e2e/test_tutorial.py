@@ -140,18 +140,6 @@ def test_capacity(clone: Path) -> None:
     assert measured(clone, "threads") == {"8", "32"}
 
 
-@pytest.mark.crowded
-def test_the_file_is_valid(clone: Path) -> None:
-    (file,) = [block.text for block in blocks(PAGE) if block.text.startswith("name: my-server")]
-    (clone / "my-server.yaml").write_text(file)
-    check = shown("check", "my-server.yaml")
-    assert powerband(clone, check).stdout == after(check).text
-    plan = powerband(clone, ["plan", "my-server.yaml", "--seed", "7"]).stdout
-    # Its seed is given, so that the order is the same everywhere.
-    assert re.findall(r"threads=(\d+)", plan)[:4] == ["64", "32", "8", "16"]
-    assert not (clone / "runs").exists()
-
-
 def test_a_slower_server_is_compared(clone: Path) -> None:
     (edit,) = re.findall(r"^(sed .*)$", PAGE, re.M)
     subprocess.run(edit, shell=True, cwd=clone, check=True)
