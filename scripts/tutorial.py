@@ -43,7 +43,6 @@ def _blocks(page: str, folder: Path) -> list[str]:
     subprocess.run(edit, shell=True, cwd=folder, check=True)
     run = _runner(page, folder)
     found = [
-        run(0, "tune", "--repeats 1", "server.py --port").partition("\n\n")[0],
         run(4, "tune", "--listen").partition("\n\n")[0],
         run(0, "tune", "--users 32"),
         run(1, "compare", "slower_server.py"),
