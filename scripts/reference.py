@@ -7,6 +7,7 @@ names of bottlenecks in the schema of an analysis. Not here: what is explained."
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -101,14 +102,16 @@ def _records(command: click.Command, context: click.Context) -> list[tuple[str, 
 
 
 def metrics_table() -> str:
-    short = {name: [alias for alias, full in ALIASES.items() if full == name] for name in METRICS}
-    return _table(
-        ("name", "short", "unit", "what"),
-        (
-            (_code(name), ", ".join(map(_code, short[name])), metric.unit, metric.help)
-            for name, metric in METRICS.items()
-        ),
-    )
+    """Metrics that share one help share a row, up to four of them, so that no cell gets long."""
+    rows = []
+    for (unit, meaning), group in itertools.groupby(METRICS.values(), key=lambda metric: (metric.unit, metric.help)):
+        names = [metric.name for metric in group]
+        for first in range(0, len(names), 4):
+            some = names[first : first + 4]
+            short = [alias for name in some for alias, full in ALIASES.items() if full == name]
+            text = "the same" if first else meaning
+            rows.append((", ".join(map(_code, some)), ", ".join(map(_code, short)), unit, text))
+    return _table(("name", "short", "unit", "what"), rows)
 
 
 def bottlenecks_table() -> str:
@@ -129,10 +132,10 @@ def bottlenecks_schema(schema: str) -> str:
 def subjects_page() -> str:
     """Each subject that comes with it: what it is, and its parameters."""
     parts = [
-        "# The subjects that come with powerband",
-        f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}`, and every parameter may be a factor. "
-        "How a subject is written: [the experiment file](experiment-file.md#subject). Each that does not drive itself "
-        "can be loaded [from other nodes](../cluster.md#load-from-other-nodes).",
+        "# Servers that come with powerband",
+        f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}` ([how to write your own]"
+        "(experiment-file.md#subject)). Every parameter may be a factor. A condition in brackets says when it is read. "
+        "Each that takes requests can be loaded [from other nodes](../cluster.md#load-from-other-nodes).",
     ]
     for name in subject_names():
         subject = load_subject(name)
@@ -141,7 +144,7 @@ def subjects_page() -> str:
         needs += [f"`{subject.build[0]}` to build it"] if subject.build and "{" not in subject.build[0] else []
         about = [f"{subject.about}."]
         about += [f"Needs {' and '.join(needs)}."] if needs else []
-        about += ["It drives itself."] if subject.counts else []
+        about += ["It takes no requests."] if subject.counts else []
         about += _own_page(name)
         rows = (
             (_code(parameter), _kind(made), _code(format_level(made.default)), _meaning(made))
@@ -182,7 +185,7 @@ def published_table() -> str:
 
 def _own_page(name: str) -> list[str]:
     page = library_root() / "subjects" / name / "README.md"
-    return [f"[More of it](../../subjects/{name}/README.md)."] if page.is_file() else []
+    return [f"[More](../../subjects/{name}/README.md)."] if page.is_file() else []
 
 
 def _kind(parameter: Parameter) -> str:
@@ -191,7 +194,7 @@ def _kind(parameter: Parameter) -> str:
 
 
 def _meaning(parameter: Parameter) -> str:
-    return parameter.help + (f" (only with {_code(parameter.needed)})" if parameter.needed else "")
+    return parameter.help + (f" ({_code(parameter.needed)})" if parameter.needed else "")
 
 
 def _page_of(experiment: str) -> Path | None:
