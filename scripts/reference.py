@@ -32,6 +32,8 @@ from scripts.man_page import man_page
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MADE = "This page is made from the code by `make reference`."
+# Commands that describe what others take too, in this order.
+FIRST = ("tune", "run", "load")
 # Profiles `published` that were run to their end before data of runs were kept, and how they differed from the profile.
 RAN_BEFORE = {
     "thread-vs-pool": "2026-11-21, one start of each pool in place of three; data not kept",
@@ -75,23 +77,34 @@ def reference() -> dict[Path, str]:
 
 
 def options_page() -> str:
-    """Each command with its usage and all of its options, as `--help` has them."""
+    """Each command with its usage and its options, as `--help` has them: what several take, where the first has it."""
     parts = [
         "# Every option of every command",
         f"{MADE} What the commands are for, with examples: [the command line](cli.md).",
     ]
     # Below the whole, as on a command line: else a command would take its help option for another one, for good.
     whole = click.Context(powerband, info_name="powerband", **powerband.context_settings)
+    records: dict[str, list[tuple[str, str]]] = {}
+    usages: dict[str, str] = {}
     for name, command in sorted(powerband.commands.items()):
         # As wide as it may be, so that no line of the usage is broken.
         context = click.Context(command, whole, name, terminal_width=1000, max_content_width=1000)
-        usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-        parts += [f"## powerband {name}\n{command.get_short_help_str(limit=1000)}", f"    {usage}"]
-        records = _records(command, context)
-        if name != "tune" and records == _records(powerband.commands["tune"], context):
+        usages[name] = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+        records[name] = _records(command, context)
+    first = {record: name for name in reversed(FIRST) for record in records[name]}
+    for name, usage in usages.items():
+        parts += [f"## powerband {name}\n{powerband.commands[name].get_short_help_str(limit=1000)}", f"    {usage}"]
+        if name != "tune" and records[name] == records["tune"]:
             parts.append("It takes all [options of `tune`](#powerband-tune).")
-        elif records:
-            parts.append(_table(("option", "meaning"), ((_code(names), text) for names, text in records)))
+            continue
+        own = [record for record in records[name] if first.get(record, name) == name]
+        if own:
+            parts.append(_table(("option", "meaning"), ((_code(names), text) for names, text in own)))
+        lines = []
+        for other in FIRST:
+            flags = [_code(_flag(record)) for record in records[name] if name != other == first.get(record)]
+            lines += [f"As of [`{other}`](#powerband-{other}): {', '.join(flags)}."] if flags else []
+        parts += ["\n".join(lines)] if lines else []
     return _page(parts)
 
 
@@ -99,6 +112,11 @@ def _records(command: click.Command, context: click.Context) -> list[tuple[str, 
     """Names and help of each option."""
     options = (parameter for parameter in command.params if isinstance(parameter, click.Option))
     return [record for option in options if (record := option.get_help_record(context))]
+
+
+def _flag(record: tuple[str, str]) -> str:
+    """`--method` of `-X, --method NAME`."""
+    return next(word for word in record[0].split() if word.startswith("--"))
 
 
 def metrics_table() -> str:
