@@ -93,7 +93,7 @@ def options_page() -> str:
         records[name] = _records(command, context)
     first = {record: name for name in reversed(FIRST) for record in records[name]}
     for name, usage in usages.items():
-        parts += [f"## powerband {name}\n{powerband.commands[name].get_short_help_str(limit=1000)}", f"    {usage}"]
+        parts += [f"## powerband {name}", f"    {usage}"]
         if name != "tune" and records[name] == records["tune"]:
             parts.append("It takes all [options of `tune`](#powerband-tune).")
             continue
@@ -152,8 +152,8 @@ def subjects_page() -> str:
     parts = [
         "# Servers that come with powerband",
         f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}` ([how to write your own]"
-        "(experiment-file.md#subject)). Every parameter may be a factor. A condition in brackets says when it is read. "
-        "Each that takes requests can be loaded [from other nodes](../cluster.md#load-from-other-nodes).",
+        "(experiment-file.md#subject)). Every parameter may be a factor; its default comes first. A condition in "
+        "brackets says when it is read.",
     ]
     for name in subject_names():
         subject = load_subject(name)
@@ -164,11 +164,8 @@ def subjects_page() -> str:
         about += [f"Needs {' and '.join(needs)}."] if needs else []
         about += ["It takes no requests."] if subject.counts else []
         about += _own_page(name)
-        rows = (
-            (_code(parameter), _kind(made), _code(format_level(made.default)), _meaning(made))
-            for parameter, made in subject.parameters.items()
-        )
-        parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "type", "default", "meaning"), rows)]
+        rows = ((_code(parameter), _values(made), _meaning(made)) for parameter, made in subject.parameters.items())
+        parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "values", "meaning"), rows)]
     return _page(parts)
 
 
@@ -206,13 +203,14 @@ def _own_page(name: str) -> list[str]:
     return [f"[More](../../subjects/{name}/README.md)."] if page.is_file() else []
 
 
-def _kind(parameter: Parameter) -> str:
-    choices = ", ".join(_code(format_level(choice)) for choice in parameter.choices)
-    return choices or parameter.type
+def _values(parameter: Parameter) -> str:
+    """The default, and the choices besides it."""
+    values = dict.fromkeys((parameter.default, *parameter.choices))
+    return ", ".join(_code(format_level(value)) for value in values)
 
 
 def _meaning(parameter: Parameter) -> str:
-    return parameter.help + (f" ({_code(parameter.needed)})" if parameter.needed else "")
+    return parameter.help + (f" ({_code(parameter.needed.replace(' or ', '/'))})" if parameter.needed else "")
 
 
 def _page_of(experiment: str) -> Path | None:
