@@ -79,8 +79,8 @@ memory_lasts_s | s | growing | time until memory (machine, cgroup, JVM heap) is 
 page_faults_per_s | per_s | probe | minor and major faults per second
 accept_overflows | count | probe | connections refused by a full accept queue (host counter)
 services_cpu_cores | cores | probe | CPU of what was started beside the server (a database, a link in user space)
-link_dropped | count | link | packets dropped at the link's full queue, since its start
-link_missed | count | link | packets that a link in user space was too slow for
+link_{dropped,missed} | count | link | packets that the link's full queue dropped, that a link in user space
+  was too slow for
 link_late_ns_p99 | ns | link | how late a link in user space let packets go
 engine_cpu_cores | cores | load | CPU of all engine processes
 engine_cpu_share_max | ratio | load | CPU share of the busiest engine thread
@@ -105,7 +105,7 @@ join_time_ns_{mean,p50,p99,max} | ns | users | from a WebSocket user's scheduled
 join_error_rate | ratio | users | share of ended joins that failed, since the start
 joined_users | count | users | mean users that hold a WebSocket
 drops | count | users | connections lost by joined users, since the start
-drop_rate | ratio | users | drops as a share of all completed joins
+drop_rate | ratio | users | drops as a share of completed joins
 rejoins | count | users | joins of users who had joined before (load.websocket.rejoin_after)
 delivery_time_ns_{mean,p50,p99,max} | ns | users | from the writing of a message to its arrival at a subscriber
 delivered_share | ratio | users | deliveries over stamped messages x joined users (load.websocket.stamp_after)
@@ -118,8 +118,7 @@ rate_counter_per_s_last | per_s | rate_counter | mean rate since the first answe
 bar_rate_per_s_{min,max} | per_s | bars | lowest, highest rate of a bar (measure.bars)
 bar_cpu_cores_{min,max} | cores | bars | lowest, highest subject_cpu_cores of a bar
 bar_gc_share_max | ratio | bars | highest jvm_gc_share of a bar; a collection counts when it is over
-visits | count | visits | visits of the browser's page in the window (measure.visitor)
-visits_failed | count | visits | those without an answer
+visits{,_failed} | count | visits | visits of the browser's page, those without an answer (measure.visitor)
 visit_time_ns_{p50,p90,max} | ns | visits | duration of a visit, as the page saw it
 acknowledge_ns_p50 | ns | acknowledged | from a write to its acknowledgement (measure.acknowledged)
 visible_delay_ns_{p50,p90,max} | ns | acknowledged | from an acknowledgement to the first read that saw all of the write
@@ -129,8 +128,7 @@ burst_error_rate | ratio | burst | error rate of the first moments
 burst_accept_overflows | count | burst | connections refused by a full accept queue in the first moments
 burst_response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | burst | response time in the first moments
 jvm_heap_used_bytes_{max,mean} | bytes | jvm | heap in use, as the JVM last reported (some do after collections only)
-jvm_heap_committed_bytes_max | bytes | jvm | largest heap taken from the system
-jvm_heap_committed_bytes_before | bytes | jvm | the same when the load began
+jvm_heap_committed_bytes_{max,before} | bytes | jvm | heap taken from the system: most, when the load began
 jvm_gc_share | ratio | jvm | share of the window that collections took
 jvm_gc_per_s | per_s | jvm | collections per second
 jvm_compile_share | ratio | jvm | time of JVM compilers per second; two at once count twice
@@ -138,19 +136,17 @@ jvm_safepoint_share | ratio | jvm | share of the window with all Java threads st
 jvm_threads_live_max | count | jvm | most live Java threads
 jvm_threads_started_per_s | per_s | jvm | Java threads started per second
 dotnet_gc_share | ratio | dotnet | share of the window in which collections stopped all .NET threads
-dotnet_gc_per_s | per_s | dotnet | collections per second
-dotnet_gc_gen2_per_s | per_s | dotnet | those of generation 2
+dotnet_gc{,_gen2}_per_s | per_s | dotnet | collections per second, those of generation 2
 dotnet_heap_bytes_max | bytes | dotnet | most heap in use, with what is not collected yet
 dotnet_allocated_bytes_per_s | bytes | dotnet | bytes allocated per second
 dotnet_pool_threads_max | count | dotnet | most threads of .NET's pool
 dotnet_pool_growth_per_s | per_s | dotnet | growth of that pool; below 0 it shrank
-dotnet_pool_busy_mean | count | dotnet | mean pool threads with a work item in hand
-dotnet_pool_blocked_mean | count | dotnet | those that neither run nor wait for a CPU
+dotnet_pool_{busy,blocked}_mean | count | dotnet | mean pool threads with a work item, those of them that neither run
+  nor wait for a CPU
 dotnet_pool_queue_mean | count | dotnet | mean work items that wait for a pool thread
 dotnet_work_items_per_s | per_s | dotnet | work items done per second
 dotnet_lock_contentions_per_s | per_s | dotnet | waits for a lock per second (`lock`, `Monitor`)
-jvm_live_bytes | bytes | heap | live heap right after the window (measure.snapshots)
-jvm_live_growth_bytes | bytes | heap | the same, less that right before the window
+jvm_live_{,growth_}bytes | bytes | heap | live heap right after the window, less that before it (measure.snapshots)
 slots | count | slots | requests served at once: rate of all users x time of one user alone (measure.slots)
 slots_{low,high} | count | slots | its 95 % interval
 alone_time_ns_mean | ns | slots | request time of one user alone
