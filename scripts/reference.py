@@ -20,6 +20,7 @@ from powerband.base.machine import known_noise
 from powerband.base.units import time_text
 from powerband.cli import powerband
 from powerband.files.experiment_file import load_experiment, load_subject, profile_names
+from powerband.files.key_options import KEY_OPTIONS
 from powerband.files.library import experiment_names, library_root, subject_names
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Parameter
@@ -77,10 +78,11 @@ def reference() -> dict[Path, str]:
 
 
 def options_page() -> str:
-    """Each command with its usage and its options, as `--help` has them: what several take, where the first has it."""
+    """Each command with its usage and its options: what several take, where the first has it."""
     parts = [
         "# Every option of every command",
-        f"{MADE} What the commands are for, with examples: [the command line](cli.md).",
+        f"{MADE} What the commands are for, with examples: [the command line](cli.md). An option that stands for a key "
+        "of an experiment file is explained there; `powerband COMMAND --help` has a sentence for each.",
     ]
     # Below the whole, as on a command line: else a command would take its help option for another one, for good.
     whole = click.Context(powerband, info_name="powerband", **powerband.context_settings)
@@ -99,7 +101,7 @@ def options_page() -> str:
             continue
         own = [record for record in records[name] if first.get(record, name) == name]
         if own:
-            parts.append(_table(("option", "meaning"), ((_code(names), text) for names, text in own)))
+            parts.append(_table(("option", "meaning"), ((_code(record[0]), _explained(record)) for record in own)))
         lines = []
         for other in FIRST:
             flags = [_code(_flag(record)) for record in records[name] if name != other == first.get(record)]
@@ -116,7 +118,18 @@ def _records(command: click.Command, context: click.Context) -> list[tuple[str, 
 
 def _flag(record: tuple[str, str]) -> str:
     """`--method` of `-X, --method NAME`."""
-    return next(word for word in record[0].split() if word.startswith("--"))
+    return next((word for word in record[0].split() if word.startswith("--")), record[0])
+
+
+def _explained(record: tuple[str, str]) -> str:
+    """The help of an option; of one that stands for a key of a file that key, with a link, and the default."""
+    option = KEY_OPTIONS.get(_flag(record))
+    if option is None or not record[1].startswith(option.help):
+        return record[1]
+    part, _, below = option.key.partition(".")
+    page = f"{part}.md" if part in ("load", "measure") else f"experiment-file.md#{part if below else 'at-the-top'}"
+    _, begin, default = record[1].partition("  [")
+    return f"[{_code(option.key)}]({page}){begin}{default}"
 
 
 def metrics_table() -> str:
