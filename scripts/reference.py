@@ -7,6 +7,7 @@ names of bottlenecks in the schema of an analysis. Not here: what is explained."
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ import click
 from fakes import faults
 from powerband.cli import powerband
 from powerband.files.experiment_file import load_subject, profile_names
+from powerband.files.key_options import KEY_OPTIONS
 from powerband.files.library import experiment_names, library_root, subject_names
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Parameter
@@ -28,6 +30,8 @@ from scripts.man_page import man_page
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MADE = "This page is made from the code by `make reference`."
+# Commands that describe what others take too, in this order.
+FIRST = ("tune", "run", "load")
 # Profiles `published` that were run to their end before data of runs were kept, and how they differed from the profile.
 RAN_BEFORE = {
     "thread-vs-pool": "2026-11-21, one start of each pool in place of three; data not kept",
@@ -68,23 +72,35 @@ def reference() -> dict[Path, str]:
 
 
 def options_page() -> str:
-    """Each command with its usage and all of its options, as `--help` has them."""
+    """Each command with its usage and its options: what several take, where the first has it."""
     parts = [
         "# Every option of every command",
-        f"{MADE} What the commands are for, with examples: [the command line](cli.md).",
+        f"{MADE} What the commands are for, with examples: [the command line](cli.md). An option that stands for a key "
+        "of an experiment file is explained there; `powerband COMMAND --help` has a sentence for each.",
     ]
     # Below the whole, as on a command line: else a command would take its help option for another one, for good.
     whole = click.Context(powerband, info_name="powerband", **powerband.context_settings)
+    records: dict[str, list[tuple[str, str]]] = {}
+    usages: dict[str, str] = {}
     for name, command in sorted(powerband.commands.items()):
         # As wide as it may be, so that no line of the usage is broken.
         context = click.Context(command, whole, name, terminal_width=1000, max_content_width=1000)
-        usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-        parts += [f"## powerband {name}\n{command.get_short_help_str(limit=1000)}", f"    {usage}"]
-        records = _records(command, context)
-        if name != "tune" and records == _records(powerband.commands["tune"], context):
+        usages[name] = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+        records[name] = _records(command, context)
+    first = {record: name for name in reversed(FIRST) for record in records[name]}
+    for name, usage in usages.items():
+        parts += [f"## powerband {name}", f"    {usage}"]
+        if name != "tune" and records[name] == records["tune"]:
             parts.append("It takes all [options of `tune`](#powerband-tune).")
-        elif records:
-            parts.append(_table(("option", "meaning"), ((_code(names), text) for names, text in records)))
+            continue
+        own = [record for record in records[name] if first.get(record, name) == name]
+        if own:
+            parts.append(_table(("option", "meaning"), ((_code(record[0]), _explained(record)) for record in own)))
+        lines = []
+        for other in FIRST:
+            flags = [_code(_flag(record)) for record in records[name] if name != other == first.get(record)]
+            lines += [f"As of [`{other}`](#powerband-{other}): {', '.join(flags)}."] if flags else []
+        parts += ["\n".join(lines)] if lines else []
     return _page(parts)
 
 
@@ -94,15 +110,33 @@ def _records(command: click.Command, context: click.Context) -> list[tuple[str, 
     return [record for option in options if (record := option.get_help_record(context))]
 
 
+def _flag(record: tuple[str, str]) -> str:
+    """`--method` of `-X, --method NAME`."""
+    return next((word for word in record[0].split() if word.startswith("--")), record[0])
+
+
+def _explained(record: tuple[str, str]) -> str:
+    """The help of an option; of one that stands for a key of a file that key, with a link, and the default."""
+    option = KEY_OPTIONS.get(_flag(record))
+    if option is None or not record[1].startswith(option.help):
+        return record[1]
+    part, _, below = option.key.partition(".")
+    page = f"{part}.md" if part in ("load", "measure") else f"experiment-file.md#{part if below else 'at-the-top'}"
+    _, begin, default = record[1].partition("  [")
+    return f"[{_code(option.key)}]({page}){begin}{default}"
+
+
 def metrics_table() -> str:
-    short = {name: [alias for alias, full in ALIASES.items() if full == name] for name in METRICS}
-    return _table(
-        ("name", "short", "unit", "what"),
-        (
-            (_code(name), ", ".join(map(_code, short[name])), metric.unit, metric.help)
-            for name, metric in METRICS.items()
-        ),
-    )
+    """Metrics that share one help share a row, up to four of them, so that no cell gets long."""
+    rows = []
+    for (unit, meaning), group in itertools.groupby(METRICS.values(), key=lambda metric: (metric.unit, metric.help)):
+        names = [metric.name for metric in group]
+        for first in range(0, len(names), 4):
+            some = names[first : first + 4]
+            short = [alias for name in some for alias, full in ALIASES.items() if full == name]
+            text = "the same" if first else meaning
+            rows.append((", ".join(map(_code, some)), ", ".join(map(_code, short)), unit, text))
+    return _table(("name", "short", "unit", "what"), rows)
 
 
 def bottlenecks_table() -> str:
@@ -123,10 +157,10 @@ def bottlenecks_schema(schema: str) -> str:
 def subjects_page() -> str:
     """Each subject that comes with it: what it is, and its parameters."""
     parts = [
-        "# The subjects that come with powerband",
-        f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}`, and every parameter may be a factor. "
-        "How a subject is written: [the experiment file](experiment-file.md#subject). Each that does not drive itself "
-        "can be loaded [from other nodes](../cluster.md#load-from-other-nodes).",
+        "# Servers that come with powerband",
+        f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}` ([how to write your own]"
+        "(experiment-file.md#subject)). Every parameter may be a factor; its default comes first. A condition in "
+        "brackets says when it is read.",
     ]
     for name in subject_names():
         subject = load_subject(name)
@@ -135,13 +169,10 @@ def subjects_page() -> str:
         needs += [f"`{subject.build[0]}` to build it"] if subject.build and "{" not in subject.build[0] else []
         about = [f"{subject.about}."]
         about += [f"Needs {' and '.join(needs)}."] if needs else []
-        about += ["It drives itself."] if subject.counts else []
+        about += ["It takes no requests."] if subject.counts else []
         about += _own_page(name)
-        rows = (
-            (_code(parameter), _kind(made), _code(format_level(made.default)), _meaning(made))
-            for parameter, made in subject.parameters.items()
-        )
-        parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "type", "default", "meaning"), rows)]
+        rows = ((_code(parameter), _values(made), _meaning(made)) for parameter, made in subject.parameters.items())
+        parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "values", "meaning"), rows)]
     return _page(parts)
 
 
@@ -165,16 +196,17 @@ def published_table() -> str:
 
 def _own_page(name: str) -> list[str]:
     page = library_root() / "subjects" / name / "README.md"
-    return [f"[More of it](../../subjects/{name}/README.md)."] if page.is_file() else []
+    return [f"[More](../../subjects/{name}/README.md)."] if page.is_file() else []
 
 
-def _kind(parameter: Parameter) -> str:
-    choices = ", ".join(_code(format_level(choice)) for choice in parameter.choices)
-    return choices or parameter.type
+def _values(parameter: Parameter) -> str:
+    """The default, and the choices besides it."""
+    values = dict.fromkeys((parameter.default, *parameter.choices))
+    return ", ".join(_code(format_level(value)) for value in values)
 
 
 def _meaning(parameter: Parameter) -> str:
-    return parameter.help + (f" (only with {_code(parameter.needed)})" if parameter.needed else "")
+    return parameter.help + (f" ({_code(parameter.needed.replace(' or ', '/'))})" if parameter.needed else "")
 
 
 def _page_of(experiment: str) -> Path | None:

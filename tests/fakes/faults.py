@@ -60,33 +60,29 @@ def _faults() -> Iterator[Fault]:
 class Beside:
     """What SIGKILL does of a process that is no part of every trial, in words, and as a test sees it. `phases`: of the
     first of two trials; none: before it. `code`: powerband's exit code; `said`: part of what it says; `kept`: how many
-    trials are measured. `left`: what is left behind where powerband is killed with it."""
+    trials are measured. `leaves`: something is left behind where powerband is killed with it."""
 
     victim: str
     phases: tuple[str, ...]
     becomes: str
-    reported: str
     code: int
     said: str = ""
     kept: int = 2
-    left: str = "nothing"
+    leaves: bool = False
 
     @property
     def words(self) -> str:
-        if self.code == 0:
-            return "all trials; the run goes on"
-        return "all finished trials; `powerband resume` goes on"
+        return f"ends with exit code {self.code}" if self.code else "goes on"
 
 
 BESIDE = (
-    Beside("build", (), "does not begin", "exit code 4", 4, "the server's build failed", 0),
-    Beside("database", PHASES, "has a server without database; no other begins", "exit code 4",
-           4, "`powerband resume` starts a new one", 1, "the database's folder in TMPDIR, until `powerband resume`"),
-    Beside("link", PHASES, "fails (`link_failed`)", "with its reason", 0, kept=1),
-    Beside("JMeter", ("warmup", "measure"), "fails (`jmeter_failed`)", "exit code 5", 5, "JMeter", 0),
-    Beside("live server", PHASES, "counts; the page is gone", "the browser says so", 0),
-    Beside("browser", ("measure",), "counts, with the visits until then", "nothing", 0),
-)  # fmt: skip
+    Beside("build", (), "does not begin", 4, "the server's build failed", 0),
+    Beside("database", PHASES, "goes on without a database", 4, "`powerband resume` starts a new one", 1, leaves=True),
+    Beside("link", PHASES, "fails (`link_failed`)", 0, kept=1),
+    Beside("JMeter", ("warmup", "measure"), "fails (`jmeter_failed`)", 5, "JMeter", 0),
+    Beside("live server", PHASES, "counts; the page is gone", 0),
+    Beside("browser", ("measure",), "counts, with the visits until then", 0),
+)
 FAULTS = tuple(_faults())
 CASES = tuple((fault, phase) for fault in FAULTS for phase in fault.phases)
 
@@ -149,11 +145,12 @@ def sigkill(pids: Mapping[str, int], victims: Sequence[str]) -> None:
             os.kill(pids[victim], signal.SIGKILL)
 
 
-HEADS = ("killed (`kill -9`)", "in phase", "the trial", "reported", "kept", "left behind")
+HEADS = ("killed (`kill -9`)", "in phase", "the trial", "the run")
 
 
 def table() -> Iterator[tuple[str, ...]]:
-    """The rows of the table in docs/reference/failures.md: victims that come to the same share one."""
+    """The rows of the table in docs/reference/failures.md, of one victim each: two at once come to what either comes
+    to. Victims that come to the same share a row."""
     same: dict[tuple[str, ...], list[str]] = {}
     for victim, *rest in _rows():
         same.setdefault(tuple(rest), []).append(victim)
@@ -163,24 +160,20 @@ def table() -> Iterator[tuple[str, ...]]:
 
 def _rows() -> Iterator[tuple[str, ...]]:
     for fault in FAULTS:
-        yield fault.name, _phases(fault.phases), *_outcome(fault), "nothing"
+        if len(fault.victims) == 1 and fault.outcomes != (LOST,):
+            yield fault.name, _phases(fault.phases), _outcome(fault), "goes on"
     for each in BESIDE:
-        phases = _phases(each.phases)
-        yield each.victim, phases, each.becomes, each.reported, each.words, "nothing"
-        yield f"{each.victim} and {CONTROL}", phases, *_outcome(FAULTS[-1]), each.left
+        yield each.victim, _phases(each.phases), each.becomes, each.words
+    yield f"{CONTROL}, alone or with another", _phases(PHASES), "did not happen", "ends; `powerband resume` repeats it"
 
 
 def _phases(phases: tuple[str, ...]) -> str:
     return "any" if phases == PHASES else ", ".join(phases) or "before the first"
 
 
-def _outcome(fault: Fault) -> tuple[str, str, str]:
-    """What becomes of the trial, what is reported, and what is kept."""
-    if fault.outcomes == (LOST,):
-        return "did not happen", "the shell says `Killed`", "all finished trials; `powerband resume` repeats this one"
+def _outcome(fault: Fault) -> str:
+    """What becomes of the trial."""
     codes = " or ".join(f"`{code}`" for code in fault.outcomes if code != MEASURED)
     if not codes:
-        return "counts", "nothing", "all trials"
-    if MEASURED in fault.outcomes:
-        return f"fails ({codes}), or counts if it was over", "with its reason", "all trials; the run goes on"
-    return f"fails ({codes})", "with its reason", "all trials; the run goes on"
+        return "counts"
+    return f"fails ({codes}), or counts if it was over" if MEASURED in fault.outcomes else f"fails ({codes})"
