@@ -240,16 +240,15 @@ def table(outcomes: Iterable[Outcome]) -> str:
 
 
 def sums(outcomes: Iterable[Outcome]) -> str:
-    """By what was planted: how many cases, the least and the most gain, and the first case."""
-    lines = ["| planted | cases | times as much is served | for example |", "|---|---|---|---|"]
+    """By what was planted: how many cases, the least and the most gain."""
+    lines = ["| planted | cases | times as much is served |", "|---|---|---|"]
     of_each: dict[B, list[Outcome]] = {}
     for each in outcomes:
         of_each.setdefault(each.followed.before.expected, []).append(each)
     for planted, found in of_each.items():
         gains = sorted({f"{each.gain:.1f}" for each in found}, key=float)
         times = gains[0] if len(gains) == 1 else f"{gains[0]} to {gains[-1]}"
-        first = found[0].followed
-        lines.append(f"| `{planted}` | {len(found)} | {times} | {first.before.name}; then {first.done} |")
+        lines.append(f"| `{planted}` | {len(found)} | {times} |")
     return "\n".join(lines)
 
 
