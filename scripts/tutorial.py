@@ -44,10 +44,17 @@ def _blocks(page: str, folder: Path) -> list[str]:
     run = _runner(page, folder)
     found = [
         run(4, "tune", "--listen").partition("\n\n")[0],
-        run(0, "tune", "--users 32"),
-        run(1, "compare", "slower_server.py"),
+        _to_the_verdicts(run(0, "tune", "--users 32")),
+        _to_the_verdicts(run(1, "compare", "slower_server.py")),
     ]
     return [_tidy(text) for text in found]
+
+
+def _to_the_verdicts(output: str) -> str:
+    """Up to the table of verdicts: the page says what follows it."""
+    parts = output.split("\n\n")
+    table = next(index for index, part in enumerate(parts) if "verdict" in part.strip().partition("\n")[0])
+    return "\n\n".join(parts[: table + 1])
 
 
 def _runner(page: str, folder: Path) -> Callable[..., str]:

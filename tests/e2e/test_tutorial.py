@@ -118,7 +118,7 @@ def test_the_race(clone: Path) -> None:
     assert "in a race of at most 2 rounds" in done.stderr
     # Which columns there are beside these depends on the figures.
     needed = ["threads", "goodput", "interval", "p50", "p99", "change", "verdict"]
-    (answer,) = [block for block in blocks(PAGE) if "The race " in block.text and "\nrule of thumb" in block.text]
+    (answer,) = [block for block in blocks(PAGE) if "The race " in block.text and "\nthreads  goodput" in block.text]
     assert [head for head in heads(answer.text) if head in needed] == needed
     needed.remove("p99")  # of so few requests there is none
     assert [head for head in heads(done.stdout) if head in needed] == needed
