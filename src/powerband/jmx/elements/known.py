@@ -80,12 +80,12 @@ KNOWN: dict[str, Known] = {
     "ConstantThroughputTimer": Known(
         "Constant Throughput Timer",
         Role.TIMER,
-        "an open load: `rate`, `arrivals: constant`, `max_in_flight` of as many as there are threads",
+        "an open load: `rate`, `arrivals`, `max_in_flight` of as many as there are threads",
     ),
     "PreciseThroughputTimer": Known(
         "Precise Throughput Timer",
         Role.TIMER,
-        "an open load: `rate`, `arrivals: poisson`, `max_in_flight` of as many as there are threads",
+        "an open load: `rate`, `arrivals`, `max_in_flight` of as many as there are threads",
     ),
     "TestAction": Known(
         "Flow Control Action",
@@ -102,14 +102,12 @@ KNOWN: dict[str, Known] = {
         Role.ASSERTION,
         "`timeout`, where all requests have the same; a comment says the difference",
     ),
-    "ResultCollector": Known(
-        "any listener that shows or saves results", Role.SILENT, "left out: powerband has its own"
-    ),
-    "Summariser": Known("Generate Summary Results", Role.SILENT, "left out: powerband has its own"),
-    "TestFragmentController": Known("Test Fragment", Role.SILENT, "left out: JMeter does not run it either"),
-    "WorkBench": Known("WorkBench", Role.SILENT, "left out: JMeter does not run it either"),
-    "ProxyControl": Known("HTTP(S) Test Script Recorder", Role.SILENT, "left out: it does nothing in a run"),
-    "HTTPMirrorControl": Known("HTTP Mirror Server", Role.SILENT, "left out: it does nothing in a run"),
+    "ResultCollector": Known("any listener that shows or saves results", Role.SILENT, "left out"),
+    "Summariser": Known("Generate Summary Results", Role.SILENT, "left out"),
+    "TestFragmentController": Known("Test Fragment", Role.SILENT, "left out"),
+    "WorkBench": Known("WorkBench", Role.SILENT, "left out"),
+    "ProxyControl": Known("HTTP(S) Test Script Recorder", Role.SILENT, "left out"),
+    "HTTPMirrorControl": Known("HTTP Mirror Server", Role.SILENT, "left out"),
 }
 
 
