@@ -35,6 +35,7 @@ class Known:
     how: str  # one line of the documentation's table
 
 
+_STEP = "a step: method, path with its query, body, and the headers that JMeter would send with it"
 KNOWN: dict[str, Known] = {
     "TestPlan": Known("Test Plan", Role.PLAN, "its user variables are filled in wherever they are used"),
     "ThreadGroup": Known(
@@ -50,13 +51,9 @@ KNOWN: dict[str, Known] = {
         "its requests, in place; a comment says that their sum is not measured",
     ),
     "LoopController": Known("Loop Controller", Role.CONTROLLER, "its requests, written out as often as it loops"),
-    "HTTPSamplerProxy": Known(
-        "HTTP Request",
-        Role.SAMPLER,
-        "a step: method, path with its query, body, and the headers that JMeter would send with it",
-    ),
-    "HTTPSampler": Known("HTTP Request (Java, before 2.5)", Role.SAMPLER, "as an HTTP Request"),
-    "HTTPSampler2": Known("HTTP Request (HttpClient, before 2.5)", Role.SAMPLER, "as an HTTP Request"),
+    "HTTPSamplerProxy": Known("HTTP Request", Role.SAMPLER, _STEP),
+    "HTTPSampler": Known("HTTP Request (Java, before 2.5)", Role.SAMPLER, _STEP),
+    "HTTPSampler2": Known("HTTP Request (HttpClient, before 2.5)", Role.SAMPLER, _STEP),
     "ConfigTestElement": Known(
         "HTTP Request Defaults", Role.DEFAULTS, "fills what a request of its branch leaves empty; parameters are added"
     ),
@@ -70,7 +67,7 @@ KNOWN: dict[str, Known] = {
         "the scenario is written out once for each row; each user goes through all rows in their order",
     ),
     "ConstantTimer": Known("Constant Timer", Role.TIMER, "`think` of the step before"),
-    "UniformRandomTimer": Known("Uniform Random Timer", Role.TIMER, "`think: {uniform: [...]}` of the step before"),
+    "UniformRandomTimer": Known("Uniform Random Timer", Role.TIMER, "`think` of the step before"),
     "GaussianRandomTimer": Known(
         "Gaussian Random Timer", Role.TIMER, "a uniform `think` of the same mean and spread, which a comment says"
     ),
