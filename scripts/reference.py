@@ -1,7 +1,6 @@
 """The parts of the reference that are lists, made from the code: `make reference` writes them, a test holds them to it.
 
-In: the commands, the metrics, the subjects, the experiments, the bottlenecks, the cases of the
-tests of faults (`tests/` is on the path). Out: whole pages
+In: the commands, the metrics, the subjects, the experiments, the bottlenecks. Out: whole pages
 (options.md, subjects.md, the manual), tables between two marks of pages that are written by hand, and the
 names of bottlenecks in the schema of an analysis. Not here: what is explained."""
 
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import click
 
-from fakes import faults
 from powerband.cli import powerband
 from powerband.files.experiment_file import load_subject, profile_names
 from powerband.files.key_options import KEY_OPTIONS
@@ -32,6 +30,8 @@ DOCS = ROOT / "docs"
 MADE = "This page is made from the code by `make reference`."
 # Commands that describe what others take too, in this order.
 FIRST = ("tune", "run", "load")
+# Options whose default is another one than that of the key that they stand for.
+OWN_DEFAULT = ("--users", "--duration", "--repeats", "--order", "--confirm")
 # Profiles `published` that were run to their end before data of runs were kept, and how they differed from the profile.
 RAN_BEFORE = {
     "thread-vs-pool": "2026-11-21, one start of each pool in place of three; data not kept",
@@ -58,7 +58,6 @@ def reference() -> dict[Path, str]:
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
         (DOCS / "experiments" / "README.md", "published profiles", published_table()),
         (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
-        (DOCS / "reference" / "failures.md", "faults", _table(faults.HEADS, faults.table())),
     ):
         made[path] = _between(made.get(path) or path.read_text(), mark, table, path)
     for kept in keep.all_kept():
@@ -75,8 +74,8 @@ def options_page() -> str:
     """Each command with its usage and its options: what several take, where the first has it."""
     parts = [
         "# Every option of every command",
-        f"{MADE} What the commands are for, with examples: [the command line](cli.md). An option that stands for a key "
-        "of an experiment file is explained there; `powerband COMMAND --help` has a sentence for each.",
+        f"{MADE} What the commands are for: [the command line](cli.md). An option that stands for a key of an "
+        "experiment file is explained there, with its default; `powerband COMMAND --help` has a sentence for each.",
     ]
     # Below the whole, as on a command line: else a command would take its help option for another one, for good.
     whole = click.Context(powerband, info_name="powerband", **powerband.context_settings)
@@ -94,9 +93,13 @@ def options_page() -> str:
             parts.append("It takes all [options of `tune`](#powerband-tune).")
             continue
         own = [record for record in records[name] if first.get(record, name) == name]
-        if own:
-            parts.append(_table(("option", "meaning"), ((_code(record[0]), _explained(record)) for record in own)))
-        lines = []
+        keys: dict[str, list[str]] = {}
+        for record in own:
+            keys.setdefault(_part_of(record), []).append(_code(_flag(record)))
+        if keys.pop("", None):
+            apart = [record for record in own if not _part_of(record)]
+            parts.append(_table(("option", "meaning"), ((_code(record[0]), _explained(record)) for record in apart)))
+        lines = [f"Keys of [`{part}`]({_page_of_key(f'{part}.')}): {', '.join(flags)}." for part, flags in keys.items()]
         for other in FIRST:
             flags = [_code(_flag(record)) for record in records[name] if name != other == first.get(record)]
             lines += [f"As of [`{other}`](#powerband-{other}): {', '.join(flags)}."] if flags else []
@@ -117,26 +120,43 @@ def _flag(record: tuple[str, str]) -> str:
 
 def _explained(record: tuple[str, str]) -> str:
     """The help of an option; of one that stands for a key of a file that key, with a link, and the default."""
-    option = KEY_OPTIONS.get(_flag(record))
-    if option is None or not record[1].startswith(option.help):
+    key = _key_of(record)
+    if not key:
         return record[1]
-    part, _, below = option.key.partition(".")
-    page = f"{part}.md" if part in ("load", "measure") else f"experiment-file.md#{part if below else 'at-the-top'}"
     _, begin, default = record[1].partition("  [")
-    return f"[{_code(option.key)}]({page}){begin}{default}"
+    return f"[{_code(key)}]({_page_of_key(key)}){begin}{default}"
+
+
+def _key_of(record: tuple[str, str]) -> str:
+    """The key of an experiment file that an option stands for; empty: none."""
+    option = KEY_OPTIONS.get(_flag(record))
+    return option.key if option is not None and record[1].startswith(option.help) else ""
+
+
+def _part_of(record: tuple[str, str]) -> str:
+    """The part of an experiment file that has a key of the option's name, with the same default; empty: none."""
+    part, _, below = _key_of(record).partition(".")
+    flag = _flag(record)
+    return part if flag == f"--{re.sub('[._]', '-', below)}" and flag not in OWN_DEFAULT else ""
+
+
+def _page_of_key(key: str) -> str:
+    """Page and heading that explain a key."""
+    part, dot, _ = key.partition(".")
+    return f"{part}.md" if part in ("load", "measure") else f"experiment-file.md#{part if dot else 'at-the-top'}"
 
 
 def metrics_table() -> str:
     """Metrics that share one help share a row, up to four of them, so that no cell gets long."""
     rows = []
-    for (unit, meaning), group in itertools.groupby(METRICS.values(), key=lambda metric: (metric.unit, metric.help)):
+    for (_, meaning), group in itertools.groupby(METRICS.values(), key=lambda metric: (metric.unit, metric.help)):
         names = [metric.name for metric in group]
         for first in range(0, len(names), 4):
             some = names[first : first + 4]
             short = [alias for name in some for alias, full in ALIASES.items() if full == name]
             text = "the same" if first else meaning
-            rows.append((", ".join(map(_code, some)), ", ".join(map(_code, short)), unit, text))
-    return _table(("name", "short", "unit", "what"), rows)
+            rows.append((", ".join(map(_code, some)), ", ".join(map(_code, short)), text))
+    return _table(("name", "short", "what"), rows)
 
 
 def bottlenecks_table() -> str:

@@ -1,5 +1,5 @@
-"""What may be killed while a run goes on, and what becomes of it: the cases that `tests/e2e/test_faults.py` tests, and
-the table of docs/reference/failures.md, which is made of them. And how such a process is found."""
+"""What may be killed while a run goes on, and what becomes of it: the cases that `tests/e2e/test_faults.py` and
+`test_faults_beside.py` test; docs/reference/failures.md has their sum. And how such a process is found."""
 
 from __future__ import annotations
 
@@ -58,30 +58,25 @@ def _faults() -> Iterator[Fault]:
 
 @dataclass(frozen=True)
 class Beside:
-    """What SIGKILL does of a process that is no part of every trial, in words, and as a test sees it. `phases`: of the
-    first of two trials; none: before it. `code`: powerband's exit code; `said`: part of what it says; `kept`: how many
-    trials are measured. `leaves`: something is left behind where powerband is killed with it."""
+    """What SIGKILL does of a process that is no part of every trial. `phases`: of the first of two trials; none: before
+    it. `code`: powerband's exit code; `said`: part of what it says; `kept`: how many trials are measured. `leaves`:
+    something is left behind where powerband is killed with it."""
 
     victim: str
     phases: tuple[str, ...]
-    becomes: str
     code: int
     said: str = ""
     kept: int = 2
     leaves: bool = False
 
-    @property
-    def words(self) -> str:
-        return f"ends with exit code {self.code}" if self.code else "goes on"
-
 
 BESIDE = (
-    Beside("build", (), "does not begin", 4, "the server's build failed", 0),
-    Beside("database", PHASES, "goes on without a database", 4, "`powerband resume` starts a new one", 1, leaves=True),
-    Beside("link", PHASES, "fails (`link_failed`)", 0, kept=1),
-    Beside("JMeter", ("warmup", "measure"), "fails (`jmeter_failed`)", 5, "JMeter", 0),
-    Beside("live server", PHASES, "counts; the page is gone", 0),
-    Beside("browser", ("measure",), "counts, with the visits until then", 0),
+    Beside("build", (), 4, "the server's build failed", 0),
+    Beside("database", PHASES, 4, "`powerband resume` starts a new one", 1, leaves=True),
+    Beside("link", PHASES, 0, kept=1),
+    Beside("JMeter", ("warmup", "measure"), 5, "JMeter", 0),
+    Beside("live server", PHASES, 0),
+    Beside("browser", ("measure",), 0),
 )
 FAULTS = tuple(_faults())
 CASES = tuple((fault, phase) for fault in FAULTS for phase in fault.phases)
@@ -143,37 +138,3 @@ def sigkill(pids: Mapping[str, int], victims: Sequence[str]) -> None:
     for victim in sorted(victims, key=lambda role: role == CONTROL):
         with suppress(ProcessLookupError):
             os.kill(pids[victim], signal.SIGKILL)
-
-
-HEADS = ("killed (`kill -9`)", "in phase", "the trial", "the run")
-
-
-def table() -> Iterator[tuple[str, ...]]:
-    """The rows of the table in docs/reference/failures.md, of one victim each: two at once come to what either comes
-    to. Victims that come to the same share a row."""
-    same: dict[tuple[str, ...], list[str]] = {}
-    for victim, *rest in _rows():
-        same.setdefault(tuple(rest), []).append(victim)
-    for rest, victims in same.items():
-        yield ", ".join(victims), *rest
-
-
-def _rows() -> Iterator[tuple[str, ...]]:
-    for fault in FAULTS:
-        if len(fault.victims) == 1 and fault.outcomes != (LOST,):
-            yield fault.name, _phases(fault.phases), _outcome(fault), "goes on"
-    for each in BESIDE:
-        yield each.victim, _phases(each.phases), each.becomes, each.words
-    yield f"{CONTROL}, alone or with another", _phases(PHASES), "did not happen", "ends; `powerband resume` repeats it"
-
-
-def _phases(phases: tuple[str, ...]) -> str:
-    return "any" if phases == PHASES else ", ".join(phases) or "before the first"
-
-
-def _outcome(fault: Fault) -> str:
-    """What becomes of the trial."""
-    codes = " or ".join(f"`{code}`" for code in fault.outcomes if code != MEASURED)
-    if not codes:
-        return "counts"
-    return f"fails ({codes}), or counts if it was over" if MEASURED in fault.outcomes else f"fails ({codes})"
