@@ -1,7 +1,6 @@
 """Akka.NET beside Pekko, from the kept data of both: `python -m scripts.beside` draws the picture of the page.
 
-The two tables of docs/experiments/akka-net.md are made by `scripts/reference.py`. Only what one machine measured
-on one day stands side by side.
+Only what one machine measured on one day stands side by side.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from powerband.model.results import Estimate
-from powerband.report.wording.numbers import format_estimate, format_interval
 from scripts import keep
 
 FIGURE = Path(__file__).parents[1] / "docs" / "images" / "akka-net-beside-pekko.png"
@@ -35,18 +33,6 @@ CROSSED: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("thread pool, five pairs", {"dispatcher": "thread-pool", "pairs": 5}),
 )
 ONLY = {"metrics": "off", "throughput": 100, "balls": 6}  # of a grid, where it has these factors
-# By the claim's name, which is the same in both experiments.
-CLAIMS = (
-    (GRIDS, "dispatcher-makes-no-great-difference"),
-    (GRIDS, "five-pairs-are-slower"),
-    (GRIDS, "millions-a-minute"),
-    (SUSPICIONS, "datagrams-plateau"),
-    (SUSPICIONS, "datagrams-explain-the-plateau"),
-    (SUSPICIONS, "switches-govern"),
-    (SUSPICIONS, "debug-log-costs-half"),
-    (SUSPICIONS, "allocation-costs-little"),
-    (SUSPICIONS, "neighbours-cost-at-most-half"),
-)
 
 
 @dataclass(frozen=True)
@@ -64,30 +50,8 @@ def rows() -> Iterator[Row]:
             yield Row(name, (_rate(found[0], levels), _rate(found[1], levels)))
 
 
-def rates_table() -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Messages a second with their intervals, and each as a multiple of the framework's own baseline."""
-    cells: list[Sequence[str]] = []
-    base: tuple[float, ...] = ()
-    for row in rows():
-        base = base or tuple(rate.value for rate in row.rates)
-        shown = [f"{format_estimate(rate, METRIC)} ({format_interval(rate, METRIC)})" for rate in row.rates]
-        times = [f"{rate.value / own:.2g}" for rate, own in zip(row.rates, base, strict=True)]
-        cells.append((row.name, shown[0], times[0], shown[1], times[1]))
-    return ("", NAMES[0], "to its baseline", NAMES[1], "to its baseline"), cells
-
-
-def claims_table() -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Each claim of both experiments, with the verdict on each framework and where it holds."""
-    cells: list[Sequence[str]] = []
-    for pair, name in CLAIMS:
-        ours, theirs = (_claim(_newest(experiment), name) for experiment in pair)
-        verdicts = [claim["verdict"] for claim in (ours, theirs)]
-        cells.append((ours["says"], *(f"**{verdict}**" for verdict in verdicts), _where(verdicts)))
-    return ("claim, in the words of the Akka.NET experiment", *NAMES, "holds on"), cells
-
-
 def draw(into: Path = FIGURE) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 -- the tables are made without it
+    from matplotlib.figure import Figure  # noqa: PLC0415 -- needed for drawing only
 
     shown = list(rows())
     figure = Figure(figsize=(8, 0.5 * len(shown) + 1.2), layout="constrained")
@@ -126,17 +90,6 @@ def _rate(kept: keep.Kept, levels: Mapping[str, Any]) -> Estimate:
         if all(row["setting"]["levels"][name] == level for name, level in wanted.items()):
             return Estimate(**row["estimates"][METRIC])
     raise LookupError(f"{kept.folder}: no setting has {wanted}")
-
-
-def _claim(kept: keep.Kept, name: str) -> Mapping[str, Any]:
-    return next(claim for claim in kept.analysis["claims"] if claim["id"] == name)
-
-
-def _where(verdicts: Sequence[str]) -> str:
-    if "undecided" in verdicts:
-        return "open"
-    held = [name for name, verdict in zip(NAMES, verdicts, strict=True) if verdict == "held"]
-    return {2: "both", 1: f"{held[0]} alone" if held else "", 0: "neither"}[len(held)]
 
 
 if __name__ == "__main__":

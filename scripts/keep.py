@@ -36,6 +36,15 @@ MEASURED_BY = ("src", "engine/src", "subjects", "experiments")  # of the reposit
 BYTES_MAX = 256 * 1024  # of a folder
 _CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # where a server runs: for one that comes with powerband, anywhere
 _DROPPED = ("hostname", "uptime_s")
+# Of a claim's sentence, what a page shorter than the report leaves out.
+_SHORTER = (
+    (r"^All \d+ comparisons are held; ", ""),
+    (r" The interval (holds|includes) both: more (blocks|rounds) would \w+\.$", ""),
+    (r"\([\d.]+ % interval (.+?), over \d+ (?:blocks|rounds)\)", r"(\1)"),
+    (r"(in each of \d+) blocks", r"\1 rounds"),
+    (r": [\d,.]+/s against [\d,.]+/s, ", ": "),
+    (r"\ba (ratio|difference) of ", r"\1 "),
+)
 
 
 class NotKeptError(Exception):
@@ -149,8 +158,9 @@ def _claims(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line of a list for each: of a claim of several comparisons the one that its sentence tells of."""
     for claim in claims:
         published = f" Published: {claim['published'].rstrip('.')}." if claim["published"] else ""
-        measured = re.sub(r"^All \d+ comparisons are held; ", "", claim["sentence"])
-        measured = re.sub(r" The interval (holds|includes) both: more (blocks|rounds) would \w+\.$", "", measured)
+        measured = claim["sentence"]
+        for pattern, shorter in _SHORTER:
+            measured = re.sub(pattern, shorter, measured)
         yield f"- **{claim['verdict']}**: {claim['says'].rstrip('.')}.{published} Measured: {measured}"
 
 

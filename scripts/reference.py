@@ -1,12 +1,12 @@
 """The parts of the reference that are lists, made from the code: `make reference` writes them, a test holds them to it.
 
-In: the commands, the metrics, the subjects, the experiments, the bottlenecks, the cases of the
-tests of faults (`tests/` is on the path). Out: whole pages
+In: the commands, the metrics, the subjects, the experiments, the bottlenecks. Out: whole pages
 (options.md, subjects.md, the manual), tables between two marks of pages that are written by hand, and the
 names of bottlenecks in the schema of an analysis. Not here: what is explained."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,23 +14,24 @@ from pathlib import Path
 
 import click
 
-from fakes import faults
-from powerband.base.machine import known_noise
-from powerband.base.units import time_text
 from powerband.cli import powerband
-from powerband.files.experiment_file import load_experiment, load_subject, profile_names
+from powerband.files.experiment_file import load_subject, profile_names
+from powerband.files.key_options import KEY_OPTIONS
 from powerband.files.library import experiment_names, library_root, subject_names
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Parameter
 from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import format_level
-from powerband.search.forecast import forecast
-from scripts import beside, keep
+from scripts import keep
 from scripts.man_page import man_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MADE = "This page is made from the code by `make reference`."
+# Commands that describe what others take too, in this order.
+FIRST = ("tune", "run", "load")
+# Options whose default is another one than that of the key that they stand for.
+OWN_DEFAULT = ("--users", "--duration", "--repeats", "--order", "--confirm")
 # Profiles `published` that were run to their end before data of runs were kept, and how they differed from the profile.
 RAN_BEFORE = {
     "thread-vs-pool": "2026-11-21, one start of each pool in place of three; data not kept",
@@ -57,7 +58,6 @@ def reference() -> dict[Path, str]:
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
         (DOCS / "experiments" / "README.md", "published profiles", published_table()),
         (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
-        (DOCS / "reference" / "failures.md", "faults", _table(faults.HEADS, faults.table())),
     ):
         made[path] = _between(made.get(path) or path.read_text(), mark, table, path)
     for kept in keep.all_kept():
@@ -65,32 +65,45 @@ def reference() -> dict[Path, str]:
         if page is None:
             raise SystemExit(f"{kept.folder}: no page tells of this experiment")
         made[page] = _between(made.get(page) or page.read_text(), keep.mark(kept), keep.block(kept), page)
-    page = DOCS / "experiments" / "akka-net.md"
-    for mark, (heads, cells) in (("rates", beside.rates_table()), ("claims", beside.claims_table())):
-        made[page] = _between(made.get(page) or page.read_text(), f"{mark} beside Pekko", _table(heads, cells), page)
     schema = DOCS / "reference" / "analysis.schema.json"
     made[schema] = bottlenecks_schema(schema.read_text())
     return made
 
 
 def options_page() -> str:
-    """Each command with its usage and all of its options, as `--help` has them."""
+    """Each command with its usage and its options: what several take, where the first has it."""
     parts = [
         "# Every option of every command",
-        f"{MADE} What the commands are for, with examples: [the command line](cli.md).",
+        f"{MADE} What the commands are for: [the command line](cli.md). An option that stands for a key of an "
+        "experiment file is explained there, with its default; `powerband COMMAND --help` has a sentence for each.",
     ]
     # Below the whole, as on a command line: else a command would take its help option for another one, for good.
     whole = click.Context(powerband, info_name="powerband", **powerband.context_settings)
+    records: dict[str, list[tuple[str, str]]] = {}
+    usages: dict[str, str] = {}
     for name, command in sorted(powerband.commands.items()):
         # As wide as it may be, so that no line of the usage is broken.
         context = click.Context(command, whole, name, terminal_width=1000, max_content_width=1000)
-        usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
-        parts += [f"## powerband {name}\n{command.get_short_help_str(limit=1000)}", f"    {usage}"]
-        records = _records(command, context)
-        if name != "tune" and records == _records(powerband.commands["tune"], context):
+        usages[name] = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+        records[name] = _records(command, context)
+    first = {record: name for name in reversed(FIRST) for record in records[name]}
+    for name, usage in usages.items():
+        parts += [f"## powerband {name}", f"    {usage}"]
+        if name != "tune" and records[name] == records["tune"]:
             parts.append("It takes all [options of `tune`](#powerband-tune).")
-        elif records:
-            parts.append(_table(("option", "meaning"), ((_code(names), text) for names, text in records)))
+            continue
+        own = [record for record in records[name] if first.get(record, name) == name]
+        keys: dict[str, list[str]] = {}
+        for record in own:
+            keys.setdefault(_part_of(record), []).append(_code(_flag(record)))
+        if keys.pop("", None):
+            apart = [record for record in own if not _part_of(record)]
+            parts.append(_table(("option", "meaning"), ((_code(record[0]), _explained(record)) for record in apart)))
+        lines = [f"Keys of [`{part}`]({_page_of_key(f'{part}.')}): {', '.join(flags)}." for part, flags in keys.items()]
+        for other in FIRST:
+            flags = [_code(_flag(record)) for record in records[name] if name != other == first.get(record)]
+            lines += [f"As of [`{other}`](#powerband-{other}): {', '.join(flags)}."] if flags else []
+        parts += ["\n".join(lines)] if lines else []
     return _page(parts)
 
 
@@ -100,24 +113,59 @@ def _records(command: click.Command, context: click.Context) -> list[tuple[str, 
     return [record for option in options if (record := option.get_help_record(context))]
 
 
+def _flag(record: tuple[str, str]) -> str:
+    """`--method` of `-X, --method NAME`."""
+    return next((word for word in record[0].split() if word.startswith("--")), record[0])
+
+
+def _explained(record: tuple[str, str]) -> str:
+    """The help of an option; of one that stands for a key of a file that key, with a link, and the default."""
+    key = _key_of(record)
+    if not key:
+        return record[1]
+    _, begin, default = record[1].partition("  [")
+    return f"[{_code(key)}]({_page_of_key(key)}){begin}{default}"
+
+
+def _key_of(record: tuple[str, str]) -> str:
+    """The key of an experiment file that an option stands for; empty: none."""
+    option = KEY_OPTIONS.get(_flag(record))
+    return option.key if option is not None and record[1].startswith(option.help) else ""
+
+
+def _part_of(record: tuple[str, str]) -> str:
+    """The part of an experiment file that has a key of the option's name, with the same default; empty: none."""
+    part, _, below = _key_of(record).partition(".")
+    flag = _flag(record)
+    return part if flag == f"--{re.sub('[._]', '-', below)}" and flag not in OWN_DEFAULT else ""
+
+
+def _page_of_key(key: str) -> str:
+    """Page and heading that explain a key."""
+    part, dot, _ = key.partition(".")
+    return f"{part}.md" if part in ("load", "measure") else f"experiment-file.md#{part if dot else 'at-the-top'}"
+
+
 def metrics_table() -> str:
-    short = {name: [alias for alias, full in ALIASES.items() if full == name] for name in METRICS}
-    return _table(
-        ("name", "short", "unit", "what"),
-        (
-            (_code(name), ", ".join(map(_code, short[name])), metric.unit, metric.help)
-            for name, metric in METRICS.items()
-        ),
-    )
+    """Metrics that share one help share a row, up to four of them, so that no cell gets long."""
+    rows = []
+    for (_, meaning), group in itertools.groupby(METRICS.values(), key=lambda metric: (metric.unit, metric.help)):
+        names = [metric.name for metric in group]
+        for first in range(0, len(names), 4):
+            some = names[first : first + 4]
+            short = [alias for name in some for alias, full in ALIASES.items() if full == name]
+            text = "the same" if first else meaning
+            rows.append((", ".join(map(_code, some)), ", ".join(map(_code, short)), text))
+    return _table(("name", "short", "what"), rows)
 
 
 def bottlenecks_table() -> str:
-    """Each bottleneck: what a report says of it, and what it advises where the figures give no better advice."""
+    """Each bottleneck: what a table says of it, and what it advises where the figures give no better advice."""
     rows = (
-        (_code(name), name.words, name.short, name.advice.format(noun="request", a_noun="a request", pool="the pool"))
+        (_code(name), name.short, name.advice.format(noun="request", a_noun="a request", pool="the pool"))
         for name in BottleneckName
     )
-    return _table(("name", "in a sentence", "in a table", "what to do, in general"), rows)
+    return _table(("name", "in a table", "what to do, in general"), rows)
 
 
 def bottlenecks_schema(schema: str) -> str:
@@ -129,10 +177,10 @@ def bottlenecks_schema(schema: str) -> str:
 def subjects_page() -> str:
     """Each subject that comes with it: what it is, and its parameters."""
     parts = [
-        "# The subjects that come with powerband",
-        f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}`, and every parameter may be a factor. "
-        "How a subject is written: [the experiment file](experiment-file.md#subject). Each that does not drive itself "
-        "can be loaded [from other nodes](../cluster.md#load-from-other-nodes).",
+        "# Servers that come with powerband",
+        f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}` ([how to write your own]"
+        "(experiment-file.md#subject)). Every parameter may be a factor; its default comes first. A condition in "
+        "brackets says when it is read.",
     ]
     for name in subject_names():
         subject = load_subject(name)
@@ -141,57 +189,44 @@ def subjects_page() -> str:
         needs += [f"`{subject.build[0]}` to build it"] if subject.build and "{" not in subject.build[0] else []
         about = [f"{subject.about}."]
         about += [f"Needs {' and '.join(needs)}."] if needs else []
-        about += ["It drives itself."] if subject.counts else []
+        about += ["It takes no requests."] if subject.counts else []
         about += _own_page(name)
-        rows = (
-            (_code(parameter), _kind(made), _code(format_level(made.default)), _meaning(made))
-            for parameter, made in subject.parameters.items()
-        )
-        parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "type", "default", "meaning"), rows)]
+        rows = ((_code(parameter), _values(made), _meaning(made)) for parameter, made in subject.parameters.items())
+        parts += [f"## {name}\n{' '.join(about)}", _table(("parameter", "values", "meaning"), rows)]
     return _page(parts)
 
 
 def experiments_table() -> str:
-    """Each experiment that comes with it, and the page that tells what it found."""
-    rows = []
+    """Each page, and the experiments that come with powerband of which it tells."""
+    told: dict[str, list[str]] = {}
     for name in experiment_names():
-        experiment = load_experiment(name)
         page = _page_of(name)
-        size = f"{len(experiment.settings())} x {experiment.measure.repeats}"
-        found = f"[{page.stem}]({page.name})" if page else ""
-        rows.append((_code(name), experiment.question or "", size, found))
-    return _table(("name", "question", "settings x blocks", "what was found"), rows)
+        told.setdefault(f"[{page.stem}]({page.name})" if page else "none yet", []).append(_code(name))
+    return _table(("what was found", "experiments"), ((page, ", ".join(names)) for page, names in sorted(told.items())))
 
 
 def published_table() -> str:
-    """Each profile `published`: its size, how long it takes by its forecast, and when it was run, if ever."""
+    """Each profile `published` that was run, and when; below, the names of those that were not."""
     kept = {each.analysis["name"]: each for each in keep.all_kept() if each.profile == "published"}
-    rows = []
-    for name in experiment_names():
-        if "published" not in profile_names(name):
-            continue
-        experiment = load_experiment(name, "published")
-        found = forecast(experiment, known_noise())
-        most = "at most " if experiment.load.requests_per_user else "about "
-        ran = RAN_BEFORE.get(name, "not yet")
-        if name in kept:
-            ran = f"{kept[name].date}, [data](data/{kept[name].folder.name})"
-        rows.append((_code(name), str(found.trials), most + time_text(found.expected_ns), ran))
-    return _table(("name", "trials", "takes", "was run"), rows)
+    ran = RAN_BEFORE | {name: f"{each.date}, [data](data/{each.folder.name})" for name, each in sorted(kept.items())}
+    rows = ((_code(name), when) for name, when in ran.items())
+    others = [_code(name) for name in experiment_names() if "published" in profile_names(name) and name not in ran]
+    return "\n\n".join((_table(("name", "was run"), rows), f"Not run yet: {', '.join(others)}."))
 
 
 def _own_page(name: str) -> list[str]:
     page = library_root() / "subjects" / name / "README.md"
-    return [f"[More of it](../../subjects/{name}/README.md)."] if page.is_file() else []
+    return [f"[More](../../subjects/{name}/README.md)."] if page.is_file() else []
 
 
-def _kind(parameter: Parameter) -> str:
-    choices = ", ".join(_code(format_level(choice)) for choice in parameter.choices)
-    return choices or parameter.type
+def _values(parameter: Parameter) -> str:
+    """The default, and the choices besides it."""
+    values = dict.fromkeys((parameter.default, *parameter.choices))
+    return ", ".join(_code(format_level(value)) for value in values)
 
 
 def _meaning(parameter: Parameter) -> str:
-    return parameter.help + (f" (only with {_code(parameter.needed)})" if parameter.needed else "")
+    return parameter.help + (f" ({_code(parameter.needed.replace(' or ', '/'))})" if parameter.needed else "")
 
 
 def _page_of(experiment: str) -> Path | None:

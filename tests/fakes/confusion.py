@@ -1,7 +1,7 @@
 """Runs the planted cases and says how many are named rightly. `python -m fakes.confusion PAGE ROWS [WORD...]`, with
-tests/ on the path, puts a table of each set into PAGE between its two marks, and a row of each case into the page ROWS.
-With words, only cases whose names hold one of them are tried, and the other rows stay. All take 20 minutes of a quiet
-machine."""
+tests/ on the path, puts the sums of each set into PAGE between its two marks, and a row of each case into the page
+ROWS. With words, only cases whose names hold one of them are tried, and the other rows stay. All take 20 minutes of a
+quiet machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fakes.planted_containers import CONTAINER_CASES, CONTAINER_HEALTHY
 from fakes.planted_further import FURTHER_CASES, FURTHER_HEALTHY
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY
 from fakes.planted_real import REAL_CASES, REAL_HEALTHY
-from fakes.scored import Row, page_of, renewed, rows_of, summary, table
+from fakes.scored import Row, named_otherwise, page_of, renewed, rows_of, summary
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import TrialResult
 
@@ -94,8 +94,8 @@ def main(page: Path, rows_page: Path, words: Sequence[str]) -> None:
         if len(rows) < len(cases):
             sys.stderr.write(f"{len(cases) - len(rows)} cases were never tried, so that the {title} stays as it is\n")
             continue
-        text = f"{summary(rows, machine())}\n\n{table(rows)}\n"
-        page.write_text(put(page.read_text(), title, text))
+        text = " ".join(filter(None, (summary(rows, machine()), named_otherwise(rows))))
+        page.write_text(put(page.read_text(), title, f"{text}\n"))
 
 
 def machine() -> str:

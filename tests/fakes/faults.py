@@ -1,5 +1,5 @@
-"""What may be killed while a run goes on, and what becomes of it: the cases that `tests/e2e/test_faults.py` tests, and
-the table of docs/reference/failures.md, which is made of them. And how such a process is found."""
+"""What may be killed while a run goes on, and what becomes of it: the cases that `tests/e2e/test_faults.py` and
+`test_faults_beside.py` test; docs/reference/failures.md has their sum. And how such a process is found."""
 
 from __future__ import annotations
 
@@ -58,35 +58,26 @@ def _faults() -> Iterator[Fault]:
 
 @dataclass(frozen=True)
 class Beside:
-    """What SIGKILL does of a process that is no part of every trial, in words, and as a test sees it. `phases`: of the
-    first of two trials; none: before it. `code`: powerband's exit code; `said`: part of what it says; `kept`: how many
-    trials are measured. `left`: what is left behind where powerband is killed with it."""
+    """What SIGKILL does of a process that is no part of every trial. `phases`: of the first of two trials; none: before
+    it. `code`: powerband's exit code; `said`: part of what it says; `kept`: how many trials are measured. `leaves`:
+    something is left behind where powerband is killed with it."""
 
     victim: str
     phases: tuple[str, ...]
-    becomes: str
-    reported: str
     code: int
     said: str = ""
     kept: int = 2
-    left: str = "nothing"
-
-    @property
-    def words(self) -> str:
-        if self.code == 0:
-            return "all trials; the run goes on"
-        return "all finished trials; `powerband resume` goes on"
+    leaves: bool = False
 
 
 BESIDE = (
-    Beside("build", (), "does not begin", "exit code 4", 4, "the server's build failed", 0),
-    Beside("database", PHASES, "has a server without database; no other begins", "exit code 4",
-           4, "`powerband resume` starts a new one", 1, "the database's folder in TMPDIR, until `powerband resume`"),
-    Beside("link", PHASES, "fails (`link_failed`)", "with its reason", 0, kept=1),
-    Beside("JMeter", ("warmup", "measure"), "fails (`jmeter_failed`)", "exit code 5", 5, "JMeter", 0),
-    Beside("live server", PHASES, "counts; the page is gone", "the browser says so", 0),
-    Beside("browser", ("measure",), "counts, with the visits until then", "nothing", 0),
-)  # fmt: skip
+    Beside("build", (), 4, "the server's build failed", 0),
+    Beside("database", PHASES, 4, "`powerband resume` starts a new one", 1, leaves=True),
+    Beside("link", PHASES, 0, kept=1),
+    Beside("JMeter", ("warmup", "measure"), 5, "JMeter", 0),
+    Beside("live server", PHASES, 0),
+    Beside("browser", ("measure",), 0),
+)
 FAULTS = tuple(_faults())
 CASES = tuple((fault, phase) for fault in FAULTS for phase in fault.phases)
 
@@ -147,40 +138,3 @@ def sigkill(pids: Mapping[str, int], victims: Sequence[str]) -> None:
     for victim in sorted(victims, key=lambda role: role == CONTROL):
         with suppress(ProcessLookupError):
             os.kill(pids[victim], signal.SIGKILL)
-
-
-HEADS = ("killed (`kill -9`)", "in phase", "the trial", "reported", "kept", "left behind")
-
-
-def table() -> Iterator[tuple[str, ...]]:
-    """The rows of the table in docs/reference/failures.md: victims that come to the same share one."""
-    same: dict[tuple[str, ...], list[str]] = {}
-    for victim, *rest in _rows():
-        same.setdefault(tuple(rest), []).append(victim)
-    for rest, victims in same.items():
-        yield ", ".join(victims), *rest
-
-
-def _rows() -> Iterator[tuple[str, ...]]:
-    for fault in FAULTS:
-        yield fault.name, _phases(fault.phases), *_outcome(fault), "nothing"
-    for each in BESIDE:
-        phases = _phases(each.phases)
-        yield each.victim, phases, each.becomes, each.reported, each.words, "nothing"
-        yield f"{each.victim} and {CONTROL}", phases, *_outcome(FAULTS[-1]), each.left
-
-
-def _phases(phases: tuple[str, ...]) -> str:
-    return "any" if phases == PHASES else ", ".join(phases) or "before the first"
-
-
-def _outcome(fault: Fault) -> tuple[str, str, str]:
-    """What becomes of the trial, what is reported, and what is kept."""
-    if fault.outcomes == (LOST,):
-        return "did not happen", "the shell says `Killed`", "all finished trials; `powerband resume` repeats this one"
-    codes = " or ".join(f"`{code}`" for code in fault.outcomes if code != MEASURED)
-    if not codes:
-        return "counts", "nothing", "all trials"
-    if MEASURED in fault.outcomes:
-        return f"fails ({codes}), or counts if it was over", "with its reason", "all trials; the run goes on"
-    return f"fails ({codes})", "with its reason", "all trials; the run goes on"

@@ -1,7 +1,7 @@
 """Planted bottlenecks whose advice is followed: what was changed, and how much more is served then.
 
 A case of each kind whose advice is a change of a setting. `python -m fakes.followed [PAGE]`, with tests/ on the path,
-runs them all and prints a table, or puts it into the page between its two marks."""
+runs them all and prints a table of them, or puts their sums into the page between its two marks."""
 
 from __future__ import annotations
 
@@ -239,6 +239,19 @@ def table(outcomes: Iterable[Outcome]) -> str:
     return "\n".join(rows)
 
 
+def sums(outcomes: Iterable[Outcome]) -> str:
+    """By what was planted: how many cases, the least and the most gain."""
+    lines = ["| planted | cases | times as much is served |", "|---|---|---|"]
+    of_each: dict[B, list[Outcome]] = {}
+    for each in outcomes:
+        of_each.setdefault(each.followed.before.expected, []).append(each)
+    for planted, found in of_each.items():
+        gains = sorted({f"{each.gain:.1f}" for each in found}, key=float)
+        times = gains[0] if len(gains) == 1 else f"{gains[0]} to {gains[-1]}"
+        lines.append(f"| `{planted}` | {len(found)} | {times} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     fair = []
     for followed in FOLLOWED:
@@ -247,12 +260,12 @@ def main() -> None:
             sys.stderr.write(f"{found}\n")
             if not found.disturbed_by:
                 fair.append(found)
-    text = f"{datetime.now(UTC):%Y-%m-%d}, {machine()}\n\n{table(fair)}\n"
+    when = f"{datetime.now(UTC):%Y-%m-%d}, {machine()}"
     if len(sys.argv) > 1:
         page = Path(sys.argv[1])
-        page.write_text(put(page.read_text(), "followed advice", text))
+        page.write_text(put(page.read_text(), "followed advice", f"{when}\n\n{sums(fair)}\n"))
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(f"{when}\n\n{table(fair)}\n")
 
 
 if __name__ == "__main__":

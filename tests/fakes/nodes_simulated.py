@@ -1,7 +1,7 @@
 """How long a race takes on so many nodes, in simulated time: trials of the planner's plan run side by side, each as
 long as a trial takes, on nodes of different speeds. Nothing is started.
 
-`python -m fakes.nodes_simulated` prints the table of docs/cluster.md."""
+`python -m fakes.nodes_simulated` prints the figures of the table in docs/cluster.md."""
 
 from __future__ import annotations
 

@@ -70,19 +70,18 @@ def page_of(rows: Iterable[Row]) -> str:
     return "\n".join([f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|", *map(str, rows)])
 
 
-def table(every: Iterable[Row]) -> str:
-    """By what was planted: how many, and what they were named."""
+def named_otherwise(every: Iterable[Row]) -> str:
+    """By what was planted: the names that were wrong, and of how many trials; empty if all were right."""
     rows = fair(every)
-    lines = ["| planted | trials | named so | named otherwise |", "|---|---|---|---|"]
-    for name in BottleneckName:
-        of_it = [row for row in rows if row.planted == name]
-        if not of_it:
-            continue
-        others = Counter(row.named for row in of_it if not row.right)
-        otherwise = ", ".join(f"{other} ({count})" for other, count in others.items()) or "-"
-        planted = f"`{name}` (healthy)" if name is BottleneckName.NONE else f"`{name}`"
-        lines.append(f"| {planted} | {len(of_it)} | {sum(row.right for row in of_it)} | {otherwise} |")
-    return "\n".join(lines)
+    planted = Counter(row.planted for row in rows)
+    wrong = Counter((row.planted, row.named) for row in rows if not row.right)
+    found = [
+        f"`{name}`{' (healthy)' if name is BottleneckName.NONE else ''} as {named} ({count} of {planted[name]})"
+        for name in BottleneckName
+        for (of_it, named), count in wrong.items()
+        if of_it == name
+    ]
+    return f"Named otherwise: {', '.join(found)}." if found else ""
 
 
 def summary(every: Sequence[Row], machine: str) -> str:

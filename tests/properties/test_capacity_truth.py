@@ -1,5 +1,5 @@
 """Capacity searches on servers of known capacity: how often the interval covers it, at what cost, and how often a
-setting is called best, or leaves, wrongly. The table of docs/methods/capacity.md has the same rows."""
+setting is called best, or leaves, wrongly. docs/methods/capacity.md sums the servers up by their kind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUICK = (
     ids=lambda shape: shape.name,
 )
 def test_intervals_hold_the_capacity(shape: Shape) -> None:
-    """Rows of the table of docs/methods/capacity.md, of so few searches that all but one have to hold the truth."""
+    """Of so few searches all but one have to hold the truth."""
     found = [searched(shape, seed) for seed in range(SEARCHES)]
     say(f"\n{coverage_line(shape, found)}")
     assert sum(each.covered for each in found) >= SEARCHES - 1

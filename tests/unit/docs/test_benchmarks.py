@@ -127,7 +127,10 @@ def quoted() -> dict[str, list[str]]:
     ours = [number(row["ours us"]) for row in http if row["connections"] == "64" and "pipelined" not in row["against"]]
     probe = [number(text) for text in watched("the probe on a server with 1,000 threads")]
     races = [row["ratio"] for row in titled("race", "full grid")]
+    answers = {row["row"]: number(row["seconds"]) for row in titled("row", "seconds")}
+    gunicorn = [seconds for name, seconds in answers.items() if name.startswith("gunicorn")]
     return {
+        "Time": [f"take {rounded(answers['quickstart'], '1')} s", f"gunicorn {ends(gunicorn, '1')} s"],
         "Fast": [f"in {races[0]} and {races[1]} of the full grid's time"],
         "Lean": [
             f"{ends(ours, '0.1')} us of CPU a request",
@@ -141,7 +144,7 @@ def quoted() -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("paragraph", ["Fast", "Lean", "Unobtrusive"])
+@pytest.mark.parametrize("paragraph", ["Time", "Fast", "Lean", "Unobtrusive"])
 def test_each_figure_of_the_readme_is_the_tables(paragraph: str) -> None:
     found = re.search(rf"^- \*\*{paragraph}\*\*: (.*?)(?=^- |^$)", README, re.S | re.M)
     assert found

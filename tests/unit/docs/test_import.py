@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from pathlib import Path
 
 from powerband.files.experiment_file import parse_experiment
@@ -19,7 +20,12 @@ def rows(heading: str) -> list[str]:
 
 
 def test_the_table_of_elements_is_the_codes() -> None:
-    table = [f"| {known.label} | `{kind}` | {known.how} |" for kind, known in KNOWN.items()]
+    """Elements that become the same, one after the other, share a row."""
+    table = []
+    for how, group in groupby(KNOWN.items(), key=lambda item: item[1].how):
+        kinds, known = zip(*group, strict=True)
+        labels = ", ".join(each.label for each in known)
+        table.append(f"| {labels} | {', '.join(f'`{kind}`' for kind in kinds)} | {how} |")
     assert rows("What is converted") == table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fakes.planted import Case, users
-from fakes.scored import DISTURBED, Row, page_of, renewed, rows_of, summary, table
+from fakes.scored import DISTURBED, Row, named_otherwise, page_of, renewed, rows_of, summary
 from powerband.model.bottlenecks import BottleneckName as B
 
 POOL = Row("pool: 4", "pool_too_small", "pool_too_small", "4 of 4 threads", "60 queue", "4", "4.1", "2026-11-24")
@@ -42,4 +42,5 @@ def test_the_sums_of_the_rows() -> None:
         "were accused. 1 of 2 numbers of slots were within 10% of what was planted. Left out, for other programs or "
         "the hypervisor disturbed them: 1."
     )
-    assert "| `lock` | 1 | 0 | no name (1) |" in table([POOL, LOCK, CALM, another])
+    assert named_otherwise([POOL, LOCK, CALM, another]) == "Named otherwise: `lock` as no name (1 of 1)."
+    assert not named_otherwise([POOL, CALM])

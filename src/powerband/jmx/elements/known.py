@@ -35,6 +35,7 @@ class Known:
     how: str  # one line of the documentation's table
 
 
+_STEP = "a step: method, path with its query, body, and the headers that JMeter would send with it"
 KNOWN: dict[str, Known] = {
     "TestPlan": Known("Test Plan", Role.PLAN, "its user variables are filled in wherever they are used"),
     "ThreadGroup": Known(
@@ -50,13 +51,9 @@ KNOWN: dict[str, Known] = {
         "its requests, in place; a comment says that their sum is not measured",
     ),
     "LoopController": Known("Loop Controller", Role.CONTROLLER, "its requests, written out as often as it loops"),
-    "HTTPSamplerProxy": Known(
-        "HTTP Request",
-        Role.SAMPLER,
-        "a step: method, path with its query, body, and the headers that JMeter would send with it",
-    ),
-    "HTTPSampler": Known("HTTP Request (Java, before 2.5)", Role.SAMPLER, "as an HTTP Request"),
-    "HTTPSampler2": Known("HTTP Request (HttpClient, before 2.5)", Role.SAMPLER, "as an HTTP Request"),
+    "HTTPSamplerProxy": Known("HTTP Request", Role.SAMPLER, _STEP),
+    "HTTPSampler": Known("HTTP Request (Java, before 2.5)", Role.SAMPLER, _STEP),
+    "HTTPSampler2": Known("HTTP Request (HttpClient, before 2.5)", Role.SAMPLER, _STEP),
     "ConfigTestElement": Known(
         "HTTP Request Defaults", Role.DEFAULTS, "fills what a request of its branch leaves empty; parameters are added"
     ),
@@ -70,7 +67,7 @@ KNOWN: dict[str, Known] = {
         "the scenario is written out once for each row; each user goes through all rows in their order",
     ),
     "ConstantTimer": Known("Constant Timer", Role.TIMER, "`think` of the step before"),
-    "UniformRandomTimer": Known("Uniform Random Timer", Role.TIMER, "`think: {uniform: [...]}` of the step before"),
+    "UniformRandomTimer": Known("Uniform Random Timer", Role.TIMER, "`think` of the step before"),
     "GaussianRandomTimer": Known(
         "Gaussian Random Timer", Role.TIMER, "a uniform `think` of the same mean and spread, which a comment says"
     ),
@@ -80,12 +77,12 @@ KNOWN: dict[str, Known] = {
     "ConstantThroughputTimer": Known(
         "Constant Throughput Timer",
         Role.TIMER,
-        "an open load: `rate`, `arrivals: constant`, `max_in_flight` of as many as there are threads",
+        "an open load: `rate`, `arrivals`, `max_in_flight` of as many as there are threads",
     ),
     "PreciseThroughputTimer": Known(
         "Precise Throughput Timer",
         Role.TIMER,
-        "an open load: `rate`, `arrivals: poisson`, `max_in_flight` of as many as there are threads",
+        "an open load: `rate`, `arrivals`, `max_in_flight` of as many as there are threads",
     ),
     "TestAction": Known(
         "Flow Control Action",
@@ -102,14 +99,12 @@ KNOWN: dict[str, Known] = {
         Role.ASSERTION,
         "`timeout`, where all requests have the same; a comment says the difference",
     ),
-    "ResultCollector": Known(
-        "any listener that shows or saves results", Role.SILENT, "left out: powerband has its own"
-    ),
-    "Summariser": Known("Generate Summary Results", Role.SILENT, "left out: powerband has its own"),
-    "TestFragmentController": Known("Test Fragment", Role.SILENT, "left out: JMeter does not run it either"),
-    "WorkBench": Known("WorkBench", Role.SILENT, "left out: JMeter does not run it either"),
-    "ProxyControl": Known("HTTP(S) Test Script Recorder", Role.SILENT, "left out: it does nothing in a run"),
-    "HTTPMirrorControl": Known("HTTP Mirror Server", Role.SILENT, "left out: it does nothing in a run"),
+    "ResultCollector": Known("any listener that shows or saves results", Role.SILENT, "left out"),
+    "Summariser": Known("Generate Summary Results", Role.SILENT, "left out"),
+    "TestFragmentController": Known("Test Fragment", Role.SILENT, "left out"),
+    "WorkBench": Known("WorkBench", Role.SILENT, "left out"),
+    "ProxyControl": Known("HTTP(S) Test Script Recorder", Role.SILENT, "left out"),
+    "HTTPMirrorControl": Known("HTTP Mirror Server", Role.SILENT, "left out"),
 }
 
 

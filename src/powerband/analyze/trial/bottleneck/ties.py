@@ -2,8 +2,8 @@
 
 The rules name the first that has its evidence. In a few cases the figures of two causes are the same, seen from
 outside, or both resources are nearly full: then both are named, with what would tell them apart. In: the bottleneck and
-its scene. Out: the second candidate, or None, which is what most trials have. docs/methods/bottlenecks.md has each rule
-in words.
+its scene. Out: the second candidate, or None, which is what most trials have. What a reader is told of
+it: docs/methods/bottlenecks.md.
 """
 
 from __future__ import annotations
