@@ -186,12 +186,12 @@ def experiments_table() -> str:
 
 
 def published_table() -> str:
-    """Each profile `published` that was run, and when; below, the names of those that were not."""
+    """Each profile `published` that was run, and when."""
     kept = {each.analysis["name"]: each for each in keep.all_kept() if each.profile == "published"}
     ran = RAN_BEFORE | {name: f"{each.date}, [data](data/{each.folder.name})" for name, each in sorted(kept.items())}
     rows = ((_code(name), when) for name, when in ran.items())
-    others = [_code(name) for name in experiment_names() if "published" in profile_names(name) and name not in ran]
-    return "\n\n".join((_table(("name", "was run"), rows), f"Not run yet: {', '.join(others)}."))
+    others = any("published" in profile_names(name) and name not in ran for name in experiment_names())
+    return _table(("name", "was run"), rows) + ("\n\nThe others were not run yet." if others else "")
 
 
 def _own_page(name: str) -> list[str]:
