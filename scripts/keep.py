@@ -157,14 +157,14 @@ def claim_rows(claims: Sequence[Mapping[str, Any]]) -> tuple[Sequence[str], list
 
 
 def _found(claim: Mapping[str, Any]) -> str:
-    """What was measured of the first comparison that decides a claim. The comparison is named where the claim makes
-    different ones, the setting where it makes one of several."""
+    """What was measured of the first comparison that decides a claim. The values that it compares are named where the
+    claim makes different ones, the setting where it makes one of several."""
     parts = claim["parts"]
     deciding = [part for part in parts if part["verdict"] == claim["verdict"]]
     first = deciding[0]
     words = _figures(first)
     if len({part["comparison"] for part in parts}) > 1:
-        words = f"`{first['comparison']}`: {words}"
+        words += _values(first["comparison"])
     if len({part["where"] for part in parts}) > 1:
         words += f" at {first['where']}"
     if len(parts) > 1:
@@ -194,6 +194,15 @@ def _figures(part: Mapping[str, Any]) -> str:
     if ends[1] == ends[2]:
         return f"{found[0]} in each of {part['blocks']} rounds"
     return f"{found[0]} ({re.sub(_UNIT, '', found[1])} to {re.sub(_UNIT, '', found[2])})"
+
+
+def _values(text: str) -> str:
+    """Of a comparison of two settings the values that differ, those of its left side first."""
+    references = parse_claim(text).comparisons[0].references
+    if len(references) != 2:
+        return ""
+    left, right = (dict(reference.levels) for reference in references)
+    return "".join(f", {name}={level} to {right[name]}" for name, level in left.items() if level != right[name])
 
 
 def _scaled(term: Term) -> tuple[Term, float]:
