@@ -17,7 +17,7 @@ import click
 
 from fakes import faults
 from powerband.cli import powerband
-from powerband.files.experiment_file import load_subject, profile_names
+from powerband.files.experiment_file import load_subject
 from powerband.files.key_options import KEY_OPTIONS
 from powerband.files.library import experiment_names, library_root, subject_names
 from powerband.model.bottlenecks import BottleneckName
@@ -32,11 +32,6 @@ DOCS = ROOT / "docs"
 MADE = "This page is made from the code by `make reference`."
 # Commands that describe what others take too, in this order.
 FIRST = ("tune", "run", "load")
-# Profiles `published` that were run to their end before data of runs were kept, and how they differed from the profile.
-RAN_BEFORE = {
-    "thread-vs-pool": "2026-11-21, one start of each pool in place of three; data not kept",
-    "socketcluster-throughput": "2026-11-21, one start of each, joined at 10/s, a window of 20 s; data not kept",
-}
 
 
 def main() -> None:
@@ -56,7 +51,6 @@ def reference() -> dict[Path, str]:
     for path, mark, table in (
         (DOCS / "reference" / "metrics.md", "metrics", metrics_table()),
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
-        (DOCS / "experiments" / "README.md", "published profiles", published_table()),
         (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
         (DOCS / "reference" / "failures.md", "faults", _table(faults.HEADS, faults.table())),
     ):
@@ -183,15 +177,6 @@ def experiments_table() -> str:
         page = _page_of(name)
         told.setdefault(f"[{page.stem}]({page.name})" if page else "none yet", []).append(_code(name))
     return _table(("what was found", "experiments"), ((page, ", ".join(names)) for page, names in sorted(told.items())))
-
-
-def published_table() -> str:
-    """Each profile `published` that was run, and when."""
-    kept = {each.analysis["name"]: each for each in keep.all_kept() if each.profile == "published"}
-    ran = RAN_BEFORE | {name: f"{each.date}, [data](data/{each.folder.name})" for name, each in sorted(kept.items())}
-    rows = ((_code(name), when) for name, when in ran.items())
-    others = any("published" in profile_names(name) and name not in ran for name in experiment_names())
-    return _table(("name", "was run"), rows) + ("\n\nThe others were not run yet." if others else "")
 
 
 def _own_page(name: str) -> list[str]:
