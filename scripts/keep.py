@@ -202,7 +202,7 @@ def _values(text: str) -> str:
     if len(references) != 2:
         return ""
     left, right = (dict(reference.levels) for reference in references)
-    return "".join(f", {name}={level} to {right[name]}" for name, level in left.items() if level != right[name])
+    return "".join(f", {name}={level} against {right[name]}" for name, level in left.items() if level != right[name])
 
 
 def _scaled(term: Term) -> tuple[Term, float]:

@@ -90,7 +90,7 @@ def test_of_several_comparisons_the_first_that_decides_is_named() -> None:
     assert found({"parts": [first, second]}) == "1 of 2; 150/s (100 to 200) at b=2"
     assert found({"parts": [second, second]}) == "all 2; 150/s (100 to 200)"
     third = part("goodput[a=1,c=1] < goodput[a=2,c=1]", 50.0, 3.0, 2.0, 4.0, where="b=1")
-    assert found({"parts": [third, second]}) == "all 2; 3.00 times (2.00 to 4.00), a=1 to 2 at b=1"
+    assert found({"parts": [third, second]}) == "all 2; 3.00 times (2.00 to 4.00), a=1 against 2 at b=1"
 
 
 def test_what_tells_of_this_machine_alone_or_measured_nothing_is_not_kept(run: RunDir, tmp_path: Path) -> None:
