@@ -79,7 +79,7 @@ SHARES = {"unit": "ratio", "scale": "difference"}
         (part("goodput[a=1] > goodput[a=2] + goodput[a=3]", 50.0, 3.0, 2.0, 4.0), "It was so"),
         (part("goodput == 0", 0.0, 0.0, 0.0, 0.0, interval=None), "It was so"),
     ],
-)  # fmt: skip
+)
 def test_of_a_claim_the_figures_are_shown_without_its_numbers(made: dict[str, Any], shown: str) -> None:
     assert found({"parts": [made]}) == shown
 
