@@ -14,14 +14,16 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from powerband.base.units import plural
+from powerband.base.arithmetic import Arithmetic, Number
+from powerband.base.units import format_value, plural, significant
 from powerband.files.experiment_file import load_experiment
+from powerband.model.claim_expression import Reference, Term, parse_claim
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
@@ -36,15 +38,7 @@ MEASURED_BY = ("src", "engine/src", "subjects", "experiments")  # of the reposit
 BYTES_MAX = 256 * 1024  # of a folder
 _CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # where a server runs: for one that comes with powerband, anywhere
 _DROPPED = ("hostname", "uptime_s")
-# Of a claim's sentence, what a page shorter than the report leaves out.
-_SHORTER = (
-    (r"^All \d+ comparisons are held; ", ""),
-    (r" The interval (holds|includes) both: more (blocks|rounds) would \w+\.$", ""),
-    (r"\([\d.]+ % interval (.+?), over \d+ (?:blocks|rounds)\)", r"(\1)"),
-    (r"(in each of \d+) blocks", r"\1 rounds"),
-    (r": [\d,.]+/s against [\d,.]+/s, ", ": "),
-    (r"\ba (ratio|difference) of ", r"\1 "),
-)
+_UNIT = re.compile(r"(/s| %| times| points)$")
 
 
 class NotKeptError(Exception):
@@ -132,7 +126,7 @@ def block(kept: Kept) -> str:
         _table(*_settings(found)),
     ]
     if found["claims"]:
-        parts.append("\n".join(_claims(found["claims"])))
+        parts.append(_table(*claim_rows(found["claims"])))
     return "\n\n".join(parts)
 
 
@@ -154,14 +148,82 @@ def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[st
     return ("setting", metric_words(objective), interval, "to the leader", "verdict"), rows
 
 
-def _claims(claims: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line of a list for each: of a claim of several comparisons the one that its sentence tells of."""
-    for claim in claims:
-        published = f" Published: {claim['published'].rstrip('.')}." if claim["published"] else ""
-        measured = claim["sentence"]
-        for pattern, shorter in _SHORTER:
-            measured = re.sub(pattern, shorter, measured)
-        yield f"- **{claim['verdict']}**: {claim['says'].rstrip('.')}.{published} Measured: {measured}"
+def claim_rows(claims: Sequence[Mapping[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Heads and rows of the table of claims. The column of what was published is left out where nothing was."""
+    rows = [(each["says"].rstrip("."), each["published"] or "", each["verdict"], _found(each)) for each in claims]
+    heads = ("claim", "published", "verdict", "measured")
+    shown = [at for at in range(len(heads)) if at != 1 or any(row[1] for row in rows)]
+    return [heads[at] for at in shown], [[row[at] for at in shown] for row in rows]
+
+
+def _found(claim: Mapping[str, Any]) -> str:
+    """What was measured of the first comparison that decides a claim. The values that it compares are named where the
+    claim makes different ones, the setting where it makes one of several."""
+    parts = claim["parts"]
+    deciding = [part for part in parts if part["verdict"] == claim["verdict"]]
+    first = deciding[0]
+    words = _figures(first)
+    if len({part["comparison"] for part in parts}) > 1:
+        words += _values(first["comparison"])
+    if len({part["where"] for part in parts}) > 1:
+        words += f" at {first['where']}"
+    if len(parts) > 1:
+        count = "all" if len(deciding) == len(parts) else f"{len(deciding)} of"
+        words = f"{count} {len(parts)}; {words}"
+    return words
+
+
+def _figures(part: Mapping[str, Any]) -> str:
+    """Against a number the metric itself, else the ratio of both metrics, without the numbers that they are multiplied
+    with, or the difference of both sides; with the interval that the claim was judged by."""
+    comparison = parse_claim(part["comparison"]).comparisons[0]
+    (left, left_factor), (right, right_factor) = map(_scaled, (comparison.left, comparison.right))
+    if part["interval"] is None or not isinstance(left, Reference):
+        return str(part["sentence"]).rstrip(".")
+    ends = [part["interval"][name] for name in ("value", "low", "high")]
+    in_ratio = part["scale"] == "ratio"
+    if isinstance(right, Number):
+        lefts = [part["right"] * end if in_ratio else part["right"] + end for end in ends]
+        found = [_value(side / left_factor, part["unit"]) for side in lefts]
+    elif in_ratio and isinstance(right, Reference):
+        found = [f"{_three(end * right_factor / left_factor)} times" for end in ends]
+    elif not in_ratio and part["unit"] == "ratio":
+        found = [f"{_three(100 * end)} points".replace("-", "−") for end in ends]
+    else:
+        return str(part["sentence"]).rstrip(".")
+    if ends[1] == ends[2]:
+        return f"{found[0]} in each of {part['blocks']} rounds"
+    return f"{found[0]} ({re.sub(_UNIT, '', found[1])} to {re.sub(_UNIT, '', found[2])})"
+
+
+def _values(text: str) -> str:
+    """Of a comparison of two settings the values that differ, those of its left side first."""
+    references = parse_claim(text).comparisons[0].references
+    if len(references) != 2:
+        return ""
+    left, right = (dict(reference.levels) for reference in references)
+    return "".join(f", {name}={level} against {right[name]}" for name, level in left.items() if level != right[name])
+
+
+def _scaled(term: Term) -> tuple[Term, float]:
+    """A side of a comparison without the number that it is multiplied with or divided by, and that number."""
+    match term:
+        case Arithmetic("*", Number(factor), inner) | Arithmetic("*", inner, Number(factor)):
+            return inner, factor
+        case Arithmetic("/", inner, Number(factor)):
+            return inner, 1 / factor
+    return term, 1.0
+
+
+def _three(value: float) -> str:
+    """Three digits, also just below a power of ten."""
+    return significant(float(f"{value:.3g}"))
+
+
+def _value(value: float, unit: str) -> str:
+    """With its unit, to three digits; whole counts without decimals."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if unit == "count" and rounded.is_integer() else format_value(rounded, unit)
 
 
 def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from powerband.cli import powerband
-from powerband.files.experiment_file import load_subject, profile_names
+from powerband.files.experiment_file import load_subject
 from powerband.files.key_options import KEY_OPTIONS
 from powerband.files.library import experiment_names, library_root, subject_names
 from powerband.model.bottlenecks import BottleneckName
@@ -32,11 +32,6 @@ MADE = "This page is made from the code by `make reference`."
 FIRST = ("tune", "run", "load")
 # Options whose default is another one than that of the key that they stand for.
 OWN_DEFAULT = ("--users", "--duration", "--repeats", "--order", "--confirm")
-# Profiles `published` that were run to their end before data of runs were kept, and how they differed from the profile.
-RAN_BEFORE = {
-    "thread-vs-pool": "2026-11-21, one start of each pool in place of three; data not kept",
-    "socketcluster-throughput": "2026-11-21, one start of each, joined at 10/s, a window of 20 s; data not kept",
-}
 
 
 def main() -> None:
@@ -56,7 +51,6 @@ def reference() -> dict[Path, str]:
     for path, mark, table in (
         (DOCS / "reference" / "metrics.md", "metrics", metrics_table()),
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
-        (DOCS / "experiments" / "README.md", "published profiles", published_table()),
         (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
     ):
         made[path] = _between(made.get(path) or path.read_text(), mark, table, path)
@@ -203,15 +197,6 @@ def experiments_table() -> str:
         page = _page_of(name)
         told.setdefault(f"[{page.stem}]({page.name})" if page else "none yet", []).append(_code(name))
     return _table(("what was found", "experiments"), ((page, ", ".join(names)) for page, names in sorted(told.items())))
-
-
-def published_table() -> str:
-    """Each profile `published` that was run, and when; below, the names of those that were not."""
-    kept = {each.analysis["name"]: each for each in keep.all_kept() if each.profile == "published"}
-    ran = RAN_BEFORE | {name: f"{each.date}, [data](data/{each.folder.name})" for name, each in sorted(kept.items())}
-    rows = ((_code(name), when) for name, when in ran.items())
-    others = [_code(name) for name in experiment_names() if "published" in profile_names(name) and name not in ran]
-    return "\n\n".join((_table(("name", "was run"), rows), f"Not run yet: {', '.join(others)}."))
 
 
 def _own_page(name: str) -> list[str]:

@@ -6,9 +6,10 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, keep
+from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, claim_rows, keep
 
 from fakes.finished_run import new_run, run_to_its_end
 from powerband.store import RunDir
@@ -52,6 +53,44 @@ def test_a_block_says_what_the_data_say(run: RunDir, tmp_path: Path) -> None:
         shown = float(line.split(" | ")[1].removesuffix("/s").replace(",", ""))
         assert shown == pytest.approx(row["estimates"]["goodput_per_s"]["value"], rel=0.01)
         assert line.endswith(f" {row['verdict']} |")
+
+
+def found(claim: dict[str, Any]) -> str:
+    return claim_rows([{"says": "It is so.", "published": None, "verdict": "held", **claim}])[1][0][-1]
+
+
+def part(comparison: str, right: float, value: float, low: float, high: float, **more: Any) -> dict[str, Any]:
+    interval = {"value": value, "low": low, "high": high}
+    told = {"comparison": comparison, "where": "", "verdict": "held", "right": right, "unit": "per_s"}
+    return {**told, "scale": "ratio", "interval": interval, "blocks": 5, "sentence": "It was so.", **more}
+
+
+SHARES = {"unit": "ratio", "scale": "difference"}
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (part("goodput[a=1] > 0.5 * goodput[a=2]", 50.0, 3.0, 2.0, 4.0), "1.50 times (1.00 to 2.00)"),
+        (part("2 * goodput[a=1] > goodput[a=2]", 50.0, 3.0, 2.0, 4.0), "1.50 times (1.00 to 2.00)"),
+        (part("goodput[a=1] > 100/s", 100.0, 3.0, 2.0, 4.0), "300/s (200 to 400)"),
+        (part("threads_max < 40", 40.0, 0.6, 0.6, 0.6, unit="count"), "24 in each of 5 rounds"),
+        (part("error_rate[a=1] > error_rate[a=2]", 0.5, 0.1, -0.02, 0.22, **SHARES), "10.0 points (−2.00 to 22.0)"),
+        (part("goodput[a=1] > goodput[a=2] + goodput[a=3]", 50.0, 3.0, 2.0, 4.0), "It was so"),
+        (part("goodput == 0", 0.0, 0.0, 0.0, 0.0, interval=None), "It was so"),
+    ],
+)
+def test_of_a_claim_the_figures_are_shown_without_its_numbers(made: dict[str, Any], shown: str) -> None:
+    assert found({"parts": [made]}) == shown
+
+
+def test_of_several_comparisons_the_first_that_decides_is_named() -> None:
+    first = part("goodput[a=1] > 100/s", 100.0, 3.0, 2.0, 4.0, where="b=1", verdict="undecided")
+    second = part("goodput[a=1] > 50/s", 50.0, 3.0, 2.0, 4.0, where="b=2")
+    assert found({"parts": [first, second]}) == "1 of 2; 150/s (100 to 200) at b=2"
+    assert found({"parts": [second, second]}) == "all 2; 150/s (100 to 200)"
+    third = part("goodput[a=1,c=1] < goodput[a=2,c=1]", 50.0, 3.0, 2.0, 4.0, where="b=1")
+    assert found({"parts": [third, second]}) == "all 2; 3.00 times (2.00 to 4.00), a=1 against 2 at b=1"
 
 
 def test_what_tells_of_this_machine_alone_or_measured_nothing_is_not_kept(run: RunDir, tmp_path: Path) -> None:
