@@ -215,9 +215,10 @@ def _meaning(parameter: Parameter) -> str:
 
 
 def _page_of(experiment: str) -> Path | None:
-    """The first page of docs/experiments that names the command which runs it."""
-    pages = (path for path in sorted((DOCS / "experiments").glob("*.md")) if path.stem != "README")
-    return next((path for path in pages if _tells_of(path.read_text(), experiment)), None)
+    """The first English page of docs/experiments that names the command which runs it."""
+    pages = sorted((DOCS / "experiments").glob("*.md"))
+    english = (path for path in pages if path.suffixes == [".md"] and path.stem != "README")
+    return next((path for path in english if _tells_of(path.read_text(), experiment)), None)
 
 
 def _tells_of(page: str, experiment: str) -> bool:

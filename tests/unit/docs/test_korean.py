@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from fakes.pages import ROOT, blocks, headings, links, tables, without_blocks
+from fakes.pages import ROOT, blocks, commands, headings, links, tables, without_blocks
 
 PAIRS = [
     ("README.md", "README.ko.md"),
@@ -20,12 +20,22 @@ PAIRS = [
     ("docs/ci.md", "docs/ci.ko.md"),
     ("docs/jvm-servers.md", "docs/jvm-servers.ko.md"),
 ]
+# Shorter ones, which tell what English ones found.
+RETOLD = [
+    ("docs/experiments/README.ko.md", ["README.md"]),
+    ("docs/experiments/thread-vs-pool.ko.md", ["thread-vs-pool.md"]),
+    ("docs/experiments/vertx-instances.ko.md", ["vertx-instances.md"]),
+    ("docs/experiments/spring-executor.ko.md", ["spring-executor.md"]),
+    ("docs/experiments/socketcluster.ko.md", ["socketcluster-throughput.md", "socketcluster-concurrency.md"]),
+    ("docs/experiments/akka.ko.md", ["akka-net.md", "infinite-reflection.md"]),
+]
 GLOSSARY = "docs/glossary.ko.md"
 # The line that leads to the other language, and what it says.
 OTHER = re.compile(r"^\*\w+: \[.*?\.md\]\(.*?\)\*$", re.M)
 FIGURE = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 
-pytestmark = pytest.mark.parametrize(("english", "korean"), PAIRS, ids=[english for english, _ in PAIRS])
+translated = pytest.mark.parametrize(("english", "korean"), PAIRS, ids=[english for english, _ in PAIRS])
+retold = pytest.mark.parametrize(("korean", "told"), RETOLD, ids=[korean for korean, _ in RETOLD])
 
 
 def page(name: str) -> str:
@@ -52,22 +62,26 @@ def codes(section: str) -> Counter[str]:
     return Counter(re.findall(r"`([^`\n]+)`", section))
 
 
+@translated
 def test_each_leads_to_the_other(english: str, korean: str) -> None:
     for name, other in ((english, korean), (korean, english)):
         (line,) = OTHER.findall(page(name))
         assert f"]({other.rpartition('/')[2]})" in line
 
 
+@translated
 def test_the_sections_are_the_same(english: str, korean: str) -> None:
     assert [level for level, _ in headings(page(korean))] == [level for level, _ in headings(page(english))]
     numbers = [[re.match(r"\d+\.", text) for _, text in headings(page(name))] for name in (english, korean)]
     assert [found and found[0] for found in numbers[0]] == [found and found[0] for found in numbers[1]]
 
 
+@translated
 def test_the_code_blocks_are_identical(english: str, korean: str) -> None:
     assert blocks(page(korean)) == blocks(page(english))
 
 
+@translated
 def test_the_links_are_the_same(english: str, korean: str) -> None:
     """In order of section; within one, word order may differ. A Korean page may lead to a Korean one."""
     for here, there in zip(sections(english), sections(korean), strict=True):
@@ -76,21 +90,25 @@ def test_the_links_are_the_same(english: str, korean: str) -> None:
         )
 
 
+@translated
 def test_the_tables_have_the_same_rows(english: str, korean: str) -> None:
     shapes = [[[len(row) for row in table] for table in tables(page(name))] for name in (english, korean)]
     assert shapes[0] == shapes[1]
 
 
+@translated
 def test_the_figures_are_the_same(english: str, korean: str) -> None:
     for here, there in zip(sections(english), sections(korean), strict=True):
         assert figures(prose(there)) == figures(prose(here)), here.strip()[:80]
 
 
+@translated
 def test_the_names_of_commands_and_options_are_the_same(english: str, korean: str) -> None:
     for here, there in zip(sections(english), sections(korean), strict=True):
         assert codes(there) == codes(here), here.strip()[:80]
 
 
+@translated
 def test_each_paragraph_has_its_translation(english: str, korean: str) -> None:
     """As many list items, and none of them left in English: each has Korean in it."""
     for here, there in zip(sections(english), sections(korean), strict=True):
@@ -99,11 +117,43 @@ def test_each_paragraph_has_its_translation(english: str, korean: str) -> None:
         assert [item for item in items[1] if not re.search("[가-힣]", item)] == []
 
 
-def test_the_words_are_those_of_the_glossary(english: str, korean: str) -> None:
+@pytest.mark.parametrize("korean", [korean for _, korean in PAIRS] + [korean for korean, _ in RETOLD])
+def test_the_words_are_those_of_the_glossary(korean: str) -> None:
     """A spelling that the glossary rules out stands nowhere, and the words that it lays down are used."""
-    del english
     (rows,) = tables(page(GLOSSARY))
     text = page(korean)
     ruled_out = {word.strip() for row in rows[1:] for word in row[2].split(",") if word.strip()}
     assert ruled_out
     assert {word for word in ruled_out if word in text} == set()
+
+
+def english_pages(korean: str, told: list[str]) -> dict[str, str]:
+    """The text of each page that the Korean one retells, by name."""
+    return {name: page(f"{korean.rpartition('/')[0]}/{name}") for name in told}
+
+
+@retold
+def test_a_page_and_those_that_it_retells_lead_to_each_other(korean: str, told: list[str]) -> None:
+    (line,) = OTHER.findall(page(korean))
+    assert [name for name in told if f"]({name})" not in line] == []
+    for text in english_pages(korean, told).values():
+        (line,) = OTHER.findall(text)
+        assert f"]({korean.rpartition('/')[2]})" in line
+
+
+@retold
+def test_each_figure_that_is_retold_stands_in_the_english_pages(korean: str, told: list[str]) -> None:
+    there = figures(" ".join(english_pages(korean, told).values()))
+    assert set(figures(prose(without_blocks(page(korean))))) - set(there) == set()
+
+
+@retold
+def test_the_experiments_that_are_retold_are_run_as_there(korean: str, told: list[str]) -> None:
+    """Options may differ: a page may fix what its English one says of the CPUs."""
+    there = [given[:2] for text in english_pages(korean, told).values() for given in commands(text)]
+    assert [given for given in commands(page(korean)) if given[:2] not in there] == []
+
+
+def test_each_short_page_is_compared() -> None:
+    pages = {f"docs/experiments/{path.name}" for path in (ROOT / "docs" / "experiments").glob("*.ko.md")}
+    assert pages == {korean for korean, _ in RETOLD}

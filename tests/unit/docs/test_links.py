@@ -73,9 +73,13 @@ def test_every_picture_is_shown_and_is_small() -> None:
 
 @pytest.mark.parametrize("folder", ["methods", "experiments"])
 def test_every_page_of_a_folder_is_in_its_index(folder: str) -> None:
-    index = (ROOT / "docs" / folder / "README.md").read_text()
-    pages = {path.name for path in (ROOT / "docs" / folder).glob("*.md")} - {"README.md"}
-    assert {name for name in pages if f"]({name})" not in index} == set()
+    """A Korean page in the Korean index, which the English one leads to."""
+    here = ROOT / "docs" / folder
+    pages = {path.name for path in here.glob("*.md")}
+    korean = {name for name in pages if name.endswith(".ko.md")} - {"README.ko.md"}
+    for index, its in (("README.md", pages - korean - {"README.md"}), ("README.ko.md", korean)):
+        text = (here / index).read_text() if its else ""
+        assert {name for name in its if f"]({name})" not in text} == set()
 
 
 @pytest.mark.parametrize("note", sorted((ROOT / "docs" / "methods").glob("*.md")), ids=lambda path: path.stem)
