@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from benchmarks.cpu_races import Worker, up
 from benchmarks.footer import machine
@@ -220,12 +221,38 @@ def table(done: Sequence[Outcome]) -> str:
             f"| {row.pool} | {capacity} | {expected} | {row.limit_ms:.1f} ms | "
             f"{' | '.join(p99s)}{agrees} | {row.trials} | {row.seconds:.0f} s |"
         )
+    return "\n".join([*lines, "", *summary(done)])
+
+
+def summary(done: Sequence[Outcome]) -> list[str]:
+    """A Markdown table with a row for each kind of service times, and a sentence on all searches."""
+    lines = [
+        "| service times | searches | M/G/k inside | 60 s inside | figure, of M/G/k | interval, of M/G/k | took |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for service in LIMITS:
+        rows = [row for row in done if row.pool.endswith(service)]
+        answered = [row for row in rows if row.low is not None and row.value is not None and row.high is not None]
+        if not answered:
+            continue
+        lows, values, highs = (
+            [getattr(row, name) / row.theory for row in answered] for name in ("low", "value", "high")
+        )
+        took = [row.seconds for row in rows]
+        lines.append(
+            f"| {service} | {len(rows)} | {sum(row.by_theory for row in rows)} | "
+            f"{sum(row.by_windows for row in rows)} | {min(values):.2f} to {max(values):.2f} | "
+            f"{median(lows):.2f} to {median(highs):.2f} | {min(took):.0f} to {max(took):.0f} s |"
+        )
     theory, windows = (sum(getattr(row, name) for row in done) for name in ("by_theory", "by_windows"))
     both = sum(row.by_theory and row.by_windows for row in done)
     verdict = share_of(both, len(done)).verdict(at_least=WANTED) if done else UNDECIDED
-    lines += ["", f"Of {len(done)} searches the interval holds M/G/k in {theory} and the edge of windows of 60 s in "
-              f"{windows}, both in {both}; wanted {WANTED:.0%}: {verdict}."]  # fmt: skip
-    return "\n".join(lines)
+    return [
+        *lines,
+        "",
+        f"Of {len(done)} searches the interval holds M/G/k in {theory} and the edge of windows of 60 s in {windows}, "
+        f"both in {both}; wanted {WANTED:.0%}: {verdict}.",
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

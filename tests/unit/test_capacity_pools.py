@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.capacity_pools import LANGUAGES, Outcome, lacks_windows, left, pools, read, table, write
+from benchmarks.capacity_pools import LANGUAGES, Outcome, lacks_windows, left, pools, read, summary, table, write
+from benchmarks.footer import ROOT
 
 FOUND = Outcome("go, 4 threads, fixed", 1000.0, 1200.0, 1400.0, 1250.0, 1550.0, 10.0, 26, 0, 160.0, "Use it.")
 MEASURED = replace(FOUND, p99_low_ms=6.0, p99_high_ms=20.0)
@@ -38,3 +39,13 @@ def test_a_search_agrees_with_windows_that_hold_at_its_low_end_alone() -> None:
     assert not nothing.by_theory and not lacks_windows(nothing)
     said = table([MEASURED, nothing])
     assert "Of 2 searches the interval holds M/G/k in 1 and the edge of windows of 60 s in 1, both in 1" in said
+
+
+def test_the_page_says_what_the_kept_searches_say() -> None:
+    folder = ROOT / "docs" / "methods"
+    (kept,) = (folder / "data").glob("capacity-pools-*.jsonl")
+    done = read(kept)
+    assert len(done) >= 20
+    page = (folder / "capacity.md").read_text()
+    assert "\n".join(summary(done)) in page
+    assert f"data/{kept.name}" in page
