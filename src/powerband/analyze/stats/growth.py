@@ -18,7 +18,7 @@ import numpy as np
 
 from powerband.analyze.stats.special import Array
 
-PARTS = 6  # random floors seem to rise in 1 of 120 windows (docs/methods/lasting.md); with four parts it would be 1 of 6
+PARTS = 6  # random floors seem to rise in 1 of 120 windows (docs/methods/lasting.md); with four parts in 1 of 6
 ORDERED_LEAST = 13
 """The least value of Mann's S: pairs of floors that rise, less those that fall; 15 if all rise. One pair may be out of
 order: after a collection that freed much, a runtime may need no more memory of the system for a part of the window."""
