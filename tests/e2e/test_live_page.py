@@ -241,7 +241,7 @@ def test_the_nodes_of_a_cluster_are_told_with_what_each_runs(visit: Open, serve:
         page = visit(serve(run.path).address)
         rows = [row.split("\t") for row in page.locator("#nodes tbody tr").all_inner_texts()]
         assert rows[0][:3] == ["a", "threads=1", "1, round 1"] and rows[0][3].startswith("measuring for ")
-        assert rows[1] == ["b\nload from d, e", "–", "–", "idle"]
+        assert rows[1] == ["b\nload from d, e\n", "–", "–", "idle"]
         assert rows[2][3].startswith("lost") and EVIL in rows[2][3]
         assert page.locator("#now").inner_text() == "1 of 3 nodes run a trial, 1 is idle, 1 is lost"
         about = page.locator('#plan button[data-trial="1"]').get_attribute("title")
