@@ -40,10 +40,10 @@ def verdict(
 
 
 def slots_served(slots: Slots) -> str:
-    """Words the slots, which forecast any number of users: `the server serves 4 at once, 20 ms each, so at most
-    197/s`. Slots are whole; what a request does outside of them adds a part of one."""
+    """Words the slots, which forecast any number of users: `the server serves 4 at once, 20 ms each, so about
+    197/s at most`. Slots are whole; what a request does outside of them adds a part of one."""
     at_once, each = max(1, round(slots.value)), format_duration(slots.alone_ns)
-    return f"the server serves {at_once:,} at once, {each} each, so at most {per_second(slots.most_per_s)}"
+    return f"the server serves {at_once:,} at once, {each} each, so about {per_second(slots.most_per_s)} at most"
 
 
 def served_twice(slots: Slots) -> str:
@@ -61,12 +61,13 @@ def outgoing_open(connections: int) -> str:
 
 
 def threads_at(pool: WatchedPool, busy: float, doing: str) -> str:
-    """Words what threads do: `29 of the 32 `pool` threads are sleeping`; for a single thread, the share of the time.
-    `busy`: the mean number of threads that do it."""
+    """Words what threads do: `on average 29 of the 32 `pool` threads are sleeping`; for a single thread, the share of
+    the time. `busy`: the mean number of threads that do it."""
     total = count(pool.use.threads)
     if total == "1":
         return f"the only `{pool.name}` thread is {doing} {share(min(1.0, busy))} of the time"
-    which = f"all {total}" if busy >= pool.use.threads or count(busy) == total else f"{count(busy)} of the {total}"
+    everyone = busy >= pool.use.threads or count(busy) == total
+    which = f"all {total}" if everyone else f"on average {count(busy)} of the {total}"
     return f"{which} `{pool.name}` threads are {doing}"
 
 
