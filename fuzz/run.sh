@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets and runs each for so many seconds (20). Inputs that break one are left in fuzz/artifacts, and
-# what covers new code in fuzz/corpus. No sanitizer: the parsers are safe Rust, and so any toolchain will do.
+# Builds the fuzz targets and runs each for the given number of seconds (20). Inputs that break one are left in
+# fuzz/artifacts, and those that cover new code in fuzz/corpus. Without a sanitizer: the parsers are safe Rust, so any
+# toolchain will do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-20}

@@ -1,4 +1,5 @@
-//! Files in which JVMs publish figures. Whatever is in one, an event of bounded size comes out of it, or an error.
+//! Fuzzes the parser of the files in which JVMs publish figures. Any file must give an event of bounded size,
+//! or an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

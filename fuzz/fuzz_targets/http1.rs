@@ -1,4 +1,5 @@
-//! Responses of HTTP/1. However the bytes are cut, and whatever head is remembered, the same responses come out.
+//! Fuzzes the parser of HTTP/1 responses. Its result must depend neither on how the bytes are cut nor on the head that
+//! the cache remembers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +13,7 @@ struct Read {
 }
 
 fuzz_target!(|input: &[u8]| {
-    // The first byte says what was asked, the second how the answer is cut.
+    // The first byte says what was requested, the second how the answer is cut.
     let [asked, piece, stream @ ..] = input else { return };
     let texts: &[String] = if asked & 2 == 2 { &["ab".into()] } else { &[] };
     let expected = Expected { head: asked & 1 == 1, needles: Needles::new(texts) };

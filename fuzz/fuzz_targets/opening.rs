@@ -1,4 +1,4 @@
-//! Both halves of the opening handshake. A part of an answer is incomplete, or is judged as the whole is.
+//! Fuzzes both halves of the opening handshake. A part of an answer must be incomplete, or be judged like the whole.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ use powerband_fuzz::websocket::opening::{Key, Opening};
 const OPENING: Opening = Opening { target: "/", host: "localhost", protocols: "superchat, chat", headers: &[] };
 
 fuzz_target!(|input: &[u8]| {
-    // The key of RFC 6455, 1.3: the seeds hold the answer to it.
+    // The key of RFC 6455, 1.3: the seeds contain the answer to it.
     let key = Key::new(*b"the sample nonce");
     let whole = OPENING.check(&key, input);
     assert!(!matches!(whole, Ok(Some(length)) if length > input.len()));

@@ -1,4 +1,5 @@
-//! Metrics pages. However an answer is cut, the same is read; and of a page only finite values of what was asked for.
+//! Fuzzes the parser of metrics pages. Its result must not depend on how an answer is cut into pieces, and must contain
+//! only finite values of the requested metrics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

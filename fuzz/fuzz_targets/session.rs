@@ -1,5 +1,6 @@
-//! A whole WebSocket of the load engine, in each dialect. However what the server says is cut, the same is heard; each request is
-//! answered once at most; nothing is heard after the end; and what is said is what a server can read.
+//! Fuzzes a whole WebSocket session of the load engine, in each dialect. The result must not depend on how the server's
+//! bytes are cut; each request is answered at most once; nothing is heard after the end; and a server can read
+//! everything that the session writes.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -17,7 +18,8 @@ use serde_json::{Value, json};
 const REQUESTS: u64 = 8;
 
 fuzz_target!(|input: &[u8]| {
-    // The first byte chooses the dialect, and whether frames follow or the lines of text messages; the second cuts the bytes.
+    // The first byte chooses the dialect, and whether frames or lines of text messages follow; the second says how the
+    // bytes are cut.
     let [how, piece, said @ ..] = input else { return };
     let plan = plan(usize::from(how & 3));
     let stream = if how & 4 == 4 { said.to_vec() } else { frames(said) };
@@ -62,7 +64,7 @@ fn plan(nth: usize) -> &'static MessagesPlan {
     })
 }
 
-/// A text message of each line.
+/// Makes a text message of each line.
 fn frames(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
@@ -71,7 +73,8 @@ fn frames(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What is heard of a server that accepts and then sends these bytes, while requests wait for their answers.
+/// Returns everything heard from a server that accepts the connection and then sends these bytes while requests wait
+/// for their answers, and the number of requests left without an answer.
 fn hear(plan: &MessagesPlan, stream: &[u8], piece: usize) -> (Vec<Heard>, usize) {
     let (mut session, mut desk) = (Session::default(), Desk::default());
     session.open(plan, &mut desk);

@@ -1,4 +1,5 @@
-//! Messages of a SocketCluster server. What a packet is taken for, it is by the slow and plain way too.
+//! Fuzzes the parser of a SocketCluster server's messages. It must classify a packet as `Unknown`, or like the slow and
+//! plain parser.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -24,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     scan(text);
 });
 
-/// Numbers and words come from behind their text, and nowhere else.
+/// Checks that numbers and words are found only after their text.
 fn scan(text: &[u8]) {
     let mark = Mark::new("\"count\":");
     let (number, word) = (mark.number_after(text), mark.word_after(text));

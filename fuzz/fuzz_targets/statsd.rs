@@ -1,5 +1,5 @@
-//! Datagrams of StatsD. A line is understood as the slow and plain way has it; every line counts; what is kept can be told; and how
-//! lines were put into datagrams changes nothing.
+//! Fuzzes the StatsD sink. A line must be parsed as by the slow and plain parser, and counted; kept values must be
+//! finite and have valid names; and the result must not depend on how lines are put into datagrams.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
         apart.datagram(line, true);
     }
     together.datagram(input, true);
-    // What a store refuses beyond that are names of two kinds and sums that are not finite.
+    // A store also refuses names that are used for two kinds, and sums that are not finite.
     assert!(together.updates <= values && together.malformed >= refused);
     assert_eq!((together.updates, together.malformed), (apart.updates, apart.malformed));
     let kept = together.values();

@@ -1,4 +1,5 @@
-//! Frames of a server or a client. However the bytes are cut, the same messages and the same violation come out.
+//! Fuzzes the reader of WebSocket frames, of a server or a client. The messages and the violation must not depend on
+//! how the bytes are cut.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +9,7 @@ use powerband_fuzz::websocket::reader::{Reader, Rules};
 const MESSAGE_BYTES_MAX: usize = 1000;
 
 fuzz_target!(|input: &[u8]| {
-    // The first byte says who the peer is, the second how its bytes are cut.
+    // The first byte says whether the peer is a client, the second how its bytes are cut.
     let [peer, piece, stream @ ..] = input else { return };
     let rules = Rules { peer_masks: peer & 1 == 1, message_bytes_max: MESSAGE_BYTES_MAX };
     let whole = read(&rules, stream, stream.len());
@@ -16,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(read(&rules, stream, 1), whole);
 });
 
-/// The events, printed, and the violation that ended them.
+/// Returns the events as text, and the violation that ended them, if any.
 fn read(rules: &Rules, stream: &[u8], piece: usize) -> (Vec<String>, Option<Violation>) {
     let (mut reader, mut seen) = (Reader::default(), Vec::new());
     for piece in stream.chunks(piece.max(1)) {

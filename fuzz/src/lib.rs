@@ -1,4 +1,4 @@
-//! The engine's parsers, as their files are: the engine is a program, and no library has to be made of it for this.
+//! The engine's parsers, included by the paths of their files, since the engine is a program without a library.
 
 #![allow(dead_code)]
 

@@ -1,4 +1,4 @@
-//! The parts of the load engine that read.
+//! The parts of the load engine that parse input.
 
 #[path = "../../engine/src/load/flight.rs"]
 pub mod flight;

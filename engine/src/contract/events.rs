@@ -23,12 +23,12 @@ pub enum Phase {
     Drain,
 }
 
-/// A line of `powerband-engine load`.
+/// A line that `powerband-engine load` writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum LoadEvent {
     Hello(Hello),
-    /// The spec is accepted, addresses are resolved, threads stand ready: waiting for `go`.
+    /// The spec is accepted, addresses are resolved and threads are ready: the engine waits for `go`.
     Armed {
         at_ns: u64,
     },
@@ -39,11 +39,11 @@ pub enum LoadEvent {
     },
     Interval(Interval),
     Summary(Box<Summary>),
-    /// The run ended early or never began; nothing follows.
+    /// The run ended early or never began. Nothing follows.
     Error(ErrorEvent),
 }
 
-/// First line of every engine process.
+/// The first line of every engine process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
@@ -53,7 +53,7 @@ pub struct Hello {
     pub monotonic_ns: u64,
     /// Wall clock (ns since 1970) at the same instant as `monotonic_ns`.
     pub wall_ns: u64,
-    /// This process's soft descriptor limit.
+    /// The number of descriptors that this process may open (its soft limit).
     pub descriptor_limit: u64,
 }
 
@@ -73,9 +73,9 @@ impl Hello {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorEvent {
-    /// `spec`, `limit`, `resolve`, `internal`, `launch`.
+    /// The kind of error: `spec`, `limit`, `resolve`, `internal` or `launch`.
     pub kind: String,
-    /// What, where, why, what to do next; one sentence or two.
+    /// One or two sentences: what is wrong, where, why, and what to do next.
     pub message: String,
 }
 
@@ -85,7 +85,7 @@ impl ErrorEvent {
     }
 }
 
-/// What happened in one interval. Counts are events within [start, end); `*_now` are levels at its end.
+/// The load in one interval. Counts are events within [start, end); `*_now` are levels at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
@@ -94,39 +94,46 @@ pub struct Interval {
     pub phase: Phase,
     pub scheduled: u64,
     pub sent: u64,
+    /// Requests that became due and were given up unsent.
     pub dropped: u64,
-    /// Requests that ended in the interval.
+    /// Number of requests that ended in the interval, by outcome.
     pub outcomes: Outcomes,
     pub in_flight_now: u64,
     pub connections_now: u64,
     pub users_now: u64,
-    /// Over the `ok` requests that ended in the interval.
+    /// Sum of done - intended over the `ok` requests that ended in the interval.
     pub response_time_ns_sum: u64,
+    /// Longest done - intended of the `ok` requests that ended in the interval.
     pub response_time_ns_max: u64,
+    /// Sum of done - sent over the `ok` requests that ended in the interval.
     pub service_time_ns_sum: u64,
-    /// Over the requests sent in the interval.
+    /// Longest lag of a request sent in the interval, measured as in `send_lag_ns` of the summary.
     pub send_lag_ns_max: u64,
-    /// CPU that this engine process used in the interval, user and kernel.
+    /// CPU time that this engine process used in the interval, user and kernel.
     pub cpu_ns: u64,
-    /// Response times of the `ok` requests since the last interval that carried one.
+    /// Histogram of done - intended of the `ok` requests since the last interval that carried a histogram. Absent in
+    /// the intervals between two that carry one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<String>,
-    /// With WebSockets only, as are the three that follow: users that have joined.
+    /// Number of users that have joined over their WebSocket. Absent without WebSockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_now: Option<u64>,
-    /// Users that had joined and lost their connection.
+    /// Number of users that had joined and lost their connection. Absent without WebSockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<u64>,
+    /// Number of joins that failed. Absent without WebSockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_failed: Option<u64>,
+    /// Number of deliveries received: messages that tell when they were sent. Absent without WebSockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<u64>,
 }
 
-/// The whole run, and its measured window, in numbers. Last line.
+/// The last line: counts and times of the whole run and of its measured window.
 ///
-/// Two views of the window, each exact: `cohort` follows the requests *intended* within it to their end (times, outcomes);
-/// `window` counts what *ended* within it, and what its edges cut (rates, Little's law).
+/// There are two views of the window, each exact: `cohort` follows the requests *intended* within it to their end
+/// (times, outcomes); `window` counts what *ended* within it, and the parts that its edges cut off (rates, Little's
+/// law).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -134,67 +141,76 @@ pub struct Summary {
     pub measure_start_ns: u64,
     pub measure_end_ns: u64,
     pub end_ns: u64,
-    /// Everything since `go`: scheduled == sent + dropped; sent == sum of outcomes (`unfinished` included).
+    /// All requests since `go`: scheduled == sent + dropped; sent == sum of outcomes (`unfinished` included).
     pub total: Counts,
-    /// Requests intended in the window: the same two equalities hold.
+    /// The requests intended in the window; both equations of `total` hold for them, too.
     pub cohort: Counts,
+    /// Times of the requests intended in the window.
     pub cohort_times: Times,
-    /// The same by step, in scenario order.
+    /// The requests intended in the window by step, in scenario order.
     pub steps: Vec<StepSummary>,
     pub window: Window,
     pub connections: Connections,
-    /// CPU of the process from `measure_start_ns` to `measure_end_ns`.
+    /// User CPU time of the process from `measure_start_ns` to `measure_end_ns`.
     pub cpu_user_ns: u64,
+    /// Kernel CPU time of the process from `measure_start_ns` to `measure_end_ns`.
     pub cpu_system_ns: u64,
-    /// CPU of each engine thread over the window.
+    /// CPU time of each engine thread over the window, user and kernel.
     pub thread_cpu_ns: Vec<u64>,
     pub max_rss_bytes: u64,
-    /// Of the outcomes `status_rejected` of the whole run, and of the opening handshakes that were refused with a status: how many
-    /// had which.
+    /// Number of rejected responses of the whole run, by HTTP status: those with the outcome `status_rejected`, and
+    /// refusals of opening handshakes that had a status.
     #[serde(default)]
     pub rejected_statuses: BTreeMap<String, u64>,
-    /// Why it ended: `time`, `work` (all users left), `drain`, `stop`, `deadline`, `interrupted`.
+    /// The reason why the run ended: `time`, `work` (all users left), `drain`, `stop`, `deadline` or `interrupted`.
     pub ended_by: String,
-    /// Absent without WebSockets.
+    /// Counts of users with WebSockets; absent without WebSockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub websocket: Option<WebSocketSummary>,
 }
 
-/// What only users with WebSockets do: join, lose their connection, receive what they did not ask for. Of the whole run, unless a
-/// field says otherwise. joins_started == joined + sum of joins_failed.
+/// Counts that only users with WebSockets have: joins, lost connections, messages that they did not ask for. They cover
+/// the whole run unless a field says otherwise. joins_started == joined + sum of joins_failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebSocketSummary {
     pub joins_started: u64,
-    /// Those that were complete, `rejoined` included.
+    /// Joins that were completed, `rejoined` included.
     pub joined: u64,
-    /// Of users that had joined before.
+    /// Completed joins of users that had joined before.
     pub rejoined: u64,
+    /// Failed joins, by outcome.
     pub joins_failed: Outcomes,
-    /// joined - intended, of all joins, as a histogram.
+    /// Histogram of joined - intended of all completed joins.
     pub join_time_ns: String,
-    /// Users that had joined and lost their connection, by reason: `closed`, `reset`, `violation`, `heartbeat` (nothing came for as
-    /// long as the server said that nothing may), `timeout` (the engine closed after a request timed out).
+    /// Number of users that had joined and lost their connection, by reason: `closed`, `reset`, `violation`,
+    /// `heartbeat` (the server was silent for longer than it had announced), `timeout` (a request timed out, and the
+    /// engine closed the connection).
     pub drops: BTreeMap<String, u64>,
-    /// Close frames with which servers ended connections, by code; `none`: without one. Answers to the engine's own are not counted.
+    /// Number of close frames with which servers ended connections, by code; `none`: a frame without a code. Answers to
+    /// the engine's own close frames are not counted.
     pub close_codes: BTreeMap<String, u64>,
-    /// Whole messages; control frames and what belongs to joining are none.
+    /// Whole messages received, without control frames and the messages of joining.
     pub messages_received: u64,
+    /// Received messages that the spec or the dialect marks as unsolicited.
     pub unsolicited: u64,
-    /// Messages that answered nothing, and were neither unsolicited nor deliveries.
+    /// Received messages that answered nothing, and were neither unsolicited nor deliveries.
     pub unmatched: u64,
-    /// Messages sent that held `{stamp}`.
+    /// Sent messages that contained `{stamp}`.
     pub published: u64,
+    /// Deliveries received: messages that tell when they were sent.
     pub delivered: u64,
-    /// delivered - sent, of deliveries of messages sent within the measured window, as a histogram.
+    /// Histogram of delivered - sent, of deliveries of messages that were sent within the measured window.
     pub delivery_time_ns: String,
-    /// Messages with `{stamp}` sent within the window, and how often such were delivered, whenever that was.
+    /// Messages with `{stamp}` sent within the window.
     pub published_in_window: u64,
+    /// Deliveries of messages that were sent within the window, whenever they arrived.
     pub delivered_in_window: u64,
-    /// The highest count that answers told, by label.
+    /// The highest count in any answer, by label.
     pub tallies: BTreeMap<String, u64>,
 }
 
+/// Counts of requests. `dropped`: those that became due and were given up unsent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
@@ -204,7 +220,7 @@ pub struct Counts {
     pub outcomes: Outcomes,
 }
 
-/// Histograms (base64 V2-deflate); empty ones are present too.
+/// Histograms of times (base64 of HdrHistogram V2-deflate), present even if empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Times {
@@ -212,14 +228,16 @@ pub struct Times {
     pub response_time_ns: String,
     /// done - sent, of `ok` requests.
     pub service_time_ns: String,
-    /// done - intended, of all other outcomes.
+    /// done - intended, of requests with any other outcome.
     pub failed_time_ns: String,
-    /// sent - intended, of all sent requests.
+    /// sent - intended, of all sent requests. If a message with a `pace` had to wait for answers to others, sent - the
+    /// instant from which it could be sent.
     pub send_lag_ns: String,
-    /// given up - intended, of dropped work.
+    /// given up - intended, of dropped requests.
     pub dropped_wait_ns: String,
 }
 
+/// The outcomes of one step of the scenario, and histograms of its `ok` requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepSummary {
@@ -229,51 +247,59 @@ pub struct StepSummary {
     pub service_time_ns: String,
 }
 
-/// What ended between `measure_start_ns` and `measure_end_ns`, whenever it was intended.
+/// The requests and pauses that ended between `measure_start_ns` and `measure_end_ns`, whenever they were intended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
     pub outcomes: Outcomes,
     pub bytes_received: u64,
     pub bytes_sent: u64,
-    /// Sum of done - intended over all that ended, ok or not.
+    /// Sum of done - intended over all requests that ended, with any outcome.
     pub time_in_system_ns_sum: u64,
-    /// Sum of the pauses that ended within the window.
+    /// Sum of the lengths of all pauses that ended within the window.
     pub think_ns_sum: u64,
-    /// Time integral over the window of users present (open model: of arrivals that are not over), in user-ns; divided
-    /// by its length: N. Little's law, N = X (R + Z), is exact with what the edges cut: times the requests that a user
-    /// keeps in flight, it equals `time_in_system_ns_sum + think_ns_sum - carried_in_ns_sum + carried_out_ns_sum`. What users with
-    /// WebSockets wait for a connection counts as a pause. With a `pace` there is no such law: their schedule waits for no answer.
+    /// Time integral of the number of users present over the window, in user-ns (open model: of arrivals under way).
+    /// Divided by the window's length it is their mean number N. Little's law, N = X (R + Z), is exact if the times
+    /// that the edges cut off are included: `user_ns` times the number of requests that a user keeps in flight equals
+    /// `time_in_system_ns_sum + think_ns_sum - carried_in_ns_sum + carried_out_ns_sum`. The time for which a user with
+    /// a WebSocket waits for a connection counts as a pause. With a `pace` the law does not hold, since that schedule
+    /// does not wait for answers.
     pub user_ns: u64,
-    /// The requests in flight and the pauses under way when the window began: the sum of their ages at that instant.
+    /// Sum of the ages, at the start of the window, of all requests in flight and pauses under way at that instant.
     pub carried_in_ns_sum: u64,
-    /// The same when the window ended.
+    /// Sum of the ages, at the end of the window, of all requests in flight and pauses under way at that instant.
     pub carried_out_ns_sum: u64,
-    /// Requests intended before the window and still without an answer when it ended.
+    /// Number of requests that were in flight from before the start of the window until after its end.
     pub unanswered: u64,
-    /// Users (closed model) who had no `ok` answer within the window although a request of theirs was in flight all through
-    /// it, or failed in it and was tried again in vain. Open model: 0.
+    /// Number of users of the closed model who got no `ok` answer within the window, although one of their requests was
+    /// in flight all through it, or failed in it and was tried again in vain. 0 in the open model; absent in events of
+    /// older engines.
     pub users_unserved: Option<u64>,
-    /// The requests of the cohort that are theirs.
+    /// Number of requests that the users in `users_unserved` intended within the window; absent in events of older
+    /// engines.
     pub users_unserved_requests: Option<u64>,
 }
 
+/// The connections of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Connections {
     pub opened: u64,
     pub failed: u64,
     pub closed_by_peer: u64,
+    /// Most connections open at once: exact with one engine thread, an upper bound with several.
     pub open_max: u64,
-    /// Time to connect (TCP, and TLS where used), as a histogram.
+    /// Histogram of the time to connect (TCP, and TLS if used).
     pub connect_time_ns: String,
 }
 
-/// A line of `powerband-engine probe`. Counters are cumulative since the tree was first seen unless they say `_now`.
+/// A line that `powerband-engine probe` writes. Fields named `*_now` are levels; counters are cumulative since the tree
+/// was first seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ProbeEvent {
     Hello(Hello),
+    /// The command was started.
     Launched {
         name: String,
         pid: i32,
@@ -283,33 +309,38 @@ pub enum ProbeEvent {
     Threads(Threads),
     Jvm(Jvm),
     Scrape(Scrape),
-    /// The subject's metrics page could not be read this time; it is asked again at the next point of the grid.
+    /// A reading of the subject's metrics page failed; the next attempt comes at the next point of the grid.
     ScrapeFailed {
+        /// The instant at which the page was requested.
         at_ns: u64,
         took_ns: u64,
-        /// What was wrong, as the end of a sentence.
+        /// The reason, worded as the end of a sentence.
         reason: String,
     },
     Statsd(Statsd),
     Exited(Exited),
-    /// Last line, after a last sample. `killed`: processes of the launched tree that had to be killed after the grace.
-    /// `cpu_ns`: CPU of the probe itself. `samples_late`: points of the sampling grid that were missed altogether or
-    /// met more than half a period late. `log_bytes`: printed by the launched command; `log_dropped_bytes`: of them, those
-    /// that were not kept.
+    /// The last line, after a last sample.
     End {
         at_ns: u64,
+        /// Number of processes of the launched tree that had to be killed after the grace period.
         killed: u32,
+        /// CPU time of the probe itself.
         cpu_ns: u64,
         samples: u64,
+        /// Number of points of the sampling grid that were missed, or met more than half a period late.
         samples_late: u64,
+        /// Bytes that the launched command printed. Absent without `launch`, and in events of older engines.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log_bytes: Option<u64>,
+        /// Bytes of `log_bytes` that were not kept in the log file; absent as `log_bytes` is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log_dropped_bytes: Option<u64>,
     },
+    /// The probe ended early or never began. Nothing follows.
     Error(ErrorEvent),
 }
 
+/// One reading of all trees and of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
@@ -318,50 +349,62 @@ pub struct Sample {
     pub host: HostSample,
 }
 
-/// One process tree, all its processes added up. With more than 64 threads, faults, voluntary and
-/// involuntary switches and run-queue wait are read once a second (less often where that would cost over 1 % of a core)
-/// and repeated unchanged in between.
+/// One process tree: sums over all its processes. With more than 64 threads, page faults, voluntary and involuntary
+/// switches and `run_wait_ns` are read only once every `threads_interval_ns` (less often if that would cost over 0.67 %
+/// of a core), and repeated unchanged in between.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TreeSample {
     pub name: String,
     pub processes_now: u32,
     pub threads_now: u32,
-    /// Threads created since the tree was first seen, exited ones included; absent where the kernel does not tell.
+    /// Number of threads created since the tree was first seen, exited ones included; absent if the kernel does not
+    /// tell.
     pub threads_started: Option<u64>,
-    /// CPU of all threads, exited ones included.
+    /// User CPU time of all threads, exited ones included.
     pub cpu_user_ns: u64,
+    /// Kernel CPU time of all threads, exited ones included.
     pub cpu_system_ns: u64,
     pub rss_bytes_now: u64,
-    /// Proportional set size; sampled once a second (it is dear), repeated in between; absent where not permitted.
+    /// Proportional set size. Read once a second because it is expensive, and repeated in between; absent if not
+    /// permitted.
     pub pss_bytes_now: Option<u64>,
-    /// Exact, exited threads included (perf); absent where perf is not permitted.
+    /// Context switches of all threads, exited ones included, counted exactly by perf; absent if perf is not permitted
+    /// or not used.
     pub context_switches: Option<u64>,
-    /// Sums over the threads alive at the sample plus the last seen values of the exited.
+    /// Voluntary context switches: the sum over live threads, plus the last seen values of exited ones.
     pub voluntary_switches: u64,
+    /// Involuntary context switches: the sum over live threads, plus the last seen values of exited ones.
     pub involuntary_switches: u64,
-    /// Time runnable but waiting for a CPU, live threads plus last seen values of the exited.
+    /// Time in which threads were runnable but waited for a CPU: the sum over live threads, plus the last seen values
+    /// of exited ones.
     pub run_wait_ns: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
     pub descriptors_now: u32,
-    /// How many more the process that is nearest to its limit may open; absent where the kernel does not tell.
+    /// Number of descriptors that may still be opened by the process that is nearest to its limit; absent if the kernel
+    /// does not tell.
     pub descriptors_left_now: Option<u64>,
-    /// How many more threads its users, its cgroups and the machine allow, and how much more memory its cgroups; once a
-    /// second, repeated in between; absent where there is no limit or none that is known.
+    /// Number of threads that may still be started under the limits of the tree's users, its cgroups and the machine.
+    /// Read once a second, repeated in between; absent if there is no limit, or none that is known.
     pub threads_left_now: Option<u64>,
+    /// Bytes of memory that the tree's cgroups still allow. Read once a second, repeated in between; absent if there is
+    /// no limit, or none that is known.
     pub memory_left_bytes_now: Option<u64>,
-    /// Counted once a second (less often with thousands of descriptors), repeated in between.
+    /// Number of open sockets. Counted once a second (less often with thousands of descriptors), repeated in between.
     pub sockets_now: u32,
-    /// The CPUs that the narrowest quota of its cgroups allows on average; absent where there is none.
+    /// Mean number of CPUs that the narrowest quota of the tree's cgroups allows; absent if there is no quota.
     pub cpu_quota_now: Option<f64>,
-    /// Periods of that quota since the cgroup was made in which it ran, and those in which it had used the quota up and
-    /// was stopped until the next.
+    /// Number of periods of the quota in `cpu_quota_now` in which its cgroup ran, since the cgroup was made; absent if
+    /// there is no quota.
     pub quota_periods: Option<u64>,
+    /// Number of the `quota_periods` in which the cgroup had used the quota up, and was stopped until the next period;
+    /// absent if there is no quota.
     pub throttled_periods: Option<u64>,
 }
 
-/// CPU times are those of the CPUs in the spec's `host_cpus`; everything else is the whole host's.
+/// One reading of the host. CPU times are sums over the CPUs in the spec's `host_cpus`; everything else is of the whole
+/// host. Its counters are the kernel's own, and do not start at 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostSample {
@@ -373,57 +416,65 @@ pub struct HostSample {
     pub runnable_now: u32,
     pub load_average_1m: f64,
     pub memory_available_bytes_now: u64,
-    /// PSI totals (`some`), ns; absent where the kernel has no PSI.
+    /// Total time in which some task waited for a CPU (`some` of PSI); absent if the kernel has no PSI.
     pub psi_cpu_some_ns: Option<u64>,
+    /// Total time in which some task waited for memory; absent if the kernel has no PSI.
     pub psi_memory_some_ns: Option<u64>,
+    /// Total time in which some task waited for I/O; absent if the kernel has no PSI.
     pub psi_io_some_ns: Option<u64>,
-    /// TcpExt ListenOverflows and ListenDrops of the host (network namespace).
+    /// TcpExt ListenOverflows of the probe's network namespace.
     pub listen_overflows: u64,
+    /// TcpExt ListenDrops of the probe's network namespace.
     pub listen_drops: u64,
-    /// Connections waiting in the accept queues of the watched ports, and those queues' limit.
+    /// Number of connections that wait in the accept queues of the watched ports.
     pub accept_queue_now: u32,
+    /// Sum of the limits of the accept queues of the watched ports.
     pub accept_queue_limit: u32,
 }
 
-/// Threads by pool, once a second, and more often in short trials (`threads_interval_ns`; pool: the thread name without
-/// its trailing number).
+/// The threads of one tree, by pool: once every `threads_interval_ns`, or less often if reading many threads would cost
+/// too much. A pool is the thread name without its trailing number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Threads {
     pub at_ns: u64,
     pub tree: String,
     pub pools: Vec<PoolSample>,
-    /// Those that ran since the last event, the busiest first, 64 at most.
+    /// At most 160 threads, those that ran longest since the last event first. Older engines list only threads that
+    /// ran, or none.
     #[serde(default)]
     pub threads: Vec<ThreadSample>,
 }
 
-/// One thread; counters are its own since it was first met. `blocked_on_samples`: as a pool's.
+/// One thread. Its counters are cumulative since the thread was first seen. Events of older engines lack `pid`, `pool`,
+/// `preemptions`, `blocked_ns` and `blocked_on_samples`, which are then read as 0 or empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadSample {
     pub tid: i32,
-    /// As the kernel knows it, 15 bytes at most.
+    /// Name of the thread as the kernel knows it, 15 bytes at most.
     pub name: String,
     pub on_cpu_ns: u64,
     pub run_wait_ns: u64,
+    /// Context switches, voluntary and involuntary.
     pub switches: u64,
-    /// 0 in events of older engines, as all that follow.
     #[serde(default)]
     pub pid: i32,
-    /// The name of its pool.
+    /// Name of the pool that the thread belongs to.
     #[serde(default)]
     pub pool: String,
+    /// Number of the `switches` that were involuntary.
     #[serde(default)]
     pub preemptions: u64,
     #[serde(default)]
     pub blocked_ns: u64,
+    /// Number of readings that found the thread blocked, by the cause of its wait.
     #[serde(default)]
     pub blocked_on_samples: BTreeMap<WaitKind, u64>,
 }
 
-/// One JVM of a launched tree, four times a second, as it tells of itself in its hsperfdata file. Heap figures are as fresh as
-/// the JVM keeps them: see docs/methods/process-counters.md.
+/// Figures of one JVM of the launched tree, read four times a second from the hsperfdata file in which the JVM
+/// publishes them. Heap figures are as recent as the JVM keeps them: see docs/methods/process-counters.md.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jvm {
@@ -432,12 +483,13 @@ pub struct Jvm {
     pub pid: i32,
     pub heap_used_bytes_now: u64,
     pub heap_committed_bytes_now: u64,
-    /// What its old generation may still take; absent where the JVM does not tell.
+    /// Bytes that the JVM's old generation may still take; absent if the JVM does not publish its limit.
     pub heap_left_bytes_now: Option<u64>,
     pub collectors: Vec<Collector>,
-    /// Time in which all its threads were stopped; absent where the JVM does not tell.
+    /// Time in which all threads of the JVM were stopped; absent if the JVM does not publish it.
     pub safepoint_ns: Option<u64>,
-    /// Time that its compilers spent on methods that are done, all their threads added up; absent where it does not tell.
+    /// Time that the JVM's compilers spent on finished compilations, summed over their threads; absent if the JVM does
+    /// not publish it.
     pub compile_ns: Option<u64>,
     pub threads_live_now: u64,
     pub threads_daemon_now: u64,
@@ -445,6 +497,7 @@ pub struct Jvm {
     pub threads_started: u64,
 }
 
+/// One garbage collector of the JVM: the number of its collections and the time that they took, so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Collector {
@@ -457,35 +510,37 @@ pub struct Collector {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scrape {
-    /// When it was asked for.
+    /// The instant at which the page was requested.
     pub at_ns: u64,
     pub took_ns: u64,
-    /// Of the series asked for, those that have a finite value: `name{label="value"}` as on the page.
+    /// Values of the requested series that are finite, by name as on the page: `name{label="value"}`.
     pub values: BTreeMap<String, f64>,
 }
 
-/// What the StatsD sink has taken in; every number is since the start.
+/// The metrics that the StatsD sink has received. Every number counts from the start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Statsd {
     pub at_ns: u64,
-    /// By the name that a Prometheus page would have for it: `name_total{tag="value"}` of a counter, `name` of a gauge and of a
-    /// set (its distinct values), `name_count`, `name_sum` and `name_max` of a timer, histogram or distribution.
+    /// Values by the name that a Prometheus page would give them: `name_total{tag="value"}` for a counter; `name` for a
+    /// gauge, and for a set (the number of its distinct values); `name_count`, `name_sum` and `name_max` for a timer,
+    /// histogram or distribution.
     pub values: BTreeMap<String, f64>,
-    /// Datagrams read, and their length.
+    /// Number of datagrams read.
     pub packets: u64,
+    /// Total length of the datagrams read.
     pub bytes: u64,
-    /// Values accepted; sample rates are not applied.
+    /// Number of values accepted; sample rates are not applied to it.
     pub updates: u64,
-    /// Lines refused.
+    /// Number of lines refused.
     pub malformed: u64,
-    /// Datagrams that the kernel threw away because the UDP socket's buffer was full. A Unix socket drops none: its sender waits,
-    /// or is refused.
+    /// Number of datagrams that the kernel dropped because the buffer of the UDP socket was full. A Unix socket drops
+    /// none: its sender waits, or is refused.
     pub dropped: u64,
 }
 
-/// `on_cpu + run_wait + blocked` of a pool's live threads equals their lifetime (since the tree was first seen); counters are sums over threads alive
-/// now plus the last seen values of threads of this pool that exited.
+/// One pool of threads. Counters are sums over the threads alive now, plus the last seen values of threads of this pool
+/// that exited. For live threads, on_cpu_ns + run_wait_ns + blocked_ns is their lifetime since the tree was first seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSample {
@@ -496,30 +551,32 @@ pub struct PoolSample {
     pub blocked_ns: u64,
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
-    /// Threads by kernel state letter at the sample (R, S, D, ...).
+    /// Number of threads at the sample, by the kernel's state letter (R, S, D, ...).
     pub states_now: BTreeMap<String, u32>,
-    /// For sleeping threads: what they wait on, by kernel wait channel where readable.
+    /// Number of sleeping threads, by the kernel's wait channel; threads whose channel cannot be read are left out.
     pub wait_channels_now: BTreeMap<String, u32>,
-    /// Observations of a blocked thread since the start, by what it waited on: each reading of the threads (at every sample
-    /// with up to 64 threads in the tree, else once a second or less often) adds one for each thread that it finds
-    /// blocked. A kind's growth over the growth of all is its share of the blocked time. Empty where the kernel does not tell.
+    /// How often a thread was found blocked since the start, by the cause of its wait. Each reading of the threads (at
+    /// every sample with up to 64 threads in the tree, else once a second or less often) adds one for each blocked
+    /// thread. The growth of one kind over the growth of all kinds is its share of the blocked time. Empty if the
+    /// kernel does not show causes, and in events of older engines.
     #[serde(default)]
     pub blocked_on_samples: BTreeMap<WaitKind, u64>,
-    /// The largest time on a CPU that one thread of the pool gained since the last `threads` event: the busiest thread.
+    /// CPU time of the busiest thread: the most that one thread of the pool gained since the last `threads` event. 0 in
+    /// events of older engines.
     #[serde(default)]
     pub on_cpu_ns_max: u64,
 }
 
-/// What a blocked thread waits on, by its system call, or by its wait channel where that cannot be read.
+/// The cause of a thread's wait, found from its system call, or from its wait channel if the call cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
-    /// A futex: a lock, or a condition (an idle thread of a pool waits for work there, too).
+    /// A futex: a lock, or a condition (such as that on which an idle thread of a pool waits for work).
     Lock,
     Sleep,
-    /// To receive, send, connect or accept on one socket; polling a single one included.
+    /// Receiving, sending, connecting or accepting on one socket, or polling a single one.
     Socket,
-    /// For any of several descriptors: an event loop without work.
+    /// Polling several descriptors: an event loop without work.
     Poll,
     Disk,
     /// A page fault, or a call that changes the memory map (both take its lock).
@@ -528,15 +585,18 @@ pub enum WaitKind {
     Other,
 }
 
-/// The launched process ended (its tree may live on until `end`). rusage covers it and its waited-for children, exactly.
+/// The launched process ended; other processes of its tree may live on until `end`. CPU times, memory and switches are
+/// those of rusage: exact, and including the children that it waited for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exited {
     pub name: String,
     pub at_ns: u64,
+    /// Absent if a signal ended the process.
     pub exit_code: Option<i32>,
+    /// Number of the signal that ended the process; absent if it exited by itself.
     pub signal: Option<i32>,
-    /// Whether `stop` had been asked for.
+    /// True if `stop` had been received before.
     pub asked: bool,
     pub cpu_user_ns: u64,
     pub cpu_system_ns: u64,

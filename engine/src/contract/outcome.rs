@@ -14,7 +14,7 @@ pub enum Outcome {
     Ok,
     /// The peer refused the connection (ECONNREFUSED).
     ConnectRefused,
-    /// No connection within the connect timeout; of a user with a WebSocket: it had not joined by then.
+    /// No connection within the connect timeout; for a user with a WebSocket: it had not joined by then.
     ConnectTimeout,
     /// Any other failure to connect (unreachable, reset while connecting).
     ConnectFailed,

@@ -40,45 +40,47 @@ pub struct LoadSpec {
     #[serde(default)]
     pub timeouts: Timeouts,
     pub phases: Phases,
-    /// Event loops, one thread each.
+    /// Number of event loops, each on a thread of its own.
     #[serde(default = "one")]
     pub threads: u32,
     /// CPUs that the threads may run on; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,
-    /// How late a scheduled send may be in order to share a wake-up with its neighbours. 0: never on purpose,
-    /// the last stretch before each send is spun.
+    /// How late a scheduled send may be, so that it can share a wake-up with its neighbours. 0: no send is late on
+    /// purpose, and the thread spins shortly before each send.
     #[serde(default = "default_precision_ns")]
     pub precision_ns: u64,
     /// Period of the `interval` events.
     #[serde(default = "default_interval_ns")]
     pub interval_ns: u64,
-    /// Every how many intervals one carries a histogram of the response times since the last.
+    /// Number of intervals from one that carries a histogram of response times to the next. The last interval of a
+    /// phase always carries one.
     #[serde(default = "default_histogram_every")]
     pub histogram_every: u32,
-    /// Seed of every random choice; engines of one fleet get different `first_user` and the same seed.
+    /// Seed of every random choice. Engines of one fleet have the same seed, and differ in `first_user`.
     #[serde(default)]
     pub seed: u64,
-    /// Index of this engine's first user (closed) or arrival stream (open) in the fleet.
+    /// Index in the fleet of this engine's first user (closed model) or arrival stream (open model).
     #[serde(default)]
     pub first_user: u64,
 }
 
-/// Where requests go.
+/// The server that requests are sent to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
     /// `http://host:port` or `https://host:port`; a path is refused (paths belong to steps).
     pub url: String,
-    /// Addresses to connect to, dealt to connections in turn; empty: the URL's host is resolved once.
+    /// Addresses to connect to, dealt to connections in turn. Empty: the URL's host is resolved once.
     #[serde(default)]
     pub addresses: Vec<SocketAddr>,
-    /// Local addresses, dealt to connections in turn (past about 12,000 connections to one address); empty: the kernel's choice.
+    /// Local addresses to connect from, dealt to connections in turn; needed for more than about 12,000 connections to
+    /// one address. Empty: the kernel chooses.
     #[serde(default)]
     pub source_addresses: Vec<IpAddr>,
     #[serde(default)]
     pub tls: Tls,
-    /// Without this, only loopback addresses are accepted.
+    /// False: only loopback addresses are accepted.
     #[serde(default)]
     pub allow_remote: bool,
 }
@@ -88,9 +90,9 @@ pub struct Target {
 pub struct Tls {
     /// PEM file of trusted roots; absent: the Mozilla roots.
     pub ca_file: Option<String>,
-    /// Accept any certificate.
+    /// True: any certificate is accepted.
     pub insecure: bool,
-    /// Name to verify and to send as SNI; absent: the URL's host.
+    /// Name to verify, and to send as SNI; absent: the URL's host.
     pub server_name: Option<String>,
 }
 
@@ -98,14 +100,14 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Names the step in results.
+    /// Name of the step in results.
     pub name: String,
     #[serde(default = "get")]
     pub method: String,
     /// Path with query, starting with `/`.
     #[serde(default = "slash")]
     pub path: String,
-    /// In order; `Host`, `Content-Length` and `Connection` are added where absent.
+    /// Names and values, sent in this order. `Host`, `Content-Length` and `Connection` are added if absent.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
     pub body: Option<String>,
@@ -113,76 +115,81 @@ pub struct Step {
     pub checks: Checks,
     /// Pause after this step; absent: the model's `think`.
     pub think: Option<Duration>,
-    /// With `connection.websocket`, and only then: what the user sends. Of `checks`, `body_contains` then applies to the answer;
-    /// method, path, headers, body and `checks.status` have no meaning and are left out.
+    /// The message that the user sends. Required with `connection.websocket`, and refused without it.
+    /// `checks.body_contains` then applies to the answer; method, path, headers, body and `checks.status` have no
+    /// meaning and must be left out.
     pub message: Option<Message>,
-    /// The message has an answer. Otherwise it is `ok` once written.
+    /// False: the message has no answer, and is `ok` once written. A request always has one.
     #[serde(default = "yes")]
     pub answered: bool,
 }
 
-/// What one step sends over a WebSocket. In `text` and `data` the tokens `{id}`, `{stamp}` and `{user}` stand for a number that no
-/// other message of the connection has, the instant of writing (CLOCK_MONOTONIC, ns), and the user's index in the fleet.
+/// The message that a step sends over a WebSocket. In `text` and `data`, tokens are replaced by numbers: `{id}` by one
+/// that no other message of the connection has, `{stamp}` by the instant of writing (CLOCK_MONOTONIC, ns), `{user}` by
+/// the user's index in the fleet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
-    /// Dialect `plain`.
+    /// A text message of the dialect `plain`.
     Text { text: String },
-    /// Dialect `plain`; without tokens.
+    /// A binary message of the dialect `plain`. It has no tokens.
     Binary { base64: String },
-    /// SocketCluster: an event without a call id. The event named `answer` answers it.
+    /// SocketCluster: an event without a call id.
     Event {
         event: String,
-        /// JSON.
+        /// JSON, once its tokens are replaced.
         data: String,
-        /// Required where the step is answered, refused where it is not.
+        /// Name of the event that is the answer. Required if the step is `answered`, refused otherwise.
         answer: Option<String>,
     },
-    /// SocketCluster: a call, answered under its call id. An answer that holds an error fails the check.
+    /// SocketCluster: a call, which is answered under its call id. An answer that holds an error fails the check.
     Call { event: String, data: String },
-    /// SocketCluster: `#publish`; its answer only confirms it.
+    /// SocketCluster: a `#publish` to a channel. Its answer is a confirmation only.
     Publish { channel: String, data: String },
 }
 
-/// What makes a response `ok`.
+/// The conditions that a response must meet to be `ok`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Checks {
     /// Accepted status codes; empty: 200 to 399.
     pub status: Vec<u16>,
-    /// Each must occur in the body.
+    /// Texts that must all occur in the body.
     pub body_contains: Vec<String>,
 }
 
-/// Who decides when the next request starts.
+/// The rule by which requests start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Model {
-    /// A fixed number of users, each sending again once answered and done thinking.
+    /// A fixed number of users. Each sends its next request once the last one is answered and its pause is over.
     Closed {
         users: u32,
         /// Pause between a response and the user's next request.
         #[serde(default)]
         think: Duration,
-        /// Users start evenly over this time.
+        /// Time over which the users start, at even distances.
         #[serde(default)]
         ramp_ns: u64,
-        /// Each user leaves after this many requests; the run ends when all have left.
+        /// Number of requests after which a user leaves; the run ends when all have left. Absent: users stay until the
+        /// end of the measured window.
         requests_per_user: Option<u64>,
-        /// With `connection.websocket`: the time from one send of a user to its next, answered or not, from its joining on. A
-        /// message that may not be sent yet, because `connection.pipeline` others have no answer, waits; its times count from the
-        /// instant at which it was intended. Excludes pauses.
+        /// Time between two sends of a user, from its joining on, whether or not the messages are answered. Needs
+        /// `connection.websocket`, and excludes pauses (`think`). A message that is due while `connection.pipeline`
+        /// others have no answer waits; its times count from the instant at which it was intended. Absent: a user sends
+        /// after an answer and a pause.
         pace: Option<Duration>,
     },
     /// Arrivals on a schedule that does not wait for answers. Each arrival runs the whole scenario once.
     Open {
         arrivals: Arrivals,
-        /// Arrivals per second over all threads of this engine.
+        /// Arrivals per second, over all threads of this engine.
         rate_per_s: f64,
-        /// Rate grows linearly from `from_per_s` to `rate_per_s` over `over_ns`, from the start of the run.
+        /// A ramp at the start of the run, in which the rate grows linearly from `from_per_s` to `rate_per_s` over
+        /// `over_ns`. Absent: the rate is constant.
         ramp: Option<Ramp>,
-        /// Arrivals in progress (pausing ones included) at most, dealt evenly to the threads. One that finds its thread's share
-        /// taken is dropped: counted, and its wait is timed.
+        /// Most arrivals that may be in progress, pausing ones included; each thread has an even share. An arrival that
+        /// finds its thread's share used up is dropped: it is counted, and its wait is recorded.
         max_in_flight: u32,
         /// Pause between the steps of one arrival.
         #[serde(default)]
@@ -222,14 +229,15 @@ impl Default for Duration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConnectionPolicy {
-    /// A user keeps its connection; otherwise each request has its own.
+    /// True: a user keeps its connection. False: each request has a connection of its own.
     pub keep_alive: bool,
-    /// Requests that one connection may have in flight. In the closed model each user keeps this many in flight.
+    /// Most requests in flight on one connection. In the closed model, each user keeps this many in flight.
     pub pipeline: u32,
-    /// Each user holds one WebSocket instead, and the steps are messages on it. `pipeline` then limits how many of a user's
-    /// messages may be without an answer at once. Needs the closed model and `keep_alive`.
+    /// Each user holds one WebSocket, and steps are messages on it. `pipeline` then limits the number of a user's
+    /// messages without an answer. Needs the closed model and `keep_alive`. Absent: steps are HTTP requests.
     pub websocket: Option<WebSocket>,
-    /// A part of a response is acknowledged as soon as it is read, not up to 40 ms later.
+    /// True: each part of a response is acknowledged (TCP) as soon as it is read. False: the kernel may wait up to 40
+    /// ms.
     pub acknowledge_at_once: bool,
 }
 
@@ -239,45 +247,47 @@ impl Default for ConnectionPolicy {
     }
 }
 
-/// How users join, and which of the messages that they receive answers which that they sent.
+/// The WebSocket that each user holds: how the user joins, and how received messages are matched with those that it
+/// sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebSocket {
     /// Path and query of the opening handshake.
     #[serde(default = "slash")]
     pub path: String,
-    /// More headers of the opening handshake.
+    /// Additional headers of the opening handshake, as names and values.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
-    /// On offer, the best first.
+    /// Subprotocols offered in the opening handshake, the preferred one first.
     #[serde(default)]
     pub subprotocols: Vec<String>,
     #[serde(default)]
     pub dialect: Dialect,
-    /// Of the plain dialect: the others match events by name and calls by id.
+    /// How answers are matched in the dialect `plain`; the other dialects match events by name and calls by id.
     #[serde(default)]
     pub matching: Matching,
-    /// A message that holds one of these texts answers nothing.
+    /// Texts that mark unsolicited messages: a received message that contains one of them answers nothing.
     #[serde(default)]
     pub unsolicited: Vec<String>,
-    /// Text messages that a user sends once it has joined, before its first step; nothing answers them.
+    /// Text messages that a user sends once it has joined, before its first step. Nothing answers them.
     #[serde(default)]
     pub greetings: Vec<String>,
     /// SocketCluster: channels that a user subscribes to as part of joining.
     #[serde(default)]
     pub subscribe: Vec<String>,
-    /// A message that holds this text and then digits is a delivery: these tell when it was sent (`{stamp}`). It answers nothing.
+    /// The text that marks deliveries: a received message in which digits directly follow it is a delivery, and answers
+    /// nothing. The digits are the instant at which the message was sent (`{stamp}`). Absent: no message is a delivery.
     pub stamp_after: Option<String>,
-    /// A running count that the answers hold.
+    /// A running count in answers, to be read from them; absent: none is read.
     pub tally: Option<Tally>,
-    /// A longer message from the server is a violation.
+    /// Most bytes of a message from the server; a longer one is a violation.
     #[serde(default = "default_message_bytes_max")]
     pub message_bytes_max: u64,
-    /// A user that lost its connection, or could not join, joins again after this pause; absent: it stays out.
+    /// Pause after which a user that lost its connection, or could not join, joins again; absent: it stays out.
     pub rejoin_after_ns: Option<u64>,
 }
 
-/// What is spoken on top of WebSocket.
+/// The protocol on top of WebSocket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
@@ -287,23 +297,24 @@ pub enum Dialect {
     Socketcluster20,
 }
 
-/// Which message from the server answers which request of its user.
+/// The rule by which a message from the server is taken as the answer to one of its user's requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Matching {
-    /// Each answers the oldest request without an answer.
+    /// Each message answers the oldest request without an answer.
     #[default]
     Order,
-    /// Each answers the request whose message held, in place of `{id}`, the digits that follow this text in the answer. One without
-    /// the text, or with an unknown id, answers nothing.
+    /// A message answers the request whose `{id}` is the number that directly follows the text `after` in it. A message
+    /// without this text, or with an unknown number, answers nothing.
     Id { after: String },
 }
 
-/// The digits after `count_after` are a count, of which the highest is kept for each label: the word after `label_after`.
+/// A running count in answers: the digits that follow the text `count_after`. The highest count is kept for each label,
+/// which is the word that follows the text `label_after`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
-    /// Absent: there is one label, the empty one.
+    /// Absent: all counts have the same label, the empty one.
     pub label_after: Option<String>,
     pub count_after: String,
 }
@@ -311,9 +322,9 @@ pub struct Tally {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
-    /// To connect; with `connection.websocket`: to join.
+    /// Longest time that connecting may take; with `connection.websocket`, joining.
     pub connect_ns: u64,
-    /// From sent to done.
+    /// Longest time from sending a request to the end of its response.
     pub request_ns: u64,
 }
 
@@ -323,7 +334,7 @@ impl Default for Timeouts {
     }
 }
 
-/// warmup -> measure -> drain.
+/// The phases of a run: warm-up, measured window, drain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
@@ -331,71 +342,74 @@ pub struct Phases {
     pub warmup_ns: Option<u64>,
     /// Length of the measured window; absent: until every user has left, or the `drain` command.
     pub measure_ns: Option<u64>,
-    /// At most this long for what is in flight to finish.
+    /// Longest time that requests in flight have to finish after the measured window.
     pub drain_ns: u64,
-    /// The engine ends itself this long after `go`, whatever happens.
+    /// Time after `go` at which the engine ends, whatever happens.
     pub deadline_ns: u64,
-    /// Start as soon as armed instead of waiting for `go`.
+    /// True: the run starts as soon as the engine is armed. False: it waits for `go`.
     #[serde(default)]
     pub go_at_once: bool,
 }
 
-/// What a probe process watches and, with `launch`, starts and owns.
+/// The process trees and metrics that a probe process observes, and the command that it starts and owns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeSpec {
     pub protocol: u32,
-    /// A command to start, watch from its first instruction, and end together with everything it forked.
+    /// A command to start, to watch from its first instruction on, and to end together with everything that it forked.
+    /// Absent: none.
     pub launch: Option<Launch>,
-    /// Running process trees to watch as well.
+    /// Running process trees to watch, besides that of `launch`.
     #[serde(default)]
     pub watch: Vec<Watch>,
     /// Period of the `sample` events.
     #[serde(default = "default_interval_ns")]
     pub interval_ns: u64,
-    /// Period of the `threads` events, as samples and the cost of reading many threads allow.
+    /// Period of the `threads` events. They come with samples, and less often if reading many threads would cost too
+    /// much.
     #[serde(default = "a_second_ns")]
     pub threads_interval_ns: u64,
     /// Listening TCP ports whose accept queues are watched.
     #[serde(default)]
     pub ports: Vec<u16>,
-    /// A metrics page to read as well.
+    /// A metrics page to read; absent: none.
     pub scrape: Option<Scrape>,
-    /// Where the subject may push metrics to.
+    /// A sink to which the subject may send metrics; absent: none.
     pub statsd: Option<Statsd>,
-    /// Counts context switches and thread starts by perf events, so that none is missed, but each switch is dearer; else
-    /// switches are added up over the threads that samples meet, and starts are not known.
+    /// True: perf events count context switches and thread starts, so that none is missed, but each switch becomes more
+    /// expensive. False: switches are summed over the threads that samples meet, and thread starts are unknown.
     #[serde(default = "yes")]
     pub exact_counts: bool,
     /// CPUs that the probe itself runs on; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,
-    /// CPUs whose time the host samples add up; empty: those that the probe was allowed when it started.
+    /// CPUs whose time the host samples sum up; empty: those on which the probe was allowed to run when it started.
     #[serde(default)]
     pub host_cpus: Vec<u32>,
 }
 
-/// A Prometheus text page, read again and again over plain HTTP.
+/// A Prometheus text page to be read periodically over plain HTTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scrape {
     pub url: String,
     #[serde(default = "a_second_ns")]
     pub interval_ns: u64,
-    /// Of one reading, from connecting to the last byte.
+    /// Longest time for one reading, from connecting to the last byte.
     #[serde(default = "a_second_ns")]
     pub timeout_ns: u64,
-    /// Metrics whose series are told of.
+    /// Names of the metrics whose series are reported.
     pub names: Vec<String>,
 }
 
-/// A StatsD and DogStatsD sink: at least one of `udp` and `unix`. Open before the command is launched.
+/// A sink for StatsD and DogStatsD metrics, with at least one of `udp` and `unix`. Its sockets are open before the
+/// command is launched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Statsd {
-    /// Address and port to listen at.
+    /// Address and port to listen at; absent: none.
     pub udp: Option<SocketAddr>,
-    /// Path of a Unix datagram socket to make; it is removed at the end.
+    /// Path of a Unix datagram socket to create, which is removed at the end; absent: none.
     pub unix: Option<String>,
     /// Period of the `statsd` events.
     #[serde(default = "a_second_ns")]
@@ -409,23 +423,23 @@ pub struct Launch {
     pub name: String,
     /// The program and its arguments; never given to a shell.
     pub argv: Vec<String>,
-    /// Added to the environment.
+    /// Names and values to add to the environment.
     #[serde(default)]
     pub env: Vec<(String, String)>,
     /// Working directory; absent: the probe's.
     pub cwd: Option<String>,
-    /// stdout and stderr are appended here.
+    /// Path of the file to which stdout and stderr are appended.
     pub log_file: String,
-    /// CPUs of the tree; empty: any.
+    /// CPUs that the tree may run on; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,
     /// Folders of the cgroups that the tree is in from its first instruction on; empty: those of the probe.
     #[serde(default)]
     pub cgroups: Vec<String>,
-    /// Signal that asks it to stop (15: SIGTERM).
+    /// Number of the signal that asks the tree to stop (15: SIGTERM).
     #[serde(default = "sigterm")]
     pub stop_signal: i32,
-    /// After this long, whatever is left of the tree is killed.
+    /// Time from `stop_signal` until whatever is left of the tree is killed.
     #[serde(default = "default_grace_ns")]
     pub grace_ns: u64,
 }
@@ -450,7 +464,7 @@ pub enum Command {
     Drain,
     /// probe: watch another tree as well.
     Watch { name: String, pid: i32 },
-    /// load: drain nothing, report and end. probe: stop what was launched, report and end.
+    /// load: end without draining, and report. probe: stop what was launched, report and end. link: report and end.
     Stop,
 }
 

@@ -1,4 +1,4 @@
-//! The parts that read responses.
+//! The parts of the load engine's HTTP/1 that parse responses.
 
 #[path = "../../../engine/src/load/http1/contains.rs"]
 pub mod contains;
