@@ -70,7 +70,7 @@ impl Bridge {
     /// The traffic from end 0 to end 1, and back.
     pub fn carried(&self) -> [Carried; 2] {
         [0, 1].map(|from| Carried {
-            packets: self.lanes[from].packets - self.refused[from],
+            packets: self.lanes[from].packets,
             bytes: self.lanes[from].bytes,
             dropped: self.lanes[from].dropped,
             missed: self.namespaces[from].device_drops().unwrap_or(0) + self.refused[from],
@@ -99,6 +99,7 @@ impl Bridge {
                 Ok(_) => (),
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM)) => {
                     self.refused[from] += 1;
+                    self.lanes[from].uncount(&packet);
                 }
                 Err(error) => return Err(error),
             }

@@ -81,6 +81,12 @@ impl Lane {
         Some((held.due_ns, held.packet))
     }
 
+    /// Takes a packet that was popped, but could not be delivered, out of the counts.
+    pub fn uncount(&mut self, packet: &[u8]) {
+        self.packets -= 1;
+        self.bytes -= wire_bytes(packet);
+    }
+
     /// An empty buffer, or a used one with its old content.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
