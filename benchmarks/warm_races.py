@@ -28,6 +28,7 @@ from benchmarks.footer import ROOT, commit, machine
 from benchmarks.pairs import share_of
 from benchmarks.sweeps import powerband
 from powerband.files.key_options import PROFILES
+from powerband.files.tune_options import DEFAULT_SCREEN
 from powerband.model.results import AnswerKind
 
 SOURCE = Path(__file__).parent / "workers" / "Warm.java"
@@ -37,6 +38,7 @@ SPRING_OPTIONS = {"spring.profiles.active": "h2", "subject.rows": "200", "manage
 CASES = {"jvm": "javac", "spring": "mvn"}
 """The cases, and the program that builds each."""
 TIERS = (1, 4)
+AS_TUNE = {"order": "race", "screen": DEFAULT_SCREEN, "confirm_early": True}
 USERS = 64
 TRUTH_WARMUP, TRUTH_DURATION = "60s", "10s"
 TRUTH_STARTS = 8  # starts of a JVM differ by some 3 %
@@ -105,7 +107,7 @@ def subject(case: str, built: Path) -> dict[str, Any]:
     }
 
 
-def experiment(case: str, built: Path, keys: Mapping[str, str], order: str) -> dict[str, Any]:
+def experiment(case: str, built: Path, keys: Mapping[str, str], design: Mapping[str, Any]) -> dict[str, Any]:
     """The experiment of a race. `keys`: further keys of an experiment file, with dots."""
     written: dict[str, Any] = {
         "name": f"warm-{case}",
@@ -113,7 +115,7 @@ def experiment(case: str, built: Path, keys: Mapping[str, str], order: str) -> d
         "factors": {"tier": list(TIERS)},
         "load": {"users": USERS},
         "measure": {},
-        "design": {"order": order},
+        "design": dict(design),
     }
     for key, value in keys.items():
         part, _, name = key.partition(".")
@@ -141,7 +143,7 @@ def rates_of(analysis: Mapping[str, Any]) -> tuple[float | None, ...]:
 def truth_of(case: str, built: Path, folder: Path, starts: int) -> Truth:
     """Measures the truth of a case. Raises RuntimeError if a setting has no figure after a minute."""
     keys = {"load.duration": TRUTH_DURATION, "measure.warmup": TRUTH_WARMUP, "measure.repeats": str(starts)}
-    analysis, _ = run(experiment(case, built, keys, "blocks"), folder)
+    analysis, _ = run(experiment(case, built, keys, {"order": "blocks"}), folder)
     rates = [rate for rate in rates_of(analysis) if rate is not None]
     if len(rates) < len(TIERS):
         raise RuntimeError(f"{case}: {' '.join(analysis['answer']['sentences'])}")
@@ -234,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case in to_come(options.only, options.profile, done, options.races):
             if time.monotonic() >= deadline_s:
                 break
-            written = experiment(case, built[case], PROFILES[options.profile], "race")
+            written = experiment(case, built[case], PROFILES[options.profile], AS_TUNE)
             made = outcome(case, options.profile, *run(written, options.folder))
             done.append(made)
             keep(kept, made)

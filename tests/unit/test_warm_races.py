@@ -7,7 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.warm_races import CASES, Outcome, Truth, experiment, keep, outcome, read, read_truths, table, to_come
+from benchmarks.warm_races import (
+    AS_TUNE,
+    CASES,
+    Outcome,
+    Truth,
+    experiment,
+    keep,
+    outcome,
+    read,
+    read_truths,
+    table,
+    to_come,
+)
 
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.key_options import PROFILES
@@ -19,9 +31,10 @@ RACE = Outcome("jvm", "normal", "best", "tier=4", (6100.0, 11900.0), (False, Fal
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_an_experiment_is_as_tune_would_have_it(case: str, profile: str, tmp_path: Path) -> None:
-    written = experiment(case, tmp_path, PROFILES[profile], "race")
+    written = experiment(case, tmp_path, PROFILES[profile], AS_TUNE)
     read_back = parse_experiment(json.dumps(written), "warm.yaml")
     assert [setting.id for setting in read_back.settings()] == ["tier=1", "tier=4"]
+    assert read_back.design.confirm_early and read_back.screened_ns is None, "two settings have no short trials"
     assert read_back.measure.repeats == int(PROFILES[profile]["measure.repeats"])
 
 
