@@ -88,7 +88,8 @@ def judge(
             if verdict is None and _endless(found.low, found.high):
                 text += ", its trials too few and too different for limits"
             elif verdict is None:
-                text += f", {format_value(found.low, unit)} to {format_value(found.high, unit)}"
+                low = max(0.0, found.low) if min(values) >= 0 else found.low  # a share is not below zero
+                text += f", {format_value(low, unit)} to {format_value(found.high, unit)}"
         bad = sum(not _meets(constraint, value) for value in values)
         if verdict is False:
             missed.append(text)

@@ -296,3 +296,9 @@ def test_a_limit_is_met_for_certain_beyond_students_one_sided_quantile(errors: f
     objective = Objective.model_validate({"subject_to": [f"p99 < {limit_ms:.6f}ms"]})
     trials = [{"response_time_ns_p99": 20e6 * float(np.exp(0.3 * step))} for step in (-1, 0, 1)]
     assert judge(objective, trials, settings=1).certain is certain
+
+
+def test_a_share_is_not_said_to_lie_below_zero() -> None:
+    objective = Objective.model_validate({"subject_to": ["error_rate < 1%"]})
+    (unsure,) = judge(objective, [{"error_rate": 0.0}, {"error_rate": 0.005}], settings=2).open
+    assert unsure.startswith("error_rate < 1%: it was 0.25 %, 0 % to ")
