@@ -14,7 +14,7 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.model.plan import TrialSpec
-from powerband.model.results import Answer, AnswerKind, Soak, SoakFigure
+from powerband.model.results import Answer, AnswerKind, Estimate, Figure, Soak, SoakFigure
 from powerband.report.html.report import render_page, write_report
 from powerband.store import Failure, RunDir, TrialRecord
 
@@ -81,6 +81,15 @@ def test_the_answer_comes_first_and_everything_is_there(html: str) -> None:
     ):
         assert words in outline.text
     assert len(outline.ids) == len(set(outline.ids))
+
+
+def test_the_key_figure_is_the_headlines() -> None:
+    """The setting's own estimate has an interval that holds for it alone."""
+    made = synthetic.analysis()
+    told = Figure(Estimate(1230.0, 1100.0, 1400.0, 0.95, 5), fresh=True)
+    page = render_page(synthetic.page(replace(made, answer=replace(made.answer, figure=told))))
+    keys = page[page.index('<dl class="keys">') : page.index("</dl>")]
+    assert "1,230/s" in keys and "95 % interval 1,100–1,400" in Outline(keys + "</dl>").text.replace("\u2060", "")
 
 
 def test_every_chart_has_a_box_a_sentence_and_a_table(html: str) -> None:

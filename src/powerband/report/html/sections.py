@@ -216,6 +216,8 @@ def _keys(analysis: Analysis) -> str:
         shown += [name for name in ("goodput_per_s", "response_time_ns_p99") if name != analysis.objective]
         for name in shown[:2]:
             estimate = chosen.estimates.get(name)
+            if name == analysis.objective and answer.figure is not None:
+                estimate = answer.figure.estimate  # as the headline says it
             if estimate is not None:
                 interval = format_interval(estimate, name)
                 small = (
