@@ -18,8 +18,8 @@ import numpy as np
 from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.stats.shares import share_most
 from powerband.analyze.stats.theory import relaxation_s
-from powerband.analyze.trial.faults import fatal_codes
-from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES
+from powerband.analyze.trial.faults import LIMITED_TRIALS, fatal_codes, met_generator_limit
+from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.units import format_duration, format_value, plural
 from powerband.loads.measured import FEW_REQUESTS, requests_for
 from powerband.model.claim_expression import OPERATORS
@@ -41,12 +41,6 @@ IN_FLIGHT_ERRORS = 3.0
 the difference are let pass."""
 OVERLOADED = SUBJECT_CODES | {"no_response", "no_valid_response", "died"}
 """Problems by which an invalid trial shows that the subject does not bear the rate."""
-LIMITED_TRIALS = 2
-"""After this many trials at one rate in which the load engine was the limit, the rate is beyond what it can offer."""
-LATE = frozenset({"generator_lag", "generator_starved"})
-HALF_BUSY = 0.5
-"""A load engine whose busiest thread used less than this of a CPU, and that was late while other programs ran, waited
-for them."""
 LIMIT_KNOWN = 1.15
 """The load engine's limit is known closely enough if it is at most this many times a rate that it did offer."""
 TRIALS_MIN = 5
@@ -248,7 +242,8 @@ def _requests_needed(experiment: Experiment) -> float:
 
 
 def _ceiling(trials: Sequence[TrialResult], steps: int) -> float:
-    limited = Counter(trial.rate_per_s for trial in trials if trial.rate_per_s and _by_generator(trial))
+    """The lowest rate beyond what the load engine can offer: it met its limit there `LIMITED_TRIALS` times."""
+    limited = Counter(trial.rate_per_s for trial in trials if trial.rate_per_s and met_generator_limit(trial))
     # A load engine that offered more in a valid trial, or twice as much to the users of a first look, was disturbed and
     # not at its limit.
     offered = max((_offered_per_s(trial, steps) for trial in trials if trial.valid), default=0.0)
@@ -259,16 +254,6 @@ def _offered_per_s(trial: TrialResult, steps: int) -> float:
     """The scenarios per second, of `steps` requests each, that the load engine offered; half of them for a first look,
     since a rate costs the engine more than users who wait."""
     return trial.metrics.get("goodput_per_s", 0.0) / steps / 2 if trial.rate_per_s is None else trial.rate_per_s
-
-
-def _by_generator(result: TrialResult) -> bool:
-    """True if the load engine met its own limit: where other programs took its CPU, it did not."""
-    fatal = fatal_codes(result)
-    limits = {code for code in fatal if code.startswith("generator")}
-    disturbed = any(problem.code in DISTURBED_CODES for problem in result.problems)
-    if disturbed and result.metrics.get("engine_cpu_share_max", 1.0) < HALF_BUSY:
-        limits -= LATE
-    return bool(limits) and not fatal & MACHINE_CODES
 
 
 def capacity_of(search: Search) -> Capacity | None:

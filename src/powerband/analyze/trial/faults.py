@@ -6,11 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from powerband.analyze.trial.honesty import MACHINE_CODES, SUBJECT_CODES
+from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES
 from powerband.model.plan import Setting
 from powerband.model.results import DAMAGED, TrialResult, Verdict
 
 GENERATOR_FULL = "generator_cpu"
+LATE = frozenset({"generator_lag", "generator_starved"})
+HALF_BUSY = 0.5
+"""A load engine whose busiest thread used less than this of a CPU, and that was late while other programs ran, waited
+for them."""
 LIMITED_TRIALS = 2  # one may be chance
 EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
 # Failures of a trial that are not the subject's fault.
@@ -45,6 +49,17 @@ def limited_by_generator(result: TrialResult) -> bool:
     """True for an invalid trial in which the load engine had no CPU left, on a machine that was not disturbed: the
     server gave all that was asked of it."""
     return GENERATOR_FULL in fatal_codes(result) and not machine_disturbed(result)
+
+
+def met_generator_limit(result: TrialResult) -> bool:
+    """True for a trial at a given rate in which the load engine met a limit of its own: its CPU, descriptors or ports,
+    or it was late. If other programs took its CPU, it did not."""
+    fatal = fatal_codes(result)
+    limits = {code for code in fatal if code.startswith("generator")}
+    disturbed = any(problem.code in DISTURBED_CODES for problem in result.problems)
+    if disturbed and result.metrics.get("engine_cpu_share_max", 1.0) < HALF_BUSY:
+        limits -= LATE
+    return bool(limits) and not fatal & MACHINE_CODES
 
 
 def beyond_generator(results: Iterable[TrialResult]) -> bool:
