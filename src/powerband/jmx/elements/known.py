@@ -67,7 +67,7 @@ KNOWN: dict[str, Known] = {
         "the scenario is written out once for each row; each user goes through all rows in their order",
     ),
     "ConstantTimer": Known("Constant Timer", Role.TIMER, "`think` of the step before"),
-    "UniformRandomTimer": Known("Uniform Random Timer", Role.TIMER, "`think` of the step before"),
+    "UniformRandomTimer": Known("Uniform Random Timer", Role.TIMER, "`think: {uniform: [...]}` of the step before"),
     "GaussianRandomTimer": Known(
         "Gaussian Random Timer", Role.TIMER, "a uniform `think` of the same mean and spread, which a comment says"
     ),
@@ -77,12 +77,12 @@ KNOWN: dict[str, Known] = {
     "ConstantThroughputTimer": Known(
         "Constant Throughput Timer",
         Role.TIMER,
-        "an open load: `rate`, `arrivals`, `max_in_flight` of as many as there are threads",
+        "an open load: `rate`, `arrivals: constant`, `max_in_flight` of as many as there are threads",
     ),
     "PreciseThroughputTimer": Known(
         "Precise Throughput Timer",
         Role.TIMER,
-        "an open load: `rate`, `arrivals`, `max_in_flight` of as many as there are threads",
+        "an open load: `rate`, `arrivals: poisson`, `max_in_flight` of as many as there are threads",
     ),
     "TestAction": Known(
         "Flow Control Action",
