@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.hosted_job import SERVERS, Job, Server, build_wheel, pull_request, repository
+from fakes.needs import without
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def test_a_regression_fails_the_job_and_nothing_else_does(
 ) -> None:
     server = SERVERS[language]
     if server.build and shutil.which("go") is None:
-        pytest.skip("no Go here")
+        without("no Go here")
     checkout = tmp_path / "checkout"
     base, head = repository(checkout, server, waits)
     inputs = {
