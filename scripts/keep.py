@@ -157,8 +157,8 @@ def claim_rows(claims: Sequence[Mapping[str, Any]]) -> tuple[Sequence[str], list
 
 
 def _found(claim: Mapping[str, Any]) -> str:
-    """What was measured of the first comparison that decides a claim. The values that it compares are named where the
-    claim makes different ones, the setting where it makes one of several."""
+    """Words the figures of the first comparison that decides a claim. If the claim makes several comparisons, this adds
+    which values are compared, or at which setting."""
     parts = claim["parts"]
     deciding = [part for part in parts if part["verdict"] == claim["verdict"]]
     first = deciding[0]
@@ -174,8 +174,9 @@ def _found(claim: Mapping[str, Any]) -> str:
 
 
 def _figures(part: Mapping[str, Any]) -> str:
-    """Against a number the metric itself, else the ratio of both metrics, without the numbers that they are multiplied
-    with, or the difference of both sides; with the interval that the claim was judged by."""
+    """Words the measured figure of a comparison, with the interval that the claim was judged by. A comparison with a
+    number gives the metric itself; one of two metrics gives their ratio, without the numbers by which they are
+    multiplied; one of two shares gives the difference of both sides."""
     comparison = parse_claim(part["comparison"]).comparisons[0]
     (left, left_factor), (right, right_factor) = map(_scaled, (comparison.left, comparison.right))
     if part["interval"] is None or not isinstance(left, Reference):
@@ -197,7 +198,8 @@ def _figures(part: Mapping[str, Any]) -> str:
 
 
 def _values(text: str) -> str:
-    """Of a comparison of two settings the values that differ, those of its left side first."""
+    """Words the values in which the two settings of a comparison differ, left side first; empty for other
+    comparisons."""
     references = parse_claim(text).comparisons[0].references
     if len(references) != 2:
         return ""

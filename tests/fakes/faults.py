@@ -1,5 +1,6 @@
-"""What may be killed while a run goes on, and what becomes of it: the cases that `tests/e2e/test_faults.py` and
-`test_faults_beside.py` test; docs/reference/failures.md has their sum. And how such a process is found."""
+"""Lists the processes that may be killed during a run and what the run does then, and finds such a process.
+
+`tests/e2e/test_faults.py` and `test_faults_beside.py` test each case; docs/reference/failures.md sums them up."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ WITHIN_S = 5.0
 
 @dataclass(frozen=True)
 class Fault:
-    """What SIGKILL of `victims` at once does to a trial in these phases. `outcomes`: what may be recorded, a failure's
-    code or MEASURED; LOST: there is no record."""
+    """The effect on a trial of SIGKILL to all `victims` at once, in these phases. `outcomes`: what the record may say,
+    the code of a failure or MEASURED; LOST: there is no record."""
 
     victims: tuple[str, ...]
     phases: tuple[str, ...]
@@ -58,9 +59,10 @@ def _faults() -> Iterator[Fault]:
 
 @dataclass(frozen=True)
 class Beside:
-    """What SIGKILL does of a process that is no part of every trial. `phases`: of the first of two trials; none: before
-    it. `code`: powerband's exit code; `said`: part of what it says; `kept`: how many trials are measured. `leaves`:
-    something is left behind where powerband is killed with it."""
+    """The effect of SIGKILL on a process that is not part of every trial. `phases`: the phases of the first of two
+    trials in which it is killed; empty: before that trial. `code`: powerband's exit code. `said`: a part of its
+    message. `kept`: the number of measured trials. `leaves`: True if something is left behind when powerband is killed
+    at the same time."""
 
     victim: str
     phases: tuple[str, ...]

@@ -39,7 +39,7 @@ QUICK = (
     ids=lambda shape: shape.name,
 )
 def test_intervals_hold_the_capacity(shape: Shape) -> None:
-    """Of so few searches all but one have to hold the truth."""
+    """All intervals but one must contain the true capacity: so few searches cannot show 93 %."""
     found = [searched(shape, seed) for seed in range(SEARCHES)]
     say(f"\n{coverage_line(shape, found)}")
     assert sum(each.covered for each in found) >= SEARCHES - 1

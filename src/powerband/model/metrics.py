@@ -99,7 +99,7 @@ host_busy_share | ratio | probe | share of the trial's CPUs in use
 psi_{cpu,memory,io}_share | ratio | probe | share of time in which a task of the host waited for it (PSI)
 users_mean | count | users | mean users present (closed load)
 users_unserved | count | users | users without an ok answer in the whole window though one was due (closed load)
-users_unserved_share | ratio | users | the same, as a share of the users present
+users_unserved_share | ratio | users | users_unserved as a share of the users present
 in_flight_mean | count | users | mean requests in flight
 littles_law_deviation | ratio | users | |N - X (R + Z)| / N, the window's edges counted (closed load)
 join_time_ns_{mean,p50,p99,max} | ns | users | from a WebSocket user's scheduled start to joined
@@ -151,7 +151,7 @@ jvm_live_{,growth_}bytes | bytes | heap | live heap right after the window, less
 slots | count | slots | requests served at once: rate of all users x time of one user alone (measure.slots)
 slots_{low,high} | count | slots | its 95 % interval
 alone_time_ns_mean | ns | slots | request time of one user alone
-prompt_time_ns_mean | ns | slots | the same where each part of an answer is acknowledged at once
+prompt_time_ns_mean | ns | slots | request time of one user alone who acknowledges each part of an answer at once
 doubled_users_rate_per_s | per_s | slots | goodput with twice the users
 doubled_users_gain | ratio | slots | doubled_users_rate_per_s over goodput: near 1 where more load gains nothing
 bench_cpu_cores | cores | trial | CPU of the bench itself, engine apart

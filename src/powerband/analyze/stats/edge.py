@@ -29,7 +29,8 @@ SLOW_SHARES, SLOW_PRIOR, SLOWER_BY = (0.1, 0.3, 0.5), (0.5, 0.33, 0.17), (0.06, 
 `SLOW_PRIOR`) has an edge that is lower by one of `SLOWER_BY`, in log rate. If that were less likely, intervals would
 leave out what a tenth of the starts does, which few trials show."""
 COMPARED_TWO_MODES = 0.3
-"""The same where settings are compared by their quick starts: to allow for more there only hides differences."""
+"""The probability of two kinds of starts when settings are compared by their quick starts. A larger one would only
+hide differences there."""
 LAPSES, LAPSE_PRIOR = np.array([0.005, 0.03, 0.10, 0.30]), np.array([0.50, 0.25, 0.15, 0.10])
 """How often a trial far below the edge does not hold, whatever its rate."""
 LUCK = 0.01
@@ -131,7 +132,8 @@ class Edge:
 
     @cached_property
     def compared(self) -> Edge:
-        """The same for comparing settings with each other: starts of two kinds have a lower prior there."""
+        """The posterior of the same rate for comparing settings, with `COMPARED_TWO_MODES` as the prior probability of
+        two kinds of starts."""
         masses = self.joint.sum(2) * COMPARED_WEIGHT
         return self._middle(masses / masses.sum())
 

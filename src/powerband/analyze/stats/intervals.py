@@ -30,8 +30,8 @@ from powerband.model.results import Estimate
 SD_FLOOR = 1e-4
 """Smallest standard deviation of log values that is believed: counts over finite windows resolve no better."""
 ALIKE = 0.02
-"""The same for two blocks of at most `ALIKE_SETTINGS` settings: starts that come out in two modes all agree by luck in
-one contest of eight or more (docs/methods/comparing-settings.md)."""
+"""The smallest standard deviation that is believed of two blocks of at most `ALIKE_SETTINGS` settings. If starts come
+out in two modes, all of them agree by luck in one contest of eight, or in more (docs/methods/comparing-settings.md)."""
 ALIKE_SETTINGS = 4  # with more settings there are more degrees of freedom, which do not all agree by luck
 FEW = 0.5
 """Blocks are few while the expected number of settings that drew the same of two modes in all of them is no less."""
