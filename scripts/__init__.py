@@ -1,1 +1,2 @@
-"""What a contributor runs by a `make` target and no user ever does: pages made from the code, pictures from runs."""
+"""Programs that a contributor runs by a `make` target, and no user: they make pages from the code, and pictures from
+runs."""

@@ -1,4 +1,5 @@
-"""Akka.NET beside Pekko, from the kept data of both: `python -m scripts.beside` draws the picture of the page.
+"""Akka.NET compared with Pekko, from the kept data of both: `python -m scripts.beside` draws the picture of the
+page.
 
 Only what one machine measured on one day stands side by side.
 """
@@ -37,7 +38,7 @@ ONLY = {"metrics": "off", "throughput": 100, "balls": 6}  # of a grid, where it 
 
 @dataclass(frozen=True)
 class Row:
-    """A setting, and messages a second on each of the two frameworks."""
+    """A setting, with its messages a second on each of the two frameworks."""
 
     name: str
     rates: tuple[Estimate, Estimate]
@@ -81,8 +82,8 @@ def _date(kept: keep.Kept) -> str:
 
 
 def _rate(kept: keep.Kept, levels: Mapping[str, Any]) -> Estimate:
-    """The rate of the setting with these levels. A factor that they do not name has its level of `ONLY`, or its first
-    one. Raises LookupError where that setting was not measured."""
+    """The rate of the setting with these levels. A factor without a level here has its level of `ONLY`, or its first
+    one. Raises LookupError if that setting was not measured."""
     found = [row for row in kept.analysis["settings"] if METRIC in row["estimates"]]
     first = kept.analysis["settings"][0]["setting"]["levels"]
     wanted = {**first, **{name: level for name, level in ONLY.items() if name in first}, **levels}

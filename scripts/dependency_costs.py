@@ -43,7 +43,7 @@ def _found(name: str) -> Distribution | None:
 
 
 def _needed(name: str, *, extras: bool = False) -> set[str]:
-    """The requirements of a distribution that are installed, by normalised name; `extras`: including optional ones."""
+    """The installed requirements of a distribution, by normalised name; `extras`: including optional ones."""
     found = _found(name)
     asked = (found.requires or []) if found else []
     texts = [text for text in asked if extras or "extra ==" not in text]

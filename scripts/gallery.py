@@ -1,8 +1,8 @@
 """Pictures of real runs for the docs: `make gallery` opens reports and the live page in Chromium, writes docs/images.
 
-In: run directories, or folders of them; of each experiment that a picture needs the newest finished run is taken, or
-made anew with `--run`. Out: one small PNG for each of `SHOTS`. Runs are copied before anything is written to them. The
-live page is shown of a run that goes on: it is begun for the picture, and stopped after."""
+In: run directories, or folders of them. Each picture shows the newest finished run of its experiment, or one made anew
+with `--run`. Out: one small PNG for each of `SHOTS`. Runs are copied before anything is written to them. A picture of
+the live page shows a run that is started for it and stopped afterwards."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-r
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture. `page`: `report` of a finished run, or `live`, of a run that is begun for it and then stopped. `of`:
-    what of the page is shown, by the heading of a section or a CSS selector, the top of the page where it is empty;
-    `height`: at most so much of it. `before`: CSS selectors of what is clicked first."""
+    """One picture. `page`: `report` of a finished run, or `live`, of a run that is started for the picture and then
+    stopped. `of`: the part of the page, by the heading of a section or a CSS selector; empty: its top. `height`: the
+    largest height of the picture. `before`: CSS selectors of the elements to click first."""
 
     name: str
     run: str
@@ -116,7 +116,7 @@ def _made(shot: Shot, run: Path | None, browser: Browser, out: Path) -> bool:
 
 
 def _copied(name: str, folders: Sequence[Path], scratch: Path, may_run: bool) -> Path | None:
-    """A copy of the newest finished run of an experiment, its report made anew."""
+    """A copy of the newest finished run of an experiment, with a new report; None if there is none."""
     given = [
         path for folder in folders for path in ([folder] if (folder / "plan.jsonl").is_file() else folder.glob("*"))
     ]
@@ -136,7 +136,8 @@ def _copied(name: str, folders: Sequence[Path], scratch: Path, may_run: bool) ->
 
 
 def _is_finished_run(path: Path, name: str) -> bool:
-    """Its name is `<day>-<time>-<experiment>`; one that was stopped has planned more than it has records of."""
+    """True for a folder named `<day>-<time>-<experiment>` in which at least half of the planned trials were
+    measured."""
     if not re.fullmatch(rf"\d{{8}}-\d{{6}}-{re.escape(name)}(-\d+)?", path.name) or not (path / "plan.jsonl").is_file():
         return False
     planned = len((path / "plan.jsonl").read_text().splitlines())
@@ -171,8 +172,8 @@ def _taken(shot: Shot, run: Path | None, browser: Browser) -> bytes:
 
 
 def _wait_until_drawn(page: Page) -> None:
-    """Until the trial in flight is measured, and drawn. By asking: the page's content-security policy forbids the
-    functions that playwright would wait with."""
+    """Waits until the trial in flight is measured and drawn. It polls, since the page's content-security policy forbids
+    the functions that playwright would wait with."""
     deadline = time.monotonic() + _LIVE_S
     while page.evaluate(_DRAWN) < 2 or "measuring for" not in page.locator("#phase").inner_text():
         if time.monotonic() > deadline:
@@ -198,7 +199,7 @@ def _shown(page: Page, shot: Shot) -> bytes:
 
 @contextmanager
 def _under_way(name: str) -> Iterator[str]:
-    """The address of the live page of a run of which some trials are done; it is stopped after."""
+    """Yields the address of the live page of a run, once some of its trials are done; the run is stopped afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
         command = [sys.executable, "-m", "powerband", "run", name, "--live", "--runs", f"{folder}/runs"]
@@ -220,7 +221,7 @@ def _under_way(name: str) -> Iterator[str]:
 
 
 def _small(png: bytes) -> bytes:
-    """The same picture in its most frequent colours, of which flat pages have few; what is between them is edges."""
+    """The picture reduced to its most frequent colours. Flat pages have few colours; the others are at edges."""
     image = Image.open(io.BytesIO(png)).convert("RGB")
     found = sorted(image.getcolors(image.width * image.height) or [], reverse=True)
     for colours in COLOURS:

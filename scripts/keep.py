@@ -1,4 +1,5 @@
-"""Keeps what a page of docs/experiments quotes: `python -m scripts.keep RUN` writes docs/experiments/data/NAME-DATE/.
+"""Keeps the data that a page of docs/experiments quotes: `python -m scripts.keep RUN` writes
+docs/experiments/data/NAME-DATE/.
 
 In: the directory of a finished run. Out: `analysis.json.gz` (the analysis as `--format json` has it, without the run's
 path), `experiment.yaml` (every default filled in), `host.json` (the machine without its name, the command without the
@@ -42,12 +43,12 @@ _UNIT = re.compile(r"(/s| %| times| points)$")
 
 
 class NotKeptError(Exception):
-    """Why a run is not kept."""
+    """Raised for a run that is not kept; the message says why."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A folder of docs/experiments/data, read."""
+    """A folder of docs/experiments/data that was read."""
 
     folder: Path
     analysis: Mapping[str, Any]
@@ -78,8 +79,8 @@ def all_kept() -> list[Kept]:
 
 
 def keep(run: RunDir, commit: str, into: Path = DATA) -> Path:
-    """Writes what is kept of a run, and returns its folder. Raises NotKeptError for a run without a valid trial, or
-    whose files would be too large, or name this machine or a place on it."""
+    """Writes the kept data of a run, and returns the folder. Raises NotKeptError for a run without a valid trial, or
+    with files that are too large or that name this machine or a place on it."""
     experiment = load_experiment(run.experiment)
     analysis = analyse_run(experiment, run)
     if not any(row.trials for row in analysis.settings):
@@ -110,7 +111,7 @@ def keep(run: RunDir, commit: str, into: Path = DATA) -> Path:
 
 
 def block(kept: Kept) -> str:
-    """The part of a page that shows it: the run, its answer, the settings and the claims, all of it from the data."""
+    """The block of a page that shows the run, its answer, the settings and the claims, all of it from the data."""
     found, host = kept.analysis, kept.host
     valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
     cpus = host_fact(host, "CPUs allowed")
@@ -131,7 +132,7 @@ def block(kept: Kept) -> str:
 
 
 def mark(kept: Kept) -> str:
-    """The name of the two marks around its block."""
+    """The name of the two marks around the run's block on the page."""
     return f"kept {kept.folder.name}"
 
 
@@ -149,7 +150,7 @@ def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[st
 
 
 def claim_rows(claims: Sequence[Mapping[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Heads and rows of the table of claims. The column of what was published is left out where nothing was."""
+    """The headings and rows of the table of claims. The column of published figures is omitted if there are none."""
     rows = [(each["says"].rstrip("."), each["published"] or "", each["verdict"], _found(each)) for each in claims]
     heads = ("claim", "published", "verdict", "measured")
     shown = [at for at in range(len(heads)) if at != 1 or any(row[1] for row in rows)]
@@ -208,7 +209,7 @@ def _values(text: str) -> str:
 
 
 def _scaled(term: Term) -> tuple[Term, float]:
-    """A side of a comparison without the number that it is multiplied with or divided by, and that number."""
+    """A side of a comparison without the number by which it is multiplied or divided, and the factor."""
     match term:
         case Arithmetic("*", Number(factor), inner) | Arithmetic("*", inner, Number(factor)):
             return inner, factor
@@ -218,12 +219,12 @@ def _scaled(term: Term) -> tuple[Term, float]:
 
 
 def _three(value: float) -> str:
-    """Three digits, also just below a power of ten."""
+    """Words a value with three digits, also just below a power of ten."""
     return significant(float(f"{value:.3g}"))
 
 
 def _value(value: float, unit: str) -> str:
-    """With its unit, to three digits; whole counts without decimals."""
+    """Words a value with its unit, to three digits; whole counts have no decimals."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if unit == "count" and rounded.is_integer() else format_value(rounded, unit)
 
@@ -245,7 +246,7 @@ def _date(host: Mapping[str, Any]) -> str:
 
 
 def _command(typed: Sequence[str]) -> list[str]:
-    """As a reader would type it: without where the runs were written."""
+    """The command as a reader would type it, without the folder of the runs."""
     arguments = list(map(str, typed[1:]))
     if "--runs" in arguments:
         at = arguments.index("--runs")
@@ -259,7 +260,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _commit() -> str:
-    """The commit that is measured. Raises NotKeptError where what runs is not what is committed."""
+    """The commit that is measured. Raises NotKeptError if the code that runs differs from the commit."""
     changed = _git("status", "--porcelain", "--", *MEASURED_BY)
     if changed:
         raise NotKeptError(f"commit first what the run was made with: {changed}")

@@ -1,4 +1,5 @@
-"""The manual page, from the command line's own words: `make reference` writes docs/powerband.1, wheels bring it."""
+"""The manual page, from the help texts of the command line: `make reference` writes docs/powerband.1, wheels contain
+it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from powerband.cli import powerband
 
 
 def man_page() -> str:
-    """One page in the macros of man(7), with every command and option."""
+    """The text of the manual page in the macros of man(7), with every command and option."""
     root = click.Context(powerband, info_name="powerband")
     lines = [
         f'.TH POWERBAND 1 "" "powerband {__version__}" "User Commands"',
@@ -44,7 +45,8 @@ def man_page() -> str:
 
 
 def _paragraphs(help_text: str) -> list[str]:
-    """A paragraph each; one after the mark `\\b` of click keeps its lines."""
+    """The lines of a help text, one paragraph each; a paragraph after click's mark for verbatim text keeps its
+    lines."""
     lines: list[str] = []
     for paragraph in re.split(r"\n\s*\n", help_text.strip()):
         kept = paragraph.strip().startswith("\b")
@@ -54,6 +56,6 @@ def _paragraphs(help_text: str) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """No character of it is an instruction."""
+    """The text with every character escaped that man(7) would take for an instruction."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped

@@ -1,8 +1,8 @@
 """The parts of the reference that are lists, made from the code: `make reference` writes them, a test holds them to it.
 
-In: the commands, the metrics, the subjects, the experiments, the bottlenecks. Out: whole pages
-(options.md, subjects.md, the manual), tables between two marks of pages that are written by hand, and the
-names of bottlenecks in the schema of an analysis. Not here: what is explained."""
+In: the commands, the metrics, the subjects, the experiments, the bottlenecks. Out: whole pages (options.md,
+subjects.md, the manual), tables between two marks of pages that are written by hand, and the names of bottlenecks in
+the schema of an analysis. Explanations are written by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def reference() -> dict[Path, str]:
-    """Every page that is made, whole or in part, as it is to be."""
+    """The text of every page of which at least a part is made from the code, by its path."""
     made = {
         DOCS / "reference" / "options.md": options_page(),
         DOCS / "reference" / "subjects.md": subjects_page(),
@@ -65,7 +65,8 @@ def reference() -> dict[Path, str]:
 
 
 def options_page() -> str:
-    """Each command with its usage and its options: what several take, where the first has it."""
+    """The page of every command with its usage and its options. An option that several commands share stands with the
+    first."""
     parts = [
         "# Every option of every command",
         f"{MADE} What the commands are for: [the command line](cli.md). An option that stands for a key of an "
@@ -102,18 +103,18 @@ def options_page() -> str:
 
 
 def _records(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
-    """Names and help of each option."""
+    """The names and the help of each option."""
     options = (parameter for parameter in command.params if isinstance(parameter, click.Option))
     return [record for option in options if (record := option.get_help_record(context))]
 
 
 def _flag(record: tuple[str, str]) -> str:
-    """`--method` of `-X, --method NAME`."""
+    """The long name of an option: `--method` for `-X, --method NAME`."""
     return next((word for word in record[0].split() if word.startswith("--")), record[0])
 
 
 def _explained(record: tuple[str, str]) -> str:
-    """The help of an option; of one that stands for a key of a file that key, with a link, and the default."""
+    """The help of an option. If the option stands for a key of a file, this is the key with a link, and the default."""
     key = _key_of(record)
     if not key:
         return record[1]
@@ -122,26 +123,27 @@ def _explained(record: tuple[str, str]) -> str:
 
 
 def _key_of(record: tuple[str, str]) -> str:
-    """The key of an experiment file that an option stands for; empty: none."""
+    """The key of an experiment file that an option stands for; empty if there is none."""
     option = KEY_OPTIONS.get(_flag(record))
     return option.key if option is not None and record[1].startswith(option.help) else ""
 
 
 def _part_of(record: tuple[str, str]) -> str:
-    """The part of an experiment file that has a key of the option's name, with the same default; empty: none."""
+    """The part of an experiment file that has a key of the option's name, with the same default; empty if there is
+    none."""
     part, _, below = _key_of(record).partition(".")
     flag = _flag(record)
     return part if flag == f"--{re.sub('[._]', '-', below)}" and flag not in OWN_DEFAULT else ""
 
 
 def _page_of_key(key: str) -> str:
-    """Page and heading that explain a key."""
+    """The page and heading that explain a key."""
     part, dot, _ = key.partition(".")
     return f"{part}.md" if part in ("load", "measure") else f"experiment-file.md#{part if dot else 'at-the-top'}"
 
 
 def metrics_table() -> str:
-    """Metrics that share one help share a row, up to four of them, so that no cell gets long."""
+    """The table of metrics. Up to four metrics with the same help share a row, so that no cell gets long."""
     rows = []
     for (_, meaning), group in itertools.groupby(METRICS.values(), key=lambda metric: (metric.unit, metric.help)):
         names = [metric.name for metric in group]
@@ -154,7 +156,7 @@ def metrics_table() -> str:
 
 
 def bottlenecks_table() -> str:
-    """Each bottleneck: what a table says of it, and what it advises where the figures give no better advice."""
+    """The table of bottlenecks: the short form of each, and its advice if the figures give no better one."""
     rows = (
         (_code(name), name.short, name.advice.format(noun="request", a_noun="a request", pool="the pool"))
         for name in BottleneckName
@@ -163,13 +165,13 @@ def bottlenecks_table() -> str:
 
 
 def bottlenecks_schema(schema: str) -> str:
-    """The schema of an analysis with the names that a bottleneck may have."""
+    """The schema of an analysis, with the current names of bottlenecks."""
     names = ", ".join(f'"{name}"' for name in BottleneckName)
     return re.sub(r'("bottleneck": \{\s*"type".*?"name": \{"enum": \[)[^]]*', rf"\g<1>{names}", schema, flags=re.DOTALL)
 
 
 def subjects_page() -> str:
-    """Each subject that comes with it: what it is, and its parameters."""
+    """The page of the subjects that come with powerband: each with its description and its parameters."""
     parts = [
         "# Servers that come with powerband",
         f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}` ([how to write your own]"
@@ -191,7 +193,7 @@ def subjects_page() -> str:
 
 
 def experiments_table() -> str:
-    """Each page, and the experiments that come with powerband of which it tells."""
+    """The table of the pages on experiments, each with the experiments that it describes."""
     told: dict[str, list[str]] = {}
     for name in experiment_names():
         page = _page_of(name)
@@ -205,7 +207,7 @@ def _own_page(name: str) -> list[str]:
 
 
 def _values(parameter: Parameter) -> str:
-    """The default, and the choices besides it."""
+    """The default of a parameter, and its other choices."""
     values = dict.fromkeys((parameter.default, *parameter.choices))
     return ", ".join(_code(format_level(value)) for value in values)
 
@@ -215,14 +217,14 @@ def _meaning(parameter: Parameter) -> str:
 
 
 def _page_of(experiment: str) -> Path | None:
-    """The first English page of docs/experiments that names the command which runs it."""
+    """The first English page of docs/experiments that names the command to run the experiment."""
     pages = sorted((DOCS / "experiments").glob("*.md"))
     english = (path for path in pages if path.suffixes == [".md"] and path.stem != "README")
     return next((path for path in english if _tells_of(path.read_text(), experiment)), None)
 
 
 def _tells_of(page: str, experiment: str) -> bool:
-    """Whether the page names the command that runs it."""
+    """True if the page names the experiment or the command to run it."""
     return _code(experiment) in page or f"`powerband run {experiment}`" in page
 
 

@@ -1,6 +1,6 @@
-"""A hook of `make site`: links that lead out of docs/, to the source, become text, since a site holds the docs alone.
+"""A hook of `make site`: links out of docs/, to the source, become text, since a site consists of the docs alone.
 
-In: each page's Markdown and where it lies. Out: the same without such links. That all links are right: a test."""
+In: each page's Markdown and its path. Out: the Markdown without such links. A test checks that all links are right."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FOREIGN = re.compile(r'<script src="https?://[^"]*"></script>')
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """MkDocs calls it by this name."""
+    """Turns links out of the docs into text. MkDocs calls this by its name."""
     folder = posixpath.dirname(page.file.src_uri)
     return _LINK.sub(lambda found: found[0] if _is_inside(folder, found[2]) else found[1], markdown)
 
 
 def _is_inside(folder: str, target: str) -> bool:
-    """Whether a link of a page in `folder` stays within the site's pages and pictures."""
+    """True if a link of a page in `folder` leads to a page or picture of the site."""
     if re.match(r"[a-z]+:", target):
         return True
     there = posixpath.normpath(posixpath.join(folder, target))
@@ -29,10 +29,11 @@ def _is_inside(folder: str, target: str) -> bool:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Without scripts of other hosts: nothing is loaded from elsewhere, and search needs the pages to be served."""
+    """Removes scripts of other hosts: a page loads nothing from elsewhere, and the search works once the pages are
+    served."""
     return _FOREIGN.sub("", output)
 
 
 def on_post_template(output: str, **_: Any) -> str:
-    """The page for what is not there."""
+    """Does the same for templates, such as the page for missing addresses."""
     return _FOREIGN.sub("", output)

@@ -1,7 +1,7 @@
 """The blocks of output in the tutorial, from its own commands: `make tutorial`, on a quiet machine, five minutes.
 
-In: docs/tutorial.md, whose commands about the example server are run in a folder of their own. Out: the blocks
-in it and in its Korean twin. A command that ends with anything but what the page says of it stops all."""
+In: docs/tutorial.md, whose commands about the example server run in a folder of their own. Out: the blocks in it and in
+its Korean twin. If a command ends with another exit code than the page says, nothing is written."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _blocks(page: str, folder: Path) -> list[str]:
 
 
 def _to_the_verdicts(output: str) -> str:
-    """Up to the table of verdicts: the page says what follows it."""
+    """The output up to the table of verdicts; the page describes the rest."""
     parts = output.split("\n\n")
     table = next(index for index, part in enumerate(parts) if "verdict" in part.strip().partition("\n")[0])
     return "\n\n".join(parts[: table + 1])
 
 
 def _runner(page: str, folder: Path) -> Callable[..., str]:
-    """Runs the one command of the page that holds all of some words, and returns its stdout."""
+    """A function that runs the one command of the page which contains all of some words, and returns its stdout."""
     lines = re.findall(r"^powerband .*$", page, re.M)
 
     def run(code: int, *words: str) -> str:

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: the engine binary, a stop request, and the proof that a test leaves no process behind."""
+"""Fixtures for all tests: the path of the engine, a stop request, and a check that a test leaves no process behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GO_BUILT = os.environ.get("GOCACHE", str(cache_folder().parent / "go-build"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`make test` looks for them there alone."""
+    """Raises UsageError if a test outside `tests/e2e` is marked e2e: `make test` finds such tests only there."""
     for item in items:
         if item.get_closest_marker("e2e") and not item.path.is_relative_to(E2E):
             raise pytest.UsageError(f"{item.nodeid} is marked e2e: it belongs into {E2E}")
@@ -37,9 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Forecasts rest on what was measured on this machine: in tests nothing was, and nothing is kept. But what subjects
-    are built into, which goes by a hash of their sources, is shared with all tests and with the user; so is what Go has
-    compiled, its whole standard library."""
+    """Points the cache at an empty folder, so that no forecast rests on what this machine measured before. The built
+    subjects, which are keyed by a hash of their sources, and Go's build cache, which holds its compiled standard
+    library, stay shared between all tests and the user."""
     home = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     monkeypatch.setenv("GOCACHE", GO_BUILT)
@@ -58,7 +58,7 @@ def stop() -> Iterator[StopRequest]:
 
 @pytest.fixture(scope="session")
 def engine() -> Path:
-    """The real engine: $POWERBAND_ENGINE or the installed one."""
+    """The path of the real engine: $POWERBAND_ENGINE or the installed one."""
     problem = ""
     try:
         return find_engine()
@@ -69,7 +69,8 @@ def engine() -> Path:
 
 @pytest.fixture
 def no_process_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the test starts carries a mark in its environment, and nothing that carries it may outlive the test."""
+    """Marks every process that the test starts, by an environment variable, and fails if one of them outlives the
+    test."""
     mark = f"{MARK}={uuid.uuid4()}"
     monkeypatch.setenv(MARK, mark.partition("=")[2])
     yield

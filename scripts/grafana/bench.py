@@ -1,4 +1,4 @@
-"""The dashboard of any run: what powerband itself tells of it on `/metrics`."""
+"""The dashboard of any run: the metrics that powerband itself shows on `/metrics`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dashboard consists of here, and how Grafana wants it: values in, Grafana's JSON out.
+"""The parts of a dashboard, and their form in Grafana: values in, Grafana's JSON out.
 
 Every dashboard has the variables datasource, run and setting. Not here: what is shown (`bench.py`, `subjects.py`).
 """
@@ -45,7 +45,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """`kind`: lines over time, the newest value, bars for the times with a value, or a table with a row for
+    """A panel. `kind`: lines over time, the newest value, bars for the times with a value, or a table with a row for
     each `row` and a column for each `column` (labels). `unit`: one of Grafana's."""
 
     title: str
@@ -70,7 +70,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """`known_by`: a metric that each run has which the dashboard is for."""
+    """A dashboard. `known_by`: a metric by which the runs that the dashboard is for are recognised."""
 
     name: str
     title: str
@@ -80,17 +80,17 @@ class Dashboard:
 
 
 def now(metric: str, by: str = "setting", matchers: str = "") -> str:
-    """A gauge of the selected settings: there is one trial at a time, so a sum over trials is that one's."""
+    """The query of a gauge for the selected settings. One trial runs at a time, so the sum over trials is its value."""
     return f"sum by ({by}) ({_selected(metric, matchers)})"
 
 
 def most(metric: str, by: str = "setting") -> str:
-    """A gauge whose largest counts where several stand for one."""
+    """The query of a gauge that has several series, of which the largest counts."""
     return f"max by ({by}) ({_selected(metric, '')})"
 
 
 def per_second(metric: str, by: str = "setting", matchers: str = "") -> str:
-    """The rate of a counter of the selected settings."""
+    """The query of the rate of a counter for the selected settings."""
     return f"sum by ({by}) (rate({_selected(metric, matchers)}[$__rate_interval]))"
 
 
@@ -99,7 +99,7 @@ def _selected(metric: str, matchers: str) -> str:
 
 
 def to_json(made: Dashboard) -> str:
-    """The file's whole text."""
+    """The whole text of the dashboard's file."""
     builder = (
         builders.Dashboard(made.title)
         .uid(f"powerband-{made.name}")

@@ -1,4 +1,4 @@
-"""The dashboards of the subjects that come with powerband: what each tells of itself on its own metrics page.
+"""The dashboards of the subjects that come with powerband, from the metrics on their own pages.
 
 A metric that only some settings have (a pool, event loops) leaves its panel empty for the others.
 """

@@ -1,4 +1,4 @@
-"""What every planner keeps to, whatever the trials bring: subclass `PlannerContract` for each kind.
+"""The contract of every planner, whatever the outcomes of its trials are: subclass `PlannerContract` for each kind.
 
 Results are made up from a law of the settings, noise, and outcomes that Hypothesis chooses; no trial is run."""
 
@@ -33,7 +33,7 @@ Outcome = Callable[[TrialSpec], str]
 
 @dataclass(frozen=True)
 class Call:
-    """An `ask` in a block, or in none, and its answer; or a `tell`."""
+    """One call of the planner: an `ask`, in a block or in none, with its answer; or a `tell`."""
 
     block: int | None = None
     spec: TrialSpec | None = None
@@ -41,7 +41,7 @@ class Call:
 
 
 class PlannerContract:
-    """Override `planner`, and what else is different."""
+    """The tests of the contract. A subclass overrides `planner`, and whatever else differs for its kind."""
 
     def planner(self, experiment: Experiment) -> Planner:
         raise NotImplementedError
@@ -50,12 +50,12 @@ class PlannerContract:
         return fake_experiment({"threads": (1, 2, 4, 8)}, seed=seed, measure={"repeats": 4, "retries": 2})
 
     def most_trials(self, experiment: Experiment) -> int:
-        """More than this are never run, interrupted ones apart."""
+        """The largest number of trials that the planner may plan, apart from repeats of interrupted ones."""
         planned = len(experiment.settings()) * experiment.measure.repeats
         return planned + math.ceil(experiment.measure.retry_budget * planned)
 
     def metrics(self, spec: TrialSpec) -> Mapping[str, float]:
-        """What a valid trial shows: more threads serve more, up to 4, with 2 % noise."""
+        """The metrics of a valid trial: the rate grows with the threads, up to 4, with 2 % noise."""
         threads = spec.setting.as_dict()["threads"]
         assert isinstance(threads, int)
         noise = random.Random(f"{spec.number}").gauss(0, 0.02)
@@ -81,7 +81,8 @@ class PlannerContract:
         )
 
     def run(self, planner: Planner, outcome: Outcome, most: int) -> tuple[list[TrialSpec], list[TrialResult]]:
-        """To its end; a planner that goes on after `most` trials fails the test."""
+        """Runs the planner to its end, and returns trials and results. Fails the test if it plans more than `most`
+        trials."""
         specs: list[TrialSpec] = []
         results: list[TrialResult] = []
         while (spec := planner.ask()) is not None:
@@ -126,7 +127,7 @@ class PlannerContract:
     def test_with_blocks_in_flight_it_ends_and_its_calls_repeated_give_the_same_trials(
         self, seed: int, outcomes: list[str], nodes: int, dice: random.Random
     ) -> None:
-        """Nodes end their trials in any order; now and then one is lost, and its block with it."""
+        """Nodes end their trials in any order. Some nodes are lost, each with the block that it runs."""
         made = self.experiment(seed)
         lost = {number for number in range(1, 40) if dice.random() < 0.05}
         by_number = _by_number(outcomes)
@@ -248,7 +249,8 @@ class PlannerContract:
         assert any(spec.setting != bad and spec.number > _last(specs, bad) for spec in specs)
 
     def check_given_up(self, planner: Planner, specs: Sequence[TrialSpec], failing: set[Setting]) -> None:
-        """Settings that only ever failed were not tried without end, and the planner says why."""
+        """Checks that settings which only ever failed were tried a limited number of times, and that the planner says
+        why."""
         for setting in failing:
             assert "because of not_ready" in planner.progress.left[setting]
             assert sum(1 for spec in specs if spec.setting == setting) <= 2 * (1 + 2)
@@ -270,5 +272,5 @@ def _last(specs: Sequence[TrialSpec], setting: Setting) -> int:
 
 
 def _by_number(outcomes: Sequence[str]) -> Outcome:
-    """The outcome of each trial by its number; good ones after the last."""
+    """A function that gives the outcome of each trial by its number. Trials beyond the last outcome are good."""
     return lambda spec: outcomes[spec.number - 1] if spec.number <= len(outcomes) else GOOD

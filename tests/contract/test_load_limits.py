@@ -1,4 +1,5 @@
-"""`powerband check` and the engine have the same limits: a value at a limit is taken by both, the next by neither."""
+"""`powerband check` and the engine have the same limits: both accept a value at a limit, and both refuse the next
+one."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def step(**fields: Any) -> dict[str, Any]:
 
 
 def within(key: str, least: Any, most: Any, **others: Any) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Both limits of one field, and what lies beyond them. The steps are 1: all fields here are whole numbers."""
+    """Yields both limits of a field, which are accepted, and the values one beyond them, which are refused. All fields
+    here are whole numbers."""
     for value, good in ((least, True), (least - 1, False), (most, True), (most + 1, False)):
         yield {key: value, **others}, good
 
@@ -60,7 +62,7 @@ CASES: list[tuple[dict[str, Any], bool]] = [
 
 
 def unchecked(fields: dict[str, Any]) -> Load:
-    """The load as it would be if nothing but types were checked."""
+    """The load with these fields, checked for nothing but their types."""
     sound = Load.model_validate(
         {key: value for key, value in fields.items() if key in ("users", "rate")} or {"users": 1}
     )
@@ -93,7 +95,7 @@ def distribution(think: Any) -> Any:
 
 
 def engine_accepts(engine: Path, load: Load) -> bool:
-    """Whether the engine gets ready; it is never told to go."""
+    """True if the engine gets ready with this load; it is never told to start."""
     (spec,) = fleet_specs(load, url="http://127.0.0.1:9/", seed=1, descriptor_limit=10**6)
     ran = subprocess.run([engine, "load"], check=False, input=encode(spec), capture_output=True, timeout=30)
     kinds = [line.split(b'"type":"')[1].split(b'"')[0] for line in ran.stdout.splitlines()]

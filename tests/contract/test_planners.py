@@ -1,4 +1,4 @@
-"""Every planner, held against the one contract."""
+"""Every planner is tested against the one contract."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class TestRacePlanner(PlannerContract):
 
 
 class TestScreenedRace(TestRacePlanner):
-    """A race that begins with up to three blocks of short trials, of settings that serve alike from four threads on."""
+    """A race that begins with up to three blocks of short trials. All settings with four threads or more serve
+    alike."""
 
     def experiment(self, seed: int = 7) -> Experiment:
         made = super().experiment(seed)
@@ -55,7 +56,7 @@ class TestScreenedRace(TestRacePlanner):
 
 
 class TestSoakingRace(TestRacePlanner):
-    """A race, and its answer once more for long."""
+    """A race that ends with one long trial of its answer."""
 
     def planner(self, experiment: Experiment) -> Planner:
         assert experiment.design.seed is not None
@@ -70,7 +71,7 @@ class TestSoakingRace(TestRacePlanner):
 
 
 class TestExploringRace(TestRacePlanner):
-    """33 settings, of which 12 are tried and 4 race."""
+    """A race over 33 settings: 12 of them are tried in an exploration, and 4 finalists race."""
 
     def planner(self, experiment: Experiment) -> Planner:
         assert experiment.design.seed is not None
@@ -87,7 +88,7 @@ class TestExploringRace(TestRacePlanner):
         return math.ceil(budget * design.explore_trials) + raced + 2 * design.confirm
 
     def check_given_up(self, planner: Planner, specs: Sequence[TrialSpec], failing: set[Setting]) -> None:
-        """A setting that fails in its only trial does not get into the race."""
+        """Checks that a setting which failed in its only exploratory trial does not race."""
         for setting in failing:
             assert {spec.stage for spec in specs if spec.setting == setting} == {Stage.EXPLORE}
 
@@ -102,7 +103,7 @@ class TestExploringRace(TestRacePlanner):
 
 
 class TestCapacityPlanner(PlannerContract):
-    """Servers whose p99 has its knee at 1,000/s for each thread."""
+    """Searches on servers whose p99 has its knee at 1,000/s for each thread."""
 
     def planner(self, experiment: Experiment) -> Planner:
         assert experiment.design.seed is not None
@@ -120,13 +121,13 @@ class TestCapacityPlanner(PlannerContract):
         return answers_of(servers, np.random.default_rng(spec.number))(spec).metrics
 
     def check_given_up(self, planner: Planner, specs: Sequence[TrialSpec], failing: set[Setting]) -> None:
-        """One that gives no rate to begin from leaves after the first round."""
+        """Checks that a setting without a rate to start from is eliminated after the first round."""
         for setting in failing:
             assert "because of not_ready" in planner.progress.left[setting]
             assert {spec.stage for spec in specs if spec.setting == setting} == {Stage.SATURATE}
 
     def test_a_disturbed_trial_is_repeated(self) -> None:
-        """At the same rate; a first look is good enough as it is."""
+        """A trial of the search is repeated at the same rate; a trial of the first round is not repeated."""
         made = self.experiment()
         specs, _ = self.run(
             self.planner(made), lambda spec: DISTURBED if spec.number in (1, 4) else GOOD, self.most_trials(made)

@@ -1,5 +1,5 @@
-"""Both sides of the wire read the same examples: `protocol/good` is accepted and `protocol/bad` refused by the schemas
-and by `powerband.wire`; `engine/src/contract/schema.rs` holds the engine to the same files, named SCHEMA.CASE.json."""
+"""Both sides of the wire read the same examples: the schemas and `powerband.wire` accept `protocol/good` and refuse
+`protocol/bad`. `engine/src/contract/schema.rs` tests the engine on the same files, named SCHEMA.CASE.json."""
 
 from __future__ import annotations
 

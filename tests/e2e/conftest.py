@@ -1,4 +1,4 @@
-"""Fixtures that several of these modules use; and a failure tells how much of the CPUs the test had."""
+"""Fixtures that several of these modules share. A failed test also reports how much CPU it had."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEFORE = pytest.StashKey[dict[str, float]]()
 
 @pytest.fixture
 def url(engine: Path, no_process_left: None) -> Iterator[str]:
-    """Of a reference server that answers at once."""
+    """The URL of a reference server that answers at once."""
     port = pick_port()
     with subprocess.Popen([engine, "serve", "--port", str(port)], stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
@@ -31,7 +31,8 @@ def url(engine: Path, no_process_left: None) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def quick_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JVMs that live for seconds compile with C1 alone: C2 costs more than it gains. Tests that measure have both."""
+    """Tests marked `crowded` compile JVM code with C1 alone, since C2 costs more than it gains in a JVM that lives for
+    seconds."""
     if request.node.get_closest_marker("crowded"):
         monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 

@@ -1,5 +1,5 @@
-"""From a full accept queue to lost requests, measured: the same burst on the same slow acceptor loses requests with a
-short queue, and none with a long one."""
+"""A full accept queue loses requests: the same burst on the same slow acceptor loses some with a short queue, and none
+with a long one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ USERS = 100
 
 
 def burst(folder: Path, backlog: int) -> TrialResult:
-    """All users at once, one request each, on a server that takes a second to accept them all."""
+    """Measures a trial in which all users send one request each at once. The server takes a second to accept them
+    all."""
     patience_ns = 2_500 * MS
     load = short_load(users=USERS, requests_per_user=1, timeout_ns=patience_ns, connect_timeout_ns=patience_ns)
     server = reference("--backlog", str(backlog), "--accept-delay", "10ms")

@@ -1,4 +1,4 @@
-"""The GitHub Action as it is written in action.yml, on a repository made here and a package made from this tree."""
+"""The GitHub Action as action.yml defines it runs on a repository made here, with a package made from this tree."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Advice that is followed: planted bottlenecks of real servers and of the reference server, each run again with the
-setting that its advice asks for. More must be served then, and something else must hold it, or hold it elsewhere."""
+"""Advice is followed: planted bottlenecks of real servers and of the reference server run again with the setting that
+the advice asks for. The server must then serve more, and its bottleneck must be another one or have another figure."""
 
 from __future__ import annotations
 

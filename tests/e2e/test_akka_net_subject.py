@@ -1,5 +1,5 @@
-"""The subject `akka-net` by itself: what it refuses, that it loses no ball and leaves no process on any dispatcher; and
-the experiments on it in their smoke profile. Needs a .NET SDK of 8 or later: skipped without one, unless
+"""The subject `akka-net`: it refuses wrong parameters, loses no ball, and leaves no process on any dispatcher; and its
+experiments run in their smoke profile. Needs a .NET SDK of 8 or later: skipped without one, unless
 POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations

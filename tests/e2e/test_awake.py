@@ -1,4 +1,5 @@
-"""Loops of idle priority that keep the trial's CPUs awake: whose CPU they count as, and that they end."""
+"""Loops of idle priority keep the trial's CPUs awake. Their CPU time counts as the host's idle time, and they end with
+the control plane."""
 
 from __future__ import annotations
 

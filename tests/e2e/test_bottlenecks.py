@@ -1,6 +1,6 @@
-"""Bottlenecks planted in the reference subject, each through a real trial: each is named rightly, and no healthy
-trial is accused. A case that other programs or the hypervisor disturb, by the kernel's counters, is tried again
-whatever it was named, several times at most; then it is left out, and where too many are, nothing was measured."""
+"""Bottlenecks planted in the reference subject are named rightly, each in a real trial, and no healthy trial is
+accused. A case that other programs or the hypervisor disturb, by the kernel's counters, is tried again up to a limit,
+whatever was named, and is then left out. If too many cases are left out, the test has no result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_name_is_planted() -> None:
     ],
 )
 def test_planted_bottlenecks_are_named(elsewhere: bool) -> None:
-    """A case of each name; all of them, and the table in the docs, are `make bottlenecks`."""
+    """The cases are one of each name. `make bottlenecks` tries all cases and writes the table in the docs."""
     cases = [case for name, case in ONE_OF_EACH.items() if (name in ELSEWHERE) is elsewhere]
     fair = undisturbed(cases, len(cases) - SPOILT_MOST)
     wrong = [str(tried) for tried in fair if not tried.right]

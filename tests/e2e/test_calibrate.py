@@ -1,4 +1,5 @@
-"""The whole chain against queueing theory: the real engine, real reference servers, `powerband calibrate` in short."""
+"""The whole chain agrees with queueing theory: the real engine, real reference servers, a short
+`powerband calibrate`."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ CALIBRATIONS = 3
 @pytest.mark.e2e
 @pytest.mark.usefixtures("engine", "no_process_left")
 def test_reference_servers_show_what_theory_says(tmp_path: Path) -> None:
-    """On a quiet machine each within 5 % and its sampling error. A busy one makes servers wait longer than they were
-    asked to, so that theory fails them; but nothing makes one faster than asked, and that must hold anywhere. It
-    calibrates again, three times at most, while the kernel's counters say that a check was disturbed; each check is
-    judged by its first measurement on a quiet machine."""
+    """On a quiet machine each check is within 5 % and its sampling error. On a busy one servers wait longer than asked,
+    so the theory does not apply, but none is faster than asked. The calibration is repeated, three times at most, while
+    the kernel's counters say that a check was disturbed; each check is judged by its first measurement on a quiet
+    machine."""
     judged: dict[str, CalibrationCheck] = {}
     for attempt in range(CALIBRATIONS):
         found, (quiet_before, *quiet) = watched(tmp_path / str(attempt))
@@ -52,7 +53,8 @@ def test_reference_servers_show_what_theory_says(tmp_path: Path) -> None:
 
 
 def watched(folder: Path) -> tuple[Calibration, list[bool]]:
-    """A calibration, and whether the machine was quiet in each of its parts: what a request takes, then each check."""
+    """A calibration, and for each of its parts (the time of a request, then each check) whether the machine was
+    quiet."""
     marks: list[CpuUse] = []
     found = calibrate(quick=True, directory=folder, starting=lambda _what: marks.append(CpuUse.now()))
     marks.append(CpuUse.now())
@@ -60,8 +62,8 @@ def watched(folder: Path) -> tuple[Calibration, list[bool]]:
 
 
 def _nothing_is_faster_than_asked(found: Calibration) -> None:
-    """Bounds that hold whatever else the machine does: c servers end at most c / S requests per second, but for those
-    that a window cuts at its edges, and a constant service takes S at least."""
+    """Checks bounds that hold on any machine: c servers end at most c / S requests per second, apart from those that
+    the window's edges cut, and a constant service takes at least S."""
     assert found.served is not None, found.problem
     assert found.served.service_s >= 0.99 * SERVICE_S
     throughput, constant, exponential = found.checks
@@ -80,7 +82,7 @@ def _nothing_is_faster_than_asked(found: Calibration) -> None:
 
 
 def on_any_machine(directory: TrialDir, record: TrialRecord, of: Experiment) -> TrialResult:
-    """Measured, and not held invalid for what other programs did: a busy machine fails no test."""
+    """Measures a trial, and drops the problems that other programs caused: a busy machine fails no test."""
     busy = of.measure.model_copy(update={"foreign_cpu_max": 1.0})
     found = measure(directory, record, of.model_copy(update={"measure": busy}))
     theirs = tuple(problem for problem in found.problems if problem.code not in MACHINE_CODES)

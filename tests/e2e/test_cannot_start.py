@@ -1,4 +1,4 @@
-"""A real server that cannot start with any setting, or with one of them: the command line's answer."""
+"""The command line's answer when a real server cannot start with any setting, or with one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the probe and the link can do without which capabilities: the table of docs/install.md, row by row."""
+"""The probe and the link without certain capabilities work as the table of docs/install.md says, row by row."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_what_is_lost_without(dropped: str, engine: Path, tmp_path: Path) -> Non
 
 
 def owner_may_write() -> bool:
-    """Whether root needs no capability to make a cgroup: most machines' folders are writable to their owner."""
+    """True if root can make a cgroup without a capability, because the folder's owner may write to it, as on most
+    machines."""
     hierarchy = _hierarchy("cpu")
     return hierarchy is not None and bool(hierarchy.folders[0].stat().st_mode & stat.S_IWUSR)
 

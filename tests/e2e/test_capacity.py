@@ -1,4 +1,4 @@
-"""A capacity search on a real server whose limit is arithmetic: a pool of 4 threads, 10 ms a request, serves 400/s."""
+"""A capacity search on a real server of known capacity: a pool of 4 threads at 10 ms a request serves 400/s."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ SEARCHES = 3
 
 @pytest.mark.long
 def test_the_capacity_of_a_pool_is_found(tmp_path: Path) -> None:
-    """Three searches at most, until neither other programs nor the hypervisor disturb one, by the median of its trials:
-    an engine that waits for a CPU cannot offer what the pool would serve. What holds anywhere is asserted of each."""
+    """The search is repeated, three times at most, until neither other programs nor the hypervisor disturb it, by the
+    median of its trials: an engine that waits for a CPU cannot offer what the pool would serve. Assertions that hold on
+    any machine are made of each search."""
     made = with_seed(
         experiment(
             reference("--threads", "{threads}", "--wait", "10ms"),

@@ -1,6 +1,7 @@
-"""Ray on hosts of their own (network namespaces of this machine), and powerband on them: answers, faults, nothing left.
+"""Powerband runs on Ray, on hosts that are network namespaces of this machine: answers, faults, and processes left
+behind.
 
-What is asserted is where trials ran, that they are whole, and how soon what nobody speaks to has ended."""
+The tests assert where trials ran, that they are complete, and how soon a program ends that nobody talks to."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ design: {order: blocks, seed: 3}
 
 @pytest.fixture
 def apart() -> Iterator[Hosts]:
-    """Three hosts, on none of which Ray runs yet."""
+    """Three hosts on which Ray does not run yet."""
     need_hosts()
     with hosts(3) as made:
         yield made
@@ -96,13 +97,13 @@ def check_whole(run: RunDir, repeats: int) -> Analysis:
 
 
 def ours(host: Host) -> dict[int, str]:
-    """Programs of trials on a host."""
+    """The programs of trials on a host, by pid."""
     words = ("powerband-engine", "powerband.cluster.node", "powerband.cluster.generator")
     return {pid: line for pid, line in host.commands().items() if any(word in line for word in words)}
 
 
 def wait_for(what: object, timeout_s: float) -> float:
-    """Seconds until `what()` is true."""
+    """Waits until `what()` is true, and returns the seconds that this took."""
     began = time.monotonic()
     while not what():  # type: ignore[operator]
         assert time.monotonic() - began < timeout_s, "in vain"
@@ -118,14 +119,15 @@ def check_nothing_left(cluster: Hosts) -> None:
 
 
 def check_nothing_left_by_the_next_run(cluster: Hosts, folder: Path) -> None:
-    """Ray kills the programs of an actor that it ends, so that their folders wait for whoever comes next."""
+    """Checks that the next run removes what is left: Ray kills the programs of an actor that it ends, which leave their
+    folders."""
     again = ("run", str(file_of(folder)), "--cluster", cluster.address, "--runs", str(folder / "again"))
     assert cluster.powerband(*again).returncode in (0, 5)
     check_nothing_left(cluster)
 
 
 def start_run(cluster: Hosts, folder: Path, *, repeats: int = 3) -> subprocess.Popen[bytes]:
-    """A run whose trials last, once its servers run on every host."""
+    """Starts a run of long trials, and waits until its servers run on every host."""
     file = file_of(folder, duration="3s", repeats=repeats)
     arguments = ("run", str(file), "--cluster", cluster.address, "--runs", str(folder / "runs"))
     process = cluster.start_powerband(*arguments, log=folder / "log")
@@ -134,7 +136,7 @@ def start_run(cluster: Hosts, folder: Path, *, repeats: int = 3) -> subprocess.P
 
 
 def check_the_block_is_lost(process: subprocess.Popen[bytes], victim: Host, folder: Path) -> None:
-    """Nothing of the run stays on the victim, whose trials run elsewhere."""
+    """Checks that no program of the run stays on the victim, and that its trials run on another host."""
     assert wait_for(lambda: not ours(victim), 20) < ENDED_S
     assert process.wait(120) in (0, 5), (folder / "log").read_text()
     analysis = check_whole(only_run(folder), 3)
@@ -227,7 +229,7 @@ def test_a_link_that_is_cut_for_three_seconds_leaves_whole_blocks(cluster: Hosts
 
 
 def programs(host: Host) -> list[int]:
-    """Those that run trials there."""
+    """The pids of the programs that run trials on a host."""
     return [pid for pid, line in host.commands().items() if "powerband.cluster.node" in line]
 
 
@@ -265,7 +267,8 @@ def test_where_descriptors_run_out_nothing_half_done_counts(cluster: Hosts, tmp_
 
 @pytest.mark.table
 def test_another_python_is_refused_before_anything_starts(cluster: Hosts, tmp_path: Path) -> None:
-    """Of its patch level only, as this process is told it: Ray bears that, and powerband does not."""
+    """The Python on the hosts differs in its patch level only, as this process is told. Ray accepts that; powerband
+    does not."""
     (tmp_path / "sitecustomize.py").write_text("import platform\nplatform.python_version = lambda: '3.11.99'\n")
     cluster.env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), cluster.env["PYTHONPATH"]])
     arguments = ["run", str(file_of(tmp_path)), "--cluster", cluster.address, "--runs", str(tmp_path / "runs")]
@@ -277,7 +280,7 @@ def test_another_python_is_refused_before_anything_starts(cluster: Hosts, tmp_pa
 
 @pytest.mark.table
 def test_a_slow_host_is_told_by_how_much_and_changes_no_verdict(apart: Hosts, tmp_path: Path) -> None:
-    """Servers there wait twice as long for whatever they wait for."""
+    """Servers on the slow host wait twice as long for each request."""
     slow = apart.hosts[2]
     for host in apart.hosts:
         host.env["WAITS"] = "40ms" if host is slow else "20ms"
@@ -362,7 +365,7 @@ def test_all_hosts_load_a_server_whose_own_count_is_their_sum(cluster: Hosts, en
 
 
 def start_apart(cluster: Hosts, folder: Path) -> subprocess.Popen[bytes]:
-    """A run whose trials last, once the third host loads the server of the second."""
+    """Starts a run of long trials, and waits until the third host loads the server of the second."""
     file = file_of(folder, duration="3s", repeats=1)
     arguments = ("run", str(file), "--cluster", cluster.address, "--generators", "1", "--runs", str(folder / "runs"))
     process = cluster.start_powerband(*arguments, log=folder / "log")

@@ -1,4 +1,4 @@
-"""The command line as a whole, in processes of its own: all that a run depends on lies in its directory."""
+"""The command line in processes of its own: everything that a run depends on lies in its directory."""
 
 from __future__ import annotations
 

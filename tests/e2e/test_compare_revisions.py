@@ -1,4 +1,4 @@
-"""Two revisions of a real server in one run: the slower one is found, and the race ends before its last block."""
+"""A race of two revisions of a real server finds the slower one, and ends before its last block."""
 
 import json
 from pathlib import Path

@@ -1,3 +1,3 @@
-"""The server has the CPUs that the answer speaks of."""
+"""The server runs on the CPUs that the answer names."""
 
 from __future__ import annotations

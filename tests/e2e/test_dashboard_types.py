@@ -1,5 +1,5 @@
-"""The dashboards against Grafana's own types: TypeScript's compiler finds nothing missing, unknown or of another type.
-Needs npm, which fetches `@grafana/schema`: skipped without it, unless POWERBAND_NO_SKIP=1."""
+"""The dashboards agree with Grafana's own types: TypeScript's compiler finds nothing missing, unknown or of another
+type. Needs npm, which fetches `@grafana/schema`: skipped without it, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMPILER = (
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which `@grafana/schema` and TypeScript are installed as the lock file says."""
+    """A folder in which `@grafana/schema` and TypeScript are installed in the versions of the lock file."""
     need_node()
     folder = tmp_path_factory.mktemp("types")
     for name in ("package.json", "package-lock.json", "written.ts"):
@@ -39,7 +39,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compiled(folder: Path, sources: dict[str, dict[str, Any]]) -> str:
-    """What the compiler complains of; empty where it is content."""
+    """The compiler's complaints; empty if there are none."""
     for name, dashboard in sources.items():
         (folder / f"{name}.ts").write_text("\n".join(typescript(dashboard)) + "\n")
     files = [f"{name}.ts" for name in sources]
@@ -52,7 +52,8 @@ def compiled(folder: Path, sources: dict[str, dict[str, Any]]) -> str:
 
 
 def typescript(dashboard: dict[str, Any]) -> Iterator[str]:
-    """The dashboard as a literal, which the compiler holds against its type, and of a panel what its kind decides."""
+    """Yields the dashboard as a literal that the compiler checks against its type, and the options of each panel as
+    literals of the types of its kind."""
     yield "import type { Custom, Dashboard, Options } from './written';"
     yield f"export const dashboard = {json.dumps(dashboard)} satisfies Dashboard;"
     for panel in dashboard["panels"]:
@@ -70,7 +71,7 @@ def test_grafana_knows_every_field_of_every_dashboard(schema: Path) -> None:
 
 
 def test_the_compiler_says_what_grafana_does_not_know(schema: Path) -> None:
-    """One mistake in each file, and of each file a complaint about it."""
+    """Each file has one mistake, and the compiler complains about each file."""
     mistakes: dict[str, tuple[tuple[str, ...], object]] = {
         "a_key_of_the_dashboard": (("timezoen",), "browser"),
         "a_key_of_a_panel": (("panels", "gridpos"), {}),

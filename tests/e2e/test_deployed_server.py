@@ -1,5 +1,5 @@
 """A server that somebody else started is tuned where it runs: the best setting is named, the knob gets its value back,
-and the server lives on, whatever becomes of the run."""
+and the server survives the run, however the run ends."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ file.write_text(str(subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=su
 
 @pytest.mark.long
 def test_a_command_may_restart_the_server_which_outlives_it(tmp_path: Path) -> None:
-    """The reference server, started by the user's own script: it is the script's child, and no process of ours."""
+    """The user's own script starts the reference server, which is the script's child and no process of powerband's."""
     script, pid_file, port = tmp_path / "restart.py", tmp_path / "pid", pick_port()
     script.write_text(RESTART)
     start = [sys.executable, str(script), str(find_engine()), str(port)]
@@ -237,7 +237,7 @@ def test_two_revisions_are_put_there_in_turn(tmp_path: Path, server: RunningServ
 
 @pytest.mark.long
 def test_capacity_of_a_server_that_runs_already(tmp_path: Path, server: RunningServer) -> None:
-    """n=8 serves 400/s, n=1 serves 50/s."""
+    """The server serves 400/s with n=8, and 50/s with n=1."""
     done, analysis = tune(
         tmp_path, server.url, "-P", "n=1,8", *KNOB, "--objective", "capacity", "--slo", "p99<500ms,errors<1%",
         "--restore", "n=3", "--repeats", "1", "--duration", "1s",

@@ -1,5 +1,5 @@
-"""Another program that takes the trial's CPUs: what it can have cost widens the intervals; with a fixed limit on it the
-trial does not count, and is repeated."""
+"""Another program uses the trial's CPUs. The most that it can have cost widens the intervals; above a fixed limit on
+its CPU use the trial is discarded and repeated."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Results(Observer):
         self.end()
 
     def end(self) -> None:
-        """The first trial is over, or the run."""
+        """Ends the loops, after the first trial or after the run."""
 
 
 class Burner(Results):
-    """Spins on each of the trial's CPUs while the first trial runs."""
+    """An observer that keeps each of the trial's CPUs busy while the first trial runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Burner(Results):
 
 
 def run_beside(tmp_path: Path, observer: Results, *, work: str = "--wait", **measure: Any) -> Analysis:
-    """Two trials at the most. `work`: what the server does for 5 ms a request."""
+    """Runs one setting, with one repeat and one retry. `work`: the server's option for its 5 ms of each request."""
     case = experiment(
         reference("--threads", "2", work, "5ms"),
         short_load(duration_ns=1000 * MS),
@@ -80,7 +80,7 @@ def run_beside(tmp_path: Path, observer: Results, *, work: str = "--wait", **mea
 
 
 def test_a_trial_beside_a_busy_program_does_not_count_above_a_fixed_limit_and_is_repeated(tmp_path: Path) -> None:
-    """What the second attempt finds depends on the machine; that there is one does not."""
+    """The result of the second attempt depends on the machine; that there is a second attempt does not."""
     burner = Burner()
     analysis = run_beside(tmp_path, burner, foreign_cpu_max=0.1)
     first, second = burner.results
@@ -92,8 +92,7 @@ def test_a_trial_beside_a_busy_program_does_not_count_above_a_fixed_limit_and_is
 
 
 def test_what_a_busy_program_can_have_cost_is_bounded_and_its_name_is_told_once(tmp_path: Path) -> None:
-    """Whether the trial still tells something depends on the machine. The server computes, so that it wants the CPUs
-    that the other has."""
+    """The machine decides whether the trial is still valid. The server computes, so that it competes for the CPUs."""
     watcher = Results()
     with burning(1.8):
         analysis = run_beside(tmp_path, watcher, work="--cpu")

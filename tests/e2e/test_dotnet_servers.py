@@ -1,5 +1,5 @@
-""".NET from inside: a Kestrel server with one limit by its mode, each through one real trial; those that other programs
-disturb are tried again. Needs a .NET SDK of 8 or later: skipped without one, unless POWERBAND_NO_SKIP=1."""
+""".NET is measured from inside: a Kestrel server, whose mode decides its limit, runs through one real trial per limit;
+disturbed trials are repeated. Needs a .NET SDK of 8 or later: skipped without one, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kestrel(mode: str, expected: B, slots: int = 0, **env: str) -> RealCase:
 
 
 def test_limits_are_told_apart() -> None:
-    """The pool's own threads are below."""
+    """The tests below are about the threads of the pool itself."""
     cases = (
         kestrel("lock", B.LOCK),
         kestrel("garbage", B.GARBAGE_COLLECTION),
@@ -53,7 +53,7 @@ def test_limits_are_told_apart() -> None:
 
 @pytest.mark.crowded
 def test_the_least_threads_of_the_pool_matter_to_a_handler_that_blocks(tmp_path: Path) -> None:
-    """Whatever else runs: threads that sleep need no CPU."""
+    """The assertions hold on a busy machine too, since sleeping threads need no CPU."""
     case = kestrel("sleep", B.POOL_TOO_SMALL)
     starved = case.run(tmp_path / "starved").metrics
     assert starved["dotnet_pool_queue_mean"] > 1 and starved["dotnet_pool_blocked_mean"] > 0
@@ -66,7 +66,7 @@ def test_the_least_threads_of_the_pool_matter_to_a_handler_that_blocks(tmp_path:
 
 
 def test_a_pool_that_is_too_small_and_still_grows_is_named_and_noted() -> None:
-    """.NET adds up to two threads a second, and takes one back now and then: in 8 s more came than went."""
+    """.NET adds up to two threads a second, and sometimes removes one: within 8 s the pool grows."""
     case = kestrel("sleep", B.POOL_TOO_SMALL)
     (tried,) = undisturbed([replace(case, load={**case.load, "duration_ns": 8_000 * MS})], 1)
     assert tried.right, str(tried)

@@ -1,5 +1,6 @@
-"""The servers in `examples/` that are built: as their pages say, and measured by the commands of these pages, only
-shorter. Needs Node and npm, or a JDK of 21 or later and Maven: skipped without, unless POWERBAND_NO_SKIP=1."""
+"""The servers in `examples/` that need a build are built as their pages say, and measured by the commands of these
+pages, only shorter. Needs Node and npm, or a JDK of 21 or later and Maven: skipped without, unless
+POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -28,14 +29,14 @@ SHORT = ("--duration", "3s", "--warmup", "3s", "--repeats", "1", "--order", "blo
 
 
 def copied(name: str, folder: Path) -> Path:
-    """Built beside nothing that is there already."""
+    """A copy of an example without what was built in it before."""
     built = shutil.ignore_patterns("node_modules", "target")
     return Path(shutil.copytree(ROOT / "examples" / name, folder / name, ignore=built))
 
 
 def measured(folder: Path, *arguments: str) -> list[dict[str, Any]]:
-    """The trials of a command, all of which were measured, and in which every request was answered; but a busy machine
-    may keep some users waiting all through so short a window."""
+    """Runs a command and returns its trials, which were all measured, with every request answered. A busy machine may
+    leave some users waiting for the whole of so short a window."""
     command = [sys.executable, "-m", "powerband", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout, done.stderr
@@ -52,7 +53,8 @@ def measured(folder: Path, *arguments: str) -> list[dict[str, Any]]:
 
 
 def shown(page: str, start: Sequence[str], levels: str, *more: str) -> list[str]:
-    """The command of a page that begins so, shorter, with these levels in place of its own, and with more options."""
+    """The command of a page that begins with `start`, with these levels in place of its own, shorter, and with more
+    options."""
     (given,) = [given for given in commands((ROOT / "docs" / page).read_text()) if given[: len(start)] == list(start)]
     at, server = given.index("-P") + 1, given.index("--")
     assert given[at] != levels
@@ -73,8 +75,8 @@ def test_the_websocket_server(tmp_path: Path) -> None:
 
 
 def test_the_spring_boot_application(tmp_path: Path) -> None:
-    """By a knob on its command line, and by one that is set once it runs: a request takes 20 ms, so that a limit of 1
-    lets no more than 50 a second through."""
+    """The server is tuned by an option of its command line, and by a knob that is set while it runs. A request takes 20
+    ms, so a limit of 1 allows at most 50 requests a second."""
     need_jdk(maven=True)
     folder = copied("boot-app", tmp_path)
     subprocess.run(["mvn", "-q", "-B", "package"], cwd=folder, check=True, capture_output=True, timeout=600)

@@ -1,4 +1,4 @@
-"""A real server that exits at once in two of five starts at one level, and is faster there than at any other."""
+"""A real server exits at once in two of five starts at one level, and is faster there than at any other level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""SIGKILL of each process of a run, alone and in pairs, in each phase of a trial: what `fakes/faults.py` says of it."""
+"""Each process of a run is killed by SIGKILL, alone and in pairs, in each phase of a trial, with the effect that
+`fakes/faults.py` lists."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def each(fault: Fault, phase: str) -> object:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The temporary folder of what the test starts; it is empty in the end."""
+    """The temporary folder of everything that the test starts; it must be empty in the end."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))

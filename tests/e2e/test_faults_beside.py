@@ -1,4 +1,5 @@
-"""SIGKILL of what runs beside a trial's own processes, alone and with powerband: what `fakes/faults.py` says of it."""
+"""Processes beside a trial's own are killed by SIGKILL, alone and together with powerband, with the effect that
+`fakes/faults.py` lists."""
 
 from __future__ import annotations
 
@@ -73,21 +74,21 @@ CASES = [
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A folder that PostgreSQL's account can enter, too."""
+    """A folder that PostgreSQL's account can enter too."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o711)
         yield Path(folder)
 
 
 def started_by(pid: int) -> Iterator[int]:
-    """All that descends from a process, the oldest first of each."""
+    """Yields the descendants of a process, each parent before its children."""
     for child in sorted(children_of(pid)):
         yield child
         yield from started_by(child)
 
 
 def found(words: str, powerband: subprocess.Popen[str]) -> int:
-    """The first process of powerband's that has these words in its command line, waited for."""
+    """Waits for the first process below powerband that has these words in its command line, and returns its pid."""
     deadline_s = time.monotonic() + 60
     while True:
         for pid in started_by(powerband.pid):
@@ -98,7 +99,7 @@ def found(words: str, powerband: subprocess.Popen[str]) -> int:
 
 
 def has_come(phase: str, runs: Path) -> bool:
-    """Whether the first trial is in this phase, or beyond it."""
+    """True if the first trial has reached this phase."""
     if phase == "":
         return True
     if not (launched := list(runs.glob("*/trials/0001/subject.json"))) or phase == "launch":

@@ -1,5 +1,5 @@
-"""What the first page promises, as a user runs it: the quickstart names its setting, and a server that stands still for
-a while shows in the response times and not in the service times.
+"""The promises of the first page hold as a user runs them: the quickstart names its setting, and a server that stalls
+for a while shows it in the response times and not in the service times.
 
 Each is measured again, several times at most, where other programs or the hypervisor disturbed it by the kernel's
 counters: a server that waits for a CPU longer than its threads sleep shows neither the size of its pool nor a stall."""
@@ -35,7 +35,7 @@ Answered = tuple[subprocess.CompletedProcess[str], dict[str, Any]]
 
 
 def run(folder: Path, experiment: str, *options: str) -> Answered:
-    """A run that nothing disturbed, by the medians of its trials, and its analysis."""
+    """The first run that nothing disturbed, by the medians of its trials, with its analysis."""
 
     def once(attempt: int) -> Answered:
         command = [sys.executable, "-m", "powerband", "run", experiment, "--format", "json", "--runs"]
@@ -55,7 +55,8 @@ def test_the_smoke_profile_of_quickstart_names_its_best(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_quickstart_names_a_thread_for_each_user(tmp_path: Path) -> None:
-    """64 users. Whether 128 threads serve them 3 % better than 64 is for a quiet machine and longer trials to say."""
+    """The load has 64 users. Only a quiet machine and longer trials could show whether 128 threads serve them 3 %
+    better."""
     options = ("load.duration=1s", "measure.warmup=300ms", "measure.repeats=3", "factors.threads=[4, 16, 64]")
     done, analysis = run(tmp_path, "quickstart", *UNLOOKED, *(word for option in options for word in ("--set", option)))
     assert done.returncode == 0, done.stderr

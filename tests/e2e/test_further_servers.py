@@ -1,5 +1,5 @@
-"""Bottlenecks planted in servers that the rules were not made on, each through a real trial. Some are tried here, the
-others are rows of a published table. A case that other programs or the hypervisor disturb is tried again."""
+"""Bottlenecks planted in servers on which the rules were not developed, each in a real trial. The test tries some of
+them; the others are rows of a published table. A case that other programs or the hypervisor disturb is tried again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Real engines through the program that starts them on another node, and a real server: clocks, counts, faults.
+"""Real engines are started by the program that runs them on another node, against a real server: clocks, counts,
+faults.
 
-Here all are on one machine; two of three programs have a clock that shows a day more."""
+All programs run on this machine; two of the three have a clock that is a day ahead."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ DAY_S = 86_400
 
 
 def served(url: str) -> int:
-    """Requests that the server has answered, by its own count, without this one."""
+    """The number of requests that the server counts as answered, without this one."""
     page = urlopen(url + "metrics").read().decode()
     found = re.findall(r"^requests_total (\d+)$", page, re.MULTILINE)
     return int(found[0])
@@ -98,7 +99,7 @@ def test_a_kill_ends_the_load_with_a_reason_and_leaves_nothing(url: str, stop: S
 
 @pytest.mark.long
 def test_a_way_that_is_cut_ends_both_sides_within_five_seconds(engine: Path, tmp_path: Path) -> None:
-    """Two hosts: server and driver on one, the engine on the other."""
+    """The server and the driver run on one host, the engine on another."""
     need_hosts()
     with hosts(2) as made:
         near, far = made.hosts
@@ -198,7 +199,7 @@ def test_a_node_whose_generator_is_killed_runs_no_trial_without_it(tmp_path: Pat
 def test_a_node_whose_generator_is_not_heard_of_loses_its_block_which_runs_elsewhere(
     tmp_path: Path, stop: StopRequest
 ) -> None:
-    """A trial lasts longer than it takes to miss the node."""
+    """Each trial lasts longer than it takes to notice that the node is silent."""
     made = experiment(load={"users": 4, "duration": "7s"}, measure={"warmup": "100ms", "repeats": 1, "retries": 0})
     with fake_nodes("a", "b", "c", "d") as nodes:
         watching = Watching(1, lambda: setattr(nodes[2], "cut", True))

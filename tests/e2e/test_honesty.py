@@ -1,4 +1,4 @@
-"""The honesty gate on real trials. What other programs do to them is not looked at here."""
+"""The honesty gate on real trials. Problems that other programs on the machine cause are ignored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIXED = Measure(warmup_ns=300 * MS, slots=False)
 
 
 def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
-    """The result, and the codes of its problems less those that the machine caused."""
+    """The result of a trial, and the codes of its problems, without those that the machine caused."""
     record = run_one(case, folder)
     assert (record.status, record.failure) == ("measured", None)
     result = measure(TrialDir(folder / "0001"), record, case)
@@ -50,7 +50,7 @@ def test_a_pool_bound_to_its_connections_is_measured_and_its_starved_users_are_t
 @pytest.mark.crowded
 @pytest.mark.parametrize("load", [{"pipeline": 4}, {"think": "1500ms"}, {"users": 64, "engine_threads": 2}])
 def test_littles_law_is_exact_whatever_the_edges_cut(tmp_path: Path, load: dict[str, object]) -> None:
-    """Several requests in flight, pauses nearly as long as the window, several event loops."""
+    """The loads have several requests in flight, pauses nearly as long as the window, or several event loops."""
     case = experiment(reference("--wait", "20ms"), short_load(duration_ns=2_000 * MS, **load), measure=FIXED)
     result, codes = judged(case, tmp_path)
     assert result.metrics["littles_law_deviation"] < 0.005
@@ -58,7 +58,7 @@ def test_littles_law_is_exact_whatever_the_edges_cut(tmp_path: Path, load: dict[
 
 
 def test_an_engine_on_the_subjects_cpu_is_noted_and_its_waits_are_measured(tmp_path: Path) -> None:
-    """The CPUs looked at are then that one alone."""
+    """The trial then has that one CPU only."""
     subject = reference("--model", "fixed", "--threads", "8", "--cpu", "300us")
     shared = HostUse(pinning=Pinning(subject="0", engine="0"))
     case = experiment(subject, short_load(users=8, duration_ns=2_000 * MS), measure=FIXED, host=shared)

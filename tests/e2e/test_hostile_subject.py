@@ -1,5 +1,5 @@
-"""Whole trials of servers that answer bit by bit or without end, and print without end: each ends in time, in little
-memory and disk, with a sentence."""
+"""Servers that answer byte by byte or without end, or print without end: each whole trial ends in time with a message,
+and takes little memory and disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A converted plan sends what the plan sends: the real engine and the real JMeter, heard by the same small server."""
+"""A converted plan sends the same requests as the plan: the real engine and the real JMeter load the same small
+server."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ OWN = {"HTTPSampler.domain": "", "HTTPSampler.port": ""}  # filled by the defaul
 
 
 def everything() -> str:
-    """Each of the rules that decide what is sent, in one plan of one user and two rounds."""
+    """A plan of one user and two rounds that covers every rule which decides what is sent."""
     mixed = [argument("q", "x%20y", encodes=False), argument("", "left out"), argument("r", "tea & cups ~*소")]
     odd = [{"Argument.name": "n", "Argument.value": "v", "HTTPArgument.always_encode": True}]  # as no JMeter writes it
     listed = {**OWN, "HTTPsampler.Arguments": {"Arguments.arguments": mixed}}
@@ -85,7 +86,8 @@ def everything() -> str:
 
 
 def sent_by_engine(file: Path, log: Log, stop: StopRequest) -> list[tuple[object, ...]]:
-    """One round after the other of one user, as many as the plan says."""
+    """Loads the server with the converted plan, one user who plays as many rounds as the plan says; returns the
+    requests."""
     imported = import_plan(file, command=("server", "{port}"), properties={"port": str(log.port)})
     experiment = file.with_suffix(".yaml")
     experiment.write_text(imported.text)
@@ -98,7 +100,7 @@ def sent_by_engine(file: Path, log: Log, stop: StopRequest) -> list[tuple[object
 
 
 def _ending(load: Load) -> Load:
-    """Done once all is sent, and never hanging."""
+    """The load with a duration, which ends a run that hangs; a run that sends everything ends before."""
     return load.model_copy(update={"duration_ns": 20_000_000_000})
 
 
@@ -118,7 +120,7 @@ def test_the_engine_sends_what_jmeter_sends(tmp_path: Path, stop: StopRequest) -
 
 
 def test_the_shop_is_asked_alike(tmp_path: Path, stop: StopRequest) -> None:
-    """The example, with two rounds of one user in place of its crowd."""
+    """The example plan, with two rounds of one user instead of its many users."""
     jmeter = real_jmeter()
     text = (ROOT / "examples" / "shop.jmx").read_text()
     for old, new in (

@@ -1,5 +1,5 @@
-"""Everything that `powerband list` shows runs from an installed wheel: in a venv and a HOME that are new, into the
-cache folder of that HOME, and with nothing written beside the package."""
+"""Everything that `powerband list` shows runs from an installed wheel, in a new venv and a new HOME: it is built in the
+cache folder of that HOME, and nothing is written beside the package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SUBJECTS: dict[str, tuple[str, Callable[[], object]]] = {
 
 
 class Stranger:
-    """A venv with the wheel, and a HOME in which nothing is."""
+    """A user with an empty HOME, and a venv with the wheel."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"

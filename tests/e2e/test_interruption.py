@@ -1,5 +1,5 @@
-"""Ctrl-C, a second Ctrl-C and SIGKILL of the control plane at any moment of a run: no process is left behind, the run
-directory stays consistent, and the run can be gone on with."""
+"""Ctrl-C, a second Ctrl-C and SIGKILL of the control plane at any moment of a run leave no process behind and a
+consistent run directory, and the run can be resumed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def wait_for(process: subprocess.Popen[str], said: str) -> None:
-    """Until the program announces this: a trial (`trial 1`), a phase, or that it has heard a Ctrl-C (`stopping`)."""
+    """Waits until the program announces a trial (`trial 1`), a phase, or that it received a Ctrl-C (`stopping`)."""
     assert process.stdout is not None
     assert any(line == f"{said}\n" for line in process.stdout), "it ended before that"
 
 
 def check_consistent(folder: Path) -> None:
-    """Every record is whole, and says what its spec says."""
+    """Checks that every record is complete, and holds the spec of its trial."""
     for record in RunDir.open(folder).records():
         spec = json.loads((folder / "trials" / f"{record.spec.number:04d}" / "spec.json").read_text())
         assert spec == record.spec.to_json()
@@ -49,7 +49,7 @@ def check_consistent(folder: Path) -> None:
 
 
 def finish(folder: Path) -> None:
-    """Goes on with the run until all trials are there."""
+    """Resumes the run, and checks that all trials are then measured."""
     resumed = start(folder)
     _, errors = resumed.communicate(timeout=120)
     assert resumed.returncode == 0, errors

@@ -1,5 +1,5 @@
-"""The real JMeter on the reference server: what a plan measures, and every way for one to fail. Skipped without Maven
-or a JDK."""
+"""The real JMeter on the reference server: the measurements of a plan, and every way in which one can fail. Skipped
+without Maven or a JDK."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WARMUP = Measure(warmup_min_ns=500 * MS, warmup_max_ns=20_000 * MS, **CALM)
 
 @pytest.fixture(scope="module")
 def jmeter(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Fetched once, into the cache that all tests here share."""
+    """Fetches JMeter once, into the cache that all tests of this session share."""
     cache = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.getbasetemp() / "cache")
     try:

@@ -1,5 +1,5 @@
-"""A real JVM that runs out of memory under load: the trial fails as what it is, with the heap's last figures; one that
-goes on is told apart.
+"""A real JVM runs out of memory under load. If it dies, the trial fails with the last figures of its heap; if it goes
+on, the trial has a note.
 
 Needs a JDK, as test_jvm_warmup.py does."""
 
@@ -34,7 +34,7 @@ def leaky(classes: Path, kib: int, *options: str) -> Subject:
 
 
 def test_a_jvm_that_dies_of_it_is_told_with_its_last_heap_figures(classes: Path, tmp_path: Path) -> None:
-    """Some 10 MiB a second at most, so that it lives for seconds in which it tells of its heap."""
+    """The load allocates at most 10 MiB a second, so that the JVM lives for seconds in which it reports its heap."""
     load = short_load(users=4, duration_ns=60_000 * MS, think=Constant(ns=10 * MS))
     case = experiment(
         leaky(classes, 40, "-XX:+ExitOnOutOfMemoryError"),
@@ -49,7 +49,7 @@ def test_a_jvm_that_dies_of_it_is_told_with_its_last_heap_figures(classes: Path,
 
 
 def test_one_that_goes_on_is_noted_and_counted(classes: Path, tmp_path: Path) -> None:
-    """More than there is, at once: each request fails, but the JVM lives."""
+    """Each request asks for more memory than the heap has, so it fails, but the JVM lives."""
     load = short_load(users=2, duration_ns=1_500 * MS, timeout_ns=300 * MS)
     case = experiment(leaky(classes, 6_000), load, measure=Measure(warmup_ns=100 * MS, slots=False))
     record = run_one(case, tmp_path)

@@ -1,5 +1,5 @@
-"""Memory snapshots of real JVMs: a leak is found by its type, nothing of them falls into the measured window, and a
-subject that cannot be asked is measured all the same.
+"""Memory snapshots of real JVMs: they show the type that leaks, none is taken within the measured window, and a subject
+that refuses them is measured all the same.
 
 Needs a JDK, as test_jvm_warmup.py does."""
 

@@ -1,8 +1,8 @@
-"""A real JVM: its warm-up is seen and left out of what is measured.
+"""The warm-up of a real JVM is detected and excluded from the measured window.
 
-Needs a JDK. Without it these tests are skipped, and fail instead where POWERBAND_NO_SKIP=1 says it must be there. Only
-rates of one and the same process are compared, in a trial that nothing disturbed: compiled code is several times
-faster, but a program that takes the CPUs for seconds can hide it."""
+Needs a JDK: without one these tests are skipped, and fail if POWERBAND_NO_SKIP=1. They compare only rates of the same
+process, in a trial that nothing disturbed: compiled code is several times faster, but a program that uses the CPUs for
+seconds can hide it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ SOURCE = Path(__file__).parents[2] / "examples" / "JitServer.java"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    """Compiled beforehand: started from its source, the JVM would have warmed up on its own compiler."""
+    """A server that is compiled beforehand: if started from its source, the JVM would warm up while it compiles that
+    source."""
     need_javac()
     classes = tmp_path_factory.mktemp("classes")
     subprocess.run(["javac", "-d", classes, SOURCE], check=True, timeout=120)
@@ -44,7 +45,7 @@ def trial(server: Subject, folder: Path, measuring: Measure) -> tuple[TrialRecor
 
 
 def rates(folder: Path, start_ns: int, end_ns: int) -> list[float]:
-    """Requests answered per second, in each interval of a stretch."""
+    """The rate of answered requests in each interval between two times."""
     return [
         line["outcomes"].get("ok", 0) / (line["end_ns"] - line["start_ns"]) * 1e9
         for line in TrialDir(folder / "0001").read_events()
@@ -53,8 +54,8 @@ def rates(folder: Path, start_ns: int, end_ns: int) -> list[float]:
 
 
 def quiet_trial(server: Subject, folder: Path, measuring: Measure) -> tuple[Path, TrialRecord, TrialResult]:
-    """The first trial that neither other programs nor the hypervisor disturbed, by the kernel's counters; what it shows
-    plays no part. With its folder."""
+    """The first trial that neither other programs nor the hypervisor disturbed, by the kernel's counters alone, with
+    its folder."""
 
     def measured(attempt: int) -> tuple[Path, TrialRecord, TrialResult]:
         return folder / str(attempt), *trial(server, folder / str(attempt), measuring)
@@ -63,7 +64,7 @@ def quiet_trial(server: Subject, folder: Path, measuring: Measure) -> tuple[Path
 
 
 def test_the_warm_up_lasts_until_the_compiler_is_done_and_is_not_measured(server: Subject, tmp_path: Path) -> None:
-    """It goes on beyond the shortest warm-up of 1 s, and what is measured is faster than the start was."""
+    """The warm-up lasts longer than its minimum of 1 s, and the measured window is faster than the start."""
     folder, record, _ = quiet_trial(server, tmp_path, Measure(warmup_max=20_000 * MS, slots=False))
     begun, measured, drained = (record.phases[name] for name in ("go", "measure", "drain"))
     assert measured - begun > 1500 * MS

@@ -1,4 +1,4 @@
-"""SIGKILL of powerband while something else than a trial's subject runs: a build, a fetch, the browser."""
+"""Powerband is killed by SIGKILL while a program beside the trial's subject runs: a build, a download, the browser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ measure: {{warmup: 100ms, repeats: 1, visitor: {visitor}}}
 def kill_once_there_is(
     name: str, folder: Path, more: str = "", *, used: str = "", visitor: str = "false", load: str = "users: 2"
 ) -> None:
-    """Starts a run, and kills powerband alone as soon as this program has been started."""
+    """Starts a run, and kills powerband alone as soon as the program with this name has been started."""
     file = folder / "killed.yaml"
     file.write_text(EXPERIMENT.format(more=more, used=used, visitor=visitor, load=f"{{{load}, duration: 60s}}"))
     command = [sys.executable, "-m", "powerband", "run", str(file), "--runs", str(folder)]

@@ -1,4 +1,4 @@
-"""Live knobs, what an acknowledgement is worth, and a private PostgreSQL, on a real server with the real engine."""
+"""Live knobs, the check of acknowledged writes, and a private PostgreSQL, on a real server with the real engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Real servers in which something grows with each request: told with the time to its limit; what fills up is not."""
+"""Real servers in which something grows with each request get a warning with the time to its limit; caches and heaps
+that fill up get none."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def accused(run: powerband.Run) -> list[str]:
 
 
 def grows(run: powerband.Run, what: str, each: float, *, rel: float = 0.3) -> None:
-    """It grows by `each` a request, and a warning says so, with the time to a limit."""
+    """Checks that the resource grows by `each` a request, and that a warning says so, with the time to a limit."""
     metric, said = METRICS[what]
     (row,) = run.analysis.settings
     assert row.estimates[metric].value == pytest.approx(RATE_PER_S * each, rel=rel)
@@ -71,7 +72,7 @@ def test_what_grows_with_each_request_is_told(what: str, each: float, tmp_path: 
 @pytest.mark.crowded
 @LONG
 def test_a_queue_that_grows_is_told(tmp_path: Path) -> None:
-    """Its server answers 200/s at most: one slot for 5 ms."""
+    """The server answers 200/s at most: it has one slot, and a request takes 5 ms."""
     run = measured(tmp_path, python("queue"))
     (row,) = run.analysis.settings
     served = row.estimates["achieved_rate_per_s"].value
@@ -102,7 +103,7 @@ def go_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.crowded
 @LONG
 def test_leaks_of_go(go_server: Path, tmp_path: Path) -> None:
-    """A connection to itself is two descriptors."""
+    """Each request opens a connection to the server itself, which takes two descriptors."""
     run = measured(tmp_path, [go_server, "{port}", "memory", "connections"])
     grows(run, "descriptors", 2)
     grows(run, "memory", 65536, rel=0.5)
@@ -115,7 +116,7 @@ def test_garbage_of_go_is_not_accused(go_server: Path, tmp_path: Path) -> None:
 
 
 def sessions(folder: Path) -> Path:
-    """The class path of a server that keeps what requests leave."""
+    """The class path of a server that keeps data of each request."""
     need_jdk()
     subprocess.run(["javac", "-d", folder, FAKES / "LeakyServer.java"], check=True, timeout=120)
     return folder
@@ -126,8 +127,8 @@ def sessions(folder: Path) -> Path:
 def test_a_jvm_that_leaks_is_told_and_one_that_fills_its_old_generation_is_not(
     most: str | None, tmp_path: Path
 ) -> None:
-    """Sessions that are replaced outlive young collections, and no other happens in so short a window: a JVM that
-    warms up, too."""
+    """Replaced sessions survive young collections, and no full collection happens in so short a window. A JVM that
+    warms up has this too."""
     options = ["-Xmx1g", "-Xmn2m", "-XX:+UseSerialGC", "-cp", sessions(tmp_path)]
     command = ["java", *options, "LeakyServer", "{port}", "64", *([most] if most else [])]
     run = measured(tmp_path / "runs", command)
@@ -164,7 +165,7 @@ def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
 @pytest.mark.table
 @pytest.mark.parametrize("server", ["a JVM that warms up", "a heap that grows to its bound", "a cache that fills"])
 def test_what_fills_up_is_hardly_ever_accused(server: str, tmp_path: Path) -> None:
-    """Two minutes each. The heap begins at 16 MiB, and a G1 that may have 256 takes them."""
+    """Each run takes two minutes. The heap begins at 16 MiB and grows to its maximum of 256 MiB."""
     if server == "a cache that fills":
         command = python("cache")
     elif server == "a JVM that warms up":

@@ -1,5 +1,5 @@
-"""Limits of CPU and memory that powerband sets: a real server gets what it may, no more; it is told when that is why it
-is slow, or died; and no cgroup is left. Needs cgroups that this user may make."""
+"""Limits of CPU and memory that powerband sets: a real server gets no more than its limit, the report says if the limit
+made it slow or killed it, and no cgroup is left behind. Needs cgroups that this user may make."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def none_left() -> Iterator[None]:
 
 
 def ours() -> list[Path]:
-    """Cgroups of this process, and of powerbands that are gone."""
+    """Cgroups of this process, and of powerband processes that have ended."""
     found = [cgroups._hierarchy(name) for name in ("cpu", "memory")]
     folders = {folder for each in found if each is not None for folder in each.folders}
     named = [path for folder in folders for path in folder.glob("powerband-*")]
@@ -64,7 +64,7 @@ def living(name: str) -> bool:
 
 
 def computing(folder: Path, quota: float) -> TrialResult:
-    """gunicorn with two processes, whose requests compute for 2 ms."""
+    """Measures a trial of gunicorn with two processes; each request computes for 2 ms."""
     command = (*GUNICORN, "--chdir", str(FAKES / "real"), "-w", "2", "wsgi_app:app")
     case = Experiment(
         name="limited",
@@ -143,7 +143,7 @@ def test_what_a_killed_powerband_left_is_removed_by_the_next(tmp_path: Path) -> 
 
 
 def made_by(pid: int) -> list[Path]:
-    """Those in which a server is."""
+    """The cgroups that were made for this server."""
     found = [cgroups._hierarchy(name) for name in ("cpu", "memory")]
     folders = {folder for each in found if each is not None for folder in each.folders}
     return sorted(path for folder in folders for path in folder.glob(f"powerband-*-{pid}-*"))
@@ -151,7 +151,8 @@ def made_by(pid: int) -> list[Path]:
 
 @pytest.mark.crowded
 def test_a_cgroup_of_version_2_is_made_entered_and_leaves_nothing_enabled() -> None:
-    """By a controller that version 1 does not hold here, so that it is real on machines with both."""
+    """The cgroup uses a controller that version 1 does not hold here, so that it is a real one on machines with both
+    versions."""
     hierarchy = cgroups._hierarchy("hugetlb")
     if hierarchy is None or not hierarchy.is_v2:
         without("no controller of cgroups of version 2 is free here")

@@ -1,5 +1,5 @@
-"""A subject whose two processes talk over a link between two network namespaces: what they measure is what theory says,
-the bench reaches the first as ever, and nothing of it is left, whatever ends the run."""
+"""A subject's two processes talk over a link between two network namespaces: the measured times agree with theory, the
+load reaches the first process, and nothing of the link is left, however the run ends."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_after_a_kill_of_powerband_neither_processes_nor_namespaces_are_left(tmp
 
 
 def namespaces_told(folder: Path) -> list[str]:
-    """Those that the two processes of the subject say they are in."""
+    """The network namespaces that the two processes of the subject report."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for log in folder.glob("*-linked/trials/*/subject.log"):
@@ -111,7 +111,7 @@ def namespaces_told(folder: Path) -> list[str]:
 
 
 def used(namespace: str) -> bool:
-    """Whether a process is in it, or holds a descriptor of it."""
+    """True if a process is in the namespace, or has an open descriptor of it."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             for link in (folder / "ns" / "net", *listed(folder / "fd")):

@@ -1,5 +1,5 @@
-"""Connections, descriptors, time and memory of the live page's server are bounded, whatever its clients do; and it runs
-no code that lies in the current folder."""
+"""The connections, descriptors, time and memory of the live page's server are bounded, whatever its clients do, and it
+runs no code from the current folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> RunDir:
 
 @contextmanager
 def within(run: RunDir, connections: int) -> Iterator[tuple[str, int]]:
-    """The server in this process: its address. Its patience is short."""
+    """Runs the server in this process, with a short patience; yields its address."""
     pages = LivePages(run.path.parent, access_for("127.0.0.1", 0, None, "machine"))
     ended = False
 
@@ -70,7 +70,7 @@ def status(address: tuple[str, int], path: str = "/") -> int:
 
 
 def is_dropped(client: socket.socket, said: bytes = b"") -> bool:
-    """Whether the server ends the connection after it has said no more than this."""
+    """True if the server closes the connection after it has sent these bytes."""
     client.settimeout(TIMEOUT_S)
     heard = b""
     try:
@@ -162,7 +162,8 @@ def test_with_few_descriptors_a_run_that_goes_on_never_looks_ended(run: RunDir, 
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder holds modules of names that powerband imports; one that is imported leaves a file."""
+    """Fills the current folder with modules named like those that powerband imports; an imported one leaves its name in
+    the file returned."""
     folder = tmp_path / "planted"
     folder.mkdir()
     ran = folder / "ran"

@@ -1,5 +1,5 @@
-"""The live page in a real browser that reaches this machine only: what it shows equals what the run's files say, while
-they grow and once they rest; it obeys the keyboard, fits a phone, and asks for nothing elsewhere."""
+"""The live page in a real browser that reaches this machine only: it shows the figures of the run's files, during a run
+and after it; it works by keyboard and on a phone, and it requests nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ Serve = Callable[[Path], Served]
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A race, a run of 504 trials, a recorded one, one whose names are scripts, and what is no run."""
+    """A folder of runs: a race, a run of 504 trials, a recorded run, one whose names are scripts; and a folder that is
+    no run."""
     runs = tmp_path_factory.mktemp("live") / "runs"
     written(runs, RACE, synthetic_verdicts.race_analysis(), order="race")
     written(runs, LARGE, synthetic.analysis(blocks=56))
@@ -65,15 +66,15 @@ def server(root: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Servers of the test's own. They end after the pages that `visit` opened, which complain of a server that goes."""
+    """Starts servers for one test. They end after the pages that `visit` opened, which would report a lost server."""
     with ExitStack() as running:
         yield lambda directory: running.enter_context(served(directory))
 
 
 @pytest.fixture
 def visit(browser: Browser, serve: object) -> Iterator[Open]:
-    """Opens an address; at the end of the test no script has complained, and nothing was asked of anybody else.
-    `clock`: the page's timers go by one that a test may put forward instead of waiting."""
+    """Opens addresses. At the end of the test no script may have complained, and nothing may have been requested from
+    another host. `clock`: the page's timers use a clock that a test can advance instead of waiting."""
     del serve
     complaints: list[str] = []
     foreign: list[str] = []
@@ -122,7 +123,7 @@ def every_kind_of_page(server: Served) -> tuple[str, ...]:
 
 
 def values(page: Page, selector: str) -> list[float | None]:
-    """The exact numbers behind the text of cells."""
+    """The exact numbers of cells, from their `data-value`."""
     found: list[str | None] = page.eval_on_selector_all(
         selector, "cells => cells.map(cell => cell.dataset.value ?? null)"
     )
@@ -172,7 +173,7 @@ def test_the_seconds_of_a_trial_are_those_of_its_files(visit: Open, server: Serv
 
 
 def test_a_trial_that_goes_on_is_drawn_as_it_comes(visit: Open, serve: Serve, tmp_path: Path) -> None:
-    """A trial's lines come bit by bit, as they would be written; then it ends, and the page says so."""
+    """The lines of a trial are written bit by bit, as a run would write them; when the trial ends, the page says so."""
     small, run, whole = RunDir(SMALL), RunDir(tmp_path / "runs" / "grows"), TrialDir(tmp_path / "whole")
     write_lines(whole, 12)
     run.trials.mkdir(parents=True)
@@ -254,7 +255,7 @@ def test_the_nodes_of_a_cluster_are_told_with_what_each_runs(visit: Open, serve:
 
 
 def draw_gauges(page: Page, names: list[str]) -> None:
-    """Plots of series that no server told."""
+    """Draws plots of series that no server sent."""
     page.evaluate(
         """async (names) => {
           const { Plots } = await import("/static/plots.js");
@@ -321,14 +322,15 @@ def test_a_server_that_refuses_is_told_from_one_that_has_gone(browser: Browser, 
 
 
 def asks_again(page: Page) -> None:
-    """A list of runs asks for the newest every four seconds."""
+    """Advances the page's clock by four seconds, after which a list of runs requests the newest, and waits for the
+    answer."""
     with page.expect_response(page.url) as answer:
         page.clock.fast_forward(4000)
     answer.value.finished()
 
 
 def test_the_list_of_runs_follows_what_comes(visit: Open, serve: Serve, tmp_path: Path) -> None:
-    """From the first run on; but not under the fingers of one who is choosing."""
+    """The list shows runs from the first one on, but does not change while an element in it has the focus."""
     runs, first, second = tmp_path / "runs", "20261120-100000-first", "20261121-100000-second"
     runs.mkdir()
     server = serve(runs)
@@ -484,7 +486,7 @@ def test_a_small_screen_is_not_scrolled_sideways(visit: Open, server: Served) ->
 
 
 def test_text_is_readable_against_its_background(visit: Open, server: Served) -> None:
-    """WCAG 2 contrast of every element with text of its own: 4.5 to 1, or 3 to 1 where it is large."""
+    """Every element with text of its own has the contrast that WCAG 2 asks for: 4.5 to 1, or 3 to 1 for large text."""
     for address in every_kind_of_page(server):
         page = visit(address, scheme="dark")
         for scheme in ("dark", "light"):

@@ -1,4 +1,4 @@
-"""The live page's server as a process: it starts beside a run, ends with it however that ends, and no viewer holds up
+"""The live page's server as a process: it starts beside a run, ends with it however the run ends, and no viewer delays
 another."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ with page_beside(Path(sys.argv[1]), lambda text: print(text, flush=True)):
 
 @pytest.fixture
 def large(tmp_path: Path) -> RunDir:
-    """Its first message does not fit into the buffers of a connection."""
+    """A run whose first message does not fit into the buffers of a connection."""
     return written(tmp_path / "runs", "20261120-100000-large", synthetic.analysis(blocks=BLOCKS))
 
 
@@ -45,7 +45,7 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def more(run: RunDir, number: int) -> None:
-    """One more trial is planned."""
+    """Adds a planned trial to the run."""
     line = json.loads(run.plan.read_text().splitlines()[-1])
     with run.plan.open("a") as file:
         file.write(json.dumps({**line, "number": number}) + "\n")

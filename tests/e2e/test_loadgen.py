@@ -1,4 +1,4 @@
-"""`load` without a subject of its own: real engines against a server that the test started."""
+"""`load` without a subject: real engines load a server that the test started."""
 
 from __future__ import annotations
 

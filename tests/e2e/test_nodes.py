@@ -1,6 +1,6 @@
-"""Blocks side by side on nodes that are this machine several times, without Ray; and what becomes of them when they go.
+"""Blocks run side by side on nodes, which are all this machine, without Ray; some nodes fail.
 
-What is asserted is where trials ran and that they are whole, never how fast anything was."""
+The tests assert where trials ran and that they are complete, never how fast anything was."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("eng
 
 
 def short(**more: Any) -> Experiment:
-    """Trials of half a second of a server that waits for the most part; so many settings that blocks can be cut."""
+    """An experiment with trials of half a second on a server that mostly waits."""
     return experiment_of(
         {
             "name": "nodes",
@@ -67,7 +67,8 @@ def nodes_of_blocks(analysis: Analysis) -> dict[int, set[str]]:
 
 
 def check_whole(experiment: Experiment, run: RunDir, analysis: Analysis) -> None:
-    """Each setting has its blocks, each on one node, and the files give the same analysis again."""
+    """Checks that each setting has its blocks, each block on one node, and that the files give the same analysis
+    again."""
     assert all(len(nodes) == 1 for nodes in nodes_of_blocks(analysis).values())
     measured: dict[int, set[str]] = defaultdict(set)
     for trial in analysis.trials:
@@ -87,7 +88,7 @@ def lost(analysis: Analysis) -> list[TrialResult]:
 
 
 def below(pid: int) -> set[int]:
-    """All that descends from a process, which may have ended meanwhile."""
+    """The pids of a process and all its descendants; the process may have ended meanwhile."""
     children = defaultdict(set)
     for process in all_processes():
         children[process.parent].add(process.pid)

@@ -1,4 +1,5 @@
-"""What is not the subject's fault: engine or probe gone, a full disk, too few descriptors or processes, no engine."""
+"""Failures that are not the subject's: the engine or the probe dies, the disk is full, there are too few descriptors or
+processes, there is no engine."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ DISK_BYTES = 1_048_576
 
 @pytest.fixture
 def fake_engine(engine: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes `load` behave as told; probe and serve stay real."""
+    """Makes the engine's `load` behave as scripted; its `probe` and `serve` stay real."""
 
     def use(how: str) -> None:
         monkeypatch.setenv("FAKE_ENGINE_REAL", str(engine))
@@ -107,13 +108,13 @@ def test_no_engine_lists_the_paths_tried(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
-    """A file system of its own with little room."""
+    """A small file system of its own."""
     with tmpfs(str(DISK_BYTES)) as folder:
         yield folder
 
 
 def fill(folder: Path, left: int) -> Path:
-    """A file that takes all room but so many bytes."""
+    """Writes a file that leaves only `left` bytes of the file system free."""
     filler = folder / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(folder).free - left))
     return filler
@@ -126,7 +127,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def test_a_full_disk_ends_the_run_which_goes_on_once_there_is_room_again(small_disk: Path) -> None:
-    """The first trial fits; the second finds room for a few lines of its files."""
+    """The disk has room for the first trial, and for a few lines of the files of the second."""
     folder = small_disk / "run"
     command = [sys.executable, str(FAKES / "run_trials.py"), str(folder)]
     assert subprocess.run([*command, "trials=1"], timeout=120, check=False).returncode == 0
@@ -152,7 +153,7 @@ def test_a_disk_without_room_for_a_run_is_said(small_disk: Path, left: int) -> N
 
 
 def test_a_file_that_may_not_grow_ends_the_run_and_finished_trials_are_kept(tmp_path: Path) -> None:
-    """Any user can be limited in the size of a file."""
+    """The size of a file can be limited for any user."""
     folder = tmp_path / "run"
     command = [sys.executable, str(FAKES / "run_trials.py"), str(folder), "trials=2", "file-limit=4096", "pace=1"]
     refused(subprocess.run(command, capture_output=True, text=True, timeout=120, check=False))
@@ -161,7 +162,8 @@ def test_a_file_that_may_not_grow_ends_the_run_and_finished_trials_are_kept(tmp_
 
 @contextmanager
 def few_processes(most: int) -> Iterator[list[str]]:
-    """The beginning of a command that has so many processes and threads at most, with all that it starts."""
+    """Yields the beginning of a command; the command and everything it starts may have at most `most` processes and
+    threads."""
     hierarchy = Path("/sys/fs/cgroup/pids" if Path("/sys/fs/cgroup/pids").is_dir() else "/sys/fs/cgroup")
     group = hierarchy / f"powerband-test-{os.getpid()}"
     try:
@@ -220,7 +222,7 @@ def test_what_no_fleet_can_hold_is_said_with_the_limit_that_would_do(tmp_path: P
 
 
 def with_descriptor_limit(limit: int, tmp_path: Path, *options: str) -> dict[str, Any]:
-    """`load` in a process with this hard limit, against a server without it."""
+    """Runs `load` in a process with this hard limit on descriptors, against a server without it."""
     port = pick_port()
     server = subprocess.Popen([find_engine(), "serve", "--port", str(port)], stdout=subprocess.PIPE)
     try:
@@ -255,7 +257,7 @@ int clock_gettime(clockid_t clock, struct timespec *found) {
 
 
 def test_a_wall_clock_that_is_set_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice a second by two days, to and fro, for powerband, engine, probe and subject alike."""
+    """The wall clock is set by two days, to and fro, twice a second, for powerband, engine, probe and subject alike."""
     (tmp_path / "clock.c").write_text(CLOCK)
     library = tmp_path / "clock.so"
     compiled = subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], check=False)

@@ -1,6 +1,6 @@
-"""The subject `pekko` by itself: what it refuses, that it loses no ball and leaves no process on any dispatcher and
-transport; and the experiments on it in their smoke profile. Needs a JDK of 21 or later and Maven: skipped without
-them, unless POWERBAND_NO_SKIP=1."""
+"""The subject `pekko`: it refuses wrong parameters, loses no ball, and leaves no process on any dispatcher and
+transport; and its experiments run in their smoke profile. Needs a JDK of 21 or later and Maven: skipped without them,
+unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def jdk_and_maven() -> None:
 
 
 def asked(what: str, game: Playing, built: Built) -> str:
-    """What its JVM answers to a command of jcmd."""
+    """The answer of the subject's JVM to a command of jcmd."""
     command = [f"{built.given['java_home']}/bin/jcmd", str(game.process.pid), what]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def stacks(game: Playing, built: Built) -> list[str]:
-    """Of each thread of the JVM, its name first."""
+    """The stack of each thread of the JVM, which begins with the thread's name."""
     return [stack for stack in asked("Thread.print", game, built).split("\n\n") if stack.startswith('"')]
 
 
@@ -113,7 +113,7 @@ def test_what_no_level_can_be_is_refused_before_anything_starts(setting: str, sa
 def test_no_ball_is_lost_on_any_dispatcher(
     play: Callable[..., Any], pekko: Built, dispatcher: str, threads: int, runs: str
 ) -> None:
-    """`threads`: the players' own platform threads; in each of their stacks stands what `runs` them."""
+    """`threads`: the number of the players' platform threads. `runs`: a name that stands in each of their stacks."""
     with play(dispatcher=dispatcher, parallelism=2, pairs=3, balls=5) as game:
         first = game.wait_for(lambda series: series["reflection_messages_total"] > 1000)
         then = game.wait_for(

@@ -1,5 +1,5 @@
-"""The private PostgreSQL on a machine that others use too: without the password nobody gets in, and the subject's role
-gets no further than its database."""
+"""The private PostgreSQL on a shared machine: nobody gets in without the password, and the subject's role has no access
+beyond its database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def psql(cluster: Cluster, user: str, sql: str, database: str = DATABASE, **environment: str) -> str:
-    """Asked by another user of this machine, where tests run as root; the answer, or what psql complained of."""
+    """The output of psql, and its complaints. If the tests run as root, psql runs as another user."""
     argv = [str(cluster.binaries / "psql"), "-h", "127.0.0.1", "-p", str(cluster.port), "-U", user, "-d", database]
     done = subprocess.run(
         [*argv, "-XwAtc", sql], capture_output=True, text=True, check=False, cwd="/", timeout=30,

@@ -1,5 +1,5 @@
-"""The dashboards of the bench and of the reference subject, as a real Prometheus fills them; those of other subjects
-are checked where their experiments run. Needs `prometheus`: skipped without, unless POWERBAND_NO_SKIP=1."""
+"""A real Prometheus returns data for the dashboards of the bench and of the reference subject. The dashboards of other
+subjects are checked where their experiments run. Needs `prometheus`: skipped without, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def reference(watch: Watch, name: str, settings: str, **fields: str) -> Seen:
 
 
 def trials(seen: Seen, metric: str) -> set[tuple[str, str]]:
-    """Setting and number of each trial that has it."""
+    """Setting and number of each trial that has the metric."""
     found = [series["metric"] for series in seen.series(f'{metric}{{run="$run"}}')]
     return {(labels["setting"], labels["trial"]) for labels in found}

@@ -1,4 +1,4 @@
-"""Powerband from Python with real engines: the page's blocks as they stand, an interrupt, and a thread."""
+"""Powerband from Python with real engines: the code blocks of the page as they stand, an interrupt, and a thread."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TINY: dict[str, Any] = {
 
 
 def doubting_nothing(source: Source) -> Source:
-    """The same metrics; no problem makes the trial invalid."""
+    """A source with the same metrics, whose problems make no trial invalid."""
 
     def problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
         return (replace(problem, fatal=False) for problem in source.problems(evidence, metrics))
@@ -62,7 +62,7 @@ def test_every_block_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_outside_the_main_thread(tmp_path: Path) -> None:
-    """Where no signal can be taken over, as in a web application."""
+    """Outside the main thread no signal handler can be set, as in a web application."""
     found: list[powerband.Run] = []
     before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=lambda: found.append(powerband.run(TINY, runs=tmp_path, progress=False)))

@@ -1,6 +1,6 @@
-"""Bottlenecks planted in servers that others wrote (gunicorn, uvicorn, Go, Node, Java's), each through a real trial. A
-case that other programs or the hypervisor disturb is tried again. All of them, and the table in the docs, are `make
-bottlenecks`."""
+"""Bottlenecks planted in real servers (gunicorn, uvicorn, Go, Node, Java's), each in a real trial. A case that other
+programs or the hypervisor disturb is tried again. `make bottlenecks` tries all of them and writes the table in the
+docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of the release's workflow that can run here, as they are written, for the target that is here."""
+"""The steps of the release workflow that can run here run as they are written, for this machine's target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAGGED = {"The tag names the version": {"GITHUB_REF_NAME": "v0.1.0"}}
 @pytest.mark.e2e
 @pytest.mark.table
 def test_packages_are_made_and_answer_without_a_compiler(tmp_path: Path) -> None:
-    """From a copy of what is committed: nothing else may be needed."""
+    """The packages are made from a clone of the commit, so they need nothing else."""
     tree = tmp_path / "tree"
     subprocess.run(["git", "clone", "--quiet", "--depth", "1", f"file://{ROOT}", tree], check=True)
     bin_folder = tmp_path / "bin"

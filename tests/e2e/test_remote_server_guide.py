@@ -1,5 +1,5 @@
-"""docs/remote-server.md: its commands run as they stand there, only shorter and on a port that is free; what needs
-another machine is read by the same reader, and not run."""
+"""The commands of docs/remote-server.md run as they stand there, only shorter and on a free port. Commands that need
+another machine are only parsed."""
 
 from __future__ import annotations
 

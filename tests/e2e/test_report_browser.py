@@ -1,6 +1,6 @@
-"""The HTML report in a real browser, from disk, with the network cut: it draws, it obeys the keyboard, it fits a phone.
+"""The HTML report in a real browser, from disk and without a network: it draws, works by keyboard, and fits a phone.
 
-Needs Chromium. Without it these tests are skipped, and fail instead where POWERBAND_NO_SKIP=1 says it must be there."""
+Needs Chromium: without it these tests are skipped, and fail if POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_the_picture_of_a_race_tells_each_block_when_pointed_at(look: Open, verd
 
 
 def test_a_race_of_many_blocks_stays_on_the_screen(visit: Open, tmp_path: Path) -> None:
-    """Of 25 looks ten are drawn; the table has all."""
+    """The picture draws ten of the 25 looks; the table has all of them."""
     base = synthetic_verdicts.race_analysis((16, 32, 64))
     assert base.race is not None
     looks = tuple(replace(base.race.looks[min(block, 4)], block=block, left=()) for block in range(25))
@@ -220,7 +220,7 @@ def test_a_race_of_many_blocks_stays_on_the_screen(visit: Open, tmp_path: Path) 
 
 
 def test_text_is_readable_against_its_background(look: Open, report: Path, verdicts: tuple[Path, Path]) -> None:
-    """WCAG 2 contrast of every element with text of its own: 4.5 to 1, or 3 to 1 where it is large."""
+    """Every element with text of its own has the contrast that WCAG 2 asks for: 4.5 to 1, or 3 to 1 for large text."""
     for path in (report, *verdicts):
         page = look(path)
         assert page.evaluate(POOR_CONTRAST, "svg, script, style, .skip") == []

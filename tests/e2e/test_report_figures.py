@@ -1,7 +1,7 @@
-"""The pictures of the HTML report in a real browser: that they show the run's own data, that a reader's choices change
-them, and that they can be saved.
+"""The pictures of the HTML report in a real browser: they show the run's own data, a reader's choices change them, and
+they can be saved.
 
-Needs Chromium. Without it these tests are skipped, and fail instead where POWERBAND_NO_SKIP=1 says it must be there."""
+Needs Chromium: without it these tests are skipped, and fail if POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORDED = Path(__file__).parent.parent / "golden" / "run-small"
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, Analysis]:
-    """A real run, whose machine was busy: what the gate holds against it is left aside, as only the page is tested."""
+    """A real run on a busy machine, without the problems that make its trials invalid: only the page is tested."""
     folder = tmp_path_factory.mktemp("recorded") / "run"
     shutil.copytree(RECORDED, folder)
     run = RunDir.open(folder)
@@ -62,7 +62,7 @@ def figure(page: Page, chart: str) -> Locator:
 
 
 def saved(page: Page, of: Locator, kind: str) -> tuple[str, bytes]:
-    """The name that a browser proposes, and the file."""
+    """The file name that the browser proposes, and the content of the file."""
     with page.expect_download() as waiting:
         of.get_by_role("button", name=kind, exact=True).click()
     return waiting.value.suggested_filename, waiting.value.path().read_bytes()
@@ -254,7 +254,7 @@ def test_what_was_the_limit_is_drawn_over_the_run_and_within_a_trial(visit: Open
 
 
 def test_of_many_lines_a_reader_chooses_some(look: Open, many: Path) -> None:
-    """Of this picture on the page nothing is asked by any other test."""
+    """Only this test is about the picture of distributions of many settings."""
     page = look(many)
     lines = "echarts.getInstanceByDom(document.getElementById('chart-distribution')).getOption().series.length"
     assert page.evaluate(lines) == 8

@@ -1,4 +1,5 @@
-"""Real servers in Java, Go, .NET, Node.js and Python, with one CPU and with all: how many their runtimes count."""
+"""Real servers in Java, Go, .NET, Node.js and Python, with one CPU and with all: the number of CPUs that their runtimes
+count."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def two_cpus() -> None:
 
 @pytest.fixture(scope="module")
 def go_servers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """With symbols, without, and as an executable that may lie anywhere."""
+    """A Go server built with symbols, without symbols, and as a position-independent executable."""
     if shutil.which("go") is None:
         without("no Go here: install Debian's package golang-go")
     folder = tmp_path_factory.mktemp("go")
@@ -57,7 +58,7 @@ def java_classes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def net_server(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """Compiled by the SDK's compiler alone, which takes two seconds; a build by MSBuild takes ten."""
+    """A .NET server, compiled by the SDK's compiler alone, which takes two seconds; a build by MSBuild takes ten."""
     need_dotnet()
     found, folder = find_dotnet(8), tmp_path_factory.mktemp("net")
     (compiler,) = found.home.glob(f"sdk/{found.version}/Roslyn/bincore/csc.dll")
@@ -71,7 +72,7 @@ def net_server(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 def views(folder: Path, command: Sequence[str], cpus: int | str, **env: str) -> list[dict[str, Any]]:
-    """What a trial's record says of a server on so many CPUs, and on the disk the same."""
+    """The runtimes that a trial's record lists for a server on so many CPUs; the record on disk must be the same."""
     subject = Subject(name="real", command=tuple(command), env=env)
     record = run_one(experiment(subject, short_load(), host=HostUse(cpus=cpus)), folder)
     assert record.failure is None, record.failure
@@ -122,7 +123,7 @@ def test_a_go_program_that_does_not_collect_has_no_share(go_servers: dict[str, s
 
 @pytest.mark.parametrize(("cpus", "collector"), [(1, "Serial"), ("all", "G1")])
 def test_a_jvm_is_asked(java_classes: str, cpus: int | str, collector: str, tmp_path: Path) -> None:
-    """One CPU makes it no server-class machine, which takes the serial collector."""
+    """With one CPU the machine is no server-class machine, so the JVM takes the serial collector."""
     (view,) = views(tmp_path, ["java", "-cp", java_classes, "Server", "{port}", "sleep", "1", "4"], cpus)
     assert (view["runtime"], view["call"], view["source"]) == ("JVM", "availableProcessors", "asked")
     assert (view["cpus"], view["chosen"]) == (counted(cpus), {"collector": collector})
@@ -135,7 +136,7 @@ def test_a_jvm_that_is_told_a_number(java_classes: str, tmp_path: Path) -> None:
 
 
 def test_a_jvm_that_cannot_be_asked(java_classes: str, tmp_path: Path) -> None:
-    """Its collector is not known then."""
+    """The collector of such a JVM is unknown."""
     closed = "-XX:+DisableAttachMechanism"
     (view,) = views(tmp_path, ["java", closed, "-cp", java_classes, "Server", "{port}", "sleep", "1", "4"], 1)
     assert (view["source"], view["cpus"], view["chosen"]) == ("derived", 1, {})
@@ -179,7 +180,7 @@ def test_a_server_of_none_of_them_has_no_view(tmp_path: Path) -> None:
 
 
 def test_more_workers_than_go_runs_at_once_are_told(go_servers: dict[str, str], tmp_path: Path) -> None:
-    """The setting counts two, the environment keeps GOMAXPROCS at one."""
+    """The setting asks for two workers, but the environment limits GOMAXPROCS to one."""
     case = {
         "name": "limited",
         "subject": {

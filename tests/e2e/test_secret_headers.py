@@ -1,4 +1,4 @@
-"""A header whose value comes from the environment: the server gets it, and no file of the run holds it."""
+"""A header's value comes from the environment: the server gets it, and no file of the run contains it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """A server that answers rightly only those who know the token."""
+    """The URL of a server that serves only requests with the token."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"

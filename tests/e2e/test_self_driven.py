@@ -1,4 +1,5 @@
-"""Programs that drive themselves, with the real probe: by a metrics page, by StatsD, and every way to fail."""
+"""Self-driven programs with the real probe: measured by a metrics page or by StatsD, and every way in which they can
+fail."""
 
 from __future__ import annotations
 

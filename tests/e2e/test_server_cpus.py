@@ -1,4 +1,4 @@
-"""The server has the CPUs that the answer speaks of: a CPU-bound one of one and of two processes."""
+"""The server runs on the CPUs that the answer names: a CPU-bound server of one process and of two."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ FACTOR = 1.5
 
 
 def raced(folder: Path, host: HostUse) -> Analysis:
-    """Workers 1 and 2, each request 40,000 rounds of Python: some 2 ms, at least thirty times what the engine takes."""
+    """A run with one worker and with two. A request is 40,000 rounds of Python, some 2 ms: at least thirty times the
+    engine's CPU time."""
     command = (sys.executable, str(FAKES / "forking_server.py"), "{port}", "{workers}", "40000")
     made = Experiment(
         name="forking",

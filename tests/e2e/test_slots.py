@@ -1,4 +1,5 @@
-"""How many requests real servers serve at once, whose number is known, and what is said to hold the others."""
+"""Real servers that serve a known number of requests at once: the measured number, and the reason given for the
+limit."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def tried(subject: Subject, users: int, folder: Path) -> tuple[TrialRecord, Tria
 
 
 def looks_disturbed_by(result: TrialResult) -> str:
-    """What disturbed the trial or the looks after it, whose own notes say so; empty if nothing did."""
+    """The disturbance of the trial or of the looks after it, by the trial's metrics or its notes; empty if there was
+    none."""
     notes = (each.message for each in result.problems if each.code == "no_slots" and "meanwhile" in each.message)
     return disturbed_by(result.metrics) or next(notes, "")
 
@@ -130,7 +132,7 @@ def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) ->
 
 
 def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_same(tmp_path: Path) -> None:
-    """It ends at the seventh connection at once: the load has four users."""
+    """The server exits at the seventh simultaneous connection; the load has four users."""
     code = (
         "import os,sys,threading;from http.server import *\n"
         "class H(BaseHTTPRequestHandler):\n"

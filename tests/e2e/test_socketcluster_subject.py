@@ -1,4 +1,4 @@
-"""The subject `socketcluster` by its own tests, with the real clients, and the published experiments in their smoke
+"""The subject `socketcluster`: its own tests, with the real clients, and the published experiments in their smoke
 profiles. Needs Node 18 or later and npm: skipped without them, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def test_the_subject_by_its_own_tests(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_socketcluster_throughput(watch: Watch) -> None:
-    """Only a trial that counts is shown from inside: the run is made again, several times at most, where one does not
-    count and the machine was disturbed meanwhile."""
+    """Only valid trials show the server from inside: if a trial was discarded and the machine was disturbed meanwhile,
+    the run is repeated up to a limit."""
     # So coarse a schedule is kept on a busy machine, too.
     options = ("--set", "load.precision=50ms", *LONG)
     seen = undisturbed(lambda _: watch.run("socketcluster-throughput", *options), lambda seen: spoilt(seen.analysis))
@@ -79,8 +79,8 @@ def test_socketcluster_throughput(watch: Watch) -> None:
 
 @pytest.mark.long
 def test_socketcluster_concurrency(tmp_path: Path) -> None:
-    """With a browser among the users, which checks at each of its visits what the server answered. Beside other tests
-    the server may get no CPU for seconds: then its users' pings are never sent, which counts as errors."""
+    """A browser among the users checks the server's answer at each visit. Beside other tests the server may get no CPU
+    for seconds; then pings of its users are never sent, which counts as errors."""
     need_browser()
     # All have joined before they are measured, and the browser has started.
     options = ("measure.warmup=8s", "load.duration=5s", "factors.version=[20]")
@@ -125,7 +125,7 @@ def test_users_of_a_worker_that_is_killed(tmp_path: Path, version: int) -> None:
 
 
 def kill_a_worker_once_measured(runs: Path, killed: list[int]) -> None:
-    """Worker 0, in the midst of the measured window."""
+    """Kills worker 0 in the middle of the measured window, and appends its pid to `killed`."""
     until = time.monotonic() + 300
     while not any('"phase":"measure"' in path.read_text() for path in runs.rglob("events.jsonl")):
         if time.monotonic() > until:

@@ -1,6 +1,6 @@
-"""The published experiments on Spring Boot's executor, in their smoke profile, on the real server: what its page tells,
-what an acknowledgement is worth, and each kind of failure by its status. Needs a JDK of 21 or later and Maven: skipped
-without them, unless POWERBAND_NO_SKIP=1."""
+"""The published experiments on Spring Boot's executor run in their smoke profile on the real server: the metrics of its
+page, the check of acknowledged writes, and each kind of failure by its status. Needs a JDK of 21 or later and Maven:
+skipped without them, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tools() -> None:
 
 @pytest.mark.crowded
 def test_spring_executor(tmp_path: Path) -> None:
-    """Writes that sleep for two seconds come faster than the core's 4 threads can do them, and never fill the queue:
+    """Writes that sleep for two seconds arrive faster than the 4 core threads serve them, and never fill the queue, so
     the share of threads in use is core / max."""
     analysis = run(
         "spring-executor", tmp_path,
@@ -39,7 +39,7 @@ def test_spring_executor(tmp_path: Path) -> None:
 @pytest.mark.crowded
 @pytest.mark.long
 def test_spring_sync_async(watch: Watch) -> None:
-    """Sync alone; async is what the test with PostgreSQL runs."""
+    """This test runs mode `sync` alone; the test with PostgreSQL runs `async`."""
     seen = watch.run("spring-sync-async", "--set", "factors.mode=[sync]", *LONG, *ALL_CPUS)
     metrics = measured_by(seen.analysis, "mode")["sync"]
     served = metrics["app_server_requests_per_s"]
@@ -53,8 +53,8 @@ def test_spring_sync_async(watch: Watch) -> None:
 @pytest.mark.crowded
 @pytest.mark.long
 def test_requests_on_virtual_threads_are_not_bound_by_tomcat_max(tmp_path: Path) -> None:
-    """8 users whose writes each hold a connection to the database for half a second and more: two at a time on Tomcat's
-    own threads, which are no more, and nearly all of them on virtual threads."""
+    """Each of 8 users writes, and holds a connection to the database for half a second or more: on Tomcat's own two
+    threads at most two at a time, and nearly all on virtual threads."""
     analysis = run(
         "spring-sync-async-io", tmp_path, "--set", "factors={mode: [sync], virtual_threads: [false, true]}",
         "--set", "subject.set={tomcat_max: 2, insert_delay: 1ms}", "--set", "measure.acknowledged=null",
@@ -69,8 +69,8 @@ def test_requests_on_virtual_threads_are_not_bound_by_tomcat_max(tmp_path: Path)
 @pytest.mark.crowded
 @pytest.mark.long
 def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> None:
-    """500 inserts of two milliseconds and more: whoever reads late, beside other tests, still reads before they are
-    done."""
+    """A request makes 500 inserts of at least two milliseconds each, so that even a late read, beside other tests,
+    comes before they are done."""
     options = ("--set", "subject.set.insert_delay=2ms", *ALL_CPUS)
     found = measured_by(run("spring-sync-async-io", tmp_path, *options), "mode")
     assert found["sync"]["missing_at_acknowledgement_max"] == 0
@@ -105,7 +105,7 @@ def test_each_kind_of_failure_is_told_apart(tmp_path: Path, load: str, setting: 
 @pytest.mark.crowded
 @pytest.mark.long
 def test_a_short_accept_queue_overflows_in_the_burst(tmp_path: Path) -> None:
-    """A queue of one: where 300 connections are opened, however slowly beside other tests, it is full at times."""
+    """The accept queue has room for one connection, so a burst of 300 fills it at times, even on a busy machine."""
     # Of requests that take so little, a busy machine ends some, too.
     options = (
         "--set",

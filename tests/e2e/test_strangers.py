@@ -1,4 +1,4 @@
-"""Attacks of others on a trial: files in the shared temporary folder, and the end of its probe."""
+"""Attacks of other users on a trial: files in the shared temporary folder, and the killing of its probe."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def jvm(classes: Path) -> Iterator[int]:
 
 @contextmanager
 def as_nobody(what: Callable[[], None]) -> Iterator[None]:
-    """A process of another user that has done this, and lives until the block is left."""
+    """Runs `what` in a process of another user, which lives until the block ends."""
     need_root()
     read, write = os.pipe()
     child = os.fork()
@@ -165,7 +165,8 @@ def test_a_request_that_another_user_left_is_not_taken_for_ours(jvm: int) -> Non
 
 
 def test_one_who_may_not_count_exactly_reports_no_count(engine: Path) -> None:
-    """Context switches of ended threads are known to perf alone, which the kernel does not permit to everybody."""
+    """Only perf counts context switches of threads that have ended, and the kernel does not permit perf to every
+    user."""
     need_root()
     permitted = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 2
     counted = {}

@@ -1,6 +1,6 @@
-"""Servers on the JVM take load on the address that they are given and on no other; their metrics pages stay on
-127.0.0.1. The tests of the subject `socketcluster` ask the same of it. Needs a JDK of 21 or later and Maven: skipped
-without them, unless POWERBAND_NO_SKIP=1."""
+"""Servers on the JVM listen only on the address that they are given, and their metrics pages only on 127.0.0.1. The
+tests of the subject `socketcluster` check this of it too. Needs a JDK of 21 or later and Maven: skipped without them,
+unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The published experiments on plain Java threads, in their smoke profile, on the real server; and what a JVM that runs
-out of memory leaves behind. Needs a JDK of 21 or later: skipped without it, unless POWERBAND_NO_SKIP=1."""
+"""The published experiments on plain Java threads run in their smoke profile on the real server; and the trial of a JVM
+that runs out of memory. Needs a JDK of 21 or later: skipped without it, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -42,15 +42,16 @@ def test_fixed_pool_hour(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_cached_threads_idle(tmp_path: Path) -> None:
-    """200 users at once, each of whom holds a thread for half a second; a minute later would be too long for a test."""
+    """Each of 200 simultaneous users holds a thread for half a second. The pool keeps idle threads for a minute, which
+    no test waits for."""
     ((_, metrics),) = measured(run("cached-threads-idle", tmp_path))
     assert 50 < metrics["app_pool_threads_max"] <= 200
     assert metrics["app_pool_threads_last"] == metrics["app_pool_threads_max"]
 
 
 def test_what_the_server_tells_on_its_page_may_be_an_objective(watch: Watch) -> None:
-    """50 users keep each of 4 threads busy, which sleep for 10 ms of each request: the pool is in use as a whole, but
-    for moments in which a busy machine brings it no connection. Each metric of the page has its panel."""
+    """50 users keep 4 threads busy, which sleep for 10 ms in each request: the whole pool is in use, except at moments
+    at which a busy machine brings it no connection. Each metric of the page has its panel."""
     seen = watch.run(
         "thread-vs-pool",
         "--set", "factors.pool=[fixed:4]", "--set", "claims=[]", *LONG, "--set", "subject.set.wait=10ms",
@@ -70,7 +71,7 @@ def test_what_the_server_tells_on_its_page_may_be_an_objective(watch: Watch) -> 
 def test_a_bounded_pool_refuses_what_finds_its_queue_full_or_lets_the_acceptor_serve_it(
     tmp_path: Path, policy: str
 ) -> None:
-    """Two threads and a queue of two, for 50 users whose requests sleep for 10 ms."""
+    """The pool has two threads and a queue of two, for 50 users whose requests sleep for 10 ms."""
     analysis = run(
         "thread-vs-pool", tmp_path, "--set", "factors.pool=['bounded:1,2,2']", "--set", f"subject.set.policy={policy}",
         "--set", "subject.set.wait=10ms", "--set", "claims=[]", *SOME,
@@ -86,8 +87,8 @@ def test_a_bounded_pool_refuses_what_finds_its_queue_full_or_lets_the_acceptor_s
 
 @pytest.mark.long
 def test_an_idle_connection_gives_its_thread_back_after_its_timeout(tmp_path: Path) -> None:
-    """One thread, and two users who pause longer than a connection may idle: each is served. Without an end to idling
-    the second would wait for as long as the first stays."""
+    """One thread serves two users who pause longer than a connection may idle. Without an idle timeout the second user
+    waits as long as the first one stays connected."""
     served = {}
     for idle in ("100ms", "60s"):
         analysis = run(

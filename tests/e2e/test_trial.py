@@ -1,4 +1,5 @@
-"""One trial from end to end with the real engine: what it leaves on disk, and every way in which a subject can fail."""
+"""One trial from end to end with the real engine: the files that it writes, and every way in which a subject can
+fail."""
 
 from __future__ import annotations
 
@@ -268,7 +269,7 @@ def test_a_port_that_another_program_holds(tmp_path: Path) -> None:
 
 
 def test_another_program_on_the_urls_port_is_never_measured(tmp_path: Path) -> None:
-    """Though the command is told a port that powerband picks."""
+    """The subject's URL has a port that another program holds; the command gets a port that powerband picks."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         subject = reference().model_copy(update={"url": f"http://127.0.0.1:{other.getsockname()[1]}/"})
         code, message = failure_of(run_one(experiment(subject), tmp_path))
@@ -279,7 +280,7 @@ def test_another_program_on_the_urls_port_is_never_measured(tmp_path: Path) -> N
 def test_a_port_that_turns_out_to_be_another_programs_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener too busy to answer the first look, and a subject that says it is ready."""
+    """The first check for a listener misses the other program, and the subject says that it is ready."""
     monkeypatch.setattr("powerband.processes.subject_process.someone_listens", lambda host, port: False)
     with socket.create_server(("127.0.0.1", 0)) as other:
         url = f"http://127.0.0.1:{other.getsockname()[1]}/"

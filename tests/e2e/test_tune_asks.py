@@ -1,4 +1,4 @@
-"""`powerband tune` with nothing more asks on a terminal, proposes a line, and starts nothing that it was not told."""
+"""`powerband tune` without further arguments asks on a terminal, proposes a command line, and starts nothing else."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TUNE = (sys.executable, "-m", "powerband", "tune")
 
 
 def told(answers: list[str], folder: Path, within_s: float = 60.0) -> tuple[int, str]:
-    """The exit code of `powerband tune` on a terminal of its own, and all that stood there. It is given an answer
-    whenever it asks, which is where a line ends with a colon."""
+    """Runs `powerband tune` on a terminal of its own, and returns its exit code and everything shown there. An answer
+    is typed whenever the output ends with a colon."""
     here, there = pty.openpty()
     with subprocess.Popen(TUNE, stdin=there, stdout=there, stderr=there, cwd=folder, start_new_session=True) as process:
         os.close(there)

@@ -1,8 +1,8 @@
-"""The tutorial, step by step, on the example server: each command runs as it stands there, only shorter.
+"""The commands of the tutorial run step by step on the example server, as they stand there, only shorter.
 
-What is compared with the page is what does not depend on the machine: what was started and measured, and the form of
-the answers. There is an answer only where trials count: where none does because the machine was disturbed, by the
-kernel's counters, a command runs again, several times at most."""
+Only what does not depend on the machine is compared with the page: what was started and measured, and the form of the
+answers. An answer needs valid trials: where there are none because the machine was disturbed, by the kernel's counters,
+a command runs again, several times at most."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def powerband(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedPro
 
 
 def answered(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Its run is the only one in the folder."""
+    """Runs a command until its run was not disturbed. Its run is then the only one in the folder."""
 
     def once(_attempt: int) -> subprocess.CompletedProcess[str]:
         shutil.rmtree(folder / "runs", ignore_errors=True)
@@ -55,7 +55,7 @@ def answered(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProc
 
 
 def shown(*start: str) -> list[str]:
-    """The one command of the page that begins so and is about the example server, as it stands there."""
+    """The one command of the page that contains these words."""
     (found,) = [given for given in commands(PAGE) if all(word in given for word in start)]
     return found
 
@@ -76,7 +76,7 @@ def analysis(folder: Path) -> dict[str, Any]:
 
 
 def measured(folder: Path, factor: str) -> set[str]:
-    """The levels that were measured."""
+    """The levels that were measured, as text."""
     return {
         format_level(dict(record.spec.setting.levels)[factor])
         for record in run_of(folder).records()
@@ -85,14 +85,14 @@ def measured(folder: Path, factor: str) -> set[str]:
 
 
 def after(command: list[str]) -> Block:
-    """The block that the page shows below a command, which is what it prints."""
+    """The block that follows a command on the page, which shows its output."""
     found = blocks(PAGE)
     at = next(index for index, block in enumerate(found) if command in commands(f"```sh\n{block.text}```\n"))
     return found[at + 1]
 
 
 def heads(text: str) -> list[str]:
-    """The heads of the first table of verdicts: the words of its first line."""
+    """The headings of the first table of verdicts, which are the words of its first line."""
     rows = [line.split() for line in text.splitlines()]
     return next(row for row in rows if "verdict" in row and "change" in row)
 
@@ -106,7 +106,7 @@ def test_one_setting_once(clone: Path) -> None:
 
 
 def first_words(answer: str) -> str:
-    """The first sentence, figures left out, since they are the machine's."""
+    """The first sentence of an answer, with a placeholder for each figure, since figures differ between machines."""
     return re.sub(r"[\d.,]+(/s)?", "N", " ".join(answer.split())).partition(". ")[0].partition(":")[0]
 
 

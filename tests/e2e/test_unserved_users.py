@@ -1,4 +1,4 @@
-"""Users whom a real server never answers: they are told of, and bar its setting; who pauses is none."""
+"""Users whom a real server never answers are reported and exclude its setting; users who pause do not count."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = 0  # processes: one that serves all connections in turn
 
 
 def whatever_the_machine_does(source: Source) -> Source:
-    """A busy machine makes requests late, not unanswered: what is counted here does not hang on it."""
+    """A source whose problems do not depend on the machine: a busy machine makes requests late, not unanswered."""
 
     def problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
         for problem in source.problems(evidence, metrics):
@@ -70,7 +70,7 @@ def test_a_server_that_holds_8_of_64_connections_is_never_the_answer(tmp_path: P
 
 @pytest.mark.parametrize("how", ["descriptors", "queue", "refuse"])
 def test_whoever_is_kept_waiting_not_let_in_or_only_refused_is_left_out(how: str, tmp_path: Path) -> None:
-    """A descriptor limit, an accept queue that is full (connects time out) and a server that answers 503."""
+    """The server has a limit on descriptors, a full accept queue (connects time out), or answers 503."""
     run = raced(tmp_path, [8], {"users": 64, "think": "20ms", "connect_timeout": "300ms"}, how)
     (row,) = run.analysis.settings
     assert value(row, "users_unserved") == pytest.approx(56, abs=1)

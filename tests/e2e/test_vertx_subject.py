@@ -1,5 +1,5 @@
-"""The published comparison of verticle instances, in its smoke profile, on the real Vert.x; and what a build that fails
-leaves behind. Needs a JDK of 21 or later, and Maven: skipped without them, unless POWERBAND_NO_SKIP=1."""
+"""The published comparison of verticle instances runs in its smoke profile on the real Vert.x; and a failed build is
+reported. Needs a JDK of 21 or later, and Maven: skipped without them, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 

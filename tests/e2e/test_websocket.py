@@ -1,4 +1,4 @@
-"""WebSocket loads with real engines: against the reference subject, and against a server that goes wrong on purpose."""
+"""WebSocket loads with real engines, against the reference subject and against a server with planted faults."""
 
 from __future__ import annotations
 

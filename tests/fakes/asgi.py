@@ -1,4 +1,4 @@
-"""Asks an ASGI application without a socket: one request in, the whole answer out; or a stream, message by message."""
+"""Calls an ASGI application without a socket: one request in, the whole answer out; or a stream, message by message."""
 
 from __future__ import annotations
 

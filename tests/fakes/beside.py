@@ -1,5 +1,5 @@
-"""Races beside a neighbour that burns CPU in bursts: what each setting truly gives is known, and so is what each trial
-lost. Through the real planner and the real analysis."""
+"""Simulated races beside a neighbour that burns CPU in bursts, through the real planner and the real analysis: the true
+rate of each setting is known, and so is the loss of each trial."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HELD_UP_MOST = 0.4  # the largest bound of a trial
 def race_beside(
     number: int, truth: Sequence[float], hit: Sequence[float], *, bounded: bool = True, steady: bool = False
 ) -> Analysis:
-    """`truth`: what each setting gives undisturbed; `hit`: how often a trial of it meets a burst, which costs it any
-    part of its bound, evenly. `bounded`: the analysis knows the bounds; `steady`: all are half of the largest, and half
-    of that is lost."""
+    """Analyses one race. `truth`: the undisturbed rate of each setting. `hit`: the probability that a trial of it meets
+    a burst, which costs a uniform part of the trial's bound. `bounded`: the analysis knows the bounds. `steady`: every
+    bound is half of the largest, and half of it is lost."""
     dice = np.random.default_rng([number, len(truth)])
     made = race_of(len(truth), repeats=5, confirm=3, seed=number, named=True)
     planner = planner_for(made, number)
@@ -39,5 +39,5 @@ def race_beside(
 
 
 def has_false_winner(found: Analysis) -> bool:
-    """Of equal settings: one is called better or worse than another."""
+    """True if one of the equal settings is called better or worse than another."""
     return any(row.verdict in (Verdict.BETTER, Verdict.WORSE) for row in found.settings)

@@ -1,4 +1,4 @@
-"""A neighbour of a trial: burns CPU in bursts, on whichever CPU is free, until its stdin ends.
+"""A neighbour of a trial that burns CPU in bursts, on whichever CPU is free, until its stdin ends.
 
 Usage: `python burner.py CORES`, or `burning` in a test. A process for each CPU burns and
 sleeps in turn; both times are exponential, one turn takes a second on average.
@@ -19,7 +19,7 @@ TURN_S = 1.0  # bursts of some tenths of a second, as of a compiler or a browser
 
 
 def burn(share: float) -> None:
-    """For ever: burns so much of one CPU."""
+    """Burns a share of one CPU, for ever."""
     dice = random.Random(os.getpid())
     while True:
         end = time.monotonic() + dice.expovariate(1 / (TURN_S * share))
@@ -30,7 +30,7 @@ def burn(share: float) -> None:
 
 @contextmanager
 def burning(cores: float) -> Iterator[None]:
-    """Beside this process, and no child of it: as a program that somebody else started."""
+    """Runs the burner beside this process, not as its child, like a program that somebody else started."""
     reads, writes = os.pipe()
     line = 'exec 3<&0; "$0" "$1" "$2" <&3 3<&- &'  # a shell gives what runs beside it no stdin of its own
     try:

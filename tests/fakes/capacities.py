@@ -1,5 +1,5 @@
-"""How often the interval of a capacity holds the truth: searches by the real planner, read by the real analysis, on
-simulated servers of known capacity. `make statistics` writes the table into docs/methods/capacity.md."""
+"""The coverage of capacity intervals: searches by the real planner, read by the real analysis, on simulated servers of
+known capacity. `make statistics` writes the table into docs/methods/capacity.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WANTED = 0.93
 
 @dataclass(frozen=True)
 class Shape:
-    """A server to be searched. `drift`: the machine slows so much from trial to trial (log)."""
+    """A server to be searched. `drift`: how much the machine slows down from trial to trial (log)."""
 
     family: str
     name: str
@@ -31,7 +31,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Found:
-    """One search: the truth and what was told of it, in log rates; NaN where no capacity was told."""
+    """One search: the true capacity and the estimated interval, in log rates; NaN if no capacity was found."""
 
     truth: float
     low: float
@@ -106,7 +106,7 @@ def searched(shape: Shape, seed: int, repeats: int = 5) -> Found:
 
 
 def shape_figures(found: Sequence[Found]) -> tuple[float, float, float]:
-    """Median half-width, bias and root mean square error of one server's searches."""
+    """Median half-width, bias and root mean square error of the searches of one server."""
     told = [each for each in found if not math.isnan(each.middle)]
     errors = np.array([each.middle - each.truth for each in told])
     half = float(np.median([(each.high - each.low) / 2 for each in told]))
@@ -114,7 +114,7 @@ def shape_figures(found: Sequence[Found]) -> tuple[float, float, float]:
 
 
 def coverage_line(shape: Shape, found: Sequence[Found]) -> str:
-    """One server's row, which `pytest -s` prints: coverage, half-width, bias, error, trials, measured time."""
+    """The row of one server, which `pytest -s` prints: coverage, half-width, bias, error, trials, measured time."""
     half, bias, error = shape_figures(found)
     covered = sum(each.covered for each in found)
     cells = [
@@ -136,8 +136,9 @@ HEAD = (
 
 
 def family_line(family: str, found: Sequence[Sequence[Found]]) -> str:
-    """`found`: the searches of each of its servers. `at least`: one-sided, at 95 % (Clopper & Pearson 1934); half-width
-    and bias: those of the servers, least to most; `error`: the largest root mean square of a server."""
+    """The row of a family. `found`: the searches of each of its servers. `at least`: the one-sided bound at 95 %
+    (Clopper & Pearson 1934); half-width and bias: the least and the most of the servers; `error`: the largest root mean
+    square of a server."""
     held, made = sum(each.covered for some in found for each in some), sum(map(len, found))
     shapes = [shape_figures(some) for some in found]
     halves, biases, errors = zip(*shapes, strict=True)
@@ -154,7 +155,7 @@ def family_line(family: str, found: Sequence[Sequence[Found]]) -> str:
 
 
 def coverage_table(found: Mapping[str, Sequence[Found]]) -> str:
-    """By the names of the shapes."""
+    """The table of all families. `found`: the searches by the name of the shape."""
     families = dict.fromkeys(shape.family for shape in SHAPES)
     pooled = [
         family_line(family, [found[shape.name] for shape in SHAPES if shape.family == family]) for family in families

@@ -1,4 +1,4 @@
-"""Cgroups whose processes may use so much of the CPUs, the disk or the memory, made where this user may."""
+"""Cgroups with a limit on CPU, disk writes or memory, made where this user may."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NUMBERS = count()
 
 @contextmanager
 def cgroup(old: str, new: str) -> Iterator[tuple[Path, bool]]:
-    """A new cgroup below the controller `old` of version 1, or `new` of version 2; whether it is of version 1. Raises
-    OSError where this user may make none."""
+    """Yields a new cgroup below the controller `old` of version 1, or `new` of version 2, and whether it is of version
+    1. Raises OSError if this user may make none."""
     is_old = (MOUNT / old).is_dir()
     if not is_old:
         (MOUNT / "cgroup.subtree_control").write_text(f"+{new}")
@@ -35,7 +35,7 @@ def cgroup(old: str, new: str) -> Iterator[tuple[Path, bool]]:
 
 @contextmanager
 def of_cpus(cpus: float, period_us: int = PERIOD_US) -> Iterator[Path]:
-    """A cgroup that may use so many CPUs, of each period."""
+    """Yields a cgroup that may use so many CPUs in each period."""
     with cgroup("cpu", "cpu") as (group, is_old):
         quota_us = round(cpus * period_us)
         if is_old:
@@ -48,7 +48,7 @@ def of_cpus(cpus: float, period_us: int = PERIOD_US) -> Iterator[Path]:
 
 @contextmanager
 def of_writes(per_s: int) -> Iterator[Path]:
-    """A cgroup that may write so often a second to the disk of the temporary folder."""
+    """Yields a cgroup with so many writes a second at most to the disk of the temporary folder."""
     with cgroup("blkio", "io") as (group, is_old):
         device = Path(tempfile.gettempdir()).stat().st_dev
         disk = f"{os.major(device)}:{os.minor(device)}"
@@ -61,7 +61,7 @@ def of_writes(per_s: int) -> Iterator[Path]:
 
 @contextmanager
 def of_memory(mib: int) -> Iterator[Path]:
-    """A cgroup that may keep so many MiB, what it has read of files among them."""
+    """Yields a cgroup with so many MiB at most, its page cache included."""
     with cgroup("memory", "memory") as (group, is_old):
         (group / ("memory.limit_in_bytes" if is_old else "memory.max")).write_text(str(mib << 20))
         yield group
@@ -71,7 +71,7 @@ def of_memory(mib: int) -> Iterator[Path]:
 def limited(
     command: Sequence[str], cpus: float = 0, writes_per_s: int = 0, memory_mib: int = 0
 ) -> Iterator[tuple[str, ...]]:
-    """The command, which enters such cgroups before it starts; 0: no limit."""
+    """Yields the command, which enters cgroups with these limits before it starts; 0: no limit."""
     with ExitStack() as stack:
         groups = [stack.enter_context(of_cpus(cpus))] if cpus else []
         groups += [stack.enter_context(of_writes(writes_per_s))] if writes_per_s else []

@@ -1,7 +1,7 @@
-"""Runs the planted cases and says how many are named rightly. `python -m fakes.confusion PAGE ROWS [WORD...]`, with
+"""Runs the planted cases and counts those that are named rightly. `python -m fakes.confusion PAGE ROWS [WORD...]`, with
 tests/ on the path, puts the sums of each set into PAGE between its two marks, and a row of each case into the page
-ROWS. With words, only cases whose names hold one of them are tried, and the other rows stay. All take 20 minutes of a
-quiet machine."""
+ROWS. With words, only cases whose names contain one of them are tried, and the other rows stay. All of them take 20
+minutes on a quiet machine."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Tried:
 
     @property
     def disturbed_by(self) -> str:
-        """Other programs than those of the case, or the hypervisor, where they took a part or held up an engine that
-        had work for a part of its CPU only: what it shows is not what was planted. Else empty."""
+        """The disturbance of a trial that may hide the planted bottleneck: by programs other than the case's, by the
+        hypervisor, or by the lateness of an engine with little CPU work. Empty if there was none."""
         held_up = "the engine, which had a CPU and little to do, was late" if self._late else ""
         return disturbed_by(self.result.metrics, beside_cores=self.case.beside_cores) or held_up
 
@@ -72,7 +72,7 @@ class Tried:
 
 
 def try_all(cases: Iterable[Case], attempts: int = ATTEMPTS) -> Iterator[Tried]:
-    """Each case until the machine does not disturb it, `attempts` times at most; whatever it is named."""
+    """Tries each case until the machine does not disturb it, `attempts` times at most, whatever was named."""
     for case in cases:
         for attempt in range(1, attempts + 1):
             with tempfile.TemporaryDirectory() as folder:
@@ -112,12 +112,12 @@ def scored(cases: Iterable[Case]) -> dict[str, Row]:
 
 
 def between(page: str, title: str) -> str:
-    """What stands between the two marks of that title."""
+    """The text between the two marks of that title."""
     return page.partition(f"<!-- {title}: begin -->")[2].partition(f"<!-- {title}: end -->")[0]
 
 
 def put(page: str, title: str, text: str) -> str:
-    """The page with this text between the two marks of that title."""
+    """The page with this text between the two marks of that title. Raises ValueError without them."""
     begin, end = f"<!-- {title}: begin -->", f"<!-- {title}: end -->"
     before, _, rest = page.partition(begin)
     _, found, after = rest.partition(end)

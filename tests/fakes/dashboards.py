@@ -1,6 +1,6 @@
 """Debian's real Prometheus watches real runs through a live page: every query of every panel of a dashboard returns
-data, and no metric of a subject's own page is without a panel. Where there is no Prometheus the runs go on unwatched,
-and a test that checks a dashboard ends there: skipped, unless POWERBAND_NO_SKIP=1."""
+data, and every metric of a subject's own page has a panel. Without Prometheus the runs are not watched, and a test that
+checks a dashboard is skipped there, unless POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Watch:
     prometheus: Prometheus | None
 
     def run(self, experiment: str, *options: str) -> Seen:
-        """A run from its start until Prometheus has seen its end."""
+        """Runs an experiment, and waits until Prometheus has seen the end of the run."""
         before = set(self.runs.iterdir())
         start_s = time.time()
         analysis = run(experiment, self.runs, *options)
@@ -49,7 +49,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Seen:
-    """A run: what it answered, what it left, and what Prometheus saw of it."""
+    """A run: its analysis, its folder, and what Prometheus saw of it."""
 
     prometheus: Prometheus | None
     path: Path
@@ -58,7 +58,7 @@ class Seen:
     end_s: float
 
     def has(self, expr: str) -> bool:
-        """Whether a panel of this query would draw anything but NaN."""
+        """True if a panel with this query would draw any finite value."""
         found = self.series(expr)
         return any(math.isfinite(float(value)) for series in found for _, value in series["values"])
 
@@ -69,12 +69,13 @@ class Seen:
         return self._asked().label_values(label, self._filled(selector), self.start_s, self.end_s)
 
     def bounds(self) -> set[str]:
-        """What is known of any setting's objective: of too few trials that count there is no interval."""
+        """The names of the known figures of the objective over all settings: a setting with too few valid trials has no
+        interval."""
         found = [row["estimates"].get(self.analysis["objective"], {}) for row in self.analysis["settings"]]
         return {bound for row in found for bound in ("value", "low", "high") if row.get(bound) is not None}
 
     def own_metrics(self) -> set[str]:
-        """Samples of the subject's page."""
+        """The names of the metrics of the subject's page."""
         return set(self.values("__name__", '{job="subject",run="$run"}'))
 
     def _asked(self) -> Prometheus:
@@ -84,14 +85,15 @@ class Seen:
         return self.prometheus
 
     def _filled(self, expr: str) -> str:
-        """As Grafana fills it in: every setting. A rate over ten scrapes, where Grafana takes four or more: a busy
-        machine misses some."""
+        """The query with Grafana's variables filled in, for every setting. Rates are over ten scrapes, where Grafana
+        takes four or more, since a busy machine misses some."""
         return expr.replace("$run", self.path.name).replace("$setting", ".*").replace("$__rate_interval", "10s")
 
 
 def check_dashboard(name: str, runs: Sequence[Seen], without_panel: str = "$.") -> None:
-    """Every query returns data of one of the runs, and so do the variables; what the subject's page has is shown, apart
-    from metrics that match `without_panel`. Runs on one machine say nothing of nodes."""
+    """Checks that every query, and every variable, returns data of one of the runs, and that each metric of the
+    subject's page has a panel, apart from those that match `without_panel`. Queries about nodes may be empty: these
+    runs are on one machine."""
     known = set().union(*(seen.bounds() for seen in runs))
     wanted = [
         expr for expr in _queries(name) if (bound := re.search(r'bound="(\w+)"', expr)) is None or bound[1] in known
@@ -119,7 +121,7 @@ def _queries(name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
-    """One Prometheus for all runs of a module."""
+    """Yields one Prometheus for all runs of a module."""
     folder = tmp_path_factory.mktemp("watch")
     runs = folder / "runs"
     runs.mkdir()

@@ -1,4 +1,4 @@
-"""Servers that a test starts by itself, as somebody else would have: powerband finds them running."""
+"""Servers that a test starts itself, so that powerband finds them running."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunningServer:
 def knob_server(
     n: int = 8, script: Path = KNOB_SERVER, port: int | None = None, machine: OtherMachine | None = None
 ) -> Iterator[RunningServer]:
-    """`examples/knob_server.py`, which serves best with n=8. `machine`: where it runs; None: here."""
+    """Runs `examples/knob_server.py`, which serves best with n=8. `machine`: the machine it runs on; None: this one."""
     port, host = port or pick_port(), "127.0.0.1" if machine is None else machine.address
     inside = [] if machine is None else ["ip", "netns", "exec", machine.name]
     given = ["--host", host, "--port", str(port), "--n", str(n)]
@@ -58,7 +58,7 @@ def knob_server(
 
 @dataclass(frozen=True)
 class OtherMachine:
-    """A network namespace: to all that counts here it is another host."""
+    """A network namespace, which counts as another host."""
 
     name: str
     address: str
@@ -66,8 +66,8 @@ class OtherMachine:
 
 @contextmanager
 def other_machine() -> Iterator[OtherMachine]:
-    """Its end of a cable has an address of its own (RFC 2544's, which nobody has). The test is skipped where only root
-    may make one."""
+    """Yields a network namespace whose end of a cable has an address of RFC 2544, which no real host has. Without root
+    the test is skipped."""
     need_root()
     if shutil.which("ip") is None:
         without("ip (iproute2) is not installed")

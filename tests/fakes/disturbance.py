@@ -1,5 +1,6 @@
-"""How much CPU other programs and the hypervisor took while a test measured, by the kernel's counters; and measuring
-again where it was too much. Whether a test measures again depends on these counters alone, never on what it found."""
+"""The CPU that other programs and the hypervisor used while a test measured, by the kernel's counters, and repetition
+of the measurement if that was too much. Whether a test measures again depends on these counters alone, never on its
+result."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class CpuUse:
-    """CPU seconds since boot: of the whole machine, of this process and its ended children, stolen; and the time."""
+    """CPU seconds since boot at a time: of the whole machine, of this process and its ended children, and stolen."""
 
     busy_s: float
     ours_s: float
@@ -40,15 +41,16 @@ class CpuUse:
         return cls(ticks["busy"] / hertz, ours_s, ticks["steal"] / hertz, time.monotonic())
 
     def quiet_since(self, before: CpuUse) -> bool:
-        """As for a trial: little CPU went to others, and little was stolen."""
+        """True if little CPU went to other programs since then, and little was stolen, by the limits that hold for a
+        trial."""
         cpu_s = (self.at_s - before.at_s) * (os.cpu_count() or 1)
         foreign_s = (self.busy_s - before.busy_s) - (self.ours_s - before.ours_s)
         return foreign_s <= FOREIGN_CPU_MAX * cpu_s and self.steal_s - before.steal_s <= STEAL_MAX * cpu_s
 
 
 def disturbed_by(metrics: Mapping[str, float], *, beside_cores: float = 0.0) -> str:
-    """What disturbed a trial, in words; empty if nothing did. `beside_cores`: those of
-    other programs that belong to the trial."""
+    """The disturbance of a trial, in words; empty if there was none. `beside_cores`: the CPUs that programs of the
+    trial use beside the server."""
     foreign = metrics.get("host_foreign_cores", 0.0) - beside_cores
     steal = metrics.get("host_steal_share", 0.0)
     if foreign > FOREIGN_CORES_MAX:
@@ -57,14 +59,14 @@ def disturbed_by(metrics: Mapping[str, float], *, beside_cores: float = 0.0) -> 
 
 
 def run_disturbed_by(trials: Iterable[Mapping[str, float]]) -> str:
-    """What disturbed a run, by the medians of its trials' metrics; empty if nothing did."""
+    """The disturbance of a run, by the medians of its trials' metrics; empty if there was none."""
     found = list(trials)
     names = ("host_foreign_cores", "host_steal_share")
     return disturbed_by({name: median(metrics.get(name, 0.0) for metrics in found) for name in names})
 
 
 def spoilt(analysis: Mapping[str, Any]) -> str:
-    """What disturbed a trial of a run that does not count; empty if all count, or if nothing disturbed those."""
+    """The disturbance of the first invalid trial of a run that was disturbed; empty if there is no such trial."""
     for trial in analysis["trials"]:
         if any(problem["fatal"] for problem in trial["problems"]) and (said := disturbed_by(trial["metrics"])):
             return said
@@ -74,8 +76,8 @@ def spoilt(analysis: Mapping[str, Any]) -> str:
 def undisturbed(
     measured: Callable[[int], Found], disturbance: Callable[[Found], str], attempts: int = ATTEMPTS
 ) -> Found:
-    """The first measurement that nothing disturbed, of `attempts` at most; ends the test if there is none. `measured`
-    takes the number of the attempt, from 0."""
+    """The first measurement that nothing disturbed, of `attempts` at most; without one the test is skipped or fails.
+    `measured` takes the number of the attempt, from 0."""
     said = ""
     for attempt in range(attempts):
         if attempt:
@@ -87,7 +89,7 @@ def undisturbed(
 
 
 def await_calm() -> None:
-    """Until a second has passed in which the machine was quiet, `CALM_WITHIN_S` at most."""
+    """Waits until the machine was quiet for a second, for at most `CALM_WITHIN_S`."""
     deadline = time.monotonic() + CALM_WITHIN_S
     before = CpuUse.now()
     while time.monotonic() < deadline:

@@ -1,5 +1,5 @@
 """Servers of known capacity, which answer a capacity search as real ones would: noise between starts, a p99 with a
-knee, disturbed trials, a drifting machine. The trials are results straight away: nothing is run or measured."""
+knee, disturbed trials, a drifting machine. Results are computed: nothing is run or measured."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LIMIT_NS = 50e6
 
 @dataclass(frozen=True)
 class Server:
-    """p99 = `base` + `excess` / (1 - rate / most) below `most`, where `most` and the p99 itself vary between starts
-    (log standard deviations). `lapses`: share of trials in which the machine stalls for once. `slow`: share of starts
-    whose `most` is lower by `slower_by` (log)."""
+    """A server whose p99 is `base` + `excess` / (1 - rate / most) below the rate `most`, where `most` and the p99
+    itself vary between starts (log standard deviations). `lapses`: the share of trials in which the machine stalls
+    once. `slow`: the share of starts whose `most` is lower by `slower_by` (log)."""
 
     most_per_s: float = 1000.0
     base_ns: float = 10e6
@@ -35,7 +35,7 @@ class Server:
 
     @property
     def capacity_per_s(self) -> float:
-        """The rate at which 95 % of starts hold p99 < 50 ms, stalls apart; from 20,000 starts."""
+        """The rate at which 95 % of starts keep p99 < 50 ms, by 20,000 simulated starts without stalls."""
         dice = np.random.default_rng(1)
         most = np.exp(self.sd * dice.standard_normal(20_000) - self.slower_by * (dice.random(20_000) < self.slow))
         excess_ns = self.excess_ns * np.exp(self.p99_sd * dice.standard_normal(20_000))
@@ -55,7 +55,7 @@ Answer = Callable[[TrialSpec], TrialResult]
 
 
 def search(made: Experiment, answer: Answer, seed: int = 1) -> tuple[CapacityPlanner, list[TrialResult]]:
-    """The whole search, every trial answered at once."""
+    """Runs a whole search, in which every trial is answered at once."""
     planner = CapacityPlanner(made, seed)
     results = []
     while (spec := planner.ask()) is not None:
@@ -65,7 +65,8 @@ def search(made: Experiment, answer: Answer, seed: int = 1) -> tuple[CapacityPla
 
 
 def answers_of(servers: Mapping[Level, Server], dice: np.random.Generator, drift: float = 0.0) -> Answer:
-    """The trials of servers by number of threads; `drift`: the machine slows down so much from trial to trial."""
+    """A function that gives the result of each trial, with these servers by number of threads. `drift`: how much the
+    machine slows down from trial to trial (log)."""
 
     def answer(spec: TrialSpec) -> TrialResult:
         server = servers[spec.setting.as_dict()["threads"]]

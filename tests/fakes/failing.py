@@ -1,6 +1,7 @@
-"""Races in which one setting fails a share of its starts by its own fault: which is known, and how fast each is.
+"""Races in which one setting fails a share of its starts by its own fault; that setting, and the speed of each, are
+known.
 
-Out: what is named how often, and the table of docs/methods/failed-starts.md (`make statistics`)."""
+Out: counts of the named settings, and the table of docs/methods/failed-starts.md (`make statistics`)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ CODES = ("died", "not_ready", "invariant", "no_request_ok")
 def raced(
     settings: int, rank: int, share: float, seed: int, *, code: str = "died", allowed: float = 0.0
 ) -> tuple[Analysis, int]:
-    """A race whose setting at `rank` (0: the best, 6 % ahead of the next) fails a share of its starts; its number."""
+    """A race in which the setting at `rank` (0: the best, 6 % ahead of the next) fails a share of its starts, and the
+    number of that setting."""
     dice = np.random.default_rng([settings, rank, seed])
     order = dice.permutation(settings)
     bad = int(order[rank])
@@ -55,12 +57,12 @@ def counts_of(races: int, settings: int, rank: int, share: float, code: str) -> 
 
 
 def ranks(settings: int) -> list[int]:
-    """The places that the failing setting takes: the best, the next, the middle."""
+    """The ranks of the failing setting that are tried: the best, the next, the middle."""
     return sorted({0, 1, settings // 2})
 
 
 def failing_table(races: int) -> str:
-    """By how often it fails, over 2 to 16 settings."""
+    """The table of outcomes by the share of failed starts, over 2 to 16 settings."""
     lines = [
         "| starts that fail | races | named, a failed start seen | named, none seen | "
         "of these, truth above the bound | another named |",

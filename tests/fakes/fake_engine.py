@@ -27,7 +27,8 @@ def now():
 
 
 def next_command(until_ns):
-    """The next command on stdin, None at the given time; ends the process at the end of stdin."""
+    """The next command on stdin, or None if there is none until the given time. Ends the process at the end of
+    stdin."""
     left_s = max(0.0, (until_ns - now()) / 1e9)
     if not select.select([sys.stdin], [], [], left_s)[0]:
         return None

@@ -109,7 +109,7 @@ def words_of(pid: int) -> list[str]:
 
 
 def roles_of(control: int) -> dict[str, int]:
-    """The processes of a trial in flight by their roles, as far as they are there."""
+    """The pids of the processes of a trial in flight, by role, for those that are running."""
     found = {CONTROL: control}
     for child in children_of(control):
         words = words_of(child)
@@ -126,8 +126,8 @@ def roles_of(control: int) -> dict[str, int]:
 
 
 def kill(control: int, victims: tuple[str, ...]) -> None:
-    """SIGKILL of all of them, as near to at once as can be, once all are there; the control plane last, since it ends
-    the others."""
+    """Kills all victims by SIGKILL, as close together as possible, once all are running; the control plane last, since
+    it ends the others."""
     deadline = time.monotonic() + WITHIN_S
     while not set(victims) <= set(found := roles_of(control)):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A run of made-up trials that has ended, in no time: for tests of what becomes of its files."""
+"""A run of made-up trials that ends at once, for tests of what happens to its files."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MADE = experiment(
 
 
 class MadeUpTrials:
-    """Runs trials whose outcome depends on their number alone; `done`: those that it ran. `before` is called first,
-    `ended` last."""
+    """Runs trials whose outcome depends on their number alone. `done`: the numbers of those that it ran. It calls
+    `before` before a trial, and `ended` after it."""
 
     def __init__(
         self,

@@ -1,9 +1,8 @@
-"""An HTTP server of which one level fails starts: `flaky_server.py PORT LEVEL COUNT_FILE`.
+"""An HTTP server that fails some of its starts at one level: `flaky_server.py PORT LEVEL COUNT_FILE`.
 
-A request takes 120 ms at level 1, 60 at level 2 and 12 at level 3: level 3 is faster beyond doubt, also where other
-programs disturb it. But it exits at once, before it is ready, in two of five starts: in the second, the fourth, the
-seventh and so on, counted in COUNT_FILE.
-"""
+A request takes 120 ms at level 1, 60 at level 2 and 12 at level 3, so that level 3 is clearly faster, even on a
+disturbed machine. But at level 3 two of five starts exit before they are ready: the second, the fourth, the seventh and
+so on, counted in COUNT_FILE."""
 
 from __future__ import annotations
 

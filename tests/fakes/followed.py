@@ -1,7 +1,7 @@
-"""Planted bottlenecks whose advice is followed: what was changed, and how much more is served then.
+"""Planted bottlenecks whose advice is followed: the change, and the gain in throughput.
 
-A case of each kind whose advice is a change of a setting. `python -m fakes.followed [PAGE]`, with tests/ on the path,
-runs them all and prints a table of them, or puts their sums into the page between its two marks."""
+There is a case of each kind whose advice is a change of a setting. `python -m fakes.followed [PAGE]`, with tests/ on
+the path, runs them all and prints a table of them, or puts their sums into the page between its two marks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ FIGURES = ("slots", "subject_cpu_cores", "doubled_users_gain", "gc_cpu_share")
 
 @dataclass(frozen=True)
 class Followed:
-    """`after` is `before` with the advice followed by `done`, in words. What `after` is named is not asked."""
+    """A case before and after its advice is followed. `done`: the change, in words. The name expected of `after` is not
+    checked."""
 
     before: Case
     after: Case
@@ -54,17 +55,17 @@ class Outcome:
 
     @property
     def gain(self) -> float:
-        """Right answers a second, after to before."""
+        """The ratio of right answers per second, after to before."""
         return self.after.result.metrics["goodput_per_s"] / self.before.result.metrics["goodput_per_s"]
 
     @property
     def disturbed_by(self) -> str:
-        """What disturbed either of the two; empty if nothing did."""
+        """The disturbance of the first of the two trials that was disturbed; empty if there is none."""
         return self.before.disturbed_by or self.after.disturbed_by
 
     @property
     def moved(self) -> bool:
-        """Another bottleneck is named, or a figure of it is another one."""
+        """True if another bottleneck is named, or one of its figures has changed."""
         if self.after.named is not self.before.named:
             return True
         pairs = ((each.result.metrics.get(name, 0.0) for each in (self.before, self.after)) for name in FIGURES)
@@ -88,7 +89,7 @@ def on_all(case: RealCase) -> RealCase:
 
 
 def roomy(case: RealCase) -> RealCase:
-    """The JVM with a heap of half a GiB."""
+    """The case with a JVM heap of 512 MiB."""
     command = tuple("-Xmx512m" if word == "-Xmx64m" else word for word in case.command)
     return replace(case, command=command)
 
@@ -220,7 +221,7 @@ FOLLOWED: tuple[Followed, ...] = (
 
 
 def outcome(followed: Followed) -> Outcome:
-    """Both, each until the machine does not disturb it, several times at most."""
+    """Runs both cases, each until the machine does not disturb it, up to a limit."""
     before, after = try_all((followed.before, followed.after))
     return Outcome(followed, before, after)
 
@@ -240,7 +241,7 @@ def table(outcomes: Iterable[Outcome]) -> str:
 
 
 def sums(outcomes: Iterable[Outcome]) -> str:
-    """By what was planted: how many cases, the least and the most gain."""
+    """The table of the sums by planted bottleneck: the number of cases, the least and the largest gain."""
     lines = ["| planted | cases | times as much is served |", "|---|---|---|"]
     of_each: dict[B, list[Outcome]] = {}
     for each in outcomes:

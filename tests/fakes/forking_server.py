@@ -1,4 +1,5 @@
-"""A CPU-bound server of any number of processes: each request is so much arithmetic, and no process shares a thing.
+"""A CPU-bound server of any number of processes: each request is a fixed amount of arithmetic, and the processes share
+nothing.
 
 Started as `forking_server.py PORT PROCESSES ROUNDS`: each process accepts from one listening socket.
 """

@@ -1,4 +1,4 @@
-"""The program that runs engines for another node, on this machine: without Ray, and with a clock of its own."""
+"""The program that runs engines for another node, started on this machine without Ray, and with a clock of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from powerband.cluster.far_engines import Generator
 def generator_up(
     *, name: str = "b", before: Sequence[str] = (), address: str = "127.0.0.1"
 ) -> Iterator[tuple[Generator, subprocess.Popen[bytes]]]:
-    """`before`: words in front of its command, such as `unshare --time`."""
+    """Starts the program, and yields its node and process. `before`: words in front of its command, such as
+    `unshare --time`."""
     process = subprocess.Popen(
         [*before, sys.executable, "-m", generator.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -40,7 +41,8 @@ def generator_up(
 
 
 def clock_apart(seconds: int) -> list[str]:
-    """Words before a command whose CLOCK_MONOTONIC shows so much more; empty: this user or kernel cannot."""
+    """Words in front of a command that set its CLOCK_MONOTONIC forward by so many seconds; empty if this user or kernel
+    cannot."""
     words = ["unshare", "--time", "--monotonic", str(seconds)]
     if os.geteuid() or shutil.which("unshare") is None:
         return []

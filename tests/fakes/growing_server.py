@@ -1,4 +1,4 @@
-"""An HTTP server in which something grows with each request: `growing_server.py PORT WHAT`.
+"""An HTTP server in which a resource grows with each request: `growing_server.py PORT WHAT`.
 
 `memory`: 8 KB of each are kept; `threads`: each twentieth starts a thread that never ends; `descriptors`: each opens a
 file that is never closed; `cache`: 64 KB for each of 400 keys, asked for by chance; `queue`: each holds the only slot

@@ -1,4 +1,4 @@
-"""A small HTTP server that writes down every request that it hears, in order, and answers each rightly."""
+"""A small HTTP server that records every request, in order, and answers each rightly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWER = b'{"ok": true, "price": 3}'
 
 @dataclass(frozen=True)
 class Heard:
-    """`peer`: the port that it came from, which is that of one connection."""
+    """A request. `peer`: the client's port, which identifies the connection."""
 
     peer: int
     method: str
@@ -22,7 +22,7 @@ class Heard:
     body: bytes
 
     def about(self, names: Sequence[str]) -> tuple[str, str, tuple[tuple[str, str], ...], bytes]:
-        """Without the peer and without headers that are not named."""
+        """The request without the peer, and with the named headers alone."""
         wanted = {name.lower() for name in names}
         kept = sorted((name.lower(), value) for name, value in self.headers if name.lower() in wanted)
         return self.method, self.path, tuple(kept), self.body
@@ -36,7 +36,7 @@ class Log:
 
 @contextmanager
 def listening() -> Iterator[Log]:
-    """Until the block ends."""
+    """Runs the server until the block ends, and yields its log."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -55,7 +55,7 @@ def listening() -> Iterator[Log]:
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = _hear  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Nothing on the test's stderr."""
+            """Writes nothing, so that the test's stderr stays empty."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,8 +1,7 @@
 """GitHub's part of a job: runs the steps of action.yml as they are written, on a repository made here.
 
-Only what GitHub itself does is stood in for: its expressions (names, `||`, `==`, `&&`), its files for outputs and the
-summary, and `gh`, which writes down what it is asked.
-"""
+Only GitHub's own services are simulated: its expressions (names, `||`, `==`, `&&`), its files for outputs and the
+summary, and `gh`, which records its arguments."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ cp "$last" {folder}/comment
 
 @dataclass(frozen=True)
 class Server:
-    """`text`: its source, whose {wait} a commit fills."""
+    """A server of the repository. `text`: its source, in which each commit fills {wait}."""
 
     file: str
     text: str
@@ -91,7 +90,7 @@ SERVERS = {
 
 
 def build_wheel(folder: Path, engine: Path) -> Path:
-    """A wheel of this tree, with the engine that is here."""
+    """Builds a wheel of this tree with the given engine."""
     uv = shutil.which("uv") or str(ROOT / ".tools/bin/uv")
     environment = os.environ | {"POWERBAND_BUILT_ENGINE": str(engine)}
     subprocess.run(
@@ -102,7 +101,7 @@ def build_wheel(folder: Path, engine: Path) -> Path:
 
 
 def pull_request(base: str, head: str) -> dict[str, str]:
-    """What GitHub says of a pull request's job."""
+    """GitHub's variables in the job of a pull request."""
     return {
         "event_name": "pull_request",
         "event.pull_request.number": "7",
@@ -113,7 +112,7 @@ def pull_request(base: str, head: str) -> dict[str, str]:
 
 
 def repository(folder: Path, server: Server, waits: tuple[int, int]) -> tuple[str, str]:
-    """Commits the server with each wait, in ms; returns both commits."""
+    """Commits the server with each of two waits, in ms, and returns both commits."""
     subprocess.run([*GIT, "init", "--quiet", folder], check=True)
     commits = []
     for wait in waits:
@@ -141,8 +140,8 @@ class Job:
         self.log = ""
 
     def run(self, *, only: str = "", **inputs: str) -> int:
-        """The exit code of the first step that fails, else 0. `only`: runs the step of this name alone; `inputs`:
-        instead of those before."""
+        """Runs the steps; returns the exit code of the first step that fails, else 0. `only`: run only the step of this
+        name. `inputs`: new values of inputs."""
         self._names |= {f"inputs.{name}": value for name, value in inputs.items()}
         for at, step in enumerate(ACTION["runs"]["steps"]):
             if only not in ("", step["name"]):

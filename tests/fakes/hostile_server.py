@@ -1,10 +1,9 @@
-"""A server that means harm, on a port of loopback: it answers each connection by a script of its own, in a thread.
+"""A malicious server on a port of loopback: it answers each connection by a script, in a thread of its own.
 
-`drip`: a head that never ends, a byte at a time; `drip-body`: the same of a body; `silent`: nothing; `endless`: a body
-without end, as fast as it goes; `headers`: headers without end; `continue`: `100 Continue` without end; `chunks`: one
-chunk of a length that no memory holds; `short`: less than announced; `escape`: a status line that a terminal obeys;
-`garbage`: no HTTP; `reset`: the connection is reset; `deaf`: it reads nothing of the request.
-"""
+`drip`: a head that never ends, a byte at a time; `drip-body`: a body that comes that way; `silent`: nothing; `endless`:
+a body without end, as fast as it goes; `headers`: headers without end; `continue`: `100 Continue` without end;
+`chunks`: one chunk of a length that no memory holds; `short`: a body shorter than announced; `escape`: a status line
+with terminal escapes; `garbage`: no HTTP; `reset`: the connection is reset; `deaf`: it reads nothing of the request."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _LONGEST_S = 60.0
 
 @contextmanager
 def hostile(kind: str) -> Iterator[str]:
-    """Yields its URL."""
+    """Runs the server, and yields its URL."""
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=_serve, args=(server, kind, over), daemon=True).start()
@@ -59,7 +58,7 @@ def _answer(connection: socket.socket, kind: str, over: threading.Event) -> None
 
 
 def _script(kind: str) -> tuple[bytes, bytes | None, float]:
-    """The bytes sent first, those sent again and again (None: no more), and the pause before each."""
+    """The bytes sent first, the bytes then sent again and again (None: no more), and the pause before each of these."""
     scripts: dict[str, tuple[bytes, bytes | None, float]] = {
         "drip": (_HEAD + b"X: ", b"x", 0.05),
         "drip-body": (_HEAD + b"Content-Length: 100000\r\n\r\n", b"x", 0.05),
@@ -75,7 +74,8 @@ def _script(kind: str) -> tuple[bytes, bytes | None, float]:
 
 
 def main() -> None:
-    """`hostile_server.py PORT KIND`: as a subject. `flood` prints 5 MiB, then that it is ready, then without end."""
+    """The server as a subject: `hostile_server.py PORT KIND`. `flood` prints 5 MiB, then that it is ready, then without
+    end."""
     port, kind = int(sys.argv[1]), sys.argv[2]
     with socket.create_server(("127.0.0.1", port)) as server:
         threading.Thread(target=_serve, args=(server, kind, threading.Event()), daemon=True).start()

@@ -31,7 +31,7 @@ HEALTH = {
 
 
 def why_not() -> str:
-    """Why no hosts can be made here; empty where they can."""
+    """The reason why no hosts can be made here; empty if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if missing := [name for name in ("ip", "nsenter") if shutil.which(name) is None]:
@@ -48,7 +48,7 @@ def why_not() -> str:
 
 
 class Host:
-    """`env`: what its processes find in their environment beside that of all hosts."""
+    """A host. `env`: environment variables of its processes, beside those of all hosts."""
 
     def __init__(self, name: str, address: str, folder: Path) -> None:
         self.name, self.address, self.folder = name, address, folder
@@ -56,7 +56,7 @@ class Host:
         self.env = {"TMPDIR": str(folder / "tmp")}
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], log: Path | None) -> subprocess.Popen[bytes]:
-        """`log` None: what it says is shown."""
+        """Starts a program on the host. `log` None: its output is shown."""
         argv = ["nsenter", f"--net=/run/netns/{self.name}", *argv]
         env = {**env, **self.env}
         if log is None:
@@ -85,12 +85,12 @@ class Host:
         )
 
     def pids(self) -> list[int]:
-        """Processes in this namespace."""
+        """The pids of the processes in this namespace."""
         told = _ip("netns", "pids", self.name)
         return [int(pid) for pid in told.split()]
 
     def commands(self) -> dict[int, str]:
-        """Their command lines by pid."""
+        """The command lines of these processes, by pid."""
         found = {}
         for pid in self.pids():
             with suppress(OSError):
@@ -98,7 +98,7 @@ class Host:
         return found
 
     def kill(self, *words: str) -> list[int]:
-        """Kills those whose command holds one of these words, or all."""
+        """Kills the processes whose command contains one of these words, or all without words; returns their pids."""
         gone = [pid for pid, line in self.commands().items() if not words or any(word in line for word in words)]
         for pid in gone:
             with suppress(ProcessLookupError):
@@ -116,7 +116,7 @@ class Host:
 
 
 class Hosts:
-    """`env`: of Ray and of powerband on them."""
+    """The hosts of a cluster. `env`: environment variables of Ray and of powerband on them."""
 
     def __init__(self, hosts: Sequence[Host], folder: Path) -> None:
         self.hosts, self.folder = list(hosts), folder
@@ -128,11 +128,11 @@ class Hosts:
 
     @property
     def address(self) -> str:
-        """Of the cluster."""
+        """The address of the cluster."""
         return f"{self.hosts[0].address}:{PORT}"
 
     def start_ray(self) -> None:
-        """On each host; the first is the head. Waits until all have joined."""
+        """Starts Ray on each host, the first of which is the head, and waits until all have joined."""
         head = self.hosts[0]
         self._ray(head, "--head", f"--port={PORT}", "--include-dashboard=false")
         self._wait(head)
@@ -142,7 +142,7 @@ class Hosts:
             self._wait(host)
 
     def start_ray_on(self, host: Host) -> None:
-        """Again, on a host whose processes were killed."""
+        """Starts Ray again on a host whose processes were killed."""
         self._ray(host, f"--address={self.address}")
         self._wait(host)
 
@@ -168,7 +168,7 @@ class Hosts:
             time.sleep(0.2)
 
     def powerband(self, *arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-        """The command line on the head."""
+        """Runs the command line on the head."""
         argv = [sys.executable, "-m", "powerband", *arguments]
         return self.hosts[0].run(argv, self.env, timeout_s)
 
@@ -178,7 +178,7 @@ class Hosts:
 
 @contextmanager
 def hosts(count: int) -> Iterator[Hosts]:
-    """So many hosts; when the block is left, nothing of them is."""
+    """Yields so many hosts; all of them are removed at the end of the block."""
     stem = f"pb{os.getpid()}n{next(_MADE)}"
     net = f"10.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}"
     switch = f"{stem}s"
@@ -217,7 +217,7 @@ def _ip(*words: str) -> str:
 
 
 def main() -> None:
-    """The quickstart on three hosts, with settings that leave the CPUs of one machine room for three servers."""
+    """Runs the quickstart on three hosts, with settings for which the CPUs of one machine suffice for three servers."""
     if why := why_not():
         sys.exit(f"skipped: {why}")
     small = ("factors.threads=[2, 4, 8]", "load.users=8", "load.duration=1s", "measure.warmup=300ms", "claims=[]")

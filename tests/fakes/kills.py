@@ -1,8 +1,8 @@
-"""Kills at random: races of the reference subject, of which powerband, engine, probe, keeper and subject are killed
-(SIGKILL), alone and in pairs, at random moments; a race whose powerband was killed is resumed.
+"""Random kills: in races of the reference subject, powerband, engine, probe, keeper and subject are killed (SIGKILL),
+alone and in pairs, at random moments; a race whose powerband was killed is resumed.
 
-After each kill, finished trials are as they were; after each end, nothing is left behind; each race gives the answer of
-one without kills, unless other programs disturbed one of the two, which the kernel's counters alone decide.
+After each kill, finished trials are unchanged; after each end, nothing is left behind; each race gives the answer of
+one without kills, unless other programs disturbed one of the two, by the kernel's counters alone.
 `python -m fakes.kills [KILLS] [SEED]`, with tests/ on the path, takes two seconds a kill."""
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ RACE_WITHIN_S = 600.0
 
 @dataclass
 class Told:
-    """`kills`: how often each victim or pair was killed. `disturbed`: races whose answers were not compared. `wrong`:
-    what was not as promised."""
+    """The outcome of all races. `kills`: how often each victim or pair was killed. `disturbed`: races whose answers
+    were not compared. `wrong`: every broken promise."""
 
     races: int = 0
     disturbed: int = 0
@@ -66,7 +66,7 @@ class Told:
 
 
 class Races:
-    """Races in one folder. `mark`: in the environment of all that they start."""
+    """Races in one folder. `mark`: an entry in the environment of all processes that they start."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -98,7 +98,7 @@ class Races:
         return self.told
 
     def _race(self, name: str, kills: int) -> RunDir:
-        """One race to its end; at most so many kills."""
+        """Runs one race to its end, with at most so many kills."""
         root, deadline = self.folder / name, time.monotonic() + RACE_WITHIN_S
         arguments = ["run", str(self.folder / "race.yaml"), "--runs", str(root)]
         while True:
@@ -122,8 +122,8 @@ class Races:
         return run
 
     def _kill(self, process: subprocess.Popen[str], root: Path) -> int:
-        """Kills one or two roles at a random moment at which they are there. Returns how many kills there were: 0 where
-        powerband ended before."""
+        """Kills one or two roles at a random moment while they are running. Returns the number of kills: 0 if powerband
+        ended before."""
         victims = self.dice.choice([*((role,) for role in ROLES), *itertools.combinations(ROLES, 2)])
         rest_s = self.dice.choice((0.0, self.dice.uniform(0.0, 0.8)))
         while not set(victims) <= set(roles_of(process.pid)):
@@ -168,7 +168,7 @@ class Races:
             self.told.wrong.append(f"network namespaces left behind: {names}")
 
     def _compare(self, calm: RunDir, killed: RunDir) -> None:
-        """Both runs must give the same answer, up to noise."""
+        """Compares the answers of both runs, which must be the same up to noise."""
         wanted, found = answer(calm), answer(killed)
         if found["best"] != wanted["best"] or wanted["best"] != BEST:
             self.told.wrong.append(f"{killed.path.name} names {found['best']}, and without kills {wanted['best']}")
@@ -178,7 +178,7 @@ class Races:
 
 
 def run_in(root: Path) -> RunDir | None:
-    """The one run of the folder that has begun."""
+    """The newest run of the folder that has begun; None if there is none."""
     begun = [path.parent for path in root.glob("*/experiment.yaml")]
     return RunDir(max(begun)) if begun else None
 
@@ -188,7 +188,8 @@ def finished(run: RunDir) -> dict[int, Any]:
 
 
 def disturbance_of(run: RunDir) -> str:
-    """What disturbed any of its trials: of so few and short ones, one decides."""
+    """The disturbance of the first disturbed trial of the run; empty if there is none. One trial suffices, since they
+    are few and short."""
     trials = json.loads(run.analysis.read_text())["trials"]
     return next((said for trial in trials if (said := disturbed_by(trial["metrics"]))), "")
 
@@ -216,7 +217,7 @@ def marked(mark: str) -> list[int]:
 
 
 def named_namespaces() -> set[str]:
-    """Those that outlive their processes."""
+    """The network namespaces with a name, which outlive their processes."""
     folder = Path("/run/netns")
     return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 

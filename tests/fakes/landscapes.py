@@ -1,7 +1,6 @@
-"""What the settings of a simulated race truly give, and the noise of their starts: truth is known.
+"""The true rates of the settings of a simulated race, and the noise of their starts.
 
-In: seeded dice. Out: logs of the objective. For simulations of races (`tests/properties/`).
-"""
+In: seeded dice. Out: logs of the objective. For simulations of races (`tests/properties/`)."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ def heavy_tail(dice: np.random.Generator, n: int, k: int) -> Array:
 
 
 def drift(dice: np.random.Generator, n: int, k: int) -> Array:
-    """Ten standard deviations from the first block to the last, up or down, and on while the winner is confirmed."""
+    """Noise with a drift of ten standard deviations from the first block to the last, up or down, which goes on while
+    the winner is confirmed."""
     slope = 10 / (BLOCKS - 1) * dice.choice([-1, 1])
     return dice.standard_normal((n, k)) + slope * np.arange(n)[:, None]
 
@@ -54,14 +54,14 @@ def one_clear_best(dice: np.random.Generator) -> Array:
 
 
 def saturating(dice: np.random.Generator) -> Array:
-    """Pool sizes 1 to 256: throughput grows with threads up to a point, then falls slowly."""
+    """The rates of pool sizes 1 to 256: throughput grows with threads up to a point, then falls slowly."""
     sizes = np.geomspace(1, 256, 16)
     enough = dice.uniform(8, 64)
     return np.asarray(np.log(np.minimum(sizes / enough, 1)) - 0.0006 * np.maximum(0, sizes - enough))
 
 
 def two_close(dice: np.random.Generator) -> Array:
-    """Within the margin, or a little beyond it."""
+    """Eight settings of which two are within the margin of each other, or a little beyond it."""
     truth = -dice.uniform(0.08, 0.4, 8)
     truth[dice.choice(8, 2, replace=False)] = [0.0, -dice.choice([0.01, 0.035])]
     return truth
@@ -75,7 +75,8 @@ LANDS: list[Land] = [equal, one_clear_best, saturating, two_close, random_spread
 
 
 def named_by(analysis: Analysis) -> Setting | None:
-    """What it names as best or equivalent; of what it only bounds see `test_regret_truth.py`."""
+    """The setting that the answer names as best or equivalent; None if it is only bounded (see
+    `test_regret_truth.py`)."""
     return None if analysis.answer.kind is AnswerKind.BOUNDED else analysis.answer.setting
 
 

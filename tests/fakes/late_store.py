@@ -1,5 +1,5 @@
-"""A small real server that acknowledges a write before the work is done, as `@Async` does: half of it is there at once,
-the rest when it has been read `--late` times. `PUT /knob?size=N` sets how many things a write adds; `GET /size` tells.
+"""A small real server that acknowledges a write before the work is done, as `@Async` does: half of the rows are there
+at once, the rest after `--late` reads. `PUT /knob?size=N` sets how many rows a write adds; `GET /size` shows it.
 `GET /metrics` is a page of metrics, or what `--page` makes of it.
 
     python late_store.py --port 8080 --late 3 [--pg PORT]
@@ -60,7 +60,7 @@ def handler(store: Store) -> type[BaseHTTPRequestHandler]:
             self.answer(known[self.path] if self.path in known else store.read())
 
         def metrics_page(self) -> None:
-            """As many rows as there are; or garbage, or later than anybody waits."""
+            """Answers with the number of rows; or with garbage, or later than any client waits."""
             if store.page == "slow":
                 time.sleep(5)
             text = "\x01\x02 {{{ 1 2 3\n<html>" if store.page == "garbage" else f"rows {len(store.rows)}\n"

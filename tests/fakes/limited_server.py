@@ -1,4 +1,5 @@
-"""A server of Python's standard library that serves only so many at once: `limited_server.py PORT HOW SLOTS SECONDS`.
+"""A server of Python's standard library that serves a limited number of requests at once:
+`limited_server.py PORT HOW SLOTS SECONDS`.
 
 HOW: `threads` (a thread for each connection, a semaphore before the work) or `loop` (one event loop, a semaphore that
 no thread waits for). The work is a sleep of SECONDS; with one slot it is a lock that is held for so long.
@@ -28,7 +29,7 @@ def serve_by_threads(port: int, slots: int, seconds: float) -> None:
             self.wfile.write(_ANSWER)
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Writes nothing."""
 
     class Server(ThreadingHTTPServer):
         request_queue_size = _BACKLOG

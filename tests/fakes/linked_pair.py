@@ -1,5 +1,5 @@
-"""A subject of two processes: an HTTP server, each of whose answers takes a round trip to the second, which runs at the
-other end of a link where there is one.
+"""A subject of two processes: an HTTP server, and a second process that each answer takes a round trip to. If there is
+a link, the second process runs at its other end.
 
     python linked_pair.py --port 8080 [--far-namespace PATH --far-address 198.18.0.2]
 """

@@ -1,5 +1,5 @@
-"""Run directories for whoever follows them: of a made-up analysis, or grown step by step as a run would write it; and
-what a stranger might have put into them."""
+"""Run directories for tests that follow them: from a made-up analysis, or grown step by step as a run would write them;
+and files that a stranger might have put into them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = Path(__file__).parents[1] / "golden" / "run-small"
 
 
 def experiment_of(analysis: Analysis, *, order: str = "blocks", repeats: int | None = None) -> Experiment:
-    """One that might have given this analysis."""
+    """An experiment that might have given this analysis."""
     levels = tuple(row.setting.as_dict()["threads"] for row in analysis.settings)
     blocks = repeats or max(trial.block for trial in analysis.trials) + 1
     return experiment(
@@ -35,7 +35,7 @@ def experiment_of(analysis: Analysis, *, order: str = "blocks", repeats: int | N
 
 
 def written(root: Path, name: str, analysis: Analysis | None = None, *, order: str = "blocks") -> RunDir:
-    """A run directory whose trials are those of the analysis; their own files are not there, only their records."""
+    """Writes a run directory with the trials of the analysis. Of each trial there is only the record."""
     analysis = analysis or synthetic.analysis()
     run = RunDir(root / name)
     run.trials.mkdir(parents=True)
@@ -53,7 +53,7 @@ def written(root: Path, name: str, analysis: Analysis | None = None, *, order: s
 
 
 def recorded(root: Path, name: str) -> RunDir:
-    """The recorded run of the tests, on a machine that was busy: here that is not held against it."""
+    """A copy of the recorded run of the tests. Its machine was busy, which counts as no problem here."""
     run = RunDir(root / name)
     shutil.copytree(SMALL, run.path)
     text = run.experiment.read_text()
@@ -63,7 +63,7 @@ def recorded(root: Path, name: str) -> RunDir:
 
 
 def exchanged(path: Path, how: str) -> None:
-    """A file or folder of a run becomes a link to what it was, or a pipe."""
+    """Replaces a file or folder of a run by a link to it, or by a pipe."""
     aside = path.rename(path.with_name(f".{path.name}"))
     if how == "link":
         path.symlink_to(aside)
@@ -72,7 +72,7 @@ def exchanged(path: Path, how: str) -> None:
 
 
 def on_nodes(path: Path, *, trials: int, cluster: bool = True, nodes: tuple[str, ...] = ()) -> RunDir:
-    """A run that has begun so many trials, of which none has ended; on a cluster, or not."""
+    """A run that has begun so many trials, none of which has ended; on a cluster or not."""
     made = experiment({"threads": (1, 2, 4)}, subject=SUBJECT, design={"seed": 7, "order": "blocks"})
     run = RunDir(path)
     run.trials.mkdir(parents=True)

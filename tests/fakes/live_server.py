@@ -19,7 +19,7 @@ TIMEOUT_S = 180.0
 
 @dataclass(frozen=True)
 class Served:
-    """`origin`: scheme, host and port of `address`."""
+    """A running server. `origin`: scheme, host and port of `address`."""
 
     address: str
     process: subprocess.Popen[str]
@@ -29,7 +29,7 @@ class Served:
         return self.address[: self.address.index("/", len("http://"))]
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes]:
-        """Status and body."""
+        """Requests a path, and returns the status and the body of the answer."""
         connection = HTTPConnection(urlsplit(self.origin).netloc, timeout=TIMEOUT_S)
         try:
             connection.request("GET", path, headers=headers)
@@ -44,7 +44,7 @@ class Served:
 
 @contextmanager
 def served(directory: Path) -> Iterator[Served]:
-    """It ends with the block, since its stdin does."""
+    """Runs the server until the block ends, when its stdin is closed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "powerband.live", str(directory)],
         stdin=subprocess.PIPE,
@@ -61,7 +61,7 @@ def served(directory: Path) -> Iterator[Served]:
 
 
 class Viewer:
-    """Reads events, when it is asked to. `stalls`: with buffers so small that the first message does not fit."""
+    """Reads events when it is asked to. `stalls`: its buffers are so small that the first message does not fit."""
 
     def __init__(self, server: Served, path: str, *, stalls: bool = False) -> None:
         parts = urlsplit(server.origin)
@@ -101,7 +101,7 @@ class Viewer:
         self._socket.close()
 
     def _chunk(self) -> bytes:
-        """Of a chunked answer; empty after the last."""
+        """The next chunk of a chunked answer; empty after the last."""
         size = int(self._file.readline().strip() or b"0", 16)
         piece = self._file.read(size)
         self._file.readline()

@@ -1,5 +1,5 @@
-"""The lines of a trial as engines and a probe would write them, made up and consistent: two seconds of
-warm-up, then the window. For whoever follows a trial; nothing here is a measurement."""
+"""The lines of a trial as engines and a probe would write them, made up and consistent: two seconds of warm-up, then
+the window. Used by tests that follow a trial; nothing here is a measurement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Line = dict[str, Any]
 
 
 def write_lines(directory: TrialDir, seconds: int, *, engines: int = 1) -> None:
-    """Both files of a trial that was loaded for so many seconds, and has ended."""
+    """Writes both files of a trial that was loaded for so many seconds and has ended."""
     directory.path.mkdir(parents=True, exist_ok=True)
     directory.events.write_text(_text(event_lines(seconds, engines)))
     directory.probe.write_text(_text(probe_lines(seconds)))
@@ -116,7 +116,7 @@ def _interval(engine: int, tenth: int, count: int, dice: random.Random) -> Line:
 
 
 def _sample(at: int, tenth: int) -> Line:
-    """Half a core for the subject, a tenth for the engine."""
+    """A sample in which the subject uses half a CPU, and the engine a tenth."""
     passed = max(0, tenth + 10 * STARTUP_S) * SECOND_NS // 10
     trees = [_tree("subject", passed // 2, 40_000_000 + tenth), _tree("engine", passed // 10, 9_000_000)]
     return {"type": "sample", "at_ns": at, "trees": trees, "host": {"cpu_busy_ns": passed, "cpu_idle_ns": passed}}
@@ -142,7 +142,8 @@ def _tree(name: str, cpu_ns: int, rss: int) -> Line:
 
 
 def _threads(at: int, second: int) -> Line:
-    """Of four threads a half runs, a tenth waits for a CPU, and three quarters of what is left wait for a lock."""
+    """A line with four threads: they use half a CPU, wait for a CPU for a tenth of a thread's time, and are blocked for
+    the rest, three quarters of it on a lock."""
     passed = (second + STARTUP_S) * SECOND_NS
     pool = {
         "pool": "worker",
@@ -176,5 +177,5 @@ def _jvm(at: int, second: int) -> Line:
 
 
 def _text(lines: Iterator[Mapping[str, Any]]) -> str:
-    """Compact, as they come from the engine: whoever reads looks at how a line begins."""
+    """The lines as compact JSON, as the engine writes them: readers look at the beginning of a line."""
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Another process that runs a run."""
+"""Another process that owns a run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ with RunDir(Path(sys.argv[1])).locked():
 
 @contextmanager
 def killed_owner(run: RunDir, *, locks: bool) -> Iterator[None]:
-    """While the block lasts, another process holds the run's lock; then it is killed. `locks`: whether the file system
-    has any."""
+    """Lets another process hold the run's lock until the end of the block, and then kills it. `locks`: False if the
+    file system has no locks."""
     with subprocess.Popen(
         [sys.executable, "-c", _OWN, str(run.path), "with locks" if locks else "without locks"],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Real files with mistakes and malice in them, and command lines whose ending is looked at: sentence and exit code."""
+"""Real files with mistakes and malicious content, and command lines whose message and exit code are checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Edit = Callable[[str], str]
 
 
 def _exchanged(pattern: re.Pattern[str], at: float, value: str) -> Edit:
-    """One match of the pattern becomes the value."""
+    """An edit that replaces one match of the pattern by the value."""
 
     def edit(text: str) -> str:
         found = list(pattern.finditer(text))
@@ -63,7 +63,7 @@ def _cut(at: float, length: int, value: str) -> Edit:
 
 
 def _line(at: float, how: int) -> Edit:
-    """A line is doubled, lost, moved to the right, or moved to the end."""
+    """An edit that doubles a line, removes it, indents it, or moves it to the end."""
 
     def edit(text: str) -> str:
         lines = text.splitlines(keepends=True) or [""]
@@ -98,8 +98,8 @@ def mutated(text: str, edits: Sequence[Edit]) -> bytes:
 
 
 def ending(arguments: Sequence[str], allowed: Sequence[int]) -> str:
-    """Runs a command line; what it says. Its exit code is one of the allowed ones, it says no more than a screen can
-    hold, and nothing of Python's."""
+    """Runs a command line, checks its exit code, its duration and the length of its message, and that there is no
+    traceback; returns its message."""
     out, err = io.StringIO(), io.StringIO()
     began = time.monotonic()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

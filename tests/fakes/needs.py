@@ -1,4 +1,4 @@
-"""What a test needs of the machine: without it the test is skipped, and fails where POWERBAND_NO_SKIP=1."""
+"""The programs that a test needs: without them the test is skipped, and fails if POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DOTNET_BESIDE = Path(__file__).parents[3] / "shared" / "dotnet" / "use"
 
 
 def without(reason: str) -> NoReturn:
-    """Ends the test that lacks something."""
+    """Ends the test for want of something: it is skipped, or fails if POWERBAND_NO_SKIP=1."""
     if os.environ.get("POWERBAND_NO_SKIP") == "1":
         pytest.fail(f"{reason}, and POWERBAND_NO_SKIP=1 forbids to skip")
     pytest.skip(reason)
@@ -41,7 +41,7 @@ def need_root() -> None:
 
 
 def need_jdk(*, maven: bool = False) -> None:
-    """One that the bench finds and that compiles."""
+    """Needs a JDK with a compiler that the bench finds."""
     try:
         find_jdk(21, compiles=True)
     except SubjectError as error:
@@ -51,7 +51,7 @@ def need_jdk(*, maven: bool = False) -> None:
 
 
 def need_jmeter() -> JMeter:
-    """The real one, fetched where it is not there yet."""
+    """Needs the real JMeter, which is fetched if it is missing."""
     try:
         with closing(StopRequest()) as stop:
             return installed_jmeter(stop)
@@ -67,7 +67,7 @@ def need_postgresql() -> None:
 
 
 def need_browser() -> str:
-    """The path of a Chromium."""
+    """Needs a Chromium; returns its path."""
     browser = find_browser()
     if browser is None:
         without("no Chromium on PATH: install Debian's package chromium")
@@ -75,7 +75,7 @@ def need_browser() -> str:
 
 
 def need_link() -> None:
-    """Network namespaces, and what joins two of them."""
+    """Needs network namespaces, and a link between two of them."""
     try:
         check_link(find_engine())
     except SubjectError as error:
@@ -83,13 +83,13 @@ def need_link() -> None:
 
 
 def need_hosts() -> None:
-    """Network namespaces that stand for hosts with addresses of their own, and Ray on them."""
+    """Needs network namespaces that stand for hosts with addresses of their own, and Ray."""
     if why := why_not():
         without(why)
 
 
 def need_javac() -> None:
-    """Any JDK on PATH, for what a test compiles by itself."""
+    """Needs any JDK on PATH, for a test that compiles by itself."""
     if shutil.which("javac") is None or shutil.which("java") is None:
         without("no JDK (java and javac) on PATH: install Debian's package default-jdk-headless")
 
@@ -101,7 +101,7 @@ def need_node() -> None:
 
 
 def find_prometheus() -> str | None:
-    """The path of a Prometheus; its `promtool` lies beside it."""
+    """The path of a Prometheus with its `promtool` on PATH; None if there is none."""
     return shutil.which("prometheus") if shutil.which("promtool") else None
 
 
@@ -111,7 +111,7 @@ def need_prometheus() -> None:
 
 
 def need_dotnet() -> None:
-    """A .NET SDK that the bench finds; where a folder `shared/dotnet` beside the repository brings one, that one."""
+    """Needs a .NET SDK that the bench finds, or the one of a folder `shared/dotnet` beside the repository."""
     try:
         find_dotnet(8)
         return

@@ -1,4 +1,4 @@
-"""Nodes without Ray: the same actor and the same program, in this process and below it, with links that can be cut."""
+"""Nodes without Ray: the same actor in this process, and the same program below it, with links that can be cut."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from powerband.store import RunDir
 
 
 class GoneError(Exception):
-    """As Ray says it of an actor that died."""
+    """The error of a call to a dead node, as Ray raises it for an actor that died."""
 
 
 class FakeNode:
-    """`cut`: nothing that is said arrives, either way, nor is it known that it does not."""
+    """A node. `cut`: no message arrives, in either direction, and nobody is told so."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name, self.cut, self.dead = name, False, False
@@ -60,12 +60,12 @@ class FakeNode:
 
     @property
     def program(self) -> int | None:
-        """The pid of the program that runs trials; None: there is none."""
+        """The pid of the program that runs trials; None if there is none."""
         process = self.actor._program
         return None if process is None or process.returncode is not None else process.pid
 
     def kill_program(self) -> None:
-        """As when an actor is killed: the program is not asked."""
+        """Kills the program without asking it, as Ray does with the programs of an actor."""
         pid = self.program
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -91,7 +91,7 @@ def fake_nodes(*names: str) -> Iterator[list[FakeNode]]:
 
 
 def joining(nodes: Sequence[FakeNode]) -> Any:
-    """As `joining.joined` gives them."""
+    """A stand-in for `joining.joined` that joins these nodes."""
 
     @contextmanager
     def join() -> Iterator[list[Remote]]:
@@ -101,7 +101,7 @@ def joining(nodes: Sequence[FakeNode]) -> Any:
 
 
 class Watching(Observer):
-    """Calls `act` once, so long after a trial with this number or a later one has begun."""
+    """An observer that calls `act` once, this long after a trial with this number or a later one has begun."""
 
     def __init__(self, number: int = 0, act: Callable[[], None] | None = None, *, after_s: float = 0.3) -> None:
         self.notes: list[str] = []

@@ -1,4 +1,4 @@
-"""How long a race takes on so many nodes, in simulated time: trials of the planner's plan run side by side, each as
+"""The duration of a race on so many nodes, in simulated time: trials of the planner's plan run side by side, each as
 long as a trial takes, on nodes of different speeds. Nothing is started.
 
 `python -m fakes.nodes_simulated` prints the figures of the table in docs/cluster.md."""
@@ -35,7 +35,7 @@ class Simulated:
 
 
 def race(experiment: Experiment, nodes: int, rates: Sequence[float], seed: int) -> Simulated:
-    """`rates`: what each setting serves, in the order of the plan, on a node of average speed."""
+    """Simulates a race. `rates`: the rate of each setting, in the order of the plan, on a node of average speed."""
     made = experiment.model_copy(update={"design": experiment.design.model_copy(update={"seed": seed})})
     dice = random.Random(f"{seed}/{nodes}")
     speeds = [math.exp(dice.gauss(0, NODE_SD)) for _ in range(nodes)]
@@ -117,7 +117,7 @@ def table(seeds: Sequence[int]) -> str:
 
 
 def many(nodes: int) -> tuple[float, Simulated]:
-    """CPU of planner and planning, in seconds for each trial, of as many blocks as nodes."""
+    """Runs as many blocks as nodes; returns the CPU seconds of planner and planning for each trial, and the run."""
     made = fake_experiment({"threads": (1, 2, 4)}, measure={"repeats": nodes}, design={"order": "blocks", "seed": 1})
     run = race(made, nodes, [500.0, 900.0, 1000.0], 1)
     return run.planner_cpu_s / run.trials, run

@@ -1,4 +1,4 @@
-"""What a page of the docs holds, as tests need it: its code blocks, its commands, its headings, links and tables."""
+"""The parts of a page of the docs that tests need: its code blocks, commands, headings, links and tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|((?:^ {4}[^\n]*\n?)+)", re.S | re.M)
 
 @dataclass(frozen=True)
 class Block:
-    """`language`: of the fence; empty where the block is indented."""
+    """A code block. `language`: of the fence; empty if the block is indented."""
 
     language: str
     text: str
@@ -27,7 +27,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def commands(page: str) -> list[list[str]]:
-    """The arguments of each `powerband ...` line of a block that a person types, in order."""
+    """The arguments of each `powerband ...` line that a reader types, in order."""
     typed = [block.text for block in blocks(page) if block.language in ("", "sh", "yaml")]
     lines = [line for text in typed for line in re.sub(r"\\\n\s*", "", text).splitlines()]
     found = [re.fullmatch(r"\s*(?:- )?(powerband \w+.*?)(?:\s+> \S+)?(?:\s+# .*)?", line) for line in lines]
@@ -39,17 +39,17 @@ def without_blocks(page: str) -> str:
 
 
 def headings(page: str) -> list[tuple[int, str]]:
-    """Level and text of each, in order."""
+    """The level and the text of each heading, in order."""
     return [(len(marks), text) for marks, text in re.findall(r"^(#+) (.*)$", without_blocks(page), re.M)]
 
 
 def links(page: str) -> list[str]:
-    """Targets of links and pictures, in order."""
+    """The targets of links and pictures, in order."""
     return re.findall(r"\[(?:[^\]\[]|\[[^\]]*\]\([^)]*\))*\]\(([^)\s]+)\)", without_blocks(page))
 
 
 def tables(page: str) -> list[list[list[str]]]:
-    """The cells of each row of each table, the line below the heads left out."""
+    """The cells of each row of each table, without the line below the headings."""
     found: list[list[list[str]]] = []
     below = False
     for line in without_blocks(page).splitlines():

@@ -1,4 +1,4 @@
-"""Test plans as JMeter writes them, made of calls: `plan(group(sampler(path="/x")))` is the XML of a whole file."""
+"""Test plans as JMeter writes them, made by calls: `plan(group(sampler(path="/x")))` is the XML of a whole file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = str | bool | int | float | Sequence["Value"] | Mapping[str, "Value"]
 
 
 def plan(*children: str, variables: Mapping[str, str] | None = None, name: str = "Test Plan") -> str:
-    """A whole file; `children` stand in the test plan."""
+    """The XML of a whole file; `children` stand in the test plan."""
     own = {"TestPlan.user_defined_variables": {"Arguments.arguments": arguments(variables or {})}}
     inner = element("TestPlan", name, *children, **own)
     return (
@@ -24,7 +24,7 @@ def plan(*children: str, variables: Mapping[str, str] | None = None, name: str =
 
 
 def element(kind: str, name: str, *children: str, gui: str = "", enabled: bool = True, **properties: Value) -> str:
-    """One element with the hashTree of its children."""
+    """The XML of one element with the hashTree of its children."""
     inside = "".join(_property(key, value) for key, value in properties.items())
     head = f"{kind} guiclass={quoteattr(gui)} testclass={quoteattr(kind)} testname={quoteattr(name)}"
     switch = "" if enabled else ' enabled="false"'
@@ -51,7 +51,7 @@ def sampler(
     enabled: bool = True,
     **properties: Value,
 ) -> str:
-    """`query`: parameters that are encoded; `body`: Body Data."""
+    """The XML of an HTTP Request. `query`: parameters that are encoded; `body`: Body Data."""
     given: dict[str, Value] = {
         "HTTPSampler.domain": "127.0.0.1",
         "HTTPSampler.port": "8080",

@@ -1,5 +1,5 @@
-"""Planted bottlenecks of the reference subject, and healthy trials of it: what each is, how it is loaded, what it must
-be called. `confusion.py` runs and scores them."""
+"""Planted bottlenecks of the reference subject, and healthy trials of it: the options, the load and the expected name
+of each. `confusion.py` runs and scores them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ B = BottleneckName
 
 @dataclass(frozen=True)
 class Case:
-    """`options` of the reference subject; `burners`: busy loops of another program, on these CPUs; `slots`: how many
-    requests it serves at once, 0 where that is not scored."""
+    """A planted case. `options` of the reference subject; `burners`: the CPUs on which another program runs a busy
+    loop; `slots`: the number of requests that it serves at once, 0 if that is not scored."""
 
     name: str
     options: str
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def beside_cores(self) -> float:
-        """CPUs that other programs use which belong to the case."""
+        """The number of CPUs that the case's own burners use."""
         return len(set(self.burners))
 
     def experiment(self) -> Experiment:
@@ -56,7 +56,7 @@ class Case:
 
 @contextmanager
 def burning(cpus: Sequence[int]) -> Iterator[None]:
-    """Another program that uses all it can get of each of these CPUs."""
+    """Runs another program on each of these CPUs, which uses all of it that it gets."""
     code = "import os,sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
     burners = [subprocess.Popen([sys.executable, "-c", code, str(cpu)]) for cpu in cpus]
     try:
@@ -72,7 +72,7 @@ def users(count: int, **fields: Any) -> dict[str, Any]:
 
 
 def rate(per_s: float, **fields: Any) -> dict[str, Any]:
-    """Arrivals share a wake-up within 3 ms: none of these cases hangs on the exact instant."""
+    """An open load. Arrivals within 3 ms share a wake-up, since none of these cases depends on the exact instant."""
     return {"users": None, "rate_per_s": per_s, "max_in_flight": 500, "precision_ns": 3 * MS, **fields}
 
 

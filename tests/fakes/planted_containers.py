@@ -24,7 +24,7 @@ def container(
     count: int = 64,
     slots: int = 0,
 ) -> RealCase:
-    """Tomcat or Jetty, which takes so many connections of clients; 0: as many as it takes by itself."""
+    """A case of Tomcat or Jetty with so many client connections at most; 0: its own default."""
     java = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-cp", "{containers}", "Containers")
     command = (*java, kind.lower(), "{port}", plant, str(limit), str(threads), str(connections))
     return RealCase(f"{kind}: {name}", "", users(count), expected, (), slots, command, programs=("java", "mvn"))
@@ -41,7 +41,7 @@ def pooled(
     count: int = 64,
     slots: int = 0,
 ) -> RealCase:
-    """Tomcat, Jetty or Go's net/http with so many connections to a PostgreSQL that may use so many CPUs."""
+    """A case of Tomcat, Jetty or Go's net/http with so many connections to a PostgreSQL that may use so many CPUs."""
     if kind == "Go":
         command = ("{go-database}", "127.0.0.1:{port}", plant, str(limit))
         case = RealCase(f"Go: {name}", "", users(count), expected, (), slots, command, programs=("go",))

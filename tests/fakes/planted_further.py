@@ -1,7 +1,6 @@
 """Bottlenecks planted in servers that the rules were never tried on: more of Python's, of Java's, Go's and Rust's,
-Node's threads, and where they are installed Apache, Caddy and unicorn. Each case's name was decided, and committed,
-before its first trial; where another name may be argued for, it says why. A case that is named wrongly stays as it is.
-"""
+Node's threads, and Apache, Caddy and unicorn if they are installed. Each case's name was decided, and committed, before
+its first trial; a case for which another name is arguable says why. A case that is named wrongly stays as it is."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ def python(
     slots: int = 0,
     cpus: str = "auto",
 ) -> RealCase:
-    """waitress, cheroot, aiohttp, tornado, twisted or sanic; `size`: its threads, if they are its own."""
+    """A case of waitress, cheroot, aiohttp, tornado, twisted or sanic; `size`: its threads, if it has its own."""
     command = ("{further-python}", str(REAL / "further_app.py"), kind, "{port}", str(size))
     env = {"PLANT": plant, "LIMIT": str(limit)}
     return RealCase(f"{kind}: {name}", "", users(count), expected, (), slots, command, env, cpus=cpus)
@@ -44,7 +43,7 @@ def module(
     slots: int = 0,
     cpus: str = "auto",
 ) -> RealCase:
-    """hypercorn, granian or uWSGI, by its own command line."""
+    """A case of hypercorn, granian or uWSGI, started by its own command line."""
     command = {
         "hypercorn": ("-m", "hypercorn", "-b", "127.0.0.1:{port}", *options, "asgi_app:app"),
         "granian": ("-m", "granian", "--host", "127.0.0.1", "--port", "{port}", *options, "wsgi_app:app"),
@@ -71,7 +70,7 @@ def undertow(
 
 
 def virtual(name: str, expected: B, plant: str, limit: int = 1, *, count: int = 64, slots: int = 0) -> RealCase:
-    """The JDK's own server with a virtual thread for each request: JDK 21 or later."""
+    """A case of the JDK's own server with a virtual thread for each request, on JDK 21 or later."""
     java = ("{java-21}", "-Xmx64m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true", "-cp", "{classes-21}")
     command = (*java, "VirtualServer", "{port}", plant, str(limit))
     return RealCase(f"JDK, virtual threads: {name}", "", users(count), expected, (), slots, command)
@@ -90,7 +89,7 @@ def node(name: str, expected: B, plant: str, threads: int, *, slots: int = 0, cp
 def behind(
     kind: str, program: str, name: str, expected: B, limit: int, *, backend: int = 0, count: int = 64, slots: int = 0
 ) -> RealCase:
-    """Apache or Caddy in front of another server, or unicorn."""
+    """A case of Apache or Caddy in front of another server, or of unicorn."""
     command = (sys.executable, str(REAL / "behind.py"), kind.lower(), "{port}", str(limit))
     case = RealCase(f"{kind}: {name}", "", users(count), expected, (), slots, command, programs=(program,))
     return replace(case, backend=backend)

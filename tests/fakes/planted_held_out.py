@@ -1,5 +1,5 @@
-"""Held-out cases: planted bottlenecks and healthy trials on which no rule was tuned, each with the arithmetic that
-makes it what it is. The subject has one CPU. A case that is named wrongly stays as it is: fitted to the rules it proves
+"""Held-out cases: planted bottlenecks and healthy trials on which no rule was tuned, each with the arithmetic behind
+it. The subject has one CPU. A case that is named wrongly stays as it is, since one that is fitted to the rules proves
 nothing. `confusion.py` scores them apart from those of `planted.py`."""
 
 from __future__ import annotations

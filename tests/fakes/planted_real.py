@@ -1,5 +1,5 @@
-"""Bottlenecks planted in servers that others wrote: gunicorn, uvicorn, Go's net/http, Node, the JDK's. Each
-application of `real/` has one limit; what else is to be seen comes from the server."""
+"""Bottlenecks planted in real servers: gunicorn, uvicorn, Go's net/http, Node, the JDK's. Each application of `real/`
+has one limit; everything else comes from the server."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ WINDOW_NS, WARMUP_NS = 2_000 * MS, 1_000 * MS
 
 @dataclass(frozen=True)
 class RealCase(Case):
-    """`command` of the server, with `{port}` and the names of what is built (`real_builds.py`); `env`: added to its
-    environment; `backend`: how many requests at once the server serves that it calls, 0: none; `database`: the CPUs
-    that the PostgreSQL may use that it asks, 0: it asks none; `cpus`: those of the server, as `host.cpus`; `programs`
-    must be installed, and none of our tests installs them; `quota`: the CPUs that its cgroup may use; `writes_per_s`:
-    how often it may write to the disk; `memory_mib`: what it may keep in memory; 0: no limit."""
+    """A case of a real server. `command`: of the server, with `{port}` and the names of what is built
+    (`real_builds.py`). `env`: added to its environment. `backend`: how many requests at once the server behind it
+    serves; 0: there is none. `database`: the CPUs that its PostgreSQL may use; 0: it has none. `cpus`: those of the
+    server, as `host.cpus`. `programs`: what must be installed, which our tests do not do. `quota`: the CPUs that its
+    cgroup may use; `writes_per_s`: its limit of disk writes; `memory_mib`: its limit of memory; 0: no limit."""
 
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +84,8 @@ class RealCase(Case):
 
 @contextmanager
 def serving(at_once: int) -> Iterator[str]:
-    """The address of a server, in no tree of powerband's, that serves so many requests at once, 20 ms each."""
+    """Yields the address of a server that serves so many requests at once, 20 ms each, and that is not below
+    powerband's processes."""
     if not at_once:
         yield ""
         return
@@ -170,14 +171,14 @@ def jdk(
 
 
 def python(name: str, expected: B, plant: str, limit: int, *, count: int = 64) -> RealCase:
-    """Python's own `http.server`, a thread for each connection."""
+    """A case of Python's own `http.server`, with a thread for each connection."""
     command = (sys.executable, str(REAL / "own_server.py"), "{port}")
     env = {"PLANT": plant, "LIMIT": str(limit)}
     return RealCase(f"Python's own: {name}", "", users(count), expected, (), 0, command, env)
 
 
 def behind(kind: str, name: str, expected: B, plant: str, limit: int, *, count: int = 64, slots: int = 0) -> RealCase:
-    """nginx, HAProxy, or PHP-FPM behind nginx."""
+    """A case of nginx, HAProxy, or PHP-FPM behind nginx."""
     command = (sys.executable, str(REAL / "behind.py"), kind.lower(), "{port}", str(limit), php_fpm())
     programs = {"haproxy": ("haproxy",), "nginx": ("nginx",)}.get(kind.lower(), ("nginx", php_fpm()))
     env = {"PLANT": plant}
@@ -185,7 +186,7 @@ def behind(kind: str, name: str, expected: B, plant: str, limit: int, *, count: 
 
 
 def php_fpm() -> str:
-    """Debian's name for it holds its version."""
+    """The path of PHP-FPM, whose name on Debian contains its version."""
     return next(map(str, sorted(Path("/usr/sbin").glob("php-fpm*"))), "php-fpm")
 
 
@@ -202,17 +203,17 @@ def few_descriptors(case: RealCase, name: str, limit: int) -> RealCase:
 
 
 def allowed(cpus: float, case: RealCase) -> RealCase:
-    """The case on all CPUs, of which the server's cgroup may use so many."""
+    """The case on all CPUs, with a cgroup for the server that may use only so many of them."""
     return replace(case, name=f"{case.name}, {cpus:g} CPUs allowed", cpus="all", quota=cpus)
 
 
 def slow_disk(case: RealCase) -> RealCase:
-    """The case on a disk that takes 200 writes a second: that of a machine is too fast to be the limit for certain."""
+    """The case on a disk limited to 200 writes a second: a machine's own disk may be too fast to be the limit."""
     return replace(case, name=f"{case.name}, 200 writes/s", writes_per_s=200)
 
 
 def little_memory(case: RealCase) -> RealCase:
-    """The case in 96 MiB, which hold half of the file that it reads: so it is with a machine that swaps."""
+    """The case with 96 MiB of memory, which hold half of the file that it reads, as on a machine that swaps."""
     return replace(case, name=f"{case.name}, 96 MiB", memory_mib=96)
 
 

@@ -1,5 +1,5 @@
-"""A power cut at any moment: records what a program writes, syncs and renames below a folder, and makes of each moment
-the folders that a disk may hold after a cut right then.
+"""A power cut at any moment: records what a program writes, syncs and renames below a folder, and makes the folders
+that a disk may hold after a cut at each moment.
 
 A disk holds what was synced; of the rest it may hold anything. Three disks stand for that: `strict` lost all that was
 not synced, names included; `names` has the names as the program saw them, with empty files; `torn` has half of the
@@ -26,8 +26,8 @@ _EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir"}
 
 @dataclass(frozen=True)
 class Moment:
-    """The folder as the program saw it and as far as it was synced: names by folder, contents by file; each is known by
-    its inode. `done`: what had been announced by then."""
+    """The folder as the program saw it, and as far as it was synced: names by folder, contents by file, each known by
+    its inode. `done`: the numbers that had been announced by then."""
 
     names: dict[int, dict[str, int]]
     contents: dict[int, bytes]
@@ -38,7 +38,7 @@ class Moment:
 
 @dataclass
 class Recorder:
-    """`done`: numbers that the program announces as finished."""
+    """Records the moments of a folder. `done`: numbers that the program announces as finished."""
 
     root: Path
     moments: list[Moment] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Recorder:
 
 @contextmanager
 def recorded(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    """Records what this process does below the folder until the block is left."""
+    """Records the changes that this process makes below the folder until the end of the block."""
     recorder, fsync, busy = Recorder(root), os.fsync, False
 
     def look() -> None:
@@ -124,7 +124,7 @@ def _heard(event: str, _: Any) -> None:
 
 
 def disk_after(moment: Moment, disk: str, root: Path, to: Path) -> Path:
-    """Makes the folder that a disk may hold after a cut at this moment."""
+    """Makes the folder that this kind of disk may hold after a cut at this moment."""
     strict = disk == "strict"
 
     def make(folder: int, path: Path) -> None:

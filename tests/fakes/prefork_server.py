@@ -1,10 +1,10 @@
-"""An HTTP server that serves N keep-alive connections at a time: `prefork_server.py PORT N HOW`; with N = 0
-all of them.
+"""An HTTP server that serves N keep-alive connections at a time: `prefork_server.py PORT N HOW`; with N = 0 all of
+them.
 
-`hold` (the default) has N processes, each of which serves one connection until the client closes it: the rest wait in
-the accept queue for ever. `queue`: the same with a queue of four, so that most cannot even connect. `descriptors`: one
-process whose descriptors suffice for N connections. `refuse`: one process that answers the others with 503.
-"""
+`hold` (the default) has N processes, each of which serves one connection until the client closes it; the others wait in
+the accept queue for ever. `queue`: like `hold` with an accept queue of four, so that most cannot even connect.
+`descriptors`: one process whose descriptors suffice for N connections. `refuse`: one process that answers the others
+with 503."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ END = b"\r\n\r\n"
 
 
 def hold(listener: socket.socket) -> None:
-    """Serves one connection after the other, each as long as it stands."""
+    """Serves one connection after the other, each until the client closes it."""
     while True:
         connection, _ = listener.accept()
         with connection:
@@ -34,7 +34,8 @@ def hold(listener: socket.socket) -> None:
 
 
 def share(listener: socket.socket, welcome: int | None = None) -> None:
-    """Serves all connections in turn; `welcome`: as many, and refuses what the others ask for."""
+    """Serves all connections in turn. `welcome`: serves only so many of them, and answers the requests of others with
+    503."""
     selector = selectors.DefaultSelector()
     selector.register(listener, selectors.EVENT_READ)
     guests: set[socket.socket] = set()
@@ -64,7 +65,7 @@ def share(listener: socket.socket, welcome: int | None = None) -> None:
 
 
 def spare_descriptors(connections: int) -> None:
-    """Lets this process open as many descriptors more, and the selector's."""
+    """Limits the descriptors of this process to the open ones, one for the selector, and so many connections."""
     lowest_free = os.dup(0)
     os.close(lowest_free)
     most = lowest_free + 1 + connections

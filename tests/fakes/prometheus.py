@@ -1,4 +1,4 @@
-"""A real Prometheus for a test: started on a port and in a folder of its own, asked, and ended."""
+"""A real Prometheus for a test: started on a port and in a folder of its own, queried, and ended."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ READY_S = 60.0
 
 
 class Prometheus:
-    """Its HTTP API, as far as Grafana asks it."""
+    """The part of Prometheus's HTTP API that Grafana uses."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def newest(self, expr: str) -> list[dict[str, Any]]:
-        """The series that there are now."""
+        """The current series of a query."""
         found: list[dict[str, Any]] = self._ask("query", {"query": expr})["result"]
         return found
 
     def over_time(self, expr: str, start_s: float, end_s: float) -> list[dict[str, Any]]:
-        """The series that a panel would draw, a point a second."""
+        """The series that a panel would draw, with a point a second."""
         found: list[dict[str, Any]] = self._ask(
             "query_range", {"query": expr, "start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": "1"}
         )["result"]
@@ -51,7 +51,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus_up(binary: str, configuration: Path, folder: Path) -> Iterator[Prometheus]:
-    """Yields once it is ready."""
+    """Runs Prometheus, and yields its API once it is ready."""
     url = f"127.0.0.1:{pick_port()}"
     command = [
         binary, f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}",

@@ -1,5 +1,5 @@
 """Servers that are queues of known theory, M/G/k: every request of a trial is simulated, in a window after a warm-up
-from empty, as a real trial would meet it. The trials are results straight away: nothing is run or measured."""
+from empty, as in a real trial. Results are computed: nothing is run or measured."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ HEAVY_SIGMA = 1.27  # lognormal, squared coefficient of variation 4
 
 @dataclass(frozen=True)
 class Queue:
-    """`slots` serve at once, first come first served, each for a time of mean `mean_s` that is "fixed", "exponential"
-    or "heavy". `sd`: log standard deviation of the speed between starts. The condition: p99 below `limit_s`."""
+    """A queue with `slots` servers, first come first served. The time of a request has the mean `mean_s` and is
+    "fixed", "exponential" or "heavy". `sd`: log standard deviation of the speed between starts. The condition: p99
+    below `limit_s`."""
 
     slots: int
     service: str
@@ -38,15 +39,15 @@ class Queue:
 
     @property
     def capacity_per_s(self) -> float:
-        """The rate that 95 % of starts hold for as long as they run."""
+        """The rate that 95 % of starts sustain in the long run."""
         slow = math.exp(-1.645 * self.sd)
         return self.most_per_s * slow * _load_held(self.slots, self.service, self.limit_s * slow / self.mean_s)
 
 
 @lru_cache(maxsize=64)
 def _load_held(slots: int, service: str, limit: float) -> float:
-    """The highest load (share of what the slots can give) whose p99 in the long run is below the limit, in mean service
-    times; by bisection, with the same random numbers at every load."""
+    """The highest load (share of what the slots can give) whose long-run p99 is below the limit, in mean service times;
+    by bisection, with the same random numbers at every load."""
     dice = np.random.default_rng(11)
     gaps, served = dice.exponential(1.0, LONG_RUN), _times(service, dice, LONG_RUN)
     low, high = 0.02, 0.999
@@ -59,7 +60,7 @@ def _load_held(slots: int, service: str, limit: float) -> float:
 
 
 def ends(arrivals: Array, served: Array, slots: int) -> Array:
-    """When each request ends, of so many servers that begin idle and take the longest waiting first."""
+    """The end of each request, with so many servers that begin idle and serve first come, first served."""
     free, found = [0.0] * slots, []
     for arrival, takes in zip(arrivals.tolist(), served.tolist(), strict=True):
         end = max(arrival, free[0]) + takes
@@ -69,7 +70,7 @@ def ends(arrivals: Array, served: Array, slots: int) -> Array:
 
 
 def _times(service: str, dice: np.random.Generator, count: int) -> Array:
-    """Service times of mean 1."""
+    """Random service times of mean 1."""
     if service == "fixed":
         return np.ones(count)
     if service == "exponential":

@@ -1,4 +1,4 @@
-"""Races and grids that never ran: what each setting truly does is known, noise is given. For tests of planners."""
+"""Simulated races and grids for tests of planners: the true rate of each setting is known, and the noise is given."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Outcome = Callable[[TrialSpec], Mapping[str, float] | str]
 def race_of(
     levels: int, *, repeats: int = 10, objective: Mapping[str, Any] | None = None, named: bool = False, **design: Any
 ) -> Experiment:
-    """A race over `threads`, 0 to levels - 1. `named`: these are names and no numbers, so that no rule of thumb is
-    judged by them, which takes a quarter of the time of a simulated race."""
+    """A race over `threads`, from 0 to levels - 1. `named`: the levels are names instead of numbers, so that the
+    analysis judges no rule of thumb, which saves three quarters of the time of a simulated race."""
     factors: dict[str, tuple[Level, ...]] = {"threads": tuple(map(str, range(levels)) if named else range(levels))}
     changes: dict[str, Any] = {"objective": objective} if objective is not None else {}
     return experiment(factors, measure={"repeats": repeats}, design={"order": "race", "seed": 7, **design}, **changes)
@@ -49,7 +49,7 @@ def result_of(spec: TrialSpec, outcome: Mapping[str, float] | str, took_s: float
 
 
 def run_planner(planner: Planner, outcome: Outcome) -> list[TrialResult]:
-    """To its end."""
+    """Runs the planner to its end; returns the results."""
     results = []
     while (spec := planner.ask()) is not None:
         results.append(result_of(spec, outcome(spec)))

@@ -1,4 +1,4 @@
-"""The servers of `real/` that must be built, each once for the tests of this process."""
+"""Builds the servers of `real/`, each once for the tests of this process."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KESTREL_RUNTIMES = ("Microsoft.NETCore.App", "Microsoft.AspNetCore.App")
 
 @cache
 def java_classes() -> str:
-    """The folder of the JDK's own server."""
+    """The class path of the JDK's own server, compiled."""
     return _compiled((), "Work.java", "Server.java")
 
 
 @cache
 def container_path() -> str:
-    """The class path of Tomcat, Jetty, Undertow and what they need, as Maven fetched it. Raises RuntimeError where it
-    fetched anything else than it should."""
+    """The class path of Tomcat, Jetty, Undertow and their libraries, as Maven fetched them. Raises RuntimeError if the
+    jars differ from the list of expected ones."""
     jars = tempfile.mkdtemp(prefix="powerband-jars-")
     pom = REAL / "jars" / "pom.xml"
     goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}", f"-Dtarget={jars}")
@@ -61,7 +61,7 @@ def fasthttp_server() -> str:
 
 @cache
 def axum_server() -> str:
-    """Built in a minute."""
+    """The path of the axum server, whose build takes a minute."""
     target = tempfile.mkdtemp(prefix="powerband-axum-")
     manifest = REAL / "axum" / "Cargo.toml"
     _run("cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", str(manifest), "--target-dir", target)
@@ -70,7 +70,8 @@ def axum_server() -> str:
 
 @cache
 def further_python() -> str:
-    """A Python with the servers of `real/python/`, in an environment of its own: only these tests need them."""
+    """The path of a Python in an environment of its own, with the servers of `real/python/`, which only these tests
+    need."""
     uv = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
     folder = tempfile.mkdtemp(prefix="powerband-python-")
     _run(uv, "venv", "--quiet", "--python", sys.executable, folder)
@@ -131,7 +132,7 @@ BUILT: Mapping[str, Callable[[], str]] = {
 
 
 def built(command: Sequence[str]) -> tuple[str, ...]:
-    """The command with what it names built."""
+    """The command with the servers that it names built, and their names replaced by paths."""
     words = list(command)
     for name, build in BUILT.items():
         words = [word.replace(name, build()) if name in word else word for word in words]

@@ -1,4 +1,4 @@
-"""A PostgreSQL that planted servers ask, in no tree of powerband's."""
+"""A PostgreSQL for planted servers, which is not below powerband's processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ TABLE = "create table counter (n int); insert into counter values (0)"
 
 @contextmanager
 def database_up(cpus: float) -> Iterator[str]:
-    """The address of one that may use so many CPUs, with a table of one row; 0: none, and an empty address."""
+    """Yields the address of a PostgreSQL that may use so many CPUs, with a table of one row; for 0 CPUs an empty
+    address."""
     if not cpus:
         yield ""
         return

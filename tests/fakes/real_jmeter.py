@@ -1,4 +1,4 @@
-"""The real JMeter, which powerband fetches by itself, run once on a plan."""
+"""The real JMeter, which powerband fetches by itself, runs a plan once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RealJMeter:
     java: Path
 
     def run(self, plan: Path, folder: Path, **properties: object) -> str:
-        """What it printed. The working folder is `folder`, where its log and its results stay."""
+        """Runs the plan in `folder`, where its log and its results stay; returns its output."""
         home = self.home
         command = [
             str(self.java), "-Xmx256m", "-cp", f"{home}/bin/ApacheJMeter.jar:{home}/lib/*:{home}/lib/ext/*",

@@ -1,5 +1,5 @@
-"""Actors that reflect messages for ever (subjects `pekko`, `akka-net`), started without the bench: what their page and
-their last line say."""
+"""Actors that reflect messages for ever (subjects `pekko`, `akka-net`), started without the bench, and their metrics
+page and last log line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FINAL_S = 20
 
 @dataclass(frozen=True)
 class Built:
-    """A subject that is built; `given`: what its placeholders stand for."""
+    """A subject that is built. `given`: the values of its placeholders."""
 
     subject: Subject
     given: Mapping[str, str]
@@ -40,7 +40,7 @@ class Built:
 
     @contextmanager
     def playing(self, log: Path, statsd_port: int = 0, **levels: Level) -> Iterator[Playing]:
-        """Once it has said that it is ready; what it prints is in `log`."""
+        """Starts the subject, and yields once it says that it is ready. `log`: the file of its output."""
         (port,) = pick_ports(1)
         with log.open("w") as out:
             process = subprocess.Popen(
@@ -73,7 +73,7 @@ class Playing:
         return {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
 
     def log_lines(self) -> int:
-        """Of the log file of its own, which has no name any more."""
+        """The number of lines in the subject's own log file, which is unlinked but open."""
         files = Path(f"/proc/{self.process.pid}/fd").iterdir()
         (file,) = [each for each in files if "/powerband-" in _target(each)]
         return file.read_bytes().count(b"\n")
@@ -86,7 +86,7 @@ class Playing:
         return series
 
     def final(self) -> dict[str, int]:
-        """Asks it to stop, as the bench does: the whole group at once."""
+        """Stops the whole process group at once, as the bench does; returns the figures of its last line."""
         os.killpg(self.process.pid, signal.SIGTERM)
         self.process.wait(FINAL_S)
         text = self.log.read_text()
@@ -95,7 +95,7 @@ class Playing:
 
 
 def built(subject: Subject, engine: Path, env: Sequence[tuple[str, str]] = ()) -> Built:
-    """Builds it where it is not; `env` is added to the build's environment."""
+    """Builds the subject unless it is built already; `env` is added to the build's environment."""
     given = {**dict.fromkeys(BUILT_IN, ""), **given_values(subject, engine)}
 
     def build(inside: Mapping[str, str]) -> bool:
@@ -114,7 +114,7 @@ def assert_no_ball_lost(final: Mapping[str, int], balls: int) -> None:
 
 
 def _target(link: Path) -> str:
-    """Empty where it has gone meanwhile."""
+    """The target of a link; empty if the link no longer exists."""
     try:
         return str(link.readlink())
     except FileNotFoundError:

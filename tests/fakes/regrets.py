@@ -1,8 +1,7 @@
-"""How often the bound of an answer (`regret`) is wrong where the moment to look is picked by the data: truth is known.
+"""The error rate of the bound of an answer (`regret`) if the data pick the moment to look; the truth is known.
 
-Twice: the statistic alone, for every setting at every look, which no way to pick can be worse than; and races through
-planner and analysis, each at the look at which its bound was smallest.
-"""
+It is tested twice: the statistic alone, for every setting at every look, which is the worst case of picking; and races
+through planner and analysis, each at the look at which its bound was smallest."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ TRUTHS = (
 
 
 def bounds_missed(shape: Shape, settings: int, sweeps: int) -> float:
-    """The share of sweeps in which the best lies above any setting, at any look, by more than that setting's bound. It
-    is far ahead of all others, and nobody leaves: then only its own distances count, which is the hardest case."""
+    """The share of sweeps in which the best exceeds any setting, at any look, by more than that setting's bound. The
+    best is far ahead of all others, and no setting is eliminated, so only its own distances count: the hardest case."""
     dice = np.random.default_rng([SHAPES.index(shape), settings, 11])
     truth = np.full(settings, -0.7)
     truth[0] = 0.0
@@ -51,8 +50,8 @@ def bounds_missed(shape: Shape, settings: int, sweeps: int) -> float:
 
 
 def race_bounds(shape: Shape, truth: tuple[float, ...], races: int) -> tuple[Counter[str], list[int]]:
-    """Races of these settings that go on to their end: how many had a bound, and how many were wrong about the setting
-    to use at the look at which the bound was smallest. And the trials after which the bound asked for was met first."""
+    """Races of these settings that go on to their end. Returns how many had a bound and in how many it was wrong (at
+    the smallest bound, and at any look), and the numbers of trials after which the asked bound was first met."""
     count: Counter[str] = Counter()
     took = []
     for number in range(races):
@@ -92,7 +91,8 @@ def race_bounds(shape: Shape, truth: tuple[float, ...], races: int) -> tuple[Cou
 
 
 def regret_table(sweeps: int, races: int) -> str:
-    """Per shape: the statistic at any look, the worst number of settings in brackets; then races of all truths."""
+    """The table of errors by shape: the statistic at any look, with its worst number of settings in brackets; then
+    races of all truths."""
     lines = [
         "| starts | any setting, any look | races: with a bound | wrong at the smallest | wrong at any look "
         f"| bound of {ASKED:.0%} met | after trials (mean) |",

@@ -1,5 +1,5 @@
-"""A real browser for tests of the report: files from disk, the network cut; whoever complains or asks for anything
-fails the test. Fixtures, to be imported by the modules that use them."""
+"""A real browser for tests of the report: files from disk, without a network; a complaint or a request of a page fails
+the test. The fixtures are imported by the modules that use them."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ Open = Callable[..., Page]
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """One for all tests of a worker: it takes longer to start than most of them take."""
+    """One browser for all tests of a worker, since starting it takes longer than most of them."""
     with chromium() as browser:
         yield browser
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The browser that is on this machine."""
+    """Yields a running Chromium of this machine."""
     binary = need_browser()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=binary, args=ARGUMENTS, timeout=WAIT_MS)
@@ -74,7 +74,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Pages:
-    """Pages from disk with no network, and what they have complained of or asked for."""
+    """Pages from disk without a network, with their complaints and requests."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -101,13 +101,13 @@ class Pages:
         return page
 
     def shared(self, path: Path, *, width: int = 1280) -> Page:
-        """The same one for all who ask for it."""
+        """The one page of this file and width that all tests share."""
         if (path, width) not in self._shared:
             self._shared[path, width] = self.open(path, width=width)
         return self._shared[path, width]
 
     def check(self) -> None:
-        """No script has complained, and nothing was asked for."""
+        """Checks that no script has complained, and that no page requested anything from a network."""
         assert self._complaints == []
         assert [url for url in self._requests if not url.startswith(("file:", "blob:", "data:"))] == []
 
@@ -118,7 +118,8 @@ class Pages:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Open]:
-    """Opens a file with no network; at the end of the test no script has complained, and nothing was asked for."""
+    """Opens files without a network. At the end of the test no script may have complained, and nothing may have been
+    requested."""
     pages = Pages(browser)
     yield pages.open
     pages.close()
@@ -134,6 +135,7 @@ def shared_pages(browser: Browser) -> Iterator[Pages]:
 
 @pytest.fixture
 def look(shared_pages: Pages) -> Iterator[Open]:
-    """As `visit`, but each file is opened once for all tests of a module: they leave its page as they found it."""
+    """Opens files as `visit` does, but each only once for all tests of a module, which must leave its page as they
+    found it."""
     yield shared_pages.shared
     shared_pages.check()

@@ -1,5 +1,5 @@
-"""`run_load.py URL [users=N] [seconds=S] [generator=JSON]`: a short load in a process of its own, here or through a
-generator; prints what came of it as JSON."""
+"""A short load in a process of its own: `run_load.py URL [users=N] [seconds=S] [generator=JSON]`. It runs here or
+through a generator, and its outcome is printed as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A run in a process of its own, for tests that interrupt, starve or kill it: `run_trials.py RUN_FOLDER [OPTION...]`.
+"""A run in a process of its own, for tests that interrupt, starve or kill it:
+`run_trials.py RUN_FOLDER [OPTION...]`.
 
 Makes the run directory, or goes on with one: trials that have no record are run (again). Options: `trials=3`,
 `ignore-sigterm`, `grace=5`, `file-limit=BYTES` (from the second trial on), `pace=0.3` (seconds measured), `slow` (each
@@ -26,14 +27,14 @@ from powerband.trials.trial import run_trial
 
 
 class Announcer(Watcher):
-    """Prints each phase as it begins, for whoever waits for one."""
+    """Prints each phase as it begins, for a test that waits for one."""
 
     def phase(self, name: str) -> None:
         announce(name)
 
 
 class AnnouncedStop(StopRequest):
-    """Says `stopping` once a first Ctrl-C has been heard; from then on a second one is the second."""
+    """Prints `stopping` once it received a first Ctrl-C; a test sends the second one only after that."""
 
     def request(self) -> None:
         super().request()
@@ -46,7 +47,7 @@ def announce(what: str) -> None:
 
 
 def run(folder: Path, options: Mapping[str, str]) -> int:
-    """Returns the exit code."""
+    """Makes or resumes the run; returns the exit code."""
     made = RunDir.open(folder) if folder.is_dir() else RunDir.create(folder.parent, "interrupted", "name: test\n", {})
     if made.path != folder:
         made.path.rename(folder)

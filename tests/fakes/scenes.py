@@ -1,4 +1,4 @@
-"""Scenes for the rules of bottlenecks: pools of threads, and what else of a trial they judge."""
+"""Scenes for the rules of bottlenecks: pools of threads, and the other figures of a trial that the rules use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MS = 1e6
 def pool(
     name: str, on_cpu: float = 0.0, run_wait: float = 0.0, *, busiest: float = 0.0, **blocked: float
 ) -> WatchedPool:
-    """`blocked`: threads by what they wait on. Its threads wake 1,000 times a second."""
+    """A pool whose threads wake 1,000 times a second in all. `blocked`: threads by what they wait on."""
     waiting = sum(blocked.values())
     use = PoolUse(
         pool=name,
@@ -37,7 +37,7 @@ POLLER = pool("poller", 0.02, 0.01, poll=0.97)
 def scene(
     *pools: WatchedPool, metrics: Mapping[str, float] | None = None, codes: tuple[str, ...] = (), **changes: Any
 ) -> Scene:
-    """One CPU for the subject; 800 requests a second of 64 users; what the pools use is what it uses."""
+    """A trial of a subject with one CPU and 800 requests a second from 64 users. Its CPU use is that of its pools."""
     on_cpu = sum(each.use.on_cpu for each in pools)
     figures = {
         "subject_cpu_share": on_cpu,
@@ -68,7 +68,7 @@ def scene(
 
 
 def tried(slots: float, gain: float = 1.0, *, users: int = 64, outgoing: int = 0) -> Tried:
-    """The looks at a server that serves so many at once, with one user and with twice the users."""
+    """The looks at a server that serves so many requests at once: with one user, and with twice the users."""
     alone, loaded = UsersServed(1, 50, 1.0), UsersServed(users, round(250 * slots), 5.0)
     doubled = UsersServed(2 * users, round(50 * slots * gain), 1.0)
     found = estimate_slots(alone, loaded, doubled, 0.0)

@@ -1,4 +1,4 @@
-"""What each planted case was named when it was last tried: rows on a page, of which single ones are renewed."""
+"""The name that each planted case got when it was last tried: rows on a page, which are renewed one by one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DISTURBED = "disturbed"
 
 @dataclass(frozen=True)
 class Row:
-    """`named`: also `DISTURBED`, where other programs spoilt the trial; `slots`: those planted, empty where that is not
-    scored; `told`: those measured."""
+    """One case. `named`: the bottleneck named, or `DISTURBED` if other programs spoilt the trial; `slots`: the planted
+    number, empty if that is not scored; `told`: the measured number."""
 
     case: str
     planted: str
@@ -59,7 +59,7 @@ class Row:
 
 
 def rows_of(text: str) -> dict[str, Row]:
-    """The rows of a page, by case."""
+    """The rows of a page by the name of their case."""
     cells = ([cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in text.splitlines())
     full = (line for line in cells if len(line) == len(fields(Row)) and line[0] != COLUMNS[0])
     found = (Row(*("" if cell == EMPTY else cell for cell in line)) for line in full)
@@ -71,7 +71,7 @@ def page_of(rows: Iterable[Row]) -> str:
 
 
 def named_otherwise(every: Iterable[Row]) -> str:
-    """By what was planted: the names that were wrong, and of how many trials; empty if all were right."""
+    """A sentence with the wrong names by planted bottleneck, and of how many trials; empty if all were right."""
     rows = fair(every)
     planted = Counter(row.planted for row in rows)
     wrong = Counter((row.planted, row.named) for row in rows if not row.right)
@@ -106,7 +106,8 @@ def fair(rows: Iterable[Row]) -> list[Row]:
 
 
 def slots_told(rows: Sequence[Row]) -> str:
-    """How many of the planted numbers of slots were measured within `SLOTS_WITHIN`, where CPU is not the limit."""
+    """A sentence with how many of the planted numbers of slots were measured within `SLOTS_WITHIN`; empty if none was
+    scored."""
     asked = [row for row in rows if row.slots]
     near = sum(row.slots_are_near for row in asked)
     return (
@@ -115,8 +116,8 @@ def slots_told(rows: Sequence[Row]) -> str:
 
 
 def renewed(old: Mapping[str, Row], new: Mapping[str, Row], cases: Iterable[Case]) -> list[Row]:
-    """In the order of the cases. A row of a case that is no more, or that is planted as something else, is dropped; a
-    trial that was disturbed leaves the old row."""
+    """The rows in the order of the cases. The row of a case that is gone, or for which another name is planted now, is
+    dropped; a disturbed trial does not replace an old row."""
     rows = {**new, **old, **{row.case: row for row in fair(new.values())}}
     kept = ((case, rows[case.name]) for case in cases if case.name in rows)
     return [row for case, row in kept if row.planted == case.expected]

@@ -1,6 +1,6 @@
-"""Shipped experiments in their smoke profile, run as a user runs them, but for looks at slots, which cost seconds and
-have tests of their own; a busy machine spoils no trial. What so short a
-run can say is asserted of each: its exit code follows from its answer and its claims, and each claim has a verdict."""
+"""Shipped experiments in their smoke profile, run as a user runs them, but without looks at slots, which cost seconds
+and have tests of their own; a busy machine spoils no trial. So short a run allows these assertions: its exit code
+follows from its answer and its claims, and each claim has a verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedu
 
 
 def powerband(experiment: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """The first one on a machine may have to fetch what a subject is built from."""
+    """Runs an experiment. The first run on a machine may have to fetch what a subject is built from."""
     command = [
         sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
         "--runs", str(folder), *CALM, "--set", "measure.retries=0", "--set", "measure.slots=false", *options,
@@ -41,9 +41,9 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
 def run(
     experiment: str, folder: Path, *options: str, spoilt_by: Collection[str] = (), unasked: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The analysis. `options`: `--set KEY=VALUE`, which may leave too few levels for some of the experiment's claims;
-    those that can be judged are, but for the `unasked`. `spoilt_by`: problems that all trials may end with, besides
-    those of a late engine."""
+    """Runs an experiment; returns its analysis. `options`: `--set KEY=VALUE`. They may leave too few levels for some
+    claims: those that can still be judged are judged, but for the `unasked`. `spoilt_by`: problems that may make all
+    trials invalid, besides those of a late engine."""
     claims = [claim for claim in claims_left(experiment, options) if claim["id"] not in unasked]
     done = powerband(experiment, folder, *options, "--set", f"claims={json.dumps(claims)}")
     assert done.stdout, done.stderr
@@ -58,8 +58,8 @@ def run(
 
 
 def exit_code(analysis: dict[str, Any], spoilers: Collection[str]) -> int:
-    """As docs/reference/cli.md has it, of a run that ended. Where no trial counts, `spoilers` must be why, or a machine
-    that was disturbed by the kernel's counters."""
+    """The exit code of a run that ended, by docs/reference/cli.md. If no trial is valid, this checks that the reason is
+    one of `spoilers`, or a disturbed machine by the kernel's counters."""
     match analysis["answer"]["kind"]:
         case "none_feasible":
             return 1
@@ -72,7 +72,8 @@ def exit_code(analysis: dict[str, Any], spoilers: Collection[str]) -> int:
 
 
 def claims_left(experiment: str, options: Collection[str]) -> list[dict[str, str]]:
-    """The claims of the whole experiment whose settings are tried, though the smoke profile may leave them out."""
+    """The claims of the whole experiment whose settings are tried with these options, even if the smoke profile leaves
+    them out."""
     sets = dict(option.split("=", 1) for option in options if option != "--set")
     whole = load_experiment(experiment).claims
     claims = [{"id": claim.id, "says": claim.says, "holds": claim.holds} for claim in whole]
@@ -89,12 +90,12 @@ def claims_left(experiment: str, options: Collection[str]) -> list[dict[str, str
 
 
 def measured(analysis: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, float]]]:
-    """Levels and metrics of every measured trial, whether or not the machine let it count."""
+    """Levels and metrics of every measured trial, valid or not."""
     return [
         (trial["setting"]["levels"], trial["metrics"]) for trial in analysis["trials"] if trial["status"] == "measured"
     ]
 
 
 def measured_by(analysis: dict[str, Any], factor: str) -> dict[Any, dict[str, float]]:
-    """The metrics of a measured trial of each level."""
+    """The metrics of a measured trial by level."""
     return {levels[factor]: metrics for levels, metrics in measured(analysis)}

@@ -20,7 +20,7 @@ MS = 1_000_000
 
 
 def reference(*arguments: str, **fields: Any) -> Subject:
-    """The engine's own server on a port that powerband picks."""
+    """The reference subject, the engine's own server, on a port that powerband picks."""
     command = ("{engine}", "serve", "--port", "{port}", *arguments)
     return Subject(name="reference", command=command, **{"ready": Ready(timeout_ns=20_000 * MS), **fields})
 
@@ -49,7 +49,7 @@ def experiment(subject: Subject, load: Load | None = None, **fields: Any) -> Exp
 
 
 class Watcher:
-    """An observer that remembers what it was told."""
+    """An observer that records its calls."""
 
     def __init__(self) -> None:
         self.phases: list[str] = []
@@ -79,7 +79,7 @@ def run_one(
     stop: StopRequest | None = None,
     number: int = 1,
 ) -> TrialRecord:
-    """One trial of the experiment's first setting in `folder`/0001."""
+    """Runs one trial of the experiment's first setting in `folder`/0001."""
     setting: Setting = case.settings()[0]
     spec = TrialSpec(number=number, block=0, attempt=1, setting=setting, seed=7)
     directory = TrialDir(folder / f"{number:04d}")

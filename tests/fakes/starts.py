@@ -1,4 +1,5 @@
-"""Starts that differ as those of real servers do, and how often verdicts and figures on them are wrong: truth is known.
+"""Starts that differ as those of real servers do, and the error rates of verdicts and figures on them; the truth is
+known.
 
 `python -m fakes.starts PAGE...` (`make statistics`) writes the tables between their marks into the pages. Everything
 goes through the analysis that judges real runs: sweeps of equal settings through `compare_with_leader`, all at once,
@@ -33,14 +34,15 @@ Draw = Callable[[np.random.Generator, int, int, int], Array]
 
 @dataclass(frozen=True)
 class Shape:
-    """`draw(dice, sweeps, blocks, settings)`: logs of what starts of equal settings give."""
+    """A distribution of starts. `draw(dice, sweeps, blocks, settings)`: logs of the results of equal settings."""
 
     name: str
     draw: Draw
 
 
 def two_modes(slow: float, apart: float, width: float) -> Shape:
-    """A share of starts `slow`, slower by the share `apart`; each mode so wide."""
+    """Starts in two modes: a share `slow` of them is slower by the share `apart`; `width`: the standard deviation of
+    each mode."""
 
     def draw(dice: np.random.Generator, sweeps: int, blocks: int, settings: int) -> Array:
         shape = (sweeps, blocks, settings)
@@ -72,7 +74,7 @@ def _one_noisy(dice: np.random.Generator, *shape: int) -> Array:
 
 
 def _drift(dice: np.random.Generator, *shape: int) -> Array:
-    """AR(1) with a coefficient of 0.8 from trial to trial, which run in random order within each block."""
+    """Noise that is AR(1) with a coefficient of 0.8 from trial to trial; the trials of a block run in random order."""
     sweeps, blocks, settings = shape
     noise = 0.03 * dice.standard_normal((sweeps, blocks * settings))
     for trial in range(1, blocks * settings):
@@ -104,15 +106,15 @@ SHAPES = (
 
 
 def false_verdicts(shape: Shape, settings: int, blocks: int, sweeps: int) -> float:
-    """The share of sweeps of equal settings with any verdict `better` or `worse`, looked at once, after so many
-    blocks."""
+    """The share of sweeps of equal settings with any verdict `better` or `worse`, at one look after so many blocks."""
     y = shape.draw(_dice(shape, settings, blocks), sweeps, blocks, settings)
     found = compare_with_leader(y, 0.95)
     return float((np.abs(found.difference) > found.half).any(axis=1).mean())
 
 
 def false_departures(shape: Shape, settings: int, sweeps: int) -> float:
-    """The share of races of equal settings in which any would have left, looked at after each of ten blocks."""
+    """The share of races of equal settings in which one would have been eliminated, at a look after each of ten
+    blocks."""
     y = shape.draw(_dice(shape, settings, 0), sweeps, BLOCKS, settings)
     gone = np.zeros(sweeps, dtype=bool)
     for blocks in range(2, BLOCKS + 1):
@@ -122,7 +124,7 @@ def false_departures(shape: Shape, settings: int, sweeps: int) -> float:
 
 
 def verdict_table(sweeps: int) -> str:
-    """Per shape: the worst of all numbers of settings after 3, 5 and 10 blocks, and of the races."""
+    """The table of errors by shape: the worst number of settings after 3, 5 and 10 blocks, and in races."""
     lines = [
         "| starts | 3 rounds | 5 | 10 | races |",
         "|---|---|---|---|---|",
@@ -141,7 +143,8 @@ def verdict_table(sweeps: int) -> str:
 
 @dataclass(frozen=True)
 class Land:
-    """Settings that race: logs of their true means, and how their starts differ. `metric`: maximised rate, or p99."""
+    """Settings that race: logs of their true means, and the shape of their starts. `metric`: a rate to maximise, or p99
+    to minimise."""
 
     name: str
     truth: Sequence[float]
@@ -162,8 +165,8 @@ LANDS = (
 
 
 def race_counts(land: Land, races: int, confirm: int) -> Counter[str]:
-    """How often the figure of the first sentence holds the true mean: of what is named, of what looks best so far. The
-    true mean is that of the logs, over starts and time."""
+    """Counts of races in which the interval in the first sentence contains the true mean of its setting, for answers
+    that name one and for those that give the best so far. The true mean is that of the logs, over starts and time."""
     count: Counter[str] = Counter()
     k = len(land.truth)
     centre = float(land.shape.draw(np.random.default_rng(0), 200, BLOCKS, k).mean())
@@ -194,7 +197,8 @@ def race_counts(land: Land, races: int, confirm: int) -> Counter[str]:
 
 
 def figure_table(races: int) -> str:
-    """Coverage of the first sentence's interval: in each cell with three fresh starts that confirm, then with none."""
+    """The table of the coverage of the first sentence's interval: each cell has the figure with three confirming fresh
+    starts, then with none."""
     lines = [
         "| race | named: share held | best so far: share held | mean half-width |",
         "|---|---|---|---|",

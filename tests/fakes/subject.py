@@ -52,7 +52,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Page(Handler):
-    """A counter that grows with time, whoever asks."""
+    """A metrics page with a counter that grows with time alone."""
 
     name = "fake_things_total"
     per_s = 0.0

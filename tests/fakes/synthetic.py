@@ -1,4 +1,5 @@
-"""An Analysis as a real sweep might give it, without running one: nine pool sizes, a failed and an invalid trial.
+"""An Analysis as a real sweep might give it, made without running one: nine pool sizes, a failed and an invalid
+trial.
 
 The numbers follow a simple law (throughput saturates, response time grows with waiting) plus seeded noise, so that the
 shapes on a page are those of a real run. Used to test renderers; nothing here is a measurement."""
@@ -36,7 +37,8 @@ def setting(**levels: Level) -> Setting:
 
 
 def metrics_of(threads: int, noise: float = 1.0, *, errors: float = 0.0) -> dict[str, float]:
-    """What a server with `threads` threads of 20 ms waits and 0.3 ms CPU on one core would show under 128 users."""
+    """The metrics of a server on one CPU with `threads` threads, whose requests wait 20 ms and compute 0.3 ms, under
+    128 users."""
     capacity = min(threads, 128) / 0.0203
     goodput = min(capacity, 1480.0) * (1 - 0.0006 * max(0, threads - 64)) * noise
     response = 128 / goodput * 1e9
@@ -131,7 +133,7 @@ def analysis(levels: Sequence[Level] = LADDER, blocks: int = 5, **changes: objec
 
 
 def claims() -> tuple[ClaimResult, ...]:
-    """One of each verdict; the last over two comparisons."""
+    """Claims with each verdict; the last makes two comparisons."""
     held, refuted, undecided = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED
     grows = "goodput[threads=4] > 3 * goodput[threads=1]"
     twice, same = "goodput[threads=64] > 2 * goodput[threads=32]", "p99[threads=64] == p99[threads=32]"
@@ -192,7 +194,7 @@ def _estimate(values: Sequence[float]) -> Estimate:
 
 
 def page(of: Analysis | None = None, **changes: object) -> ReportPage:
-    """The page of `analysis()`: distributions, time series, facts."""
+    """The page of an analysis: distributions, time series, facts."""
     of = of or analysis()
     settings = [row.setting for row in of.settings if "response_time_ns_p50" in row.estimates]
     values: dict[str, object] = {
@@ -275,7 +277,7 @@ def _trial_view(trial: TrialResult) -> TrialView:
 
 
 def two_factor_analysis() -> Analysis:
-    """Threads times queue length: two factors, every setting measured twice."""
+    """An analysis of two factors, threads and queue length; every setting is measured twice."""
     rows, all_trials = [], []
     for queue in (10, 100, 1000):
         for threads in (4, 8, 16):
@@ -294,7 +296,7 @@ def two_factor_analysis() -> Analysis:
 
 
 def many_factor_analysis() -> Analysis:
-    """Four factors, one of which never varies: threads times queue times cache, every setting measured twice."""
+    """An analysis of four factors, threads, queue, cache and one that never varies; every setting is measured twice."""
     base = two_factor_analysis()
     rows, all_trials = [], []
     for cache in ("none", "local", "<b>shared</b>"):

@@ -1,4 +1,4 @@
-"""Analyses with everything that stands behind an answer: a race, a capacity search, bottlenecks, pools, rules of thumb.
+"""Analyses with everything behind an answer: a race, a capacity search, bottlenecks, pools, rules of thumb.
 
 As `synthetic`: the numbers follow a simple law, so that the shapes are those of a real run, and nothing is measured."""
 
@@ -37,7 +37,8 @@ _OUT_AFTER = {1: 0, 2: 0, 4: 1, 8: 1, 16: 1, 256: 2, 128: 3}  # threads: the blo
 
 
 def race_analysis(levels: Sequence[Level] = LADDER, **changes: object) -> Analysis:
-    """A race over pool sizes, decided after five blocks: 32 and 64 stay; confirmed; with bottlenecks and rules."""
+    """A confirmed race over pool sizes, decided after five blocks, in which 32 and 64 stay; with bottlenecks and
+    rules."""
     base = synthetic.analysis(levels)
     trials = [
         replace(trial, pools=pools(_threads(trial.setting)), bottleneck=bottleneck(_threads(trial.setting)))
@@ -70,7 +71,7 @@ def race_analysis(levels: Sequence[Level] = LADDER, **changes: object) -> Analys
 
 
 def explored_analysis() -> Analysis:
-    """The race with the first look that came before it: sixty pool sizes, tried once each."""
+    """The race with the exploration before it, in which sixty pool sizes are tried once each."""
     analysis = race_analysis()
     first = len(analysis.trials) + 1
     sizes = [*(int(level) for level in LADDER if not isinstance(level, str)), *range(5, 250, 5)]
@@ -83,7 +84,7 @@ def explored_analysis() -> Analysis:
 
 
 def race_of(rows: Sequence[SettingResult]) -> Race:
-    """Five looks whose intervals narrow with the root of the number of blocks."""
+    """A race of five looks, whose intervals narrow with the root of the number of blocks."""
     looks, departures = [], []
     leader = setting(threads=64)
     for block in range(5):
@@ -121,7 +122,8 @@ def confirmation() -> Confirmation:
 
 
 def bottleneck(threads: int) -> Bottleneck:
-    """Small pools are too small, middle ones leave the load as the limit, large ones want more CPU than there is."""
+    """The bottleneck of a pool size: small pools are too small, the load is the limit of middle ones, and large ones
+    want more CPU than there is."""
     if threads <= 16:
         evidence = (f"all {threads} threads busy 98 % of the time", "CPU in use 12 %", "40 requests wait for a thread")
         return Bottleneck(BottleneckName.POOL_TOO_SMALL, evidence, "Use more threads.")
@@ -155,7 +157,7 @@ def rules() -> tuple[RuleVerdict, ...]:
 
 
 def capacity_analysis(levels: Sequence[Level] = (4, 8, 16, 32, 64)) -> Analysis:
-    """Capacity under `p99 < 250ms`: settings that serve up to a rate, and one that meets it at no rate."""
+    """An analysis of capacity under `p99 < 250ms`: most settings have a capacity, one meets the limit at no rate."""
     rows, trials = [], []
     for threads in (int(level) for level in levels if not isinstance(level, str)):
         of = setting(threads=threads)

@@ -1,5 +1,5 @@
-"""Trials that never ran: records, engine summaries and probe samples made up from a few figures, consistent with each
-other unless told otherwise. For tests of measuring, planning and analysis."""
+"""Made-up trials for tests of measuring, planning and analysis: records, engine summaries and probe samples from a few
+figures, consistent with each other unless a test asks otherwise."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def histogram(values: list[int]) -> str:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a made-up trial is to show; times in ns, over a window of `window_s`."""
+    """The figures that a made-up trial shows; times in ns, over a window of `window_s`."""
 
     goodput_per_s: float = 1000.0
     failed: int = 0
@@ -78,7 +78,7 @@ class Figures:
     """Overrides fields of each engine's summary."""
 
     def loud_ns(self, at: int) -> int:
-        """How long the other program has run at a time."""
+        """The time for which the other program has run at a time."""
         return max(0, min(at - START_NS, round(self.loud_s * SECOND)))
 
     @property
@@ -87,7 +87,7 @@ class Figures:
 
 
 def summary(figures: Figures) -> dict[str, Any]:
-    """One engine's share of the load."""
+    """The summary of one engine, with its share of the load."""
     share = 1 / figures.engines
     ok = round(figures.goodput_per_s * figures.window_s * share)
     outcomes = {"ok": ok} | ({"timeout": round(figures.failed * share)} if figures.failed else {})
@@ -152,7 +152,7 @@ def summary(figures: Figures) -> dict[str, Any]:
 
 
 def probe_lines(figures: Figures, period_ns: int = 100_000_000) -> list[dict[str, Any]]:
-    """Samples from a second before the window to a second after it, counters growing evenly."""
+    """Samples from a second before the window to a second after it, with counters that grow evenly."""
     lines: list[dict[str, Any]] = [{"type": "hello", "monotonic_ns": START_NS - SECOND}]
     end_ns = START_NS + round((figures.window_s + 1) * SECOND)
     for at in range(START_NS - SECOND, end_ns + 1, period_ns):
@@ -230,7 +230,7 @@ def _pool(figures: Figures, passed: int) -> dict[str, Any]:
 
 
 def interval_lines(figures: Figures, period_ns: int = 100_000_000) -> list[dict[str, Any]]:
-    """Even intervals of one engine, from go to the end of the window."""
+    """Intervals of equal length of one engine, from the start of the load to the end of the window."""
     lines = []
     end_ns = START_NS + round(figures.window_s * SECOND)
     for number, start in enumerate(range(START_NS - 2 * SECOND, end_ns, period_ns)):
@@ -289,7 +289,7 @@ def failed_record(spec: TrialSpec, code: str = "not_ready", message: str = "it n
 
 
 def write_trial(directory: TrialDir, record: TrialRecord, figures: Figures | None) -> TrialRecord:
-    """Writes all files of a trial; without figures only the record."""
+    """Writes all files of a trial; without figures, only its record."""
     directory.begin(record.spec)
     if figures is not None:
         directory.events.write_text("".join(json.dumps(line) + "\n" for line in interval_lines(figures)))
@@ -303,5 +303,5 @@ def spec(setting: Mapping[str, Level] | None = None, *, number: int = 1, block: 
 
 
 def trial_series(directory: TrialDir, record: TrialRecord, measured: Measure | None = None) -> TrialSeries:
-    """Everything over time that the files of one trial hold."""
+    """All series over time that the files of one trial contain."""
     return series_of(record, list(directory.read_events()), read_probe(directory.read_probe()), measured)

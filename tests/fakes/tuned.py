@@ -1,4 +1,4 @@
-"""The experiment of one command line of `powerband tune`, from the parts of it."""
+"""The experiment of a command line of `powerband tune`, from the parts of that line."""
 
 from __future__ import annotations
 

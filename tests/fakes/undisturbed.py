@@ -1,4 +1,4 @@
-"""Planted cases tried until the machine does not disturb them, for tests."""
+"""Planted cases that are tried until the machine does not disturb them, for tests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ HOPELESS = 2  # cases disturbed in each attempt before the first that is not
 
 
 def undisturbed(cases: Sequence[Case], least: int) -> list[Tried]:
-    """Too busy a machine shows itself, not what was planted: nothing can be told there. At least `least` cases, or the
-    test has measured nothing."""
+    """The trials of the cases that nothing disturbed: a disturbed trial does not show the planted bottleneck. If fewer
+    than `least` can be had, the test is skipped or fails."""
     fair: list[Tried] = []
     spoilt = 0
     for tried in try_all(cases, ATTEMPTS):

@@ -1,4 +1,4 @@
-"""A live page of a folder of runs, by the command that people use, on a port of its own."""
+"""The live page of a folder of runs, started by the command that users type, on a port of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @contextmanager
 def watching(runs: Path) -> Iterator[str]:
-    """Yields its address."""
+    """Runs the live page, and yields its address."""
     command = [sys.executable, "-m", "powerband", "watch", str(runs), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:

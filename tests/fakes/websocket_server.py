@@ -77,7 +77,7 @@ def is_key(line):
 
 
 async def frame(reader):
-    """Opcode and payload of a frame that is whole, masked and shorter than 64 KiB."""
+    """The opcode and payload of the next frame, which must be complete, masked and shorter than 64 KiB."""
     first, second = await reader.readexactly(2)
     length = second & 0x7F
     if length == 126:

@@ -1,5 +1,5 @@
-"""The words of the answer, for every kind of it and every way to come to it: through the real analysis of made-up
-trials. After a wanted change of the text run with POWERBAND_UPDATE_GOLDEN=1 and read the difference."""
+"""The words of the answer, for each kind of answer and each way to reach it, from the real analysis of made-up trials.
+After an intended change of the text run with POWERBAND_UPDATE_GOLDEN=1 and read the difference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def noisy(mean: float, seed: int, blocks: int = 5, sd: float = 0.005) -> list[fl
 
 
 def costs(threads: int) -> dict[str, float]:
-    """Memory, threads and CPU as an I/O-bound server has them, on one CPU."""
+    """Memory, threads and CPU of an I/O-bound server on one CPU."""
     return {
         "threads_max": threads + 2.0,
         "rss_bytes_max": 4e6 + 1e5 * threads,
@@ -44,7 +44,8 @@ def costs(threads: int) -> dict[str, float]:
 def run(
     values: Mapping[int, Sequence[float]], metric: str = "goodput_per_s", lost: Lost | None = None, **more: Any
 ) -> Analysis:
-    """`values`: of `metric` by threads, one for each block; `more`: further metrics by threads, load and objective."""
+    """Analyses made-up trials. `values`: the values of `metric` by threads, one for each block; `more`: further metrics
+    by threads, the load, the objective."""
     load = more.pop("load", Load(users=64, duration=10**10))
     extra: Mapping[int, Mapping[str, Any]] = more.pop("extra", {})
     trials = []
@@ -78,12 +79,13 @@ def slow(*means: float, sd: float = 0.01) -> dict[int, dict[str, Any]]:
 
 
 def near_the_limit(*threads: int) -> dict[int, dict[str, Any]]:
-    """Within 50 ms in every start of these, yet so varied that their mean may lie beyond."""
+    """p99 response times by threads. Those of the given threads are within 50 ms in every start, but vary so much that
+    their mean may lie beyond."""
     return {of: {"response_time_ns_p99": [12e6, 49e6, 14e6, 48e6, 49e6] if of in threads else 1e7} for of in LEVELS}
 
 
 def some_failed(*threads: int) -> Analysis:
-    """A third of the starts of these died."""
+    """An analysis in which a third of the starts of these settings died."""
     lost: Lost = dict.fromkeys(threads, ("failed", "died", DIED))
     return run({**RISING, **{of: noisy(100 * of, of) for of in threads}}, lost=lost)
 

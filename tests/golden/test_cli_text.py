@@ -1,4 +1,4 @@
-"""What the command line says, word for word. `make golden` writes the files anew; read the diff before a commit."""
+"""The text of the command line, word for word. `make golden` writes the files anew; read the diff before a commit."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One test plan and the experiment file that it becomes, word for word, and one that is refused."""
+"""A test plan with the experiment file that it becomes, word for word, and a plan that is refused."""
 
 from __future__ import annotations
 

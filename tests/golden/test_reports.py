@@ -1,8 +1,8 @@
 """Reports that must stay as they are, and the report of a small recorded run.
 
 `run-small` is a real run of experiments/quickstart.yaml (profile smoke), as recorded but for the host's name and the
-command. The machine was busy then, which the honesty gate rightly holds against it: here, where only drawing is tested,
-it is not. After a wanted change of the text run these tests with POWERBAND_UPDATE_GOLDEN=1 and read the difference."""
+command. The machine was busy then, so the honesty gate discards its trials; these tests, which are about drawing alone,
+ignore that. After an intended change of the text run them with POWERBAND_UPDATE_GOLDEN=1 and read the difference."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whatever stands in a file, an option or a run directory, the answer is a sentence and a documented exit code, within
-seconds. Real files are taken, and damaged."""
+"""Any content of a file, an option or a run directory gets a sentence and a documented exit code within seconds. The
+tests damage real files."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ FILES = ["experiment.yaml", "host.json", "plan.jsonl", "analysis.json", "trials/
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A recorded run, with its analysis."""
+    """The folder of a recorded run, with its analysis."""
     found = recorded(tmp_path_factory.mktemp("runs"), "20261119-100000-quickstart").path
     ending(["report", str(found)], JUDGED)
     yield found

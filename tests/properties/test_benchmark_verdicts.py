@@ -1,5 +1,5 @@
-"""What the benchmarks' rule promises of any repeats: its interval holds the median so often, `met` is seldom luck, and
-neither order, unit nor direction matters."""
+"""The benchmarks' rule keeps its promises for any repeats: its interval contains the median as often as it says, `met`
+is rarely luck, and order, unit and direction make no difference."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BETTER = {NOT_MET: 0, UNDECIDED: 1, MET: 2}
 @pytest.mark.parametrize("n", [6, 7, 9, 15, 30])
 @pytest.mark.parametrize("shape", ["skewed", "two modes"])
 def test_the_interval_holds_the_median_and_met_is_seldom_luck(n: int, shape: str) -> None:
-    """The true median is 1. Coverage is at least 95 % for any continuous distribution; a target at the very median is
-    called met in at most half of the rest."""
+    """The true median is 1. Coverage is at least 95 % for any continuous distribution; a target equal to the median is
+    called met in at most half of the remaining cases."""
     rng = np.random.default_rng(SEED + n)
     draws = np.exp(rng.normal(0, 0.5, (DRAWS, n)))
     if shape == "two modes":
@@ -51,7 +51,7 @@ def test_a_target_is_met_or_missed_on_one_side_only(values: list[float], target:
 
 @given(VALUES, TARGETS, st.floats(1.1, 10))
 def test_a_softer_target_is_no_harder_to_meet(values: list[float], target: float, softer: float) -> None:
-    """But for the band around the median, in which few repeats decide nothing."""
+    """An easier target is met whenever a harder one is, except within the band around the median of few repeats."""
     found = spread(values)
     hard, soft = found.verdict(at_most=target), found.verdict(at_most=target * softer)
     if found.is_interval or hard == MET:

@@ -1,5 +1,5 @@
-"""Capacity searches on servers of known capacity: how often the interval covers it, at what cost, and how often a
-setting is called best, or leaves, wrongly. docs/methods/capacity.md sums the servers up by their kind."""
+"""Capacity searches on servers of known capacity: the coverage of the interval, its cost, and the error rates of
+calling a setting best and of eliminating one. docs/methods/capacity.md sums the servers up by kind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_intervals_hold_the_capacity(shape: Shape) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("family", sorted({shape.family for shape in SHAPES}))
 def test_coverage_of_whole_families(family: str) -> None:
-    """At least 93 %, but for the chance of so few searches; more of them are `make statistics`."""
+    """Coverage is at least 93 %, less the sampling error of so few searches. `make statistics` makes more of them."""
     found = [searched(shape, seed) for shape in SHAPES if shape.family == family for seed in range(100, 103)]
     share = sum(each.covered for each in found) / len(found)
     say(f"\n{family}: {share:.0%} of {len(found)}")
@@ -56,14 +56,14 @@ def test_coverage_of_whole_families(family: str) -> None:
 
 
 def test_the_truth_of_queues_is_that_of_theory() -> None:
-    """M/M/1: the response time is exponential, its p99 ln(100) / (1 / service - rate)."""
+    """In an M/M/1 queue the response time is exponential, so its p99 is ln(100) / (1 / service - rate)."""
     queue = Queue(1, "exponential", 0.002, 0.1)
     assert queue.capacity_per_s == pytest.approx(500 - math.log(100) / 0.1, rel=0.01)
 
 
 @pytest.mark.long
 def test_equal_settings_have_no_best() -> None:
-    """A/A: at most 5 % of the searches may name a best, whatever they stop at."""
+    """In an A/A test at most 5 % of the searches may name a best, whatever the reason for their end."""
     made = capacity_experiment((1, 2, 4))
     kinds = []
     for seed in range(12):
@@ -78,8 +78,9 @@ def test_equal_settings_have_no_best() -> None:
 
 @pytest.mark.long
 def test_the_best_does_not_leave_and_is_named() -> None:
-    """Five settings, 30 % apart, 25 trials at most: no other is used; the best one is, or the trials are said to be too
-    few, as in one search of five: a start that stalls weighs heavily in what 95 % of 25 starts hold."""
+    """The search has five settings, 30 % apart, and 25 trials at most. The answer is never another setting: it is the
+    best one, or says that the trials are too few, as in one search of five. A start that stalls weighs heavily in a
+    rate that 95 % of 25 starts hold."""
     levels = (1, 2, 4, 8, 16)
     made = capacity_experiment(levels)
     named = wrong = trials = 0

@@ -1,4 +1,5 @@
-"""Whatever was measured: a claim is judged without an error, its negation the opposite way, its mirror the same way."""
+"""For any measured values a claim is judged without an error, its negation the opposite way, and its mirror image the
+same way."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Starts in two or three modes, with tails, drift and disturbance: of equal settings none is called better or worse, or
-leaves a race, in more than 5 % of cases; and the figure of the first sentence holds the truth, though it was picked.
+"""Starts differ in two or three modes, with tails, drift and disturbance. In at most 5 % of cases one of equal settings
+is called better or worse, or is eliminated from a race; and the interval in the first sentence contains the truth,
+although its setting was picked by the data.
 
 The tables of docs/methods/comparing-settings.md and estimates.md are of the same functions, with more sweeps
 (`make statistics`). Seeds are fixed."""
@@ -15,7 +16,7 @@ HARD = (SHAPES[4], SHAPES[5], SHAPES[9])
 
 
 def most(sweeps: int, errors: float = 1.64) -> float:
-    """5 % and so many standard errors."""
+    """5 % and this many standard errors."""
     return 0.05 + errors * (0.05 * 0.95 / sweeps) ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""A neighbour's bursts bias no answer, even where they hit one setting more often than the others. Seeds are fixed."""
+"""A neighbour's bursts bias no answer, even if they hit one setting more often than the others. Seeds are fixed."""
 
 from __future__ import annotations
 

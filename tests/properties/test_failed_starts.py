@@ -1,9 +1,9 @@
-"""A server that fails some of its starts by its own fault, or breaks a constraint in some of them, is no answer however
-fast the others are. Truth is known: which setting fails, how often, and at which rank.
+"""A setting that fails some of its starts by its own fault, or breaks a constraint in some of them, is no answer,
+however fast the others are. The failing setting, its share of failed starts and its rank are known.
 
-Named although it was seen to fail: never, or for an allowance in at most 5 % of races in which it fails more often.
-That so few starts may show none is told by the bound: it misses the true share in at most 5 % of races. Seeds are
-fixed."""
+It is never named if it was seen to fail; with an allowance, it is named in at most 5 % of races in which it fails more
+often than allowed. The upper bound of its share of failed starts allows for starts that happened to succeed: it misses
+the true share in at most 5 % of races. Seeds are fixed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def test_what_was_seen_to_fail_is_never_named(settings: int, rank: int, code: st
 
 @pytest.mark.long
 def test_no_share_of_failed_starts_and_no_rank_makes_an_answer() -> None:
-    """10 to 60 % of starts, 2 to 16 settings: the table of docs/methods/failed-starts.md."""
+    """The setting fails 10 to 60 % of its starts, among 2 to 16 settings, as in the table of
+    docs/methods/failed-starts.md."""
     whole = Counter[str]()
     for share in (0.1, 0.2, 0.4, 0.6):
         for settings in (2, 4, 8, 16):
@@ -50,7 +51,8 @@ def test_no_share_of_failed_starts_and_no_rank_makes_an_answer() -> None:
 
 
 def test_an_allowance_names_only_what_certainly_keeps_it() -> None:
-    """Half of the starts may fail: a setting that fails a tenth of them may be the answer, one that fails most not."""
+    """Half of the starts may fail: a setting that fails a tenth of its starts may be the answer, one that fails most
+    may not."""
     few = [raced(2, 0, 0.1, seed, allowed=0.5) for seed in range(20)]
     assert sum(analysis.answer.setting == analysis.settings[bad].setting for analysis, bad in few) >= 10
     most = [raced(2, 0, 0.7, seed, allowed=0.5) for seed in range(40)]
@@ -96,7 +98,7 @@ def test_a_new_revision_that_fails_starts_is_not_better(share: float) -> None:
 
 
 def lapsing(bad: Mapping[str, float], good: Mapping[str, float], share: float, constraint: str, seed: int) -> Analysis:
-    """Three settings; the fastest breaks the constraint in a share of its starts."""
+    """A race of three settings; the fastest breaks the constraint in a share of its starts."""
     dice = np.random.default_rng([seed, 4])
 
     def serve(spec: TrialSpec) -> Mapping[str, float]:
@@ -119,7 +121,8 @@ def lapsing(bad: Mapping[str, float], good: Mapping[str, float], share: float, c
 def test_a_constraint_is_judged_by_the_starts_that_break_it(
     constraint: str, bad: Mapping[str, float], good: Mapping[str, float], share: float
 ) -> None:
-    """Their mean may hide them: 30 % errors in one start of six are 5 % on the mean, and 40 ms is below 50 ms."""
+    """The mean of a metric may hide the starts that break the constraint: 30 % errors in one start of six are 5 % on
+    the mean, and a p99 of 40 ms is below 50 ms."""
     metric = constraint.split(maxsplit=1)[0].replace("p99", "response_time_ns_p99")
     limit = {"error_rate": 0.01, "response_time_ns_p99": 50e6}[metric]
     missed = 0

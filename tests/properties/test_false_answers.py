@@ -1,5 +1,5 @@
 """A/A sweeps through the whole analysis: all settings are the same, so every answer `best` is false. At most 5 % of
-sweeps may get one, with invalid trials, with a constraint that all settings meet only just, and with both."""
+sweeps may get one: with invalid trials, with a constraint at whose limit all settings are, and with both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISTURBED = (Problem("host_steal", "the machine was disturbed"),)
 
 
 def sweep(dice: np.random.Generator, settings: int, blocks: int, response_ns: float) -> list[TrialResult]:
-    """One run: throughput and response time of every trial vary by 3 %, a tenth of the trials is invalid."""
+    """The trials of one run: throughput and response time of each vary by 3 %, and a tenth of the trials is invalid."""
     goodput = 1000 * np.exp(SD * dice.standard_normal((blocks, settings)))
     response = response_ns * np.exp(SD * dice.standard_normal((blocks, settings)))
     spoilt = dice.random((blocks, settings)) < INVALID

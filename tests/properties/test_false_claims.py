@@ -1,4 +1,5 @@
-"""Claims whose truth is known, judged many times: a false one is held, and a true one refuted, in at most 5 % of runs.
+"""Claims whose truth is known, judged many times: at most 5 % of runs confirm a false one, and at most 5 % refute a
+true one.
 
 Seeds are fixed, so the figures are the same every time."""
 
@@ -32,7 +33,7 @@ def noise(kind: str, dice: np.random.Generator, blocks: int, settings: int) -> A
 
 
 def verdicts(holds: str, means: list[float], *, kind: str = "normal", blocks: int = 5, queues: int = 1) -> Counter[str]:
-    """How often each verdict falls; `means` of goodput by threads 1, 2, ..., the same at every queue length."""
+    """The number of runs with each verdict. `means`: goodput by threads 1, 2, ..., the same at every queue length."""
     dice = np.random.default_rng([blocks, queues, NOISES.index(kind), len(holds)])
     factors = {"threads": tuple(range(1, len(means) + 1)), "queue": tuple(range(queues))}
     settings = [Setting((("threads", t), ("queue", q))) for t in factors["threads"] for q in factors["queue"]]
@@ -54,7 +55,7 @@ def verdicts(holds: str, means: list[float], *, kind: str = "normal", blocks: in
 @pytest.mark.parametrize("blocks", [2, 5])
 @pytest.mark.parametrize("op", ["<", ">"])
 def test_at_the_boundary_neither_verdict_is_common(kind: str, blocks: int, op: Literal["<", ">"]) -> None:
-    """Of `a < b` and `a >= b` one is false where both are equal, and that one is rarely held."""
+    """If both sides are equal, one of `a < b` and `a >= b` is false, and that one is rarely confirmed."""
     found = verdicts(f"goodput[threads=2] {op} 2 * goodput[threads=1]", [100, 200], kind=kind, blocks=blocks)
     assert found["held"] / RUNS <= FALSE_MAX
     assert found["refuted"] / RUNS <= FALSE_MAX

@@ -1,5 +1,5 @@
-"""Two equal revisions race: looked at after every block and stopped once it seems decided, still at most 5 % of all
-comparisons may end with `better` or `worse`. And a real difference beyond the margin is found."""
+"""Two equal revisions race and are compared after every block, until the verdict seems certain. At most 5 % of all
+comparisons may end with `better` or `worse`. A real difference beyond the margin is found."""
 
 import math
 import random
@@ -18,7 +18,7 @@ BLOCKS = 8
 
 
 def raced(ratio: float, noise: float, seed: int) -> tuple[Verdict, int]:
-    """The verdict on NEW, and how many trials it took; the machine drifts by 10 % from block to block."""
+    """The verdict on NEW, and the number of trials that it took. The machine drifts by 10 % from block to block."""
     of = experiment(
         {REVISION: ("old", "new")},
         seed=seed,

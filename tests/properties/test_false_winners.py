@@ -1,5 +1,6 @@
 """A/A sweeps: all settings are the same, so every verdict `better` or `worse` is false. At most 5 % of sweeps may hold
-one, whatever the noise; intervals must hold the truth as often as they say; and real differences must still be seen.
+one, whatever the noise; intervals must contain the truth as often as they say; and real differences must still be
+found.
 
 All sweeps of one case are worked out at once; seeds are fixed, so the figures are the same every time."""
 
@@ -30,7 +31,7 @@ def heavy_tail(dice: np.random.Generator, n: int, k: int) -> Array:
 
 
 def drift(dice: np.random.Generator, n: int, k: int) -> Array:
-    """The machine gets faster from block to block, and within each block, whose order is random."""
+    """Noise of a machine that gets faster from block to block, and within each block, whose order is random."""
     order = np.argsort(dice.random((SWEEPS, n, k)), axis=2)
     return dice.standard_normal((SWEEPS, n, k)) + np.linspace(0, 10, n)[None, :, None] + order / k
 
@@ -93,7 +94,8 @@ def test_simultaneous_intervals_hold_all_true_differences(noise: Noise, k: int, 
 
 @pytest.mark.parametrize(("k", "n"), [(2, 5), (6, 5), (6, 10), (12, 10)])
 def test_settings_ten_percent_apart_are_told_apart(k: int, n: int) -> None:
-    """Trials with 3 % noise; the leader is 10 % above all others. Power is measured, and must be useful."""
+    """Trials have 3 % noise, and the leader is 10 % above all others. The share of sweeps that find this must be
+    useful."""
     truth = np.zeros(k)
     truth[0] = np.log(1.10)
     found = compare_with_leader(truth + SD * normal(np.random.default_rng([k, n]), n, k), 0.95)

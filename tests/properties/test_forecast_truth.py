@@ -1,5 +1,5 @@
-"""How long a run is said to take, before it begins and after each block, beside what it took: simulated races through
-the real planner and the real analysis.
+"""The forecast duration of a run, before it begins and after each block, is compared with the time it took, in
+simulated races through the real planner and the real analysis.
 
 Noise and landscapes are those of `test_screening_truth.py`; a trial takes as long as the forecast has it, but for a
 factor of 0.8 to 1.25 of the race's own. `pytest -s` prints the figures that docs/methods/forecast.md shows. Seeds are
@@ -34,9 +34,9 @@ PLAIN: dict[str, Any] = {"confirm_early": True}
 
 @dataclass(frozen=True)
 class Run:
-    """Times in s. `told`, `assumed`: the first forecast, where the noise is known and where it is assumed, with what
-    nine of ten such races take; `after`: what was forecast for the whole after `one short` trial of each and
-    after two or three, and after one, two and three blocks of full ones."""
+    """One race; times in s. `told`, `assumed`: the first forecast with known and with assumed noise, and the bounds
+    within which nine of ten such races end. `after`: the forecasts of the whole duration after one short trial of each
+    setting, after two or three, and after one, two and three blocks of full ones."""
 
     took: float
     told: tuple[float, float, float]
@@ -127,7 +127,8 @@ def test_most_runs_take_what_was_said_after_three_blocks(design: dict[str, Any])
     ("design", "first", "two"), [(SCREENED, 0.3, 0.78), (PLAIN, 0.45, 0.82)], ids=["short trials first", "full trials"]
 )
 def test_the_shares_that_are_published(design: dict[str, Any], first: float, two: float) -> None:
-    """`first`, `two`: least shares of runs that take what was said, within a quarter: before, and after two blocks."""
+    """`first`, `two`: the least shares of runs whose time is within a quarter of the forecast before the run, and of
+    that after two blocks."""
     every = simulate(20, design, NOISES)
     later = [run for run in every if "2" in run.after]
     assert sum(holds(run.took, run.told[0]) for run in every) >= first * len(every)

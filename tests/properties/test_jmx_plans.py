@@ -1,4 +1,4 @@
-"""Whatever a test plan holds, it is converted whole, or all that stands in the way is told; nothing else happens."""
+"""Any test plan is converted as a whole, or every obstacle is reported; nothing else happens."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NUMBERS = st.integers(0, 3).map(str)
 
 @st.composite
 def good_properties(draw: st.DrawFn, kind: str) -> dict[str, Value]:  # noqa: PLR0911  (a table)
-    """What makes an element of this kind one that is converted, most of the time."""
+    """Properties with which an element of this kind is converted, most of the time."""
     texts = draw(st.lists(XML_TEXT, max_size=2))
     match kind:
         case "ThreadGroup":

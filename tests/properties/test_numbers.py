@@ -1,4 +1,4 @@
-"""Numbers for people: whatever the value, the text is short, close, and shows no digit that is not known."""
+"""Numbers for people: for any value the text is short, close to the value, and shows no digit that is not known."""
 
 from __future__ import annotations
 

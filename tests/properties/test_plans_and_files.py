@@ -1,4 +1,4 @@
-"""Ladders, plans and resolved experiments, for whatever may be written."""
+"""Ladders, plans and resolved experiments, for any content."""
 
 import itertools
 import math
@@ -90,7 +90,7 @@ THINK = st.one_of(
 
 
 def _printable(text: str) -> str:
-    """What a header may hold: no control characters."""
+    """The text without control characters, as a header may contain it."""
     return "".join(character for character in text if character >= " " and character != "\x7f")
 
 

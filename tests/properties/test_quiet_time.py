@@ -1,5 +1,5 @@
-"""Quiet time of trials beside a program that burns CPU in bursts: what the server gives alone is known here, and so is
-what the kernel's ticks and the two clocks make of it."""
+"""The quiet time of trials beside a program that burns CPU in bursts. The server's rate without that program is known
+here, and so are the errors of the kernel's ticks and of the two clocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ STARVED = 0.5
 
 
 def trial(number: int, burnt: float, *, computes: bool) -> QuietTime | None:
-    """A burner on each of two CPUs runs for a share `burnt` of the time. A burst and a pause take half a second."""
+    """The quiet time of a trial on two CPUs, on each of which a burner runs for a share `burnt` of the time. A burst
+    and its pause take a second together, on average."""
     dice = np.random.default_rng([number, round(100 * burnt)])
     ms = np.arange(round(1000 * (WINDOW_S + 2)))
     others = STARVED * (bursts(dice, burnt, ms.size) + bursts(dice, burnt, ms.size))  # cores
@@ -51,14 +52,14 @@ def trial(number: int, burnt: float, *, computes: bool) -> QuietTime | None:
 
 
 def bursts(dice: np.random.Generator, share: float, size: int) -> Array:
-    """1 in each ms in which the burner runs, else 0."""
+    """For each ms 1 if the burner runs, else 0."""
     spans = dice.exponential((1000 * share / 2, 1000 * (1 - share) / 2), (size, 2)).ravel().round().astype(int)
     on = np.tile([1.0, 0.0], size)
     return np.roll(np.repeat(on, spans)[: 2 * size], int(dice.integers(0, size)))[:size]
 
 
 def ticks(dice: np.random.Generator, cores: Array, at_ms: Array) -> Array:
-    """CPU time at these times, as a kernel shows it that counts whole ticks."""
+    """CPU time at these times in whole ticks, as the kernel shows it."""
     used = np.concatenate(([0.0], np.cumsum(cores))) * MS + dice.integers(0, TICK_NS)
     return np.floor(used[at_ms] / TICK_NS) * TICK_NS
 

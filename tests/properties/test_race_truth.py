@@ -1,13 +1,15 @@
-"""Races whose truth is known, through the real planner and the real analysis, beside the full grid on the same noise.
+"""Races whose truth is known, through the real planner and the real analysis, compared with the full grid on the same
+noise.
 
-False winners in at most 5 % of races, whatever the noise; the same answer as the full grid in at least 95 % of them, at
-no more than half of its trials. `pytest -s` prints the figures that docs/methods/racing.md shows. Seeds are fixed.
+At most 5 % of races have a false winner, whatever the noise; at least 95 % of them give the same answer as the full
+grid, with no more than half of its trials. `pytest -s` prints the figures that docs/methods/racing.md shows. Seeds are
+fixed.
 
-A false winner: the setting that is named is worse than the best by more than the margin; or it is called `best` while
-another is as good or better (of equal settings every `best` is false).
+A false winner: the named setting is worse than the best by more than the margin; or it is called `best` although
+another is equivalent or better (of equal settings every `best` is false).
 
-The same answer: where the grid names a setting, so does the race, and the one that it names is among those that the
-grid holds for best or equivalent; where the grid is undecided, the race is so too, or names one of those between which
+The same answer: if the grid names a setting, so does the race, and the one that it names is among those that the grid
+calls best or equivalent; if the grid is inconclusive, the race is so too, or names one of the settings between which
 the grid cannot decide."""
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ RACES_OF_TABLE = 52
 
 
 def race_and_grid(land: Land, noise: Noise, number: int) -> tuple[Array, Analysis, Analysis]:
-    """The truth (log), and both analyses, from the same values: settings x blocks, and some more to confirm."""
+    """The truth (log) and the analyses of a race and of the full grid, from the same values for each setting and block,
+    and for the blocks that confirm."""
     dice = np.random.default_rng([LANDS.index(land), NOISES.index(noise), number])
     truth = land(dice)
     values = np.exp(truth + SDS[number % len(SDS)] * noise(dice, BLOCKS + CONFIRM, len(truth)))
@@ -66,7 +69,7 @@ def table(counts: Mapping[tuple[str, str], Counter[str]]) -> str:
 
 
 def race_counts(races: int) -> dict[tuple[str, str], Counter[str]]:
-    """By landscape and noise."""
+    """Counts of outcomes by landscape and noise."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for land in LANDS:
         for noise in NOISES:
@@ -91,7 +94,7 @@ def total(counts: Mapping[tuple[str, str], Counter[str]], name: str = "") -> Cou
 
 
 def share_max(share: float, races: int) -> float:
-    """It and 1.64 standard errors."""
+    """The share and 1.64 standard errors of it."""
     return share + 1.64 * (share * (1 - share) / races) ** 0.5
 
 
@@ -99,7 +102,7 @@ def share_max(share: float, races: int) -> float:
     "races", [pytest.param(RACES, marks=pytest.mark.long), pytest.param(RACES_OF_TABLE, marks=pytest.mark.table)]
 )
 def test_a_race_gives_the_grids_answer_for_half_of_its_trials_and_false_winners_are_rare(races: int) -> None:
-    """One test, so that one worker makes the races once."""
+    """All assertions stand in one test, so that one worker makes the races once."""
     counts = race_counts(races)
     for name in (thing.__name__ for thing in (*NOISES, *LANDS)):
         c = total(counts, name)
@@ -116,7 +119,8 @@ AA_RACES = 100
 @pytest.mark.parametrize("from_limit", [None, 0.0, -0.03])
 @pytest.mark.parametrize("spread", [(1.0, 1.0, 1.0, 1.0), (0.5, 0.5, 0.5, 5.0)], ids=["equal", "one_noisy"])
 def test_equal_settings_at_a_limit_have_no_best(from_limit: float | None, spread: tuple[float, ...]) -> None:
-    """A tenth of the trials is invalid; `from_limit`: all settings exactly at the constraint's limit, or within it."""
+    """A tenth of the trials is invalid. `from_limit`: how far all settings are from the constraint's limit; None: no
+    constraint."""
     constraints = [] if from_limit is None else ["p99 < 50ms"]
     best = 0
     for number in range(AA_RACES):
@@ -148,7 +152,7 @@ def unequal_noise(k: int) -> Array:
 @pytest.mark.parametrize("spread", [equal_noise, unequal_noise], ids=lambda spread: spread.__name__)
 @pytest.mark.parametrize("k", [2, 4, 8, 16])
 def test_intervals_hold_the_truth_over_all_looks_together(spread: Callable[[int], Array], k: int) -> None:
-    """Nobody leaves here, so every look sees all pairs: the hardest case."""
+    """No setting is eliminated here, so every look compares all pairs: the hardest case."""
     dice = np.random.default_rng([k, 3])
     truth = np.linspace(0, 0.5, k)
     y = truth + 0.02 * spread(k) * dice.standard_normal((SWEEPS, BLOCKS, k))
@@ -165,7 +169,8 @@ def test_intervals_hold_the_truth_over_all_looks_together(spread: Callable[[int]
 
 @pytest.mark.parametrize("k", [4, 8, 16])
 def test_one_setting_ten_times_noisier_makes_no_more_false_departures(k: int) -> None:
-    """Equal settings of which one is ten times noisier; a departure is one by more than the margin, at any look."""
+    """The settings are equal, but one is ten times noisier. A departure is a difference beyond the margin at any
+    look."""
     dice = np.random.default_rng([k, 5])
     y = np.where(np.arange(k) == 0, 0.1, 0.01) * dice.standard_normal((SWEEPS, BLOCKS, k))
     left = np.zeros(SWEEPS, dtype=bool)

@@ -1,4 +1,4 @@
-"""The bound of an answer holds in 95 % of cases, whichever look and setting the data pick, whatever the noise.
+"""The bound of an answer is right in 95 % of cases, for any look and setting that the data pick, and any noise.
 
 The table of docs/methods/regret.md is of the same functions, with all shapes (`make statistics`). Seeds are fixed."""
 
@@ -14,7 +14,7 @@ USUAL = (SHAPES[0], SHAPES[1], SHAPES[2], SHAPES[4])
 
 
 def most(count: int, errors: float = 1.64) -> float:
-    """5 % and so many standard errors."""
+    """5 % and this many standard errors."""
     return 0.05 + errors * (0.05 * 0.95 / count) ** 0.5
 
 

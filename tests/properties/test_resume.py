@@ -1,4 +1,4 @@
-"""A run that is killed at any moment and resumed does the same trials as one that was never killed."""
+"""A run that is killed at any moment and resumed has the same trials as one that was never killed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from powerband.store import RunDir, TrialDir, TrialRecord
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing after the point where it is raised happens."""
+    """An exception that stands for SIGKILL: nothing happens after the point where it is raised."""
 
 
 class World:
-    """Runs made-up trials; the outcome of each depends on its number only. Dies at given points of given trials."""
+    """Runs made-up trials, whose outcome depends on their number alone, and is killed at given points of given
+    trials."""
 
     def __init__(self, kills: dict[int, str]) -> None:
         self.kills = kills
@@ -82,7 +83,8 @@ def test_kills_anywhere_lose_nothing_but_the_trial_in_flight(kills: dict[int, st
 
 
 def tear(run: RunDir) -> None:
-    """The kill came while the plan's last line was being written, before its trial began."""
+    """Cuts the last line of the plan if its trial has no record, as if a kill came while that line was being
+    written."""
     lines = run.plan.read_text().splitlines(keepends=True)
     if len(lines) > len(run.records()):
         run.plan.write_text("".join(lines)[:-7])

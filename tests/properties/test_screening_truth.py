@@ -1,11 +1,9 @@
-"""Races that begin with short trials, through the real planner and the real analysis: truth is known.
+"""Races that begin with short trials, through the real planner and the real analysis; the truth is known.
 
-The noise of a trial is that between starts, and one within that falls with the root of its measured time. A short trial
-is off by up to `BIAS` as well, in a way of its own for each setting: what a server gives in its first second is not
-what it gives later. A setting that is best must not leave for that, and
-false winners stay as rare as without. `pytest -s` prints the figures that docs/methods/racing.md shows. Seeds are
-fixed.
-"""
+The noise of a trial has a part between starts, and a part within a start that falls with the root of its measured time.
+A short trial has a bias of up to `BIAS` as well, which differs between settings: a server's rate in its first second is
+not its later rate. The best setting must not be eliminated for that, and false winners must stay as rare as without
+short trials. `pytest -s` prints the figures that docs/methods/racing.md shows. Seeds are fixed."""
 
 from __future__ import annotations
 
@@ -35,7 +33,8 @@ PARTS = ("short", "full blocks 1, 2", "3, 4", "5 on", "confirm")
 
 
 def counts(land: Land, noise: Noise, races: int) -> Counter[str]:
-    """`lost`: races in which the best setting, or all within the margin of it, left before the first full trial."""
+    """Counts of outcomes of the races. `lost`: races in which the best setting, or all within the margin of it, were
+    eliminated before the first full trial."""
     c: Counter[str] = Counter()
     for number in range(races):
         dice = np.random.default_rng([LANDS.index(land), NOISES.index(noise), number, 20])
@@ -75,7 +74,7 @@ def counts(land: Land, noise: Noise, races: int) -> Counter[str]:
 
 
 def part_of(result: TrialResult) -> str:
-    """What the trial was for."""
+    """The part of the race that the trial belongs to."""
     if result.stage is not Stage.COMPARE:
         return "short" if result.stage is Stage.SCREEN else "confirm"
     return PARTS[min(1 + (result.block - SCREEN_BLOCKS) // 2, 3)]
@@ -98,7 +97,7 @@ def line(name: str, c: Counter[str]) -> str:
 
 
 def parts(c: Counter[str]) -> str:
-    """Where trials and seconds go, of the grid's."""
+    """The shares of trials and seconds of each part of the race, relative to the grid."""
     grid_ms = 1000 * c["grid"] * (AROUND_S + FULL_S)
     shares = (f"{p} {c[f'{p}, trials'] / c['grid']:.1%} / {c[f'{p}, ms'] / grid_ms:.1%}" for p in PARTS)
     return f"trials / seconds: {'; '.join(shares)}"

@@ -1,4 +1,4 @@
-"""The harness of real A/A sweeps: what it counts, and that it goes on where it was stopped. Nothing is started."""
+"""The harness of real A/A sweeps: its counts, and its resumption after a stop. Nothing is started."""
 
 import json
 from dataclasses import asdict, replace

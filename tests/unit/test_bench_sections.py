@@ -1,5 +1,5 @@
-"""The sections of `make bench`, with what they measure faked: each repeats it as often as `--pairs` says and tells the
-median, never the best; a footer says when, where and of which commit. Nothing is started."""
+"""The sections of `make bench` with fake measurements: each repeats its measurement as often as `--pairs` says and
+gives the median, never the best; a footer says when, where and of which commit. Nothing is started."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VERDICTS = {MET, NOT_MET, UNDECIDED}
 
 
 class Measured:
-    """Stands in for what a section measures: 1, 2, 3, ... of whatever `made` makes of it."""
+    """Stands in for the measurement of a section: call number n returns `made(n)`."""
 
     def __init__(self, made: Callable[[float], object]) -> None:
         self.made, self.calls = made, 0
@@ -82,7 +82,7 @@ def linked(late_us: float) -> link.Found:
 
 
 def shared(pairs: int) -> SimpleNamespace:
-    """What a run of so many starts of the section `bench-share` measured."""
+    """The result of a run of the section `bench-share` with so many starts."""
     names = ("threads_started_per_s", "threads_max", "bench_cpu_cores")
     trials = [SimpleNamespace(metrics=dict.fromkeys(names, 0.01 * at)) for at in range(1, pairs + 1)]
     return SimpleNamespace(analysis=SimpleNamespace(trials=trials))

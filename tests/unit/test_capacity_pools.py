@@ -1,4 +1,4 @@
-"""The searches of real pools, as far as nothing needs to be started: which come next, and what is said of them."""
+"""The searches of real pools, without starting anything: which come next, and the sentence about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The races of one worker against two, as far as nothing needs to be started: what is kept, and what is said of it."""
+"""The races of one worker against two, without starting anything: the data kept, and the sentence about them."""
 
 from __future__ import annotations
 

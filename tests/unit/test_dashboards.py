@@ -1,4 +1,4 @@
-"""Grafana's dashboards as they are checked in: made by the script as it is now, and of metrics that there are."""
+"""Grafana's dashboards as they are checked in: they are the script's present output, and use existing metrics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Run directories on file systems that lack something: read-only, without locks, without hard links, without a sync of
-folders; and a clock that is set while a run goes on."""
+folders; and a clock that is set during a run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_read_only_run_is_read_and_not_gone_on_with(read_only: RunDir) -> None
 
 
 class Lacking:
-    """Functions of `os` and `fcntl` that refuse, as a network file system may."""
+    """A function that fails as those of `os` and `fcntl` may on a network file system."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -108,7 +108,7 @@ def test_a_network_file_system_without_links_locks_and_synced_folders(
 
 
 def test_two_powerbands_on_one_run(tmp_path: Path) -> None:
-    """The second one is refused, and the first does not notice."""
+    """The second powerband is refused, and the first does not notice."""
     run = new_run(tmp_path)
     refused = []
 

@@ -1,5 +1,5 @@
-"""A real file system of a few pages: whichever file no longer fits, the run ends with one sentence, finished trials are
-whole, and the run goes on once there is room."""
+"""A real file system of a few pages: if any file no longer fits, the run ends with one sentence, finished trials are
+complete, and the run can be resumed once there is room."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def disk() -> Iterator[Path]:
 
 
 def trial(_: Experiment, spec: TrialSpec, directory: TrialDir, **__: Any) -> TrialRecord:
-    """Writes what a trial writes, the way that it does."""
+    """Writes the files of a trial in the way that a trial does."""
     figures = Figures(window_s=0.5)
     directory.begin(spec)
     directory.write_address(SubjectAddress("http://127.0.0.1:1"))
@@ -59,7 +59,7 @@ def whole_run(root: Path) -> RunDir:
 
 
 def fill(disk: Path, pages: int) -> Path:
-    """Leaves so many pages of the file system free."""
+    """Fills the file system up to so many free pages."""
     free = os.statvfs(disk)
     filler = disk / "filler"
     with filler.open("wb") as file:

@@ -1,5 +1,5 @@
-"""The pictures of the docs: each is one that the script makes, from an experiment that there is, and stays true to the
-colours of the page."""
+"""The pictures of the docs: each is made by the script, from an existing experiment, and keeps the colours of the
+page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_only_a_finished_run_of_the_experiment_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_picture_keeps_its_colours() -> None:
-    """Many shades at the edges of letters, and few colours that mean something, one of them on a thin line only."""
+    """The picture has many shades, as at the edges of letters, and few colours with a meaning, one of them on a thin
+    line only."""
     image = Image.new("RGB", (400, 300), (252, 252, 250))
     for x in range(400):
         for y in range(100, 200):

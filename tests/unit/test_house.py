@@ -1,5 +1,5 @@
-"""The layout that ARCHITECTURE.md describes: no circle of files, a small root, a sentence for each room, one name for
-one thing. The layers are import-linter's (`make lint`)."""
+"""The layout that ARCHITECTURE.md describes: no cycle of files, a small root, a sentence for each room, one name for
+one thing. import-linter checks the layers (`make lint`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_no_python_files_import_each_other_in_a_circle() -> None:
 
 
 def _modules(root: Path) -> dict[str, Path]:
-    """The path of each Rust module of a crate, by its name from the crate's root on; files of tests are left out."""
+    """The path of each Rust module of a crate, by its name from the crate's root; test files are left out."""
     modules = {}
     for path in root.rglob("*.rs"):
         if path.stem not in ("main", "tests") and not path.stem.endswith("_tests"):
@@ -55,7 +55,7 @@ def _leaves(tree: str) -> Iterator[str]:
 
 
 def _absolute(path: str, place: list[str], children: list[str]) -> list[str]:
-    """The parts of a path from the crate's root on; none for a path of another crate, or of a name in scope."""
+    """The parts of a path from the crate's root; empty for a path of another crate, or of a name in scope."""
     parts = path.split("::")
     if parts[0] == "crate":
         return parts[1:]
@@ -68,8 +68,8 @@ def _absolute(path: str, place: list[str], children: list[str]) -> list[str]:
 
 
 def _rust_imports(root: Path) -> dict[str, set[str]]:
-    """The modules that each Rust module names, in `use` and in paths. The declaration of a child is no import, and its
-    tests do not count."""
+    """The modules that each Rust module names, in `use` and in paths. The declaration of a child is no import, and test
+    modules do not count."""
     modules = _modules(root)
     imports = {}
     for name, path in modules.items():

@@ -1,4 +1,5 @@
-"""What a wheel carries, and what building it needs: said once in code, and the same in every text."""
+"""The content of a wheel and the requirements of its build are defined once in code, and every text agrees with
+them."""
 
 import runpy
 import sys
@@ -48,7 +49,7 @@ def test_every_text_names_the_same_rust(text: str) -> None:
 def test_an_engine_that_is_not_built_says_which_rust_there_is(
     version: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second is rustup's cargo without a toolchain."""
+    """The second case is rustup's cargo without a toolchain."""
     hatch = ModuleType("hatchling.builders.hooks.plugin.interface")
     hatch.BuildHookInterface = dict  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, hatch.__name__, hatch)

@@ -1,4 +1,5 @@
-"""The rule of the benchmarks' tables: what a median of repeats decides, and how its line reads. Nothing is started."""
+"""The rule of the benchmarks' tables: the verdict by the median of repeats, and the form of its line. Nothing is
+started."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from benchmarks.pairs import MET, NOT_MET, UNDECIDED, Comparison, Spread, compar
     [(1, 0), (2, 0), (5, 0), (6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (15, 4), (20, 6), (25, 8), (40, 14), (100, 40)],
 )
 def test_the_interval_has_the_ranks_of_the_tables(n: int, rank: int) -> None:
-    """Those of the two-sided sign test at 5 %, one higher (any table of it, for example Conover 1999, table A3)."""
+    """The ranks are those of the two-sided sign test at 5 %, one higher (any table of it, for example Conover 1999,
+    table A3)."""
     found = spread([float(value) for value in range(1, n + 1)])
     assert found.is_interval == (rank > 0)
     assert (found.low, found.high) == (max(rank, 1), n + 1 - max(rank, 1))

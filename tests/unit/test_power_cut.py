@@ -1,4 +1,4 @@
-"""The power is cut at every moment of a run: no finished trial is lost, and none that is half there counts."""
+"""The power is cut at every moment of a run: no finished trial is lost, and no incomplete one counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The races of a JVM's first compiler against its last, as far as nothing needs to be started."""
+"""The races of a JVM's first compiler against its last, without starting anything."""
 
 from __future__ import annotations
 

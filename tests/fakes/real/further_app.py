@@ -1,5 +1,5 @@
-"""One planted limit, named by PLANT, on a server of Python: further_app.py SERVER PORT SIZE. SIZE: threads of waitress,
-cheroot and twisted. The work is that of `wsgi_app` and `asgi_app`, of which LIMIT is the size."""
+"""One planted limit, named by PLANT, on a Python server: further_app.py SERVER PORT SIZE. SIZE: the threads of
+waitress, cheroot and twisted. The work is that of `wsgi_app` and `asgi_app`, with the size LIMIT."""
 
 import asyncio
 import os

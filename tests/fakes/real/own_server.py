@@ -1,5 +1,5 @@
-"""Python's own HTTP server with a thread for each connection, in front of `wsgi_app`'s work: head and body are two
-writes. own_server.py PORT."""
+"""Python's own HTTP server with a thread for each connection, in front of the work of `wsgi_app`: own_server.py PORT.
+It writes head and body in two calls."""
 
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,4 +1,5 @@
-"""An analysis comes back from its JSON as it was; what is damaged, foreign or newer is refused in words."""
+"""An analysis that is read back from its JSON is unchanged; a damaged, foreign or newer one is refused with a
+sentence."""
 
 from __future__ import annotations
 

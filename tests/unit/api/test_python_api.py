@@ -1,4 +1,4 @@
-"""`import powerband`: instant, typed, and with the command line's words. Nothing is started here."""
+"""`import powerband` is instant and typed, and uses the command line's words. Nothing is started here."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_two_runs_are_compared(run: powerband.Run, tmp_path: Path) -> None:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
-    """What would have been run."""
+    """The experiments that would have been run."""
     found: list[Experiment] = []
 
     def measured(experiment: Experiment, *_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""The cause that a server's log names, on what real runtimes print."""
+"""The cause that a server's log names, in logs of real runtimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be loaded: this machine, and hosts that were named; said where an experiment is built."""
+"""Only this machine and named hosts may be loaded; others are refused when an experiment is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of servers that mean harm: what reaches a terminal, and a line that is waited for while a log grows."""
+"""Logs of malicious servers: the text that reaches a terminal, and the wait for a line while a log grows."""
 
 from __future__ import annotations
 

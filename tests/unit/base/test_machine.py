@@ -80,7 +80,7 @@ def test_without_a_home_there_is_a_place_of_ones_own(shared: Path) -> None:
 
 @pytest.mark.parametrize("how", ["linked", "writable", "owned"])
 def test_what_somebody_else_may_have_put_there_is_not_trusted(how: str, shared: Path, tmp_path: Path) -> None:
-    """Files in the cache are executed."""
+    """Files in the cache are executed, so a folder that another user may have made is refused."""
     place = shared / f"powerband-{os.getuid()}"
     if how == "linked":
         (tmp_path / "elsewhere").mkdir()

@@ -1,5 +1,5 @@
-"""What cannot be answered gets a sentence that says what to change, and what was measured is kept. Whole runs of the
-command line, with trials that are made up."""
+"""A run without an answer ends with a sentence that says what to change, and keeps its measurements. The tests run the
+command line with made-up trials."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch, trial: Callable[..., TrialRecord]) 
 
 @pytest.fixture
 def said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Said:
-    """Exit code, answer in one line, and stderr of a run of FILE with `--set` options."""
+    """A function that runs a file with `--set` options, and returns the exit code, the answer in one line, and
+    stderr."""
 
     def run(*overrides: str, text: str = FILE) -> tuple[int, str, str]:
         file = tmp_path / "made.yaml"

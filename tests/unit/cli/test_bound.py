@@ -1,4 +1,4 @@
-"""`--regret`: a race that ends at a bound, by whole runs of the command line with trials that are made up."""
+"""`--regret` ends a race at a bound. The tests run the command line with made-up trials."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def alike(spec: TrialSpec) -> float:
 
 @pytest.fixture
 def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Said:
-    """Exit code, `answer` of the JSON, and stderr. `stop_in`: the person stops the run in the first trial of this stage
-    and block."""
+    """A function that runs a race, and returns the exit code, `answer` of the JSON, and stderr. `stop_in`: the run is
+    stopped in the first trial of this stage and block."""
     monkeypatch.setattr("powerband.processes.engine_fleet.find_engine", lambda: Path("/no/engine"))
     monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine, command: {})
     real = getattr(session.run_session, "func", session.run_session)

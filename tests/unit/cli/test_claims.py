@@ -1,4 +1,4 @@
-"""A whole run from a file to an exit code, with trials that are made up: claims that hold, and one that is refuted."""
+"""A whole run from a file to an exit code, with made-up trials: claims that are confirmed, and one that is refuted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPEN = """\
 
 
 def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **_: Any) -> TrialRecord:
-    """Throughput follows threads, with a little noise of its own."""
+    """Makes up a trial whose throughput follows the threads, with a little noise."""
     threads = int(spec.setting.as_dict()["threads"])
     rate = 100.0 * threads + spec.block * (1 if threads == 1 else -2)
     figures = Figures(goodput_per_s=rate, response_ns=10 / rate * 1e9, window_s=5, threads=threads)

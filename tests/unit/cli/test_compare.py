@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {"measure": {"warmup": "1s", "repeats": 4}}
 def run_of(
     root: Path, factors: Mapping[str, Any], goodput: Mapping[str, float], host: Mapping[str, Any] | None = None
 ) -> Path:
-    """A run directory whose trials show these rates by setting; a rate of 0: the server did not start."""
+    """A run directory whose trials have these rates by setting. At a rate of 0 the server did not start."""
     command = ("fake", "{port}", *(f"{{{name}}}" for name in factors))
     subject = {"name": "fake", "command": command}
     of = experiment(factors, subject=subject, **SETTINGS)
@@ -121,7 +121,7 @@ def test_a_comparison_that_is_resumed_answers_as_one(tmp_path: Path, capsys: pyt
 def test_other_runs_of_the_experiment_tell_what_sessions_differ_by(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A change of 10 %; of the runs beside it one is of another experiment, and one of another machine."""
+    """The change is 10 %. Of the other runs, one is of another experiment, and one of another machine."""
     first, *beside = (
         run_of(tmp_path, {"n": [1]}, {"n=1": rate}, {"kernel": "1"}) for rate in (1000.0, 1001.0, 999.0, 1000.5, 1000.0)
     )

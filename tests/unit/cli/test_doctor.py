@@ -1,4 +1,4 @@
-"""`doctor --pilot` is remembered: later forecasts rest on what it found."""
+"""The findings of `doctor --pilot` are kept, and later forecasts rest on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The doctor's look at the machine takes seconds, and is another test's."""
+    """Shortens the doctor's checks of the machine, which take seconds and have a test of their own."""
     for name, few in (("IDLE_S", 0.01), ("PING_PONGS", 10), ("SLEEPS", 10), ("SPINS", 10)):
         monkeypatch.setattr(noise, name, few)
 

@@ -1,4 +1,4 @@
-"""What a run's answer means to a script."""
+"""The exit code of a run by its answer."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`powerband import` on the command line: what goes where, and which exit code."""
+"""`powerband import` on the command line: what is written where, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C in a command that judges: it says how far it got, judges nothing, and exits with 130."""
+"""Ctrl-C in a command that judges: it says how far it got, gives no judgement, and exits with 130."""
 
 import json
 import signal
@@ -16,14 +16,14 @@ from powerband.search import calibrate, noise, pilot
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The doctor's look at the machine takes seconds, and is another test's."""
+    """Shortens the doctor's checks of the machine, which take seconds and have a test of their own."""
     for name, few in (("IDLE_S", 0.01), ("PING_PONGS", 10), ("SLEEPS", 10), ("SPINS", 10)):
         monkeypatch.setattr(noise, name, few)
 
 
 @pytest.fixture
 def ctrl_c_in_trial(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """No trial is run; the signal comes in the one of this number, those before measure 100/s."""
+    """A function that makes the trial of this number receive Ctrl-C. No trial is run; those before measure 100/s."""
 
     def arm(number: int) -> None:
         trials = 0

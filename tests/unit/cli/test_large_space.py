@@ -1,4 +1,4 @@
-"""A space too large to race, from the command line: what is planned, run, resumed and reported. Trials are made up."""
+"""A space too large to race, from the command line: its plan, run, resumption and report. Trials are made up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def finished(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
-    """A copy for each test, to do with as it likes."""
+    """A copy of a finished run, which the test may change."""
     made_up(monkeypatch)
     shutil.copytree(original, tmp_path / "runs" / original.name)
     return RunDir.open(tmp_path / "runs" / original.name)

@@ -1,4 +1,4 @@
-"""`powerband prometheus`: a configuration for any live page, and a folder for those who have a Grafana, too."""
+"""`powerband prometheus`: a configuration for any live page, and also a folder for users who already have a Grafana."""
 
 from __future__ import annotations
 

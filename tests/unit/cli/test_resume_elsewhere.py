@@ -1,4 +1,4 @@
-"""`powerband resume DIR --cluster ADDRESS`, without Ray: which cluster is asked for, and who is refused."""
+"""`powerband resume DIR --cluster ADDRESS`, without Ray: the cluster that is joined, and the runs that are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from powerband.cluster import joining
 
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
-    """The clusters that were asked for; nobody is there."""
+    """The clusters that were asked for; none of them can be joined."""
     asked: list[tuple[str, tuple[str, ...]]] = []
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""watch and --live: what is refused, and in which words; what is served is in tests/e2e."""
+"""`watch` and `--live`: the refused options, with their messages. The served pages are tested in tests/e2e."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reading of another machine's clock: within its bound of the truth, whatever the way and the offset are."""
+"""The reading of another machine's clock is within its bound of the truth, whatever the delays and the offset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DELAY = st.integers(0, 50_000_000)
 
 
 def exchange(at_ns: int, offset_ns: int, there_ns: int, busy_ns: int, back_ns: int) -> Exchange:
-    """As it happens: so long on the way there, in the program, and on the way back."""
+    """An exchange with these times on the way there, in the program, and on the way back."""
     got = at_ns + there_ns
     return Exchange(at_ns, got + offset_ns, got + busy_ns + offset_ns, got + busy_ns + back_ns)
 

@@ -1,4 +1,4 @@
-"""Engines through the program that starts them on another node: two processes of this machine, no Ray, no root."""
+"""Engines are started by the program that runs them on another node: two processes of this machine, no Ray, no root."""
 
 from __future__ import annotations
 

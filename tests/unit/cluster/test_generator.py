@@ -1,4 +1,4 @@
-"""How long an engine's threads waited for a CPU, where no probe sees them."""
+"""The time that an engine's threads waited for a CPU, on a node without a probe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_only_the_measured_window_counts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_thread_that_ended_with_the_load_counts_as_it_was_seen_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine's last line may be read when the threads that loaded are gone: their waits were once subtracted."""
+    """The engine's last line may be read after the threads that loaded have ended; their waits were once subtracted."""
     seen = [(BEGINS, {"1": (10, 2), "2": (500, 9)}), (SECOND, {"1": (11, 3), "2": (900, 19)}), (ENDS, {"1": (12, 4)})]
     assert told(monkeypatch, *seen) == {"run_wait_ns": 402, "turns": 12}
 

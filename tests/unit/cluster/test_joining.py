@@ -1,4 +1,4 @@
-"""Who may not join a cluster, and is told why; the key `cluster` of a file."""
+"""The nodes that may not join a cluster, with the reason they are given; and the key `cluster` of a file."""
 
 from __future__ import annotations
 

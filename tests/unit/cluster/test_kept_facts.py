@@ -1,4 +1,4 @@
-"""A run that was left and gone on with: what Ray cost on a node in all, and whether a node is the same machine."""
+"""A run that was stopped and resumed: the total cost of Ray on a node, and whether a node is the same machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders on their way to a node and back: whole, bounded, and nothing outside of them."""
+"""Folders sent to a node and back are complete and bounded, and nothing is written outside of them."""
 
 from __future__ import annotations
 

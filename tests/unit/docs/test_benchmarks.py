@@ -1,5 +1,5 @@
-"""The page of benchmarks and what the README quotes of it: each row has its day, each verdict is the rule's, and each
-figure is one of the tables', from the worse of two days to the better."""
+"""The page of benchmarks and the README's quotes of it: each row has its date, each verdict is the rule's, and each
+figure is from the tables, as a range from the worse of two days to the better."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = ("16 pool sizes", "3 %", "64 connections", "1,000 threads")
 
 
 def titled(*heads: str) -> list[dict[str, str]]:
-    """The rows of all tables that have these columns, by their heads; the column of the verdict has none."""
+    """The rows of all tables with these columns, by heading; the column of the verdict has an empty heading."""
     found = []
     for head, *rows in TABLES:
         if set(heads) <= set(head):
@@ -40,7 +40,7 @@ def number(cell: str) -> float:
 
 
 def rounded(value: float, places: str) -> str:
-    """Halves upwards, as a person does."""
+    """The value rounded half up, as people do."""
     return str(Decimal(str(value)).quantize(Decimal(places), ROUND_HALF_UP))
 
 
@@ -68,7 +68,7 @@ def test_verdicts_have_the_words_of_the_rule() -> None:
 
 
 def judged() -> Iterator[tuple[str, Spread, dict[str, float], str]]:
-    """Each row whose ends are told and whose target is a column."""
+    """Yields each row that has the ends of its interval and a column with its target: name, spread, target, verdict."""
     for row in titled("ratio (range)"):
         found = WITH_ENDS.fullmatch(row["ratio (range)"])
         assert found, row
@@ -102,12 +102,12 @@ def test_each_verdict_is_the_one_of_the_rule() -> None:
 
 
 def test_oha_is_undecided() -> None:
-    """0.586 of a target of 0.600: once told as met."""
+    """The ratio was 0.586 with a target of 0.600, and was once called met."""
     assert {row[""] for row in titled("ratio (range)") if row["against"] == "oha"} == {UNDECIDED}
 
 
 def watched(name: str) -> list[str]:
-    """What was measured in the row of this name, and in those below it that measure the same."""
+    """The measured values of the row with this name, and of the rows below it that measure the same."""
     found: dict[str, list[str]] = {}
     current = ""
     for row in titled("what", "measured", "on"):
@@ -118,7 +118,7 @@ def watched(name: str) -> list[str]:
 
 
 def quoted() -> dict[str, list[str]]:
-    """Of each paragraph of the README, what the tables make of its figures."""
+    """The figures that the tables give for each paragraph of the README."""
     http = titled("ours us", "ratio (range)", "connections")
     ratios = {
         name: [number(row["ratio (range)"]) for row in http if row["against"].startswith(name)]

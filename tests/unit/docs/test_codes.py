@@ -1,5 +1,5 @@
-"""Pages that list names of the code, a row each: failures of trials, problems that the gate finds, bottlenecks. Every
-name is there, and none that the code does not know."""
+"""Pages with a row for each name of the code: failures of trials, problems that the gate finds, bottlenecks. They
+contain every name, and no unknown one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULES = BOTTLENECKS.partition("## The rules, in their order")[2].partition("\n##
 
 
 def named(page: str) -> list[str]:
-    """The names in the first cell of each row, in their order."""
+    """The names in the first cell of each row, in order."""
     rows = re.findall(r"^\| (`.*?) \|", page, re.M)
     return [name for cell in rows for name in re.findall(r"`(\w+)`", cell)]
 

@@ -1,4 +1,4 @@
-"""Every `powerband` command that the docs show is one that the command line takes: no option that there is not."""
+"""Every `powerband` command in the docs is accepted by the command line, with its options."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_shown_command_is_taken(page: Path, arguments: list[str]) -> None:
 
 
 def test_the_tutorial_shows_commands() -> None:
-    """So that the test above cannot pass by finding none."""
+    """The test above would also pass if it found no command."""
     assert len([page for page, _ in SHOWN if page.name == "tutorial.md"]) >= 6
 
 

@@ -1,5 +1,5 @@
-"""The guides by stack: each `powerband tune` that they show is read as a whole, and their servers are those that `tune`
-knows. Nothing is run."""
+"""The guides by stack: every `powerband tune` in them is a valid command, and `tune` knows their servers. Nothing is
+run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The page on history: its block finds the commit at which a planted series changed, and none in a series that did not.
-Runs are exported as the page says."""
+"""The page on history: its block finds the commit at which a planted series changed, and none in a series without a
+change. Runs are exported as the page says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/jmeter-import.md says what the code does: its tables are the code's, its example converts."""
+"""docs/jmeter-import.md agrees with the code: its tables are the code's, and its example is converted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows(heading: str) -> list[str]:
 
 
 def test_the_table_of_elements_is_the_codes() -> None:
-    """Elements that become the same, one after the other, share a row."""
+    """Neighbouring elements that are converted to the same thing share a row."""
     table = []
     for how, group in groupby(KNOWN.items(), key=lambda item: item[1].how):
         kinds, known = zip(*group, strict=True)

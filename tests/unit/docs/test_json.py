@@ -1,4 +1,5 @@
-"""json-output.md and engine.md against the programs: every command that answers has a section that names every key."""
+"""json-output.md and engine.md agree with the programs: every command that answers has a section that names every
+key."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ FREE = {"levels", "profiles", "outcomes"}
 
 
 def sections() -> dict[str, str]:
-    """By command, the text from its heading to the next command's."""
+    """The text from a command's heading to the next command's, by command."""
     found = {}
     for part in re.split(r"^## (?=`)", PAGE, flags=re.M)[1:]:
         heading = part.split("\n")[0]

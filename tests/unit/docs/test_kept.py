@@ -1,4 +1,5 @@
-"""What is kept of runs for the pages of docs/experiments. That a page shows what its data say: test_reference.py."""
+"""The data that are kept of runs for the pages of docs/experiments. test_reference.py checks that a page shows its
+data."""
 
 from __future__ import annotations
 

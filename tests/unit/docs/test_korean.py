@@ -1,6 +1,6 @@
 """The Korean pages are kept in step with the English ones: the same sections, commands, links, tables and figures.
 
-What is compared needs no Korean: a section, a command, a figure that changed in one language and not in the other."""
+The comparison needs no Korean: it finds a section, a command or a figure that changed in one language only."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def page(name: str) -> str:
 
 
 def sections(name: str) -> list[str]:
-    """What stands below each heading, code blocks and the line to the other language left out."""
+    """The text below each heading, without code blocks and the line to the other language."""
     text = OTHER.sub("", without_blocks(page(name)))
     return re.split(r"^#+ .*$", text, flags=re.M)
 
 
 def prose(section: str) -> str:
-    """Without the targets of links and without code, which may hold figures that no translator touches."""
+    """The text without the targets of links and without code, which may contain figures that are not translated."""
     return re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]*`", " ", section))
 
 
@@ -58,7 +58,7 @@ def figures(text: str) -> Counter[str]:
 
 
 def codes(section: str) -> Counter[str]:
-    """What stands between backticks: names of commands, options and files, which are the same in any language."""
+    """The texts between backticks: names of commands, options and files, which are the same in any language."""
     return Counter(re.findall(r"`([^`\n]+)`", section))
 
 
@@ -83,7 +83,8 @@ def test_the_code_blocks_are_identical(english: str, korean: str) -> None:
 
 @translated
 def test_the_links_are_the_same(english: str, korean: str) -> None:
-    """In order of section; within one, word order may differ. A Korean page may lead to a Korean one."""
+    """The links are compared section by section; within a section word order may differ. A Korean page may link to a
+    Korean one."""
     for here, there in zip(sections(english), sections(korean), strict=True):
         assert Counter(link.replace(".ko.md", ".md") for link in links(there)) == Counter(
             link.replace(".ko.md", ".md") for link in links(here)
@@ -110,7 +111,7 @@ def test_the_names_of_commands_and_options_are_the_same(english: str, korean: st
 
 @translated
 def test_each_paragraph_has_its_translation(english: str, korean: str) -> None:
-    """As many list items, and none of them left in English: each has Korean in it."""
+    """Both languages have the same number of list items, and each Korean item contains Korean."""
     for here, there in zip(sections(english), sections(korean), strict=True):
         items = [re.findall(r"^- .*$", text, re.M) for text in (here, there)]
         assert len(items[0]) == len(items[1])
@@ -119,7 +120,7 @@ def test_each_paragraph_has_its_translation(english: str, korean: str) -> None:
 
 @pytest.mark.parametrize("korean", [korean for _, korean in PAIRS] + [korean for korean, _ in RETOLD])
 def test_the_words_are_those_of_the_glossary(korean: str) -> None:
-    """A spelling that the glossary rules out stands nowhere, and the words that it lays down are used."""
+    """No spelling that the glossary rules out stands on a Korean page."""
     (rows,) = tables(page(GLOSSARY))
     text = page(korean)
     ruled_out = {word.strip() for row in rows[1:] for word in row[2].split(",") if word.strip()}
@@ -128,7 +129,7 @@ def test_the_words_are_those_of_the_glossary(korean: str) -> None:
 
 
 def english_pages(korean: str, told: list[str]) -> dict[str, str]:
-    """The text of each page that the Korean one retells, by name."""
+    """The text of each English page that the Korean page retells, by name."""
     return {name: page(f"{korean.rpartition('/')[0]}/{name}") for name in told}
 
 
@@ -149,7 +150,7 @@ def test_each_figure_that_is_retold_stands_in_the_english_pages(korean: str, tol
 
 @retold
 def test_the_experiments_that_are_retold_are_run_as_there(korean: str, told: list[str]) -> None:
-    """Options may differ: a page may fix what its English one says of the CPUs."""
+    """Options may differ: a Korean page may fix a choice of CPUs that the English page only describes."""
     there = [given[:2] for text in english_pages(korean, told).values() for given in commands(text)]
     assert [given for given in commands(page(korean)) if given[:2] not in there] == []
 

@@ -1,4 +1,4 @@
-"""What the pages point at is there: files, headings, pictures, source files; and the pictures stay small."""
+"""The targets of the pages' links exist: files, headings, pictures, source files; and the pictures stay small."""
 
 import re
 from functools import cache
@@ -26,13 +26,13 @@ def ident(path: Path) -> str:
 
 
 def without_code(text: str) -> str:
-    """Brackets in code are no links."""
+    """The text with code replaced by spaces, since brackets in code are no links."""
     return re.sub(r"```.*?```|^ {4}.*?$|`[^`\n]*`", lambda found: " " * len(found[0]), text, flags=re.S | re.M)
 
 
 @cache
 def anchors(path: Path) -> frozenset[str]:
-    """Of each heading, as GitHub makes them."""
+    """The anchors of all headings, as GitHub makes them."""
     made: dict[str, int] = {}
     names = set()
     for heading in re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(), flags=re.S), re.M):
@@ -73,7 +73,7 @@ def test_every_picture_is_shown_and_is_small() -> None:
 
 @pytest.mark.parametrize("folder", ["methods", "experiments"])
 def test_every_page_of_a_folder_is_in_its_index(folder: str) -> None:
-    """A Korean page in the Korean index, which the English one leads to."""
+    """A Korean page must be in the Korean index, to which the English one links."""
     here = ROOT / "docs" / folder
     pages = {path.name for path in here.glob("*.md")}
     korean = {name for name in pages if name.endswith(".ko.md")} - {"README.ko.md"}
@@ -84,7 +84,8 @@ def test_every_page_of_a_folder_is_in_its_index(folder: str) -> None:
 
 @pytest.mark.parametrize("note", sorted((ROOT / "docs" / "methods").glob("*.md")), ids=lambda path: path.stem)
 def test_the_code_that_a_note_names_is_there(note: Path) -> None:
-    """`analyze/stats/edge.py`, and beside it `usl.py` alone; tests by their path."""
+    """A note may name files by their path below src/powerband (`analyze/stats/edge.py`), by their name alone
+    (`usl.py`), or, like tests, by their path in the repository."""
     source = ROOT / "src" / "powerband"
     named = re.findall(r"`((?:tests|benchmarks|engine|src)?/?[\w/]*\w+\.(?:py|rs))`", note.read_text())
     known = {path.name for folder in (source, ROOT / "engine" / "src", ROOT / "tests") for path in folder.rglob("*.*")}
@@ -116,13 +117,13 @@ WORDS_MAX = 60_000
 
 @pytest.mark.parametrize("page", PAGES, ids=ident)
 def test_no_cell_of_a_table_is_a_paragraph(page: Path) -> None:
-    """Links count by their text."""
+    """A link counts with its text alone."""
     cells = [re.sub(r"\]\([^)]*\)", "]", cell) for table in tables(page.read_text()) for row in table for cell in row]
     assert [cell for cell in cells if len(cell) > CELL_MAX] == []
 
 
 def test_the_docs_stay_short() -> None:
-    """The page of the planted cases is data, which a measurement writes."""
+    """The page of the planted cases does not count: it is data, which a measurement writes."""
     apart = {"CHANGELOG.md", "bottlenecks-cases.md"}
     text = "".join(page.read_text() for page in PAGES if page.name not in apart)
     assert len(re.findall(r"\S*\w\S*", text)) <= WORDS_MAX

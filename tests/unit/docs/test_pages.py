@@ -1,4 +1,4 @@
-"""The reference pages name every key and every option there is, and no example in them is wrong."""
+"""The reference pages name every key and every option, and every example in them is valid."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `make reference` makes is up to date: the pages say what the code says."""
+"""The output of `make reference` is up to date: the pages agree with the code."""
 
 import shutil
 import subprocess

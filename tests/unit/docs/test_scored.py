@@ -1,4 +1,4 @@
-"""The rows of the planted bottlenecks: read as they were written, and renewed one by one."""
+"""The rows of the planted bottlenecks are read as they were written, and renewed one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on WebSockets: each of its files is valid, and its sample is the one that is there."""
+"""The page on WebSockets: each of its files is valid, and its sample is an existing file."""
 
 import json
 import re

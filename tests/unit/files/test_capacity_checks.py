@@ -1,4 +1,4 @@
-"""What an experiment file and `tune` say of the objective capacity, and what they refuse."""
+"""The objective `capacity` in an experiment file and in `tune`: its forms, and what is refused."""
 
 from __future__ import annotations
 

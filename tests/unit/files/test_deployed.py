@@ -1,4 +1,4 @@
-"""`subject.deployed`, and the options of `tune` that stand for it: a server that runs already has no start."""
+"""`subject.deployed`, and the options of `tune` that stand for it: a server that already runs is not started."""
 
 from __future__ import annotations
 

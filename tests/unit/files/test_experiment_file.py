@@ -1,4 +1,4 @@
-"""Every mistake is named with its place; short forms mean what they say."""
+"""Every mistake is reported with its place; short forms have the documented meaning."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Limits of CPU and memory in a file, as factors, and as options."""
+"""Limits of CPU and memory in a file, as factors and as options."""
 
 from __future__ import annotations
 

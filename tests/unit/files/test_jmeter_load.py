@@ -1,4 +1,4 @@
-"""Experiments whose load is a JMeter plan: what they may say, and how each mistake is told."""
+"""Experiments whose load is a JMeter plan: their keys, and the message for each mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of known servers, and what help texts of several libraries say, become commands with placeholders."""
+"""Commands of known servers, and help texts of several libraries, become commands with placeholders."""
 
 from __future__ import annotations
 

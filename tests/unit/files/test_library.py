@@ -46,8 +46,8 @@ def test_experiment_has_a_smoke_profile(name: str) -> None:
 @pytest.mark.parametrize("name", experiment_names())
 @pytest.mark.parametrize(("profile", "longest_s"), [(None, 900), ("smoke", 60)])
 def test_experiment_ends_in_time(name: str, profile: str | None, longest_s: float) -> None:
-    """By its forecast, and what a JVM takes to start beyond that; how long a set number of requests takes is what is
-    measured."""
+    """The forecast and the starts of a JVM must fit into the time. A load with a set number of requests is exempt,
+    since its duration is the result."""
     experiment = load_experiment(name, profile)
     found = forecast(experiment, known_noise())
     assert experiment.load.requests_per_user or found.expected_ns / 1e9 + found.trials * JVM_START_S <= longest_s
@@ -55,7 +55,7 @@ def test_experiment_ends_in_time(name: str, profile: str | None, longest_s: floa
 
 @pytest.mark.parametrize("name", [name for name, profile in CASES if profile == "published"])
 def test_a_published_profile_is_planned_and_ends_within_a_night(name: str) -> None:
-    """Whether this machine bears its load is no part of it: `plan` says that."""
+    """The test does not ask whether this machine can bear the load: `plan` says that."""
     experiment = load_experiment(name, "published", to_run=True)
     blocks = Counter(spec.setting for spec in dry_run(experiment, seed=7))
     if not experiment.explores:

@@ -1,4 +1,4 @@
-"""Experiments with a self-driven subject: what they may say, what stands in for the load, one factor at a time."""
+"""Experiments with a self-driven subject: their keys, the substitute for the load, and one factor at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that cannot be measured with, and texts that no pattern is made of, are refused with their place."""
+"""Numbers that nothing can be measured with, and texts that are no valid patterns, are refused with their place."""
 
 from __future__ import annotations
 

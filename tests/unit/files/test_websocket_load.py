@@ -1,4 +1,5 @@
-"""A WebSocket load in a file: short forms mean what they say, and every wrong combination is named with its place."""
+"""A WebSocket load in a file: short forms have the documented meaning, and every wrong combination is reported with its
+place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assertions: what a step's check can say exactly, and what it cannot."""
+"""Assertions that a step's check can express exactly, and assertions that it cannot."""
 
 from __future__ import annotations
 

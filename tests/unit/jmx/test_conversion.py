@@ -1,4 +1,4 @@
-"""A whole plan: its group, its branches, what is left out, and everything that is refused at once."""
+"""A whole plan: its group, its branches, the parts that are left out, and all refusals at once."""
 
 from __future__ import annotations
 

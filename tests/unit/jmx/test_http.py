@@ -14,7 +14,7 @@ TEXT = ("Content-Type", "text/plain; charset=UTF-8")
 
 
 def request(*children: str) -> Request:
-    """The one request of a plan."""
+    """The single request of a plan."""
     (step,) = converted(plan(group(*children))).steps
     return step.request
 

@@ -1,4 +1,4 @@
-"""Files of strangers: what is read, in which encodings, and what is refused before it can do harm."""
+"""Plans from strangers: the encodings that are read, and files that are refused before they can do harm."""
 
 from __future__ import annotations
 

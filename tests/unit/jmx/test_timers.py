@@ -1,4 +1,4 @@
-"""Timers: the pauses that are exact, those that are alike in mean and spread, and the rates that become open loads."""
+"""Timers: exact pauses, pauses with the same mean and spread, and rates that become open loads."""
 
 from __future__ import annotations
 

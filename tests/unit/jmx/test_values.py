@@ -1,4 +1,4 @@
-"""`${...}` as JMeter 5.6 reads it; what cannot be known beforehand is refused with a reason."""
+"""`${...}` is read as by JMeter 5.6; a value that cannot be known beforehand is refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of an experiment file: it reads back as what was converted, and names of strangers stay names."""
+"""The text of an experiment file: it reads back as the converted plan, and a stranger's names stay names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What viewers are told: changes only, the newest state, whatever others do; and nothing is read where nobody looks."""
+"""Viewers get changes only and always the newest state, whatever other viewers do; without viewers nothing is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from powerband.live.state import Figures, RunState, RunStatus, TrialPhase, Trial
 
 
 class Scripted(RunFollower):
-    """Says what it is told to."""
+    """A follower of a run that returns the state it was given."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -30,7 +30,7 @@ class Scripted(RunFollower):
         return self.state
 
     def second(self, seconds: int, number: int = 1, phase: TrialPhase = TrialPhase.MEASURE) -> None:
-        """The trial in flight has so many seconds by now."""
+        """Gives the trial in flight so many seconds."""
         points = tuple(Figures(t_s=t + 1.0, rate_per_s=100.0 + t) for t in range(seconds))
         trial = TrialState(
             number, "threads=1", 0, "compare", None, phase, 1.0, 1.0, points[-1] if points else None, points
@@ -64,7 +64,7 @@ def run(case: Callable[[], Awaitable[None]]) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As often as can be, so that tests wait for nothing."""
+    """Makes the feed poll as often as possible, so that tests do not wait."""
     monkeypatch.setattr(feeds, "POLL_S", 0.001)
     monkeypatch.setattr(feeds, "POLL_AT_REST_S", 0.001)
 
@@ -109,7 +109,8 @@ def test_a_number_that_is_none_is_told_as_null(tmp_path: Path) -> None:
 
 
 def test_one_who_stalls_gets_the_newest_state_and_no_backlog(tmp_path: Path) -> None:
-    """While he takes nothing, others are served, nothing is kept for him, and then he gets one message with all."""
+    """While one viewer takes nothing, the others are served and nothing is kept for him; then he gets one message with
+    everything."""
 
     async def case() -> None:
         follower = Scripted(tmp_path)

@@ -1,4 +1,4 @@
-"""Files that grow, are cut, are replaced, or are no files: whole lines only, and nothing that waits."""
+"""Files that grow, are cut, are replaced, or are no files: only complete lines are read, and no read blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run directory followed as it grows, rests, was killed, is damaged, foreign or of another version."""
+"""A run directory is followed while it grows, rests, was killed, is damaged, foreign or of another version."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_race_says_who_is_out_after_which_block_and_why(tmp_path: Path) -> Non
 
 
 def test_a_run_that_goes_on_is_followed(small: RunDir, tmp_path: Path) -> None:
-    """Trial by trial, as the run would have written it: the plan, the trial's files, its record."""
+    """The run is written trial by trial, as a real one would be: the plan, the trial's files, its record."""
     run = RunDir(tmp_path / "grows")
     run.trials.mkdir(parents=True)
     shutil.copy(small.experiment, run.experiment)

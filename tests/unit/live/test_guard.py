@@ -1,4 +1,4 @@
-"""Who may look: hosts, origins, tokens and methods; and what every answer carries."""
+"""Access to the live page: hosts, origins, tokens and methods; and the headers of every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of runs: read as little as will do, right as far as it goes, and never crashed on."""
+"""The list of runs: it reads as little as possible, is right as far as it goes, and survives any content."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_how_it_stands(tmp_path: Path) -> None:
 
 
 def more_planned(run: RunDir) -> None:
-    """It has only a part of what its plan says."""
+    """Raises the planned number of trials, so that the run has only a part of them."""
     run.plan.write_text(re.sub(r'("planned_total": )\d+', r"\g<1>99", run.plan.read_text()))
 
 

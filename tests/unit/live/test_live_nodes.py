@@ -1,4 +1,4 @@
-"""What the nodes of a run do, followed: which trials run, who is idle, who is lost; and the label `node`."""
+"""The nodes of a followed run: which trials run, which nodes are idle or lost; and the label `node`."""
 
 from __future__ import annotations
 

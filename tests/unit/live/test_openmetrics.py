@@ -1,4 +1,4 @@
-"""What runs look like to a Prometheus, read by prometheus_client's strict parser of OpenMetrics."""
+"""Runs as a Prometheus sees them, read by prometheus_client's strict parser of OpenMetrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The phase of a trial as its lines tell: engines say when one begins; of a self-driven subject intervals have it."""
+"""The phase of a trial by its lines: engines say when a phase begins; the intervals of a self-driven subject contain
+it."""
 
 from __future__ import annotations
 

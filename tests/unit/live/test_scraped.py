@@ -1,4 +1,4 @@
-"""What a Prometheus is told by the live page: the latest run and those that go on, and the running subjects' pages."""
+"""The live page's metrics for Prometheus: the latest run and those in progress, and the pages of running subjects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages as they are asked for: what each shows, that names are only names, and that no path leads elsewhere."""
+"""The pages as they are requested: the content of each, names that are only names, and paths that lead nowhere else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVIL = "<script>document.title='broken'</script>"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two runs of one experiment, a recorded one, and what is none."""
+    """A folder with two runs of one experiment, a recorded run, and files and folders that are no runs."""
     runs = tmp_path / "runs"
     runs.mkdir()
     written(runs, "20261120-100000-pool-size")

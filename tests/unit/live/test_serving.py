@@ -1,4 +1,4 @@
-"""Large answers go piece by piece, and only so many at once; connections leave descriptors for everything else."""
+"""Large answers are sent piece by piece, and only a few at once; connections leave descriptors for everything else."""
 
 from __future__ import annotations
 

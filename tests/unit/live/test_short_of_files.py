@@ -1,4 +1,4 @@
-"""Where no more files can be opened a run is unknown, and never looks ended; it is read once they can be opened."""
+"""While no more files can be opened a run is unknown, and never looks ended; it is read once they can be opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The subject's metrics page passed on: whose it is stands on every sample, and nothing but a metrics page passes."""
+"""The subject's metrics page is passed on: every sample carries its run, and nothing but a metrics page is passed
+on."""
 
 from __future__ import annotations
 
@@ -214,7 +215,7 @@ def test_whatever_is_passed_on_is_a_metrics_page(line: str) -> None:
 
 @contextmanager
 def dripping(head: bytes, drop: bytes) -> Iterator[str]:
-    """A server that begins to answer, and then sends a little of it for ever."""
+    """Runs a server that begins to answer, and then sends a few bytes at a time for ever."""
 
     def drip() -> None:
         client, _ = listener.accept()

@@ -1,4 +1,4 @@
-"""A trial followed while it grows says what the report says of it once it is over, second by second."""
+"""A trial that is followed while it grows gives the same figures, second by second, as the report after it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def recorded(tmp_path: Path) -> TrialDir:
 
 @pytest.fixture
 def growing(tmp_path: Path) -> TrialDir:
-    """Where a trial is about to begin."""
+    """The empty folder of a trial that is about to begin."""
     (tmp_path / "0001").mkdir()
     return TrialDir(tmp_path / "0001")
 
@@ -131,7 +131,7 @@ def test_its_phases_and_moments(recorded: TrialDir, growing: TrialDir) -> None:
 
 
 def test_what_an_engine_has_not_told_yet_is_waited_for(growing: TrialDir) -> None:
-    """But not for ever: one that is silent for three seconds is left behind."""
+    """The wait is limited: an engine that is silent for three seconds is no longer waited for."""
     lines = [line for line in event_lines(SECONDS, engines=2) if line["type"] != "summary"]
     silent = [line for line in lines if line["engine"] == 0 or line.get("end_ns", 0) <= GO_NS + SECOND_NS]
     growing.events.write_text("".join(json.dumps(line) + "\n" for line in silent))
@@ -172,7 +172,7 @@ def test_a_trial_that_begins_anew_forgets_the_earlier_one(recorded: TrialDir, gr
 
 
 def test_an_hour_of_seconds_is_the_most(growing: TrialDir) -> None:
-    """Of a longer trial the last hour stays, and how much went before is known."""
+    """A longer trial keeps its last hour, and the number of seconds before it."""
     seconds = POINTS_MAX + 100
     interval = next(line for line in event_lines(1) if line["type"] == "interval")
     with growing.events.open("w") as file:

@@ -1,4 +1,5 @@
-"""Readings of a counter become what a fleet would have said: exact between readings, phases at readings."""
+"""Readings of a counter become the intervals of a fleet: exact between readings, with phases that change at
+readings."""
 
 from __future__ import annotations
 
@@ -172,7 +173,7 @@ def test_what_came_and_could_not_be_read_is_told(events: LineFile) -> None:
 
 
 def test_a_counter_on_a_page_and_in_statsd_is_read_off_the_page(events: LineFile) -> None:
-    """What is sent lags behind the page by up to a period of sending: taken together the two would go back."""
+    """StatsD lags behind the page by up to one sending period, so a mixture of the two would go backwards."""
     of = counted(events)
     of.send(Go(at_ns=T0))
     for at in range(4):

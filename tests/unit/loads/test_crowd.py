@@ -1,4 +1,4 @@
-"""What became of WebSocket users: joins, drops, deliveries, tallies, and which of it makes a trial invalid."""
+"""WebSocket users: joins, drops, deliveries and server-side counts, and which of these make a trial invalid."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def load(**changes: Any) -> Load:
 def measured(
     tmp_path: Path, *, of: Load | None = None, engines: int = 1, lines: dict[str, Any] | None = None, **changes: Any
 ) -> TrialResult:
-    """A trial of 10 users and 10,000 messages, all answered, unless told otherwise."""
+    """A trial of 10 users and 10,000 messages, all answered unless `changes` says otherwise."""
     directory = TrialDir(tmp_path / "0001")
     figures = Figures(engines=engines, summary={"websocket": joins(**changes)})
     record = write_trial(directory, record_of(spec(), figures), figures)

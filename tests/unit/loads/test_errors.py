@@ -1,4 +1,4 @@
-"""Why requests failed: from outcomes, statuses, full queues and logs."""
+"""The causes of failed requests, from outcomes, statuses, full queues and logs."""
 
 from __future__ import annotations
 

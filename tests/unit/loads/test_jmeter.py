@@ -1,4 +1,4 @@
-"""A JMeter that runs, told by the files that it writes and by when it ended: no JMeter is started here."""
+"""A JMeter in progress, as seen by the files that it writes and by its end: no JMeter is started here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Keeper:
 
 
 class Stand:
-    """A trial's folder in which JMeter is played; `now_ms` from the first request on, the clock began at 100 s."""
+    """A trial's folder, in which the test plays JMeter. `now_ms` counts from the first request on; the clock began at
+    100 s."""
 
     def __init__(self, folder: Path, events: LineFile, listener: socket.socket, **options: Any) -> None:
         self.now_ns = 100 * SECOND
@@ -89,7 +90,7 @@ def stand(tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPat
     stands: list[Stand] = []
 
     class Clock:
-        """Both clocks are one here."""
+        """A clock in place of both the wall clock and the monotonic one."""
 
         @staticmethod
         def monotonic_ns() -> int:
@@ -108,7 +109,7 @@ def stand(tmp_path: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPat
 
 
 def begun(stand: Stand) -> None:
-    """Half a second of answers, and go."""
+    """Plays half a second of answers, and starts the measured load."""
     stand.look(0)
     assert stand.load.begun_ns is None
     stand.answer(0, 500)
@@ -163,7 +164,7 @@ def test_what_is_said_is_said_as_an_engine_does(stand: Any, tmp_path: Path) -> N
 
 @pytest.fixture(autouse=True)
 def flushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written is there to be read."""
+    """Flushes every line that is written, so that the test can read it."""
     write = LineFile.write
 
     def write_and_flush(self: LineFile, data: bytes) -> None:

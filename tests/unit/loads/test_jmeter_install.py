@@ -1,4 +1,5 @@
-"""How JMeter comes to a machine: laid out as its own distribution, once, by a Maven that is played; and which JDK."""
+"""The installation of JMeter: laid out as its own distribution, once, by a Maven that the test plays; and the choice of
+a JDK."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def jdk(folder: Path, version: str) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With a JDK 17, no Maven, and nothing in the cache."""
+    """A machine with a JDK 17, without Maven, and with an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", str(jdk(tmp_path / "jdk-17", "17.0.15")))
     (tmp_path / "path").mkdir()
@@ -50,7 +51,7 @@ def fetched() -> JMeter:
 
 
 def play_maven(machine: Path, then: str = "") -> Path:
-    """Returns the file of its calls."""
+    """Installs a script that plays Maven; returns the file in which it records its calls."""
     jars, calls = machine / "jars", machine / "calls"
     jars.mkdir()
     for name in ("groovy-3.0.20.jar", *(f"ApacheJMeter{artifact}-{VERSION}.jar" for artifact in ARTIFACTS)):

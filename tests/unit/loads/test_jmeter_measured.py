@@ -1,4 +1,4 @@
-"""A trial whose load was a JMeter plan: CPU of its process, its threads as users, what its clock does not tell."""
+"""A trial whose load was a JMeter plan: the CPU of its process, its threads as users, and the limits of its clock."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fleet(users: float = 4.0, present: float = 2.0, times: Counter[int] | None =
 
 
 def problems_of(of: MergedFleet, metrics: Mapping[str, float] = {}) -> tuple[Problem, ...]:
-    """The doubts of a plan's generator and of the machine, in a trial that was pinned, steady and quiet."""
+    """The problems of a plan's generator and of the machine, in a trial that was pinned, steady and quiet."""
     plan = experiment(load=Load(jmeter="plan.jmx"))
     evidence = Evidence(
         experiment=plan,

@@ -1,4 +1,4 @@
-"""What is known of a plan before it runs: thread groups, hosts, transactions; and files that are none."""
+"""The facts of a plan before it runs: thread groups, hosts, transactions; and files that are no plans."""
 
 from __future__ import annotations
 

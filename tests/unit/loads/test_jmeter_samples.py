@@ -1,4 +1,4 @@
-"""Samples of a plan become what a fleet would have said: exact counts, windows by each sample's own times, outcomes."""
+"""Samples of a plan become the summary of a fleet: exact counts, windows by each sample's own times, outcomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_NS = 50_000 * MS
 
 
 def sample(at_ms: int, elapsed_ms: int = 10, **fields: object) -> JtlSample:
-    """`at_ms`: from the first request on."""
+    """A sample. `at_ms`: its time from the first request on."""
     given = JtlSample(WALL_MS + at_ms, elapsed_ms, "GET", "200", "OK", True, 100, 50, 4)
     return given._replace(**fields)  # type: ignore[arg-type]
 

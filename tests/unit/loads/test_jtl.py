@@ -1,4 +1,4 @@
-"""JMeter's results, followed while they grow: cut anywhere, quoted, damaged."""
+"""JMeter's results are read while they grow: cut anywhere, quoted, damaged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ samples = st.builds(
 
 
 def written(rows: list[JtlSample]) -> bytes:
-    """As JMeter quotes: what holds a comma, a quote or a line break."""
+    """The rows as JMeter writes them: texts with a comma, a quote or a line break are quoted."""
 
     def quoted(value: object) -> str:
         text = str(value)
@@ -41,7 +41,7 @@ def written(rows: list[JtlSample]) -> bytes:
 
 
 def read(file: Path, *parts: bytes) -> list[JtlSample]:
-    """With a look after each part."""
+    """The samples that are read, with a look after each part is written."""
     file.unlink(missing_ok=True)
     reader, found = JtlReader(file), []
     found += reader.read()

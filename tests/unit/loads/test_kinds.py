@@ -1,4 +1,4 @@
-"""The kinds of load: which one an experiment or a file has, and what each says of itself."""
+"""The kinds of load: which one an experiment or a file has, and the properties of each."""
 
 from __future__ import annotations
 

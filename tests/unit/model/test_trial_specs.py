@@ -1,4 +1,4 @@
-"""Trials as a plan and a record hold them: anything else in their place is refused."""
+"""The specs of trials in a plan and in a record: anything else in their place is refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Thread names from dumps of old and new JVMs, what is not asked, and answers as they come."""
+"""Thread names from dumps of old and new JVMs, processes that are not asked, and answers that come in pieces."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_nobody_is_asked_when_no_time_is_left() -> None:
 
 @pytest.fixture(params=["", "signal.signal(signal.SIGQUIT, lambda *_: os._exit(3)); "], ids=["dies", "handles"])
 def stranger(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is no JVM, and would end by SIGQUIT."""
+    """A process that is no JVM, and that SIGQUIT would end."""
     code = f"import os, signal, time; {request.param}print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -93,7 +93,7 @@ def test_what_is_no_jvm_gets_no_signal(stranger: subprocess.Popen[bytes]) -> Non
 
 @pytest.fixture
 def planted(stranger: subprocess.Popen[bytes]) -> Iterator[Path]:
-    """The place of the attach socket of a process."""
+    """The path of the attach socket of that process."""
     path = Path(f"/tmp/.java_pid{stranger.pid}")
     yield path
     path.unlink(missing_ok=True)

@@ -45,7 +45,7 @@ def test_the_narrowest_quota_of_a_process_counts(tmp_path: Path) -> None:
 
 
 def test_in_a_container_the_quota_is_that_of_the_mounts_root(tmp_path: Path) -> None:
-    """The path of the process is one outside, or there is none."""
+    """The process has the path of a cgroup outside of the container, or none."""
     inside = {"proc/self/cgroup": "0::/docker/0123\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}
     assert quota_of(root=plant(tmp_path, inside)) == 2
     (tmp_path / "proc/self/cgroup").unlink()
@@ -55,7 +55,8 @@ def test_in_a_container_the_quota_is_that_of_the_mounts_root(tmp_path: Path) -> 
 def test_a_cgroup_of_version_2_is_made_where_controllers_reach_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Our own has processes, and so no children with controllers; the nearest one above that has, gets ours."""
+    """A cgroup with processes can have no children with controllers; the new one is made below the nearest ancestor
+    that can."""
     monkeypatch.setattr(cgroups, "REMOVED_WITHIN_S", 0.0)  # a planted cgroup is no empty folder
     files = {
         "proc/self/cgroup": "0::/user/app/run.scope\n",

@@ -1,4 +1,4 @@
-"""The command that changes a setting, and what is looked at of a server that runs already."""
+"""The command that changes a setting, and the checks of a server that already runs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_one_that_takes_no_signal_is_killed(tmp_path: Path, pump: Pump, monkeypa
 
 
 def test_what_it_leaves_behind_goes_on(tmp_path: Path, pump: Pump) -> None:
-    """A server that it has started anew is the user's."""
+    """A server that the command restarted belongs to the user, and is not ended."""
     script = f"sleep 60 >/dev/null 2>&1 & echo $! > {tmp_path}/pid"
     run_command(("sh", "-c", script), None, tmp_path / "apply.log", 30.0, pump)
     pid = int((tmp_path / "pid").read_text())
@@ -88,7 +88,7 @@ def test_what_it_leaves_behind_goes_on(tmp_path: Path, pump: Pump) -> None:
 
 
 def _wait_gone(pid: int) -> None:
-    """Raises ProcessLookupError once it has ended."""
+    """Waits until the process has ended, and then raises ProcessLookupError."""
     deadline_s = time.monotonic() + 20
     while time.monotonic() < deadline_s:
         os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""Which .NET SDK is taken, from homes planted in folders."""
+"""The choice of a .NET SDK, from homes planted in folders."""
 
 from __future__ import annotations
 

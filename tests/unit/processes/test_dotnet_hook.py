@@ -1,4 +1,4 @@
-"""Which commands are .NET programs, and when the startup hook is left out: planted folders, nothing is run."""
+"""Commands that are .NET programs, and cases without the startup hook: planted folders, nothing is run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_program_that_runs_no_hooks_or_runs_on_an_older_runtime_gets_none(tmp_
 
 
 def sdk(folder: Path, *references: str) -> Path:
-    """`references`: runtimes beside it, or `standard` for the reference pack of netstandard."""
+    """Plants an SDK. `references`: the runtimes beside it, or `standard` for the reference pack of netstandard."""
     (folder / "sdk" / "10.0.100").mkdir(parents=True)
     (folder / "dotnet").write_text("#!/bin/sh\n")
     (folder / "dotnet").chmod(0o755)

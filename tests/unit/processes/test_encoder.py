@@ -1,4 +1,4 @@
-"""Histograms that the control plane writes, against our own reader and the library that defines the format."""
+"""Histograms that the control plane writes are checked with our own reader and the library that defines the format."""
 
 from __future__ import annotations
 

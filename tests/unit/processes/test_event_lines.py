@@ -1,4 +1,5 @@
-"""Lines that engine or probe say and that are no events of them fail the trial, with a sentence, and nothing else."""
+"""A line of the engine or the probe that is no event of theirs fails the trial with a sentence, and has no other
+effect."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_nobody_else_can_read_a_run(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_may_be_entered_but_not_listed() -> None:
-    """As another user: root may list everything."""
+    """The test runs as another user, since root may list every folder."""
     code = (
         "import os, sys; from pathlib import Path; from powerband.store import RunDir; os.setuid(65534)\n"
         "print(RunDir.create(Path(sys.argv[1]), 'x', 'name: x', {}).path)"

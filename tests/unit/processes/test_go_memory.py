@@ -1,4 +1,4 @@
-"""The sums of Go's collector: found by their arithmetic, or not at all."""
+"""The totals of Go's collector are found in memory by their arithmetic, or not at all."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_two_places_that_add_up_leave_it_open() -> None:
 
 
 def test_only_what_was_added_counts_and_no_marking_for_want_of_work() -> None:
-    """480 ms of collections, 30 of them on idle processors; 4,712 ms of processors, 300 of them idle."""
+    """Collections took 480 ms, 30 of them on idle processors, of 4,712 ms of processor time, 300 of them idle."""
     now, before = variables(SUMS), variables(EARLIER)
     assert between(7, 40, before, now) == {7: GoCollected(450 * MS, 4712 * MS + 3, 0.0)}
     assert between(7, 40, None, now) == {7: GoCollected(479 * MS, 5614 * MS + 3, 0.0)}

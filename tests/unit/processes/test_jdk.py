@@ -1,4 +1,4 @@
-"""Which JDK is taken, from homes planted in folders."""
+"""The choice of a JDK, from homes planted in folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jars are compared with the hashes that are kept beside the sources."""
+"""Jars are compared with the hashes that the sources contain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from powerband.processes.locked_jars import wrong_jars
 
 @pytest.fixture
 def hashes(tmp_path: Path) -> Path:
-    """A build of three jars, one of them made here and holding another, and the list that it agrees with."""
+    """A build of two jars, and a third one made here with another jar inside; the file returned lists their hashes."""
     (tmp_path / "build/lib").mkdir(parents=True)
     (tmp_path / "build/lib/a.jar").write_bytes(b"a")
     (tmp_path / "build/lib/b.jar").write_bytes(b"b")

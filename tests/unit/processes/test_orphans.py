@@ -1,4 +1,4 @@
-"""Processes that a killed keeper leaves behind are ended, and no others."""
+"""The processes that a killed keeper leaves behind are ended, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU of other programs by name, between two readings of a planted /proc."""
+"""The CPU time of other programs by name, between two readings of a planted /proc."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HERTZ = os.sysconf("SC_CLK_TCK")
 
 
 def plant(root: Path, *rows: tuple[int, int, str, int, int]) -> Path:
-    """Rows: pid, parent, name, own ticks, ticks of children that were waited for."""
+    """Plants a /proc. `rows`: pid, parent, name, own ticks, ticks of children that were waited for."""
     for pid, parent, name, own, reaped in rows:
         folder = root / "proc" / str(pid)
         folder.mkdir(parents=True)
@@ -31,7 +31,7 @@ def test_others_are_named_by_what_they_used_and_the_bench_with_its_children_is_n
 
 
 def test_children_that_ended_count_for_who_waited_for_them_and_once(tmp_path: Path) -> None:
-    """A compiler that had 30 ticks before ends with 50; another came and went with 40."""
+    """A compiler with 30 ticks at the first reading ends with 50; another one starts and ends in between, with 40."""
     before = processes(plant(tmp_path / "a", (20, 1, "make", 5, 100), (21, 20, "cc1", 30, 0)))
     after = processes(plant(tmp_path / "b", (20, 1, "make", 6, 190)))
     assert used_by_others(before, after, 7) == [("make", 61 / HERTZ)]

@@ -1,4 +1,4 @@
-"""The bench's own requests against servers that mean harm: each ends in time, in little memory and with a sentence."""
+"""The bench's own requests to malicious servers: each ends in time, in little memory and with a sentence."""
 
 from __future__ import annotations
 

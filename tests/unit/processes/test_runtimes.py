@@ -1,4 +1,4 @@
-"""What runtimes are documented to count, and executables that are not as elf(5) describes them."""
+"""The numbers of CPUs that runtimes are documented to count, and executables that do not have the form of elf(5)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_go_on_one_cpu_with_a_quota_has_one(tmp_path: Path) -> None:
 
 
 def planted(folder: Path, mapped: str) -> Path:
-    """A folder like /proc/PID, whose executable is this Python's."""
+    """A folder like /proc/PID with the executable of this Python."""
     (folder / "maps").write_text(mapped)
     (folder / "exe").symlink_to(Path("/proc/self/exe").readlink())
     return folder
@@ -66,7 +66,7 @@ def test_python_heeds_its_variable_since_3_13(version: str, asked: str, cpus: in
 def test_node_takes_the_affinity_and_under_a_quota_it_is_not_known(
     quota: float | None, cpus: int | None, usable: float, tmp_path: Path
 ) -> None:
-    """Whether a quota counts depends on the release of libuv."""
+    """The release of libuv decides whether a quota counts, so the number of CPUs under a quota is unknown."""
     folder = planted(tmp_path, "7f00-7f01 r-xp 0 08:01 1 /usr/lib/libnode.so.108\n")
     view = view_of(process(folder, quota=quota, environment={"UV_THREADPOOL_SIZE": "5000"}), time.monotonic())
     assert view is not None and (view.runtime, view.cpus, view.usable) == ("Node.js", cpus, usable)

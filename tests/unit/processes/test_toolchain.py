@@ -1,4 +1,4 @@
-"""Builds are kept by what they are made from."""
+"""Builds are kept by the hash of their sources."""
 
 from __future__ import annotations
 

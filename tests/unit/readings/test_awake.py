@@ -1,4 +1,4 @@
-"""What loops of idle priority ran is idle time of the host."""
+"""The CPU time of loops of idle priority counts as idle time of the host."""
 
 from __future__ import annotations
 

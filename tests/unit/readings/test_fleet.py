@@ -44,7 +44,7 @@ def test_engines_that_never_reached_their_window_do_not_count() -> None:
 
 
 def test_engines_that_ran_out_of_work_at_different_times_are_added_over_the_whole_span() -> None:
-    """Two engines with 10,000 requests each: one took 10 s, the other 40 s; together that is 20,000 in 40 s."""
+    """Each of two engines sends 10,000 requests, one in 10 s and one in 40 s; together they send 20,000 in 40 s."""
     quick, slow = summary(Figures()), summary(Figures(goodput_per_s=250, window_s=40))
     quick["ended_by"] = slow["ended_by"] = "work"
     slow["measure_start_ns"] = quick["measure_start_ns"]

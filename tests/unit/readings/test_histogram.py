@@ -1,4 +1,4 @@
-"""Histograms as the engine writes them, against the library that defines the format."""
+"""Histograms as the engine writes them are checked with the library that defines the format."""
 
 import base64
 import struct

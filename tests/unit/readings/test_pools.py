@@ -53,7 +53,7 @@ def test_a_pool_s_use_is_what_its_counters_grew_by_over_the_window() -> None:
 
 
 def test_a_pool_that_began_between_two_events_is_counted_from_the_first_that_shows_it() -> None:
-    """Half a second before the window, which would otherwise seem to hold fewer threads."""
+    """The pool begins half a second before the window, which would otherwise seem to contain fewer threads."""
     rows = [
         event(0, sample("main", 0, 0, 0)),
         event(1, sample("pool", 0, 0, 4.0)),

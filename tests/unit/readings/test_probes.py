@@ -1,4 +1,4 @@
-"""Counters between readings: off the grid, bent, repeated, missing."""
+"""Counters between readings: at times off the grid, with a change of slope, with repeated and missing values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ SECOND = 1_000_000_000
 
 
 def tree(at: range, threads: int, counter: Callable[[int], int], *, read_every: int = 1) -> Counters:
-    """A tree sampled at `at`, whose per-thread counters are read at every `read_every`th sample and else repeated."""
+    """A tree sampled at `at`. Its per-thread counters are read at every `read_every`th sample, and repeated in
+    between."""
     samples: list[dict[str, Any]] = []
     for number, now in enumerate(at):
         read = at[number - number % read_every]
@@ -35,7 +36,7 @@ def tree(at: range, threads: int, counter: Callable[[int], int], *, read_every: 
 
 
 def bent(at: int) -> int:
-    """1 per ns up to 2.1 s, then 3."""
+    """A counter that grows by 1 per ns up to 2.1 s, then by 3."""
     return at + 2 * max(0, at - 2_100 * MS)
 
 
@@ -46,7 +47,8 @@ def test_counters_are_interpolated_to_edges_that_no_sample_meets() -> None:
 
 
 def test_repeated_values_are_no_readings() -> None:
-    """Read once a second, 0.9 s out of step with the window: an even counter must come out even."""
+    """The counters are read once a second, 0.9 s out of step with the window: an even counter must have an even
+    rate."""
     at = range(0, 8 * SECOND, 100 * MS)
     counters = tree(at, 65, lambda now: now, read_every=10)
     assert counters.growth("run_wait_ns", 2_900 * MS, 5_900 * MS) == pytest.approx(3 * SECOND)

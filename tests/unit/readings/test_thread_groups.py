@@ -1,4 +1,4 @@
-"""Threads of one name, told apart by what each does."""
+"""Threads with one name are divided by what each of them does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ END = 5 * SECOND
 
 @dataclass
 class Thread:
-    """A second of its life under load: looks by what it waits on, CPU in ms, switches. `idle`: of a second before."""
+    """A thread, by its figures for a second of load: looks by what it waits on, CPU in ms, switches. `idle`: its looks
+    in a second before the load."""
 
     tid: int
     pid: int
@@ -29,7 +30,7 @@ class Thread:
 
 
 def events(threads: list[Thread], seconds: int = 5, **left_out: Any) -> list[Threads]:
-    """One a second: two of idle times, then of the load. `left_out`: fields that older engines lack."""
+    """One event a second: two of idle times, then of the load. `left_out`: fields that older engines lack."""
     told = []
     for second in range(seconds + 1):
         rows = []

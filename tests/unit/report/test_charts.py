@@ -1,4 +1,4 @@
-"""Where settings stand on an axis, and in which unit their values are."""
+"""The places of settings on an axis, and the units of their values."""
 
 from fakes import synthetic
 from powerband.report.html.charts import layout, main_charts, resource_charts, state_chart

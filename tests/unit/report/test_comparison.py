@@ -1,4 +1,4 @@
-"""Two runs side by side on a terminal: a row for each common setting, and the others named."""
+"""Two runs side by side on a terminal: a row for each common setting, and the names of the others."""
 
 import io
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""csv that comes back as it was, and in which nothing is a formula."""
+"""csv that reads back unchanged, and in which nothing is a formula."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(cell: str, kind: Kind) -> Cell:
 
 
 def kept(cell: Cell) -> Cell:
-    """Neither an empty text nor a number that is none can be told from what is not known."""
+    """The value as csv keeps it: an empty text and a number that is not finite become None."""
     return None if cell == "" or (isinstance(cell, float) and not math.isfinite(cell)) else cell
 
 

@@ -1,4 +1,4 @@
-"""What stands behind an answer, in words."""
+"""The evidence behind an answer, in words."""
 
 from dataclasses import replace
 

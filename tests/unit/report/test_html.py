@@ -1,4 +1,4 @@
-"""The page without a browser: complete, self-contained, safe. How it works: tests/e2e/test_report_browser.py."""
+"""The page without a browser: complete, self-contained, safe. tests/e2e/test_report_browser.py tests its behaviour."""
 
 import base64
 import gzip
@@ -23,7 +23,7 @@ VOID = {"meta", "input", "br", "wbr", "img", "hr", "link"}
 
 
 class Outline(HTMLParser):
-    """Checks nesting, collects text, tags, ids and attributes."""
+    """A parser that checks nesting, and collects text, tags, ids and attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -84,7 +84,8 @@ def test_the_answer_comes_first_and_everything_is_there(html: str) -> None:
 
 
 def test_the_key_figure_is_the_headlines() -> None:
-    """The setting's own estimate has an interval that holds for it alone."""
+    """The key figure has the interval of the headline: that of the setting's own estimate holds for this setting
+    alone."""
     made = synthetic.analysis()
     told = Figure(Estimate(1230.0, 1100.0, 1400.0, 0.95, 5), fresh=True)
     page = render_page(synthetic.page(replace(made, answer=replace(made.answer, figure=told))))

@@ -1,4 +1,4 @@
-"""JUnit XML as CI readers take it: parsed, counted, every outcome where it belongs."""
+"""JUnit XML as CI readers take it: parsed, counted, with every outcome in its place."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from powerband.report.documents.junit import render_analysis, render_changes
 
 
 def parsed(text: str) -> Xml.Element:
-    """The one suite, once the structure that every reader relies on is seen to hold."""
+    """The single suite of the document, after a check of the structure that every reader relies on."""
     assert text.startswith('<?xml version="1.0" encoding="UTF-8"?>\n')
     root = Xml.fromstring(text)
     assert root.tag == "testsuites"

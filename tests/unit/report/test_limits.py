@@ -1,4 +1,4 @@
-"""What was the limit, trial by trial."""
+"""The bottleneck of each trial in the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of `powerband load`: what it says of a known load, and of one in which nothing was answered."""
+"""The summary of `powerband load`, for a known load and for one in which nothing was answered."""
 
 import json
 import math

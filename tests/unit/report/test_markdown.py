@@ -1,4 +1,4 @@
-"""Markdown for a pull request: short, whole, and deaf to whatever a run directory holds."""
+"""Markdown for a pull request: short, complete, and unaffected by any content of a run directory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def inline(tokens: list[Token]) -> Iterator[Token]:
 
 
 def text_of(token: Token) -> str:
-    """As a reader sees it, and GitHub looks at it, but for the spaces without width."""
+    """The text of a token as a reader and GitHub see it, without zero-width spaces."""
     assert {child.type for child in token.children or []} <= {"text"}, token.children
     return "".join(child.content for child in token.children or []).replace(WIDTHLESS, "")
 
@@ -91,7 +91,7 @@ def test_any_name_stays_in_its_cell(name: str, said: str) -> None:
 @pytest.mark.parametrize("text", ["@octocat", "a@b.example", "see #12", "GH-7", "https://a.example", "WWW.a.example",
                                   "3f2a9c1", ":tada:", "owner/repo@3f2a9c1"])  # fmt: skip
 def test_what_github_looks_for_after_markdown_is_not_there(text: str) -> None:
-    """Of the text itself, as it stands on the page."""
+    """GitHub looks for these patterns in the text after Markdown is rendered."""
     shown = "".join(child.content for token in MARKDOWN.parse(prose(text)) for child in token.children or [])
     looks_for = r"@\w|#\d|gh-\d|://|www\.|\b[0-9a-f]{7,40}\b|:\w+:"
     assert re.search(looks_for, text, re.IGNORECASE)
@@ -111,7 +111,7 @@ def test_lines_of_code_cannot_end_their_fence(text: str) -> None:
 
 
 def hostile(text: str) -> Analysis:
-    """Every name and message of an analysis that a run directory decides."""
+    """An analysis with this text in every name and message that a run directory decides."""
     of = synthetic.analysis(levels=(1, 32))
     renamed = {row.setting: Setting(((f"f {text}", f"{text}{index}"),)) for index, row in enumerate(of.settings)}
     settings = tuple(

@@ -1,4 +1,4 @@
-"""What grew in memory: which trial stands for the answer, and how it is told in text, on the page and as JSON."""
+"""Growth in memory: the trial that stands for the answer, and its text, page and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many digits a number is shown with, and in which unit."""
+"""The digits and the unit with which a number is shown."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tables as Parquet and as data frames: types, what is not known, and sentences where a library is missing."""
+"""Tables as Parquet and as data frames: types, unknown values, and messages when a library is missing."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_polars_frame() -> None:
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Libraries that are not installed."""
+    """A function that makes libraries look as if they were not installed."""
 
     def hide(*names: str) -> None:
         real = importlib.import_module

@@ -1,4 +1,4 @@
-"""How many CPUs the server's runtimes count, as the report's facts have it."""
+"""The number of CPUs that the server's runtimes count, among the facts of the report."""
 
 from __future__ import annotations
 

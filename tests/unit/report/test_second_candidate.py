@@ -1,4 +1,4 @@
-"""Two candidates for a bottleneck, wherever one is shown: JSON, the terminal, the report, Markdown."""
+"""Two candidates for a bottleneck are shown wherever one is: JSON, the terminal, the report, Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of the report that are small: the server from inside, bars, rules of thumb on one line, names of settings."""
+"""Small parts of the report: the server from inside, bars, rules of thumb on one line, names of settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standing of a run that goes on: who is in, who is out, and how narrow the intervals are by now."""
+"""The standing of a run in progress: settings in the race, eliminated ones, and the present width of the intervals."""
 
 import io
 from dataclasses import replace
@@ -31,7 +31,7 @@ def drawn(analysis: Analysis, width: int) -> list[str]:
 
 
 def after(blocks: int) -> Analysis:
-    """The race as it stood after so many blocks."""
+    """The race after so many blocks."""
     analysis = synthetic_verdicts.race_analysis()
     assert analysis.race is not None
     departures = tuple(left for left in analysis.race.departures if left.block < blocks)

@@ -1,4 +1,4 @@
-"""The response surface: which cells it has, what it shows first, and when there is none."""
+"""The response surface: its cells, its first view, and the cases without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tidy tables: what stands in a row, the columns that the reference page lists, and that hours are streamed."""
+"""The tidy tables: the content of a row, the columns that the reference page lists, and the streaming of long runs."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_load_without_end_is_told_second_by_second(engines: int) -> None:
 
 
 def test_a_second_waits_for_every_engine_that_lives() -> None:
-    """Engine 1 is late by two seconds, and its last word comes before the others'."""
+    """Engine 1 is two seconds late, and its last line comes before those of the other engine."""
     mine = [event | {"engine": 0} for event in interval_lines(Figures(window_s=4.0))]
     late = [event | {"engine": 1} for event in interval_lines(Figures(window_s=2.0))]
     hello = [{"type": "hello", "engine": engine} for engine in (0, 1)]
@@ -226,7 +226,7 @@ def test_a_second_waits_for_every_engine_that_lives() -> None:
 
 
 def test_rows_of_a_series_come_before_the_trial_is_read(tmp_path: Path) -> None:
-    """The first row needs the first second of the load alone: what follows may be damaged, or longer than memory."""
+    """The first row needs only the first second of the load. The rest may be damaged, or larger than memory."""
     run = RunDir(tmp_path)
     write_trial(run.trial(1), record_of(spec(), Figures()), Figures())
     with run.trial(1).events.open("a") as file:
@@ -265,7 +265,7 @@ def test_no_such_table(run: RunDir) -> None:
 
 
 def test_a_trial_of_an_hour_is_read_within_little_memory(tmp_path: Path) -> None:
-    """The probe's samples are kept as numbers, not as what their lines say."""
+    """The probe's samples are kept as arrays of numbers, not as the dictionaries of their lines."""
     lines = [json.dumps(line) for line in probe_lines(Figures(window_s=60.0))]
     tracemalloc.start()
     probe = read_probe(json.loads(line) for line in lines)

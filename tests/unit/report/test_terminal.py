@@ -39,7 +39,7 @@ def record(spec: TrialSpec) -> TrialRecord:
 
 
 def play(view: LiveView, clock: Clock, trials: int = 3) -> None:
-    """The first trials of a run, 10 s each, with five intervals within a tenth of a second."""
+    """Plays the first trials of a run, 10 s each, with five intervals within a tenth of a second."""
     analysis = synthetic.analysis()
     view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 0)
     for result in analysis.trials[:trials]:

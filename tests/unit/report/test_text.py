@@ -1,4 +1,4 @@
-"""The answer as text: complete, whole at common widths, plain when piped."""
+"""The answer as text: complete, unbroken at common widths, plain in a pipe."""
 
 import io
 from dataclasses import replace
@@ -61,7 +61,7 @@ def test_a_narrow_terminal_gets_two_tables_and_a_wide_one_gets_one() -> None:
 
 
 def test_names_of_several_factors_stay_whole_and_each_figure_is_shown_once() -> None:
-    """Figures that do not fit beside them go to further tables."""
+    """Figures that do not fit beside the names go to further tables."""
     found = synthetic.analysis()
     levels = (("dispatcher", "fork-join-executor"), ("connection_pool", "bounded-elastic"))
     rows = [replace(row, setting=Setting((*levels, *row.setting.levels))) for row in found.settings]

@@ -1,4 +1,4 @@
-"""Series for the page: one unit a panel, nothing before the start, long lines thinned."""
+"""Series for the page: one unit per panel, nothing before the start, long lines thinned."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The picture of what is bought with what: the numbers of the analysis, in one unit an axis."""
+"""The picture of trade-offs shows the numbers of the analysis, with one unit per axis."""
 
 from __future__ import annotations
 

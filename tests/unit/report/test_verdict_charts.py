@@ -1,4 +1,4 @@
-"""Which numbers the pictures of races, capacities and pools hold."""
+"""The numbers in the pictures of races, capacities and pools."""
 
 from dataclasses import replace
 

@@ -79,7 +79,7 @@ def test_a_setting_that_only_fails_leaves_with_its_reason() -> None:
 
 
 def test_one_failure_is_not_enough_to_leave_when_the_retries_are_spent() -> None:
-    """Retries are shared: those that another setting used up must not cost this one its place."""
+    """Settings share the retries: a setting must not be eliminated because another one has used them up."""
     planner = BlockPlanner(experiment(measure=Measure(repeats=3, retries=2, retry_budget=0.0)), 1)
     bad = planner._settings[1]
 

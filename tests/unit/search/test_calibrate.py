@@ -1,4 +1,5 @@
-"""Calibration that is cut short says nothing of the machine: no trial is run here, only the order of things."""
+"""A calibration that is stopped early judges nothing about the machine. No trial is run here: only the order of calls
+is tested."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from powerband.search.calibrate import calibrate
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *, stop_in_case: int | None) -> tuple[module.Calibration, list[str]]:
-    """All cases measured as 100/s and 10 ms at once; a person stops in the case of that number."""
+    """Runs a calibration in which every case measures 100/s and 10 ms at once, and which is stopped in the case of that
+    number."""
     cases, said = 0, []
     stop = StopRequest()
 
@@ -50,7 +52,7 @@ def test_what_was_cut_short_is_no_verdict(monkeypatch: pytest.MonkeyPatch, stopp
 
 
 def checked(deviations: list[float], *, lost: int = 0, quick: bool = True) -> module.Check:
-    """The check of a case whose trials deviate so from theory; `lost` more could not be used."""
+    """The check of a case whose trials deviate from theory by these shares; `lost` further trials were unusable."""
     case = module._cases(True)[1]
     served = module.Served(0.010, 0.0)
     results = []

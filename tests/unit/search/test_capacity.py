@@ -238,6 +238,6 @@ def test_trials_are_bounded_by_the_repeats() -> None:
 
 
 def test_a_plan_shows_the_first_looks_alone() -> None:
-    """Nothing is learnt from a dry run, and the rates depend on what is."""
+    """A dry run learns nothing, and the rates depend on what the first trials show."""
     specs = dry_run(capacity_experiment((1, 2, 4)), 1)
     assert [(spec.stage, spec.attempt) for spec in specs] == [(Stage.SATURATE, 1)] * 3

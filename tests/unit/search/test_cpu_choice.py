@@ -100,7 +100,7 @@ def test_a_resumed_run_goes_on_as_it_began(shared: bool) -> None:
 
 
 def dear(cpus: list[Any]) -> Callable[..., TrialRecord]:
-    """Trials of a server that costs twenty times the generator, on the CPUs of a machine with two."""
+    """Makes up trials of a server that costs twenty times as much CPU as the generator, on a machine with two CPUs."""
 
     def run_one(made: Experiment, spec: TrialSpec, directory: TrialDir, **_: Any) -> TrialRecord:
         split = cpu_split([[0], [1]], made.host)

@@ -1,4 +1,4 @@
-"""A trial whose files were damaged after it ended is discarded alone, and measured again by `resume`."""
+"""A trial whose files were damaged after it ended is the only one that is discarded, and `resume` repeats it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def to_nothing(file: Path) -> None:
 
 
 def to_zeros(file: Path) -> None:
-    """As after a power cut on a file system that keeps sizes before contents."""
+    """Replaces the second 4 KiB of a file by zeros, as after a power cut on a file system that writes sizes before
+    contents."""
     whole = file.read_bytes()
     file.write_bytes(whole[:4096] + bytes(4096) + whole[8192:])
 
@@ -99,7 +100,7 @@ def test_a_live_page_names_the_trial(run: RunDir) -> None:
 
 
 def test_a_plan_that_was_made_with_the_lost_result_is_kept(run: RunDir) -> None:
-    """Measured anew, the trial comes out otherwise; later trials were chosen by what it was."""
+    """The repeated trial has another result than the lost one, by which later trials were chosen."""
     numbers = [record.spec.number for record in run.records()]
     for _ in range(2):
         cut_in_half(run.trial(TORN).probe)

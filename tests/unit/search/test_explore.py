@@ -1,4 +1,4 @@
-"""The first look at a large space: what is tried, what it learns from, and who goes on from it."""
+"""The exploration of a large space: which settings are tried, what is learnt from them, and which of them race."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Levels = dict[str, Level]
 
 
 def large(**changes: Any) -> Experiment:
-    """8 x 8 x 4 = 256 settings."""
+    """An experiment with 8 x 8 x 4 = 256 settings."""
     factors: dict[str, tuple[Level, ...]] = {
         "threads": tuple(2**power for power in range(8)),
         "queue": tuple(10 * 3**power for power in range(8)),
@@ -29,7 +29,7 @@ def large(**changes: Any) -> Experiment:
 
 
 def goodput(setting: Setting) -> float:
-    """Best, 1,000/s, at 32 threads, a queue of 270 and `discard`."""
+    """The rate of a setting. The best has 1,000/s, with 32 threads, a queue of 270 and `discard`."""
     levels = setting.as_dict()
     threads, queue = math.log2(float(levels["threads"])) - 5, math.log(float(levels["queue"]) / 10, 3) - 3
     words = {"abort": 0.1, "caller": 0.2, "discard": 0.0, "block": 0.3}
@@ -115,7 +115,7 @@ def test_what_misses_a_constraint_comes_after_what_meets_it() -> None:
     )
 
     def answer(spec: TrialSpec) -> TrialResult:
-        """The fastest settings are those that answer too late."""
+        """Answers a trial; the fastest settings break the constraint on p99."""
         p99 = 20e6 if spec.setting.as_dict()["policy"] == "block" else 60e6
         return told(spec, {"goodput_per_s": goodput(spec.setting), "response_time_ns_p99": p99})
 

@@ -1,4 +1,5 @@
-"""A large space from its first look to the answer: who races, what is said, and what a budget or a kill leaves."""
+"""A large space from its exploration to the answer: the finalists, the messages, and the effects of a budget or a
+kill."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ from powerband.search.planners import dry_run, planner_for
 
 
 def space(**design: Any) -> Experiment:
-    """16 x 16 = 256 settings, a race of 8 blocks at most."""
+    """An experiment with 16 x 16 = 256 settings, and a race of 8 blocks at most."""
     factors: dict[str, tuple[Level, ...]] = {"threads": tuple(range(1, 17)), "queue": tuple(range(10, 170, 10))}
     return experiment(factors, measure={"repeats": 8}, design={"order": "race", "seed": 7, **design})
 
 
 def served(spec: TrialSpec) -> Mapping[str, float]:
-    """Best, 1,000/s, at 10 threads and a queue of 80, with 1 % noise."""
+    """The rate of a trial. The best setting has 1,000/s, with 10 threads and a queue of 80; the noise is 1 %."""
     levels = spec.setting.as_dict()
     away = abs(float(levels["threads"]) - 10) / 16 + abs(float(levels["queue"]) - 80) / 160
     noise = random.Random(f"{spec.number}/{spec.setting.id}").gauss(0, 0.01)
@@ -155,7 +156,7 @@ def test_at_fifty_settings_there_is_no_exploration() -> None:
 
 
 def test_the_advised_budget_is_enough() -> None:
-    """Each trial takes 1 s: 14 s are too few for two blocks of the finalists after the exploration."""
+    """Each trial takes 1 s, so 14 s are too few for two blocks of the finalists after the exploration."""
     found = run_experiment(space(budget="14s"), served)
     said = " ".join(found.answer.sentences)
     advised = re.search(r"allow ([\d.]+) s", said)

@@ -1,4 +1,4 @@
-"""What a run is said to find, and how long it is said to take, before it starts."""
+"""The differences that a run is forecast to detect, and its forecast duration, before it starts."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_a_quieter_machine_or_fewer_settings_are_done_sooner() -> None:
 
 def test_what_is_left_follows_from_what_trials_take_and_show() -> None:
     def left(of: Experiment, outcome: Outcome, took_s: float) -> list[float | None]:
-        """Before each trial, and at the end."""
+        """The forecast of the time left before each trial, and at the end."""
         planner, found = planner_for(of, 1), []
         while (spec := planner.ask()) is not None:
             found.append(planner.left_s(ASSUMED))

@@ -31,7 +31,7 @@ def test_what_doctor_says_of_a_pilot() -> None:
 
 
 def test_the_smallest_difference_is_what_real_sweeps_show() -> None:
-    """The half-widths that the comparison itself gives, for the same noise."""
+    """The smallest difference agrees with the half-widths of the comparison itself, for the same noise."""
     from powerband.analyze.stats.intervals import compare_with_leader
 
     y = 0.02 * np.random.default_rng(2).standard_normal((400, 5, 6))

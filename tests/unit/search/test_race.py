@@ -86,7 +86,8 @@ def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks()
 def test_revisions_go_on_until_they_have_a_verdict_and_settings_until_the_answer_is_known(
     factor: str, blocks: int
 ) -> None:
-    """The second is 2 % worse, from start to start by 0.6 to 3.4 %: never better by 3 %, and never equivalent."""
+    """The second level is 2 % worse, and 0.6 to 3.4 % from start to start: never better by 3 %, and never
+    equivalent."""
     made = experiment({factor: ("old", "new")}, measure={"repeats": 10}, design={"order": "race", "confirm": 0})
     planner = RacePlanner(made, 1)
 
@@ -179,7 +180,8 @@ def test_a_race_that_cannot_decide_takes_the_most_blocks_and_only_bounds_what_it
 
 
 def test_no_block_begins_that_would_not_end_within_the_budget() -> None:
-    """Each trial takes 1 s: two blocks of three and a confirmation of two times one fit into 9 s, a third does not."""
+    """Each trial takes 1 s. Two blocks of three and the confirmation, one fresh start of two settings, fit into 10 s; a
+    third block does not."""
     planner = RacePlanner(race_of(3, budget="10s", confirm=1), 1)
     results = run_planner(planner, lambda spec: {"goodput_per_s": 1000 * noisy(spec, 0.3)})
     assert len(results) == 6 and race_in(planner).ended_by == "budget"
@@ -246,7 +248,7 @@ def test_what_does_not_count_is_run_again(code: str) -> None:
 
 
 def test_a_race_of_some_of_the_settings_is_confirmed_too() -> None:
-    """After an exploration: those that never raced do not stand in the way of an answer."""
+    """After an exploration, settings that never raced must not prevent an answer."""
     made = race_of(5)
     planner = RacePlanner(made, 1, settings=made.settings()[2:], told=4)
     results = run_planner(planner, serve)
@@ -272,7 +274,7 @@ def test_a_winner_that_misses_a_constraint_afresh_is_no_answer() -> None:
 
 
 def test_a_race_goes_on_without_a_winner_that_fails_a_fresh_start() -> None:
-    """Those that it had beaten come back, and the best of them is named."""
+    """The settings that the failed winner had beaten return to the race, and the best of them is named."""
     made = race_of(3)
     best = run_experiment(made, serve).answer.setting
     assert best is not None

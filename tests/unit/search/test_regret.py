@@ -1,4 +1,4 @@
-"""A bound on how much better another setting may be: it narrows with each block, and a race ends at it."""
+"""The bound on how much better another setting may be narrows with each block, and a race ends at it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from powerband.search.session import at_rest
 
 
 def equal(spec: TrialSpec) -> Mapping[str, float]:
-    """Starts differ by 5 %, settings by nothing; each has more threads than the one before."""
+    """The rate of one of several equal settings. Starts differ by 5 %; each setting has one more thread than the one
+    before."""
     noise = random.Random(f"{spec.block}/{spec.setting.id}").gauss(0, 0.05)
     return {"goodput_per_s": 1000 * (1 + noise), "threads_max": threads(spec) + 1.0}
 
 
 def twice(spec: TrialSpec) -> Mapping[str, float]:
-    """Each gives twice as much as the one before."""
+    """The rate of a setting, which is twice that of the setting before."""
     return {"goodput_per_s": 1000 * 2 ** threads(spec) * (0.95 + equal(spec)["goodput_per_s"] / 20_000)}
 
 
@@ -66,7 +67,7 @@ def test_a_bound_that_is_not_met_is_told() -> None:
 
 
 def test_a_race_that_a_person_stops_keeps_its_bound() -> None:
-    """In the middle of its fourth block: judged by its whole ones."""
+    """The race is stopped in the middle of its fourth block, and judged by its complete blocks."""
     made = race_of(4, repeats=12, confirm=0)
     planner = RacePlanner(made, 7)
     results = []
@@ -90,7 +91,8 @@ def test_a_fixed_plan_has_a_bound_at_its_end_only(blocks: int) -> None:
 
 
 def test_who_failed_or_was_not_measured_leaves_no_bound_where_it_may_be_better() -> None:
-    """A setting that dies by itself can be no answer; one that the machine spoilt may be the best of all."""
+    """A setting that dies by itself is no possible answer; one whose trials the machine spoilt may be the best of
+    all."""
     for code, bounded in (("died", True), ("host_steal", False)):
         made = race_of(3, repeats=4, confirm=0)
         answer = run_experiment(made, lambda spec, code=code: code if threads(spec) == 2 else equal(spec)).answer
@@ -98,7 +100,7 @@ def test_who_failed_or_was_not_measured_leaves_no_bound_where_it_may_be_better()
 
 
 def test_contests_over_one_table_are_those_over_tables_of_their_own() -> None:
-    """They share the fit of its values, whoever leads; a cell is missing."""
+    """Contests over one table share the fit of its values, whoever leads. One cell of the table is missing."""
     made = race_of(4, repeats=6, confirm=0)
     dice = np.random.default_rng(5)
     results = [

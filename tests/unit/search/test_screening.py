@@ -1,4 +1,4 @@
-"""Races that begin with short trials: who leaves then, and what is done with what they showed."""
+"""Races that begin with short trials: the settings that these eliminate, and the use of their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Change = Callable[[TrialSpec, TrialResult], TrialResult]
 
 
 def served(rates: Sequence[float], spec: TrialSpec) -> Mapping[str, float]:
-    """A percent of noise, the same for the same trial."""
+    """The rate of a trial, with noise of one percent that depends on the trial's number alone."""
     wave = (spec.number * 7919 % 101 - 50) / 5000
     return {"goodput_per_s": rates[threads(spec)] * (1 + wave), "threads_max": threads(spec) + 1.0}
 
@@ -31,7 +31,7 @@ def served(rates: Sequence[float], spec: TrialSpec) -> Mapping[str, float]:
 def screened(
     rates: Sequence[float], change: Change = lambda _spec, result: result, **design: object
 ) -> tuple[Experiment, list[TrialSpec], Analysis]:
-    """A race to its end; `change` alters results."""
+    """Runs a race to its end; `change` alters results."""
     made = race_of(len(rates), **{"screen": "500ms", "confirm_early": True, **design})
     planner = planner_for(made, 1)
     specs: list[TrialSpec] = []
@@ -61,7 +61,7 @@ def test_settings_far_behind_get_no_full_trial_and_full_ones_confirm_the_best() 
 
 def test_those_that_are_near_run_full_trials_which_alone_count_then() -> None:
     def flattered(spec: TrialSpec, result: TrialResult) -> TrialResult:
-        """In short trials threads=4 gives a tenth more than in full ones."""
+        """In short trials threads=4 is a tenth faster than in full ones."""
         more = 1.1 if spec.stage is Stage.SCREEN and threads(spec) == 4 else 1.0
         return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * more})
 
@@ -77,7 +77,7 @@ def test_those_that_are_near_run_full_trials_which_alone_count_then() -> None:
 
 
 def test_settings_that_had_not_settled_leave_where_four_times_as_much_would_not_do() -> None:
-    """Queues of users that fill for longer than a short trial lasts: all of them end at the limit of the warm-up."""
+    """Queues of users fill for longer than a short trial lasts, so all short trials end at the limit of the warm-up."""
 
     def queued(_spec: TrialSpec, result: TrialResult) -> TrialResult:
         return replace(result, warmup_ended_by="limit")
@@ -164,7 +164,8 @@ def test_users_without_an_answer_in_a_short_trial_bar_no_setting() -> None:
 
 
 def test_a_budget_counts_short_and_full_trials_for_what_each_takes() -> None:
-    """28 trials of 1.5 s, then full ones of 11 s: two blocks of four and what confirms them would end at 155 s."""
+    """A short trial takes 1.5 s, a full one 11 s: 100 s are too few for two full blocks of four settings after the
+    short trials, and 180 s are enough."""
     rates = (1000.0, 1000.0, 1000.0, 1000.0)
     _, enough, _ = screened(rates, budget="180s")
     _, too_little, analysis = screened(rates, budget="100s")

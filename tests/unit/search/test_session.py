@@ -22,7 +22,7 @@ def threads(spec: TrialSpec) -> int:
 
 
 def by_threads(_experiment: Experiment, spec: TrialSpec, directory: TrialDir, **_: Any) -> TrialRecord:
-    """Throughput follows threads."""
+    """Makes up a trial whose throughput follows the threads."""
     users = 10
     rate = 100.0 * threads(spec) + spec.block
     figures = Figures(goodput_per_s=rate, response_ns=users / rate * 1e9, window_s=5, threads=threads(spec))

@@ -1,4 +1,4 @@
-"""The plan of a soak: last of all, of the setting that the answer names."""
+"""The plan of a soak: it comes last, with the setting that the answer names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def more_is_better(spec: TrialSpec) -> Mapping[str, float]:
 
 
 def run(experiment: Experiment, soak_says: list[str]) -> list[TrialResult]:
-    """Each soak in turn ends as `soak_says` (empty: well)."""
+    """Runs an experiment to its end. `soak_says`: the failure of each soak in turn; empty: none."""
     said = iter(soak_says)
 
     def outcome(spec: TrialSpec) -> Mapping[str, float] | str:

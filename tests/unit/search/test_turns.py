@@ -1,4 +1,5 @@
-"""Runs with blocks in flight on simulated nodes: kept, gone on with, and ended where they must."""
+"""Runs with blocks in flight on simulated nodes: they are recorded, resumed, and ended when nothing else is
+possible."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ Loses = Callable[[str, TrialSpec], bool]
 
 
 class Simulated:
-    """Nodes whose trials end in turn. `loses`: whether a node is lost with a trial, for good."""
+    """Nodes whose trials end in turn. `loses`: says whether a node is lost, for good, with a trial."""
 
     def __init__(self, job: Job, names: tuple[str, ...], loses: Loses) -> None:
         self.places: list[str] = list(names)
@@ -174,7 +175,7 @@ def test_a_file_of_turns_that_is_cut_short_or_gone_leaves_what_there_is(run: Run
 
 
 class Jumping(Simulated):
-    """Nodes whose time of day is days apart from the driver's; that of b jumps back with each trial."""
+    """Nodes whose time of day is days apart from the driver's; that of node b jumps back with each trial."""
 
     def ended(self) -> tuple[str, TrialRecord]:
         place, record = super().ended()
@@ -185,7 +186,7 @@ class Jumping(Simulated):
 
 
 def test_clocks_of_nodes_that_jump_change_nothing(tmp_path: Path) -> None:
-    """Nowhere is a time of day of one machine subtracted from that of another, nor shown as that of the run."""
+    """No time of day of one machine is subtracted from that of another, or shown as that of the run."""
     found = []
     for kind in (Simulated, Jumping):
         run = RunDir.create(tmp_path / kind.__name__, "nodes", resolved_yaml(MADE), {"wall_s": 1_800_000_000.0})
@@ -202,7 +203,7 @@ RACE = fake_experiment(
 
 
 class Uneven(Simulated):
-    """Nodes of which the first is as fast as all others together, so that it would take what comes."""
+    """Nodes of which the first is as fast as all the others together, so that it could take most trials."""
 
     def ended(self) -> tuple[str, TrialRecord]:
         self._begun.sort(key=lambda begun: (begun[0] != self.places[0] or self._turn % 4 == 0, begun[2].number))
@@ -213,7 +214,7 @@ class Uneven(Simulated):
 
 
 def fresh_on(analysis: Analysis) -> list[str]:
-    """The nodes of fresh starts of what is named, in their order."""
+    """The nodes of the fresh starts of the named setting, in order."""
     return [t.node for t in analysis.trials if t.stage is Stage.CONFIRM and t.setting == analysis.answer.setting]
 
 

@@ -1,4 +1,4 @@
-"""The check of what an acknowledgement is worth, against a server that still works at earlier writes."""
+"""The check of acknowledged writes, on a server that is still working at earlier writes."""
 
 import json
 import threading
@@ -71,8 +71,8 @@ def test_earlier_writes_that_go_on_are_waited_for() -> None:
 
 
 class SlowServer:
-    """Each request takes 1 us of a clock of its own, by which one reads and pauses; each read shows one more of four
-    rows, which a write takes away."""
+    """A server with a clock of its own, on which each request takes 1 us, and by which the check pauses. A write
+    removes its four rows; each read then shows one more."""
 
     def __init__(self) -> None:
         self.now_ns, self.rows = 0, 0

@@ -1,4 +1,4 @@
-"""The loop from go to the last word, with a driver whose reports are made up."""
+"""The loop from the start of a load to its last report, with a driver whose reports are made up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instruments a trial has, what they add to its record, and how they move the start of its window."""
+"""The instruments of a trial, what they add to its record, and how they move the start of its window."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def test_an_open_warm_up_lasts_until_the_load_is_built_up() -> None:
 
 
 def test_slots_are_looked_at_once_in_the_first_full_trials(tmp_path: Path) -> None:
-    """After short trials the first full block is the fourth; where these decided, the winner's second fresh start."""
+    """After short trials the first full block is the fourth. If the short trials decided the race, the looks come in
+    the winner's second fresh start."""
     design = {"order": "race", "screen": "500ms"}
     made = experiment({"users": 64}).model_copy(update={"factors": {"threads": (1, 2, 4)}})
     screened = made.model_copy(update={"design": Design.model_validate(design)})

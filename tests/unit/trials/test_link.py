@@ -1,4 +1,4 @@
-"""What the control plane makes of a link's words, from programs that stand in for the engine."""
+"""The control plane reads a link's events, from programs that stand in for the engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ERROR = {"type": "error", "kind": "limit", "message": "cannot make a network nam
 
 
 def standing_in(folder: Path, *events: dict[str, Any], then: str = "") -> Path:
-    """A program that reads its spec, says all events but the last, and the last once it is to stop."""
+    """A program that reads its spec and writes its events, the last one when it is told to stop."""
     *first, last = [f"echo '{json.dumps(event, separators=(',', ':'))}'" for event in events] or [""]
     program = folder / "engine"
     program.write_text("\n".join(["#!/bin/sh", "read spec", *first, then or "read stop", last]) + "\n")
@@ -51,7 +51,7 @@ def used(engine: Path, log: Path) -> link.Link:
 
 @pytest.fixture
 def anywhere(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Entering a namespace needs a right that tests may lack; how often it was entered."""
+    """Makes the entering of a namespace, for which tests may lack the right, a record in this list."""
     entered: list[int] = []
     monkeypatch.setattr(link, "_enter", entered.append)
     return entered

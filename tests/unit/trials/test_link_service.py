@@ -1,4 +1,4 @@
-"""`services: {link: ...}` in an experiment file: what it needs is asked for, with the place."""
+"""`services: {link: ...}` in an experiment file: missing keys are reported with their place."""
 
 from __future__ import annotations
 

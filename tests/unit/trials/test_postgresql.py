@@ -1,4 +1,4 @@
-"""Which PostgreSQL is taken, from programs planted in folders."""
+"""The choice of a PostgreSQL, from programs planted in folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Snapshots of JVMs that answer, refuse, are slow or not there: the JVM is this process, with a socket like theirs."""
+"""Snapshots of JVMs that answer, refuse, are slow or have gone; this process plays the JVM, with a socket like
+theirs."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ HISTOGRAM = "   1:  58632  5230912  [B (java.base@17.0.15)\nTotal  58632  523091
 
 
 class FakeSubject:
-    """A subject whose probe reads JVMs all the time."""
+    """A subject whose probe reads these JVMs all the time."""
 
     def __init__(self, *pids: int) -> None:
         self.pids = pids
@@ -43,7 +44,7 @@ class FakeSubject:
 
 @contextmanager
 def jvm(answer: bytes | None) -> Iterator[list[bytes]]:
-    """What it was asked is in the list. `answer` None: none comes."""
+    """Plays a JVM, and yields the list of the questions that it was asked. `answer` None: it does not answer."""
     path, questions = Path(f"/tmp/.java_pid{os.getpid()}"), []
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Visits out of a browser's log, and a real browser's end."""
+"""The visits in a browser's log, and the end of a real browser."""
 
 from __future__ import annotations
 

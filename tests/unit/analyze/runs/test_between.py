@@ -1,4 +1,4 @@
-"""Two runs side by side, against answers known otherwise."""
+"""Two runs are compared, and the comparison is checked against known answers."""
 
 import json
 import math
@@ -95,7 +95,7 @@ def test_a_zero_is_a_value(metric: str, first: list[float], second: list[float],
 
 
 def test_equal_runs_differ_in_at_most_five_percent_of_comparisons() -> None:
-    """A/A: six settings, 400 pairs of runs; 5 % and 1.64 standard errors of it."""
+    """A/A comparisons of six settings in 400 pairs of runs: 5 % and 1.64 standard errors of it."""
     false = 0
     for seed in range(400):
         runs = [
@@ -108,7 +108,7 @@ def test_equal_runs_differ_in_at_most_five_percent_of_comparisons() -> None:
 
 
 def sessions_of(day: float, runs: int, seed: int, settings: int = 4, noise: float = 0.01) -> list[Analysis]:
-    """Runs of one server in as many sessions, each with an effect of its own on all settings."""
+    """Runs of one server, one in each session; each session has its own effect on all settings."""
     rng = random.Random(seed)
     made = []
     for run in range(runs):
@@ -131,8 +131,8 @@ def told_by(analysis: Analysis) -> dict[Setting, float]:
 @pytest.mark.parametrize("known", [0, 2, 6])
 @pytest.mark.parametrize("day", [0.0, 0.01, 0.03])
 def test_sessions_that_differ_are_no_change_of_the_server(day: float, known: int) -> None:
-    """200 pairs of runs; 5 % and 1.64 standard errors of it. Before sessions were allowed for, a day effect of 1 % gave
-    a false verdict in 31 % of pairs, and one of 3 % in 70 %."""
+    """The bound for 200 pairs of runs is 5 % and 1.64 standard errors of it. Before sessions were allowed for, a day
+    effect of 1 % gave a false verdict in 31 % of pairs, and one of 3 % in 70 %."""
     false = 0
     for seed in range(200):
         *earlier, first, second = sessions_of(day, known + 2, seed)
@@ -143,7 +143,8 @@ def test_sessions_that_differ_are_no_change_of_the_server(day: float, known: int
 
 
 def test_what_sessions_differ_by_is_learned() -> None:
-    """A change of 8 % is told by machines whose sessions hardly differ, once they have shown it; half always."""
+    """A change of 8 % gets a verdict only after earlier runs have shown that sessions hardly differ; a change by a
+    factor of 2 always gets one."""
     earlier = sessions_of(0.002, 12, 1)
     first, faster, twice = (run_of({0: [rate, 1.001 * rate]}) for rate in (100.0, 108.0, 200.0))
     learned = spread_of_sessions([told_by(run) for run in earlier])
@@ -156,7 +157,7 @@ def test_what_sessions_differ_by_is_learned() -> None:
 
 
 def with_failures(run: Analysis, code: str, threads: int = 8, blocks: int = 3) -> Analysis:
-    """With a setting that has no valid trial."""
+    """The run with one more setting, which has no valid trial."""
     setting = Setting((("threads", threads),))
     failed = [
         TrialResult(100 + block, block, 1, setting, "failed", (Problem(code, "it did not start"),), {})

@@ -1,4 +1,5 @@
-"""Two capacities of one setting: of two revisions in one run, and of two runs, against servers of known capacity."""
+"""Two capacities of one setting are compared, of two revisions in one run and of two runs, on servers of known
+capacity."""
 
 from dataclasses import replace
 
@@ -24,12 +25,12 @@ def searched(server: Server, seed: int) -> tuple[Analysis, list[TrialResult]]:
 
 
 def of_two_runs(old: Server, new: Server) -> RunComparison:
-    """Of one session, so that the posteriors alone decide."""
+    """The comparison of two runs of one session, so that the posteriors alone decide."""
     return compare_capacities((MADE, MADE), (searched(old, 1)[0], searched(new, 2)[0]), sessions=SAME_SESSION)
 
 
 def of_two_revisions(old: Server, new: Server) -> RunComparison:
-    """The same trials, as if one run had made them of the levels of a factor `revision`."""
+    """The comparison of the same trials as if one run had a factor `revision` with two levels."""
     made: Experiment = MADE.model_copy(update={"factors": {"threads": (1,), REVISION: ("old", "new")}})
     results = [
         replace(result, number=2 * result.number + index, setting=Setting((("threads", 1), (REVISION, name))))

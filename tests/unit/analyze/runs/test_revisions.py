@@ -1,4 +1,4 @@
-"""Two revisions of a server in one run: the verdict on NEW, setting by setting, against answers known otherwise."""
+"""Two revisions of a server in one run: the verdict on NEW, setting by setting, is checked against known answers."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def case(pairs: bool = True, **objective: object) -> Experiment:
 def trials(
     values: dict[tuple[object, ...], list[float]], metric: str = "goodput_per_s", names: tuple[str, ...] = ()
 ) -> list[TrialResult]:
-    """By levels of the factors: one value a block."""
+    """Trials by the levels of the factors, with one value for each block."""
     names = names or (("threads", "revision") if len(next(iter(values))) == 2 else ("revision",))
     results = []
     for levels, row in values.items():
@@ -141,7 +141,7 @@ def test_what_holds_revisions() -> None:
 
 
 def test_equal_revisions_differ_in_at_most_five_percent_of_comparisons() -> None:
-    """A/A under drift: three settings, 300 comparisons; 5 % and 1.64 standard errors of it."""
+    """A/A comparisons under drift: three settings, 300 comparisons; 5 % and 1.64 standard errors of it."""
     of = experiment({"threads": (1, 2, 4), "revision": ("old", "new")})
     rng = random.Random(11)
     false = 0

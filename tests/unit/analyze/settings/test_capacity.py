@@ -69,7 +69,8 @@ def test_the_edge_lies_between_what_holds_and_what_does_not() -> None:
 
 
 def test_the_difference_of_two_steep_edges_is_sure_to_its_tails() -> None:
-    """Tails of posteriors, which simultaneous intervals of many settings ask for, are as narrow as the trials are."""
+    """Simultaneous intervals of many settings use the tails of posteriors, which are as narrow as the trials make
+    them."""
     rates = (800, 900, 950, 980, 1020, 1050, 1100, 990, 1010, 970, 1030, 985, 1015, 960, 1040)
     quick, slow = (
         locate([Answered(math.log(rate) - by, rate < 1000) for rate in rates], math.log(900) - by, math.log(10))
@@ -147,7 +148,7 @@ def test_two_limited_trials_at_a_rate_show_the_generators_limit(codes: list[str]
 
 
 def at_the_limit(*more: TrialResult) -> list[TrialResult]:
-    """It holds at 950/s every time, and the generator is the limit at 1000/s."""
+    """The setting meets the SLO at 950/s every time; at 1000/s the generator is the limit."""
     limited = [trial(1000.0, number, code="generator_cpu") for number in (2, 3)]
     return [trial(None, 1), *limited, *(trial(950.0, number) for number in range(4, 20)), *more]
 
@@ -204,7 +205,8 @@ def test_what_held_in_no_trial_is_no_answer_whatever_is_extrapolated() -> None:
 
 
 def test_windows_grow_close_to_the_most_that_is_served() -> None:
-    """A pool of 8 threads and 20 ms gives 400/s: at 94 % of it 20 times 0.69 s, at 99 % more than the longest."""
+    """A pool of 8 threads at 20 ms serves 400/s. At 94 % of that a window needs 20 times 0.69 s; at 99 % it needs more
+    than the longest window."""
     search = search_of(capacity_experiment(), setting(1), [trial(None, 1, goodput_per_s=400.0)])
     assert search.window_ns(200.0) is None
     assert search.window_ns(376.0) == 14_000_000_000
@@ -233,8 +235,8 @@ def test_a_generator_that_is_not_busy_is_late_because_of_others(busy: float, oth
 
 
 def test_windows_grow_at_low_rates_until_a_p99_can_be_had() -> None:
-    """A p99 needs 1,000 requests, and a tenth more are asked for: at 40/s that takes 27.5 s, and the longest of a
-    window of 10 s is a minute, so that 18.4/s is the lowest rate."""
+    """A p99 needs 1,000 requests, and 10 % more are asked for: at 40/s this takes 27.5 s. A window of 10 s grows to a
+    minute at most, so 18.4/s is the lowest rate."""
     search = search_of(capacity_experiment(), setting(1), [trial(None, 1, goodput_per_s=400.0)])
     assert search.window_ns(40.0) == 27_500_000_000
     assert search.window_ns(111.0) is None

@@ -1,4 +1,4 @@
-"""Claims judged by made-up trials whose truth is known."""
+"""Claims are judged by made-up trials whose truth is known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def trial(levels: Mapping[str, Level], block: int, metrics: Metrics, **changes: 
 
 
 def series(metric: str, values: Mapping[int, Sequence[float]]) -> list[TrialResult]:
-    """Values of one metric by threads, one for each block."""
+    """Trials with the values of one metric by threads, one for each block."""
     return [
         trial({"threads": threads}, block, {metric: value})
         for threads, blocks in values.items()
@@ -153,7 +153,7 @@ def test_invalid_trials_do_not_count_and_the_last_attempt_does() -> None:
 
 
 def test_quiet_times_prove_no_more_than_their_resolution() -> None:
-    """Two equal quantiles of a histogram with three digits are not exact, as equal counts are."""
+    """Two equal quantiles of a histogram with three digits may differ below its resolution, unlike two equal counts."""
     trials = series("response_time_ns_p99", {1: [5e7, 5e7], 2: [5e7, 5e7]})
     assert judged("p99[threads=1] < p99[threads=2]", trials).verdict == "undecided"
     assert judged("p99[threads=1] == p99[threads=2]", trials).verdict == "held"
@@ -190,7 +190,7 @@ def test_numbers_beyond_a_float_are_no_error() -> None:
 
 @pytest.mark.parametrize("name", experiment_names())
 def test_shipped_claims_can_be_judged(name: str) -> None:
-    """Nothing is measured here: each claim finds its settings, and lacks only trials."""
+    """Without any trial, each claim finds its settings and is undecided only for want of trials."""
     for profile in (None, *profile_names(name)):
         made = load_experiment(name, profile)
         for result in judge_claims(made, []):

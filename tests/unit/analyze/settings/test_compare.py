@@ -25,7 +25,7 @@ def setting(threads: int) -> Setting:
 def results(
     goodput: Mapping[int, Sequence[float | None]], extra: Mapping[int, Mapping[str, float]] | None = None
 ) -> list[TrialResult]:
-    """One trial for each value; None: invalid."""
+    """One trial for each value; None stands for an invalid trial."""
     made = []
     for threads, values in goodput.items():
         for block, value in enumerate(values):
@@ -56,7 +56,7 @@ def test_a_clear_winner_is_named_with_its_distance() -> None:
 
 
 def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:
-    """Four and ten percent ahead; the margin is 3 %."""
+    """The leader is four and ten percent ahead of the others; the margin is 3 %."""
     found = judged(results({1: noisy(900, 1), 2: noisy(960, 2), 4: noisy(1000, 3)}))
     assert (found.answer.kind, found.answer.setting) == (AnswerKind.BEST, setting(4))
     assert found.answer.close == (setting(2),)
@@ -64,7 +64,8 @@ def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:
 
 
 def test_who_refuses_what_would_be_slow_has_no_p99_to_win_by() -> None:
-    """Of 4's requests 2 % fail, and what is left is fast; its p99 stands at the window."""
+    """2 % of the requests of threads=4 fail, and the others are fast; its p99 has the length of the window as a lower
+    bound."""
     trials = [
         replace(trial, metrics={**trial.metrics, "response_time_ns_p99": p99, "error_rate": errors})
         for trial in results({1: noisy(100, 1), 4: noisy(100, 2)})
@@ -86,7 +87,8 @@ def test_of_equivalent_settings_the_cheapest_is_the_answer() -> None:
 
 
 def test_a_race_and_the_answer_agree_on_which_of_equals_is_the_cheapest() -> None:
-    """Memory of 10 MB once and 100 MB twice is less than 60 MB by the geometric mean (46), more by the other (70)."""
+    """10 MB once and 100 MB twice are less than 60 MB by the geometric mean (46), and more by the arithmetic mean
+    (70)."""
     trials = results({2: [400.0, 401.0, 400.5], 4: [400.1, 401.1, 400.6]}, {n: {"threads_max": 4.0} for n in (2, 4)})
     memory = {(2, 0): 60e6, (2, 1): 60e6, (2, 2): 60e6, (4, 0): 10e6, (4, 1): 100e6, (4, 2): 100e6}
     trials = [
@@ -181,7 +183,7 @@ def test_the_json_shape_is_plain() -> None:
 
 
 def test_only_a_setting_that_meets_the_constraints_leads_however_few_its_trials() -> None:
-    """Settings that break a constraint have more valid trials: what may lead counts, not what there is most of."""
+    """Settings that break the constraint have more valid trials than the one that meets it, and yet may not lead."""
     values: dict[int, list[float | None]] = {1: [*noisy(500, 1)], 2: [*noisy(400, 2)], 4: [*noisy(300, 3)]}
     values[4][2:] = [None] * 3
     extra = {1: {"error_rate": 0.2}, 2: {"error_rate": 0.3}, 4: {"error_rate": 0.0}}
@@ -191,7 +193,7 @@ def test_only_a_setting_that_meets_the_constraints_leads_however_few_its_trials(
 
 
 def at_the_limit(of_4: list[float]) -> Analysis:
-    """The best by far, `threads=4`, with these p99 response times; the limit is 50 ms."""
+    """An analysis in which `threads=4`, by far the best, has these p99 response times; the limit is 50 ms."""
     trials = results({1: noisy(100, 1), 2: noisy(200, 2), 4: noisy(400, 3)})
     response = {1: [1e6] * 5, 2: [1e6] * 5, 4: of_4}
     trials = [
@@ -204,7 +206,7 @@ def at_the_limit(of_4: list[float]) -> Analysis:
 
 
 def test_a_setting_that_broke_a_constraint_in_some_starts_is_no_answer_nor_is_the_other_the_best() -> None:
-    """That the others broke it in none may be luck at the limit."""
+    """The other settings broke the constraint in no start, which may be luck at the limit."""
     analysis = at_the_limit([44e6, 46e6, 55e6, 48e6, 52e6])
     assert analysis.settings[2].infeasible_because == ("p99 < 50ms: broken in 2 of 5 starts",)
     assert analysis.settings[2].lapsed and not analysis.settings[2].feasible
@@ -224,7 +226,8 @@ def test_a_setting_that_is_better_but_may_break_a_constraint_leaves_the_answer_o
 
 @pytest.mark.parametrize(("code", "kind"), [("generator_cpu", "not_enough_data"), ("no_request_ok", "best")])
 def test_what_could_not_be_measured_is_not_worse(code: str, kind: str) -> None:
-    """A setting lost to the generator may be the best of all; one that answers nothing is out by its own doing."""
+    """A setting whose trials the generator spoilt may be the best of all; one that answers nothing is eliminated by its
+    own fault."""
     trials = results({1: noisy(100, 1), 2: noisy(200, 2)})
     trials += [
         TrialResult(20 + block, block, 1, setting(4), "measured", (Problem(code, "this is why"),), {})
@@ -251,7 +254,7 @@ def test_a_leader_at_zero_has_no_ratio_and_the_answer_is_json_all_the_same(metri
 
 @pytest.mark.parametrize(("limited", "kind"), [(1, AnswerKind.BEST), (2, AnswerKind.NOT_ENOUGH_DATA)])
 def test_a_setting_that_the_generator_limits_twice_is_not_called_worse(limited: int, kind: AnswerKind) -> None:
-    """4 is as fast as 2 or faster: its trials that count are those in which it happened to be slower."""
+    """threads=4 is as fast as threads=2 or faster: its valid trials are those in which it happened to be slower."""
     trials = results({2: noisy(1000, 1), 4: [*noisy(960, 2, 5 - limited), *[None] * limited]})
     full = (Problem("generator_cpu", "an engine thread used 96 % of a CPU"),)
     trials = [trial if trial.valid else replace(trial, problems=full) for trial in trials]
@@ -291,7 +294,7 @@ def test_a_part_of_a_thread_makes_nothing_cheaper_where_memory_differs() -> None
 
 @pytest.mark.parametrize(("errors", "certain"), [(2.8, False), (3.1, True)])
 def test_a_limit_is_met_for_certain_beyond_students_one_sided_quantile(errors: float, certain: bool) -> None:
-    """2.92 standard errors at 95 % and two degrees of freedom (Student 1908)."""
+    """The quantile is 2.92 standard errors, at 95 % and two degrees of freedom (Student 1908)."""
     limit_ms = 20 * np.exp(0.3 * errors / np.sqrt(3))
     objective = Objective.model_validate({"subject_to": [f"p99 < {limit_ms:.6f}ms"]})
     trials = [{"response_time_ns_p99": 20e6 * float(np.exp(0.3 * step))} for step in (-1, 0, 1)]

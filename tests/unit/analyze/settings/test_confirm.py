@@ -37,7 +37,7 @@ def trials(
 def confirmed(
     race: tuple[float, float], fresh: tuple[float, float], *, n: int = 3, made: Experiment | None = None
 ) -> Confirmation:
-    """Means of winner and rival, in the race and afterwards."""
+    """The confirmation of a winner. `race`, `fresh`: the means of winner and rival in the race and in fresh starts."""
     made = made or race_of(2)
     metric = made.objective.metric
     results = [

@@ -1,4 +1,5 @@
-"""Who disturbed a run, told once; and what a trial may have lost widens what is compared."""
+"""The programs that disturbed a run are named once, and the possible loss of a trial widens the intervals of
+comparisons."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ BESIDE = {"java": 0.5, "cc1": 0.25, "sshd": 0.001}
 
 
 def served(spec: TrialSpec) -> Mapping[str, float]:
-    """The second setting gives 20 % more; starts differ by 1 %."""
+    """The second setting is 20 % faster than the first; starts differ by 1 %."""
     return {"goodput_per_s": 1000 * (1 + 0.2 * threads(spec)) * (1 + 0.01 * (spec.block % 3 - 1))}
 
 
 def run(held_up: Mapping[int, float]) -> Analysis:
-    """`held_up`: of each trial, by setting."""
+    """Analyses a run. `held_up`: the share of each trial that was lost at most, by setting."""
     made = race_of(2, repeats=4, confirm=0, order="blocks")
     planner = planner_for(made, 7)
     results = []

@@ -1,4 +1,4 @@
-"""The answer on a server that ran already speaks of trials, and says what it cannot know."""
+"""The answer on a server that already ran speaks of trials instead of starts, and says what it cannot know."""
 
 from __future__ import annotations
 

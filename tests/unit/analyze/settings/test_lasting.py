@@ -1,4 +1,4 @@
-"""What grows in each trial of a setting is told, with the time to its limit."""
+"""Growth in every trial of a setting is reported, with the time to its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes cost, as `nodes.json` of a run has it: in the analysis, in a warning, in every report."""
+"""The cost of nodes, from `nodes.json` of a run: in the analysis, in a warning, in every report."""
 
 from __future__ import annotations
 

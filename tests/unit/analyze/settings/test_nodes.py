@@ -1,4 +1,4 @@
-"""Nodes as a factor, on trials whose truth is known."""
+"""Differences between nodes, on trials whose truth is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Law = Callable[[str, int], float]
 
 
 def trials(blocks: dict[str, int], law: Law, noise: float = 0.01, seed: int = 1) -> list[TrialResult]:
-    """So many blocks on each node; `law`: the rate of so many threads there."""
+    """Trials of so many blocks on each node. `law`: the rate of a node with so many threads."""
     dice = np.random.default_rng(seed)
     found: list[TrialResult] = []
     nodes = [node for node, count in blocks.items() for _ in range(count)]
@@ -104,7 +104,7 @@ def test_fresh_starts_say_on_which_nodes_they_were() -> None:
 
 @pytest.mark.long
 def test_equal_settings_differ_between_nodes_by_chance_as_often_as_is_said() -> None:
-    """At 5 %: 300 runs of four nodes with two blocks each, where nodes differ in speed alone."""
+    """The level is 5 %, in 300 runs of four nodes with two blocks each; the nodes differ in speed alone."""
     speed = {"a": 1.0, "b": 0.9, "c": 1.1, "d": 1.2}
     runs = 300
     small = shown = 0

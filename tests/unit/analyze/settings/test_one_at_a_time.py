@@ -1,4 +1,4 @@
-"""What each change costs, against ratios known otherwise; ranked, and said in every report."""
+"""The cost of each change is checked against known ratios, ranked, and shown in every report."""
 
 from __future__ import annotations
 

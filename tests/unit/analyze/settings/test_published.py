@@ -1,4 +1,4 @@
-"""Published figures beside ours, and what we found in words."""
+"""Published figures stand beside the measured ones, and the finding is put in words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DRIFT = (1.0, 1.3, 0.8, 1.1, 0.95)
 
 
 def analysed(rates: dict[int, float], drift: tuple[float, ...] = DRIFT, claims: tuple[Claim, ...] = CLAIMS) -> Analysis:
-    """Each block is faster or slower as a whole."""
+    """An analysis of trials with these rates by threads. `drift`: the speed of each block as a whole."""
     trials = [
         TrialResult(
             10 * block + number,

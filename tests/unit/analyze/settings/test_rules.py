@@ -35,7 +35,7 @@ LADDER = (4, 8, 16, 32, 64)
 
 
 def served(threads: int, users: int, think_s: float = 0.0) -> dict[str, float]:
-    """A pool of threads, each holding a request for 19 ms, on two CPUs: asymptotic bounds, reached."""
+    """Figures of a pool of threads on two CPUs that holds each request for 19 ms, and reaches its asymptotic bounds."""
     rate = min(threads / HELD_S, CORES / CPU_S, users / (HELD_S + think_s))
     response_s = users / rate - think_s
     return figures(threads, rate, response_s) | {"users_mean": float(users)}
@@ -89,7 +89,8 @@ def named(analysis: Analysis) -> dict[str, RuleVerdict]:
 
 
 def test_goetz_counts_the_threads_that_fill_the_cpus() -> None:
-    """2 cores x (1 + 18 ms / 1 ms) = 38, from trials in which requests queued for threads, or for the CPUs."""
+    """The rule gives 2 cores x (1 + 18 ms / 1 ms) = 38, from trials in which requests queued for threads or for
+    CPUs."""
     analysis = closed()
     rule = named(analysis)["Goetz"]
     assert rule.formula == "2 cores x (1 + 18.0 ms / 1.00 ms)"
@@ -101,7 +102,7 @@ def test_goetz_counts_the_threads_that_fill_the_cpus() -> None:
 
 
 def test_time_in_the_run_queue_is_neither_wait_nor_work() -> None:
-    """Where even the fewest threads queue for CPUs, what they queued is taken off."""
+    """Even the fewest threads queue for CPUs here; the time in the run queue is subtracted."""
     crowded = {pool(threads=n): {**served(n, 256), "run_wait_cores": n - 2000 * HELD_S} for n in (64, 128, 256)}
     rule = named(analyse(experiment({"threads": (64, 128, 256)}), results(crowded)))["Goetz"]
     assert rule.proposal == pytest.approx(38, rel=0.01)
@@ -130,7 +131,7 @@ def test_where_the_answer_leads_the_cost_is_the_tables_effect() -> None:
 
 
 def test_where_the_cheapest_answers_the_cost_is_paired_with_it() -> None:
-    """64 and 128 threads are equal; the cheaper is the answer, whichever measured highest."""
+    """64 and 128 threads are equal, and the cheaper is the answer, whichever measured highest."""
     analysis = closed(levels=(8, 16, 64, 128), users=256)
     assert analysis.answer.setting == pool(threads=64)
     cost = named(analysis)["Goetz"].cost
@@ -271,7 +272,7 @@ def test_trials_of_other_stages_and_nothing_measured_give_no_rules() -> None:
 
 
 def test_under_a_capacity_objective_rules_rest_on_full_load_and_the_rate_found() -> None:
-    """W and C from the trials at full load; the arrival rate of M/M/c and the cost from the capacities."""
+    """W and C come from the trials at full load; the arrival rate of M/M/c and the cost come from the capacities."""
     limit = Constraint.model_validate("p99 < 50ms")
     made = experiment({"threads": LADDER}, objective=Objective(metric="capacity_per_s", subject_to=(limit,)))
     full = results({pool(threads=n): served(n, 64) for n in LADDER}, blocks=1, stage=Stage.SATURATE)

@@ -1,4 +1,5 @@
-"""The end of a long run beside the trials before it: lasts, does not last, or could not be measured."""
+"""The end of a long run is compared with the trials before it: the result lasts, does not last, or could not be
+measured."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ def test_what_got_better_is_no_failure() -> None:
 
 
 def test_equal_servers_are_seldom_said_not_to_last() -> None:
-    """Three figures of 3 % noise each, five trials before: in at most 5 % of runs, as the confidence says."""
+    """With three figures of 3 % noise and five trials before the soak, at most 5 % of runs do not last, as the
+    confidence says."""
     dice = np.random.default_rng(3)
 
     def noisy(number: int, stage: Stage = Stage.COMPARE) -> TrialResult:

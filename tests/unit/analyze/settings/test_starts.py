@@ -1,4 +1,4 @@
-"""Which trials are failed starts, and what follows for two that are compared."""
+"""Trials that count as failed starts, and the comparison of two settings by them."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def starts(failed: int, made: int) -> Starts:
 
 
 def test_fishers_exact_test() -> None:
-    """5 of 8 against none of 8: 56 of 4,368 tables, 1.28 %."""
+    """5 failures in 8 starts against none in 8 starts have the probability of 56 in 4,368 tables, 1.28 %."""
     assert fails_more(starts(5, 8), starts(0, 8), 0.0129) and not fails_more(starts(5, 8), starts(0, 8), 0.0128)
     assert not fails_more(starts(1, 8), starts(0, 8), 0.05) and not fails_more(starts(0, 8), starts(5, 8), 0.05)
     assert not fails_more(starts(3, 3), starts(0, 0), 0.5)
 
 
 def run(failed: int, rate: float) -> Analysis:
-    """Six valid trials, and so many that died."""
+    """An analysis of six valid trials, and of so many that died."""
     trials = [
         TrialResult(block + 1, block, 1, OF, "measured", (), {"goodput_per_s": rate * (1 + 0.001 * (block % 3))})
         for block in range(6)
@@ -82,6 +82,7 @@ def test_a_run_that_failed_starts_is_not_better(before: int, after: int, gain: f
 
 
 def test_some_failed_starts_are_allowed_where_so_few_would_fail_of_a_worse_server_by_the_error_asked_for() -> None:
-    """Of a server that fails one start in ten, at most one of 46 does in 4.8 % of cases, of 45 in 5.2 % (binomial)."""
+    """If a server fails one start in ten, at most one of 46 starts fails in 4.8 % of cases, and of 45 in 5.2 %
+    (binomial)."""
     assert is_allowed(1, 46, allowed=0.1, error=0.05) and not is_allowed(1, 45, allowed=0.1, error=0.05)
     assert is_allowed(0, 1, allowed=0.0, error=0.05) and not is_allowed(1, 1000, allowed=0.0, error=0.05)

@@ -1,4 +1,4 @@
-"""Which settings no other beats in all: held against the definition, and against cases with a known answer."""
+"""The settings that no other beats in every respect, checked against the definition and against known cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THROUGHPUT, TAIL, CPU, MEMORY = "goodput_per_s", "response_time_ns_p99", "subjec
 
 
 def row(level: int, *values: float, spread: float = 0.0, feasible: bool = True) -> SettingResult:
-    """`values`: throughput, p99, CPU of a request, memory; each interval is so wide on both sides."""
+    """A setting. `values`: throughput, p99, CPU of a request, memory; `spread`: the half-width of each interval."""
     estimates = {
         metric: Estimate(value, value - spread, value + spread, 0.95, 5)
         for metric, value in zip((THROUGHPUT, TAIL, CPU, MEMORY), values, strict=False)

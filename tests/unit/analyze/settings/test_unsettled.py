@@ -1,4 +1,4 @@
-"""What is said of settings that never stabilised, from trials that say whether they were steady."""
+"""The warnings about settings that never stabilised, from trials that say whether they were steady."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trial(number: int, threads: int, steady: bool | None, **parts: Any) -> Trial
 
 
 def analysed(*steady: bool | None, **parts: Any) -> Analysis:
-    """threads=64 as told, beside a steady threads=8 in the same blocks."""
+    """An analysis with threads=64, steady in each block as given, beside threads=8, which is always steady."""
     trials = [
         one
         for block, mark in enumerate(steady)
@@ -93,7 +93,8 @@ def test_trials_that_do_not_count_or_search_for_capacity_say_nothing() -> None:
 
 
 def rising(threads: int, gain: float) -> Analysis:
-    """threads=8 and threads=64, eight blocks; one rises and gives `gain` times the other's rate."""
+    """An analysis of threads=8 and threads=64 over eight blocks. The given one rises, and has `gain` times the rate of
+    the other."""
     trials = []
     for block in range(8):
         for place, each in enumerate((8, 64)):

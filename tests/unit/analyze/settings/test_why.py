@@ -1,4 +1,4 @@
-"""The reasons of an answer name the bottleneck of the chosen setting, and that of the nearest smaller one."""
+"""The reasons of an answer name the bottleneck of the chosen setting, and that of the next smaller one."""
 
 from __future__ import annotations
 

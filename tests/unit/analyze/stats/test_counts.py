@@ -1,4 +1,4 @@
-"""A rate was counted: its interval is no narrower than the count allows."""
+"""A rate comes from a count, so its interval is no narrower than the count allows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_no_error_among_so_many_requests_excludes_only_more_than_three_of_as_man
 
 
 def test_two_starts_that_gave_the_same_rate_have_intervals_with_width() -> None:
-    """Of each estimate, of the answer's figure, and of the difference."""
+    """Each estimate, the answer's figure and the difference have such an interval."""
     trials = [
         TrialResult(1 + 2 * block + of, block, 1, Setting((("threads", of),)), "measured", (),
                     {"goodput_per_s": (768.0, 700.0)[of]})

@@ -1,4 +1,4 @@
-"""What counts as growth to the end of a window: leaks, and what is none."""
+"""Growth to the end of a window: leaks are found, and other growth is not taken for one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ def growth(levels: np.ndarray) -> float | None:
 @pytest.mark.parametrize("per_s", [1.0, 300.0])
 @pytest.mark.parametrize("sawtooth", [0.0, 5.0])
 def test_a_leak_is_told_with_its_pace(per_s: float, sawtooth: float) -> None:
-    """Also under a collector that frees what is not kept, once a second."""
+    """The leak is found under a collector too, which frees unused memory once a second."""
     levels = 1000 + per_s * SECONDS + sawtooth * (SECONDS % 1.0)
     assert growth(levels) == pytest.approx(per_s, rel=0.05)
 
 
 @pytest.mark.parametrize("period_s", [1.0, 2.0])
 def test_a_leak_that_grows_in_stairs_is_found(period_s: float) -> None:
-    """As that of a runtime which fills what it freed before it takes more from the system: at any phase."""
+    """A runtime fills the memory that it freed before it takes more from the system, which gives stairs; the leak is
+    found at any phase of them."""
     found = []
     for phase in np.linspace(0, period_s, 20, endpoint=False):
         stairs, within = np.divmod(SECONDS + phase, period_s)
@@ -70,7 +71,8 @@ def test_noise_alone_is_hardly_ever_growth() -> None:
 
 @pytest.mark.parametrize("kind", ["cache", "bound", "warming"])
 def test_what_fills_within_the_window_is_seldom_taken_for_a_leak(kind: str) -> None:
-    """Two trials of one server, whose filling begins before the window: in at most 1 of 20 both grow to the end."""
+    """Filling begins before the window in two trials of one server: in at most 1 of 20 pairs both seem to grow to the
+    end."""
     dice = np.random.default_rng(4)
 
     def trial(fill_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""Clopper and Pearson's bounds: known values, and that they hold as often as they say."""
+"""Clopper and Pearson's bounds have the known values, and their coverage is as stated."""
 
 from __future__ import annotations
 

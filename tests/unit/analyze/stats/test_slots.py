@@ -1,4 +1,5 @@
-"""Slots against queues whose number of servers is known: closed systems, simulated event by event."""
+"""The estimate of slots is checked on queues with a known number of servers: closed systems, simulated event by
+event."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ def exponential(generator: random.Random) -> float:
 
 
 def served(servers: int, users: int, seconds: float, service: Service, seed: int) -> tuple[UsersServed, float]:
-    """Users who never pause before so many servers; the look begins after 0.3 s. Also the squared coefficient of
-    variation of the service times."""
+    """The look at users who never pause before so many servers, which begins after 0.3 s; and the squared coefficient
+    of variation of the service times."""
     generator = random.Random(seed)
     busy = min(servers, users)  # and it stays so: whoever is answered asks again
     ends = [generator.random() * service(generator) for _ in range(busy)]
@@ -55,7 +56,7 @@ def test_slots_of_constant_service_are_within_a_tenth(servers: int) -> None:
 
 
 def test_the_interval_allows_for_where_a_look_begins_however_regular_the_service() -> None:
-    """12 or 13 answers of one user in a look of twelve and a half."""
+    """In a look of 12.5 service times one user gets 12 or 13 answers."""
     loaded, doubled = (served(16, users, 5, constant, 1)[0] for users in (64, 128))
     for seed in range(20):
         alone, variation = served(16, 1, 12.5 * SERVICE_S, constant, seed)
@@ -65,7 +66,8 @@ def test_the_interval_allows_for_where_a_look_begins_however_regular_the_service
 
 @pytest.mark.parametrize("servers", [1, 4, 16, 32])
 def test_the_interval_of_random_service_holds_the_slots(servers: int) -> None:
-    """80 answers of one user tell an exponential mean to 11 %, however long the others ask: the interval says so."""
+    """80 answers of one user give an exponential mean within 11 %, however long the other looks are; the interval
+    allows for that."""
     tries = [estimated(servers, 64, exponential, 1000 * seed) for seed in range(200)]
     assert sum(each.low <= servers <= each.high for each in tries) >= 0.9 * len(tries)
     assert sum(each.limited for each in tries) >= 0.9 * len(tries)
@@ -84,7 +86,8 @@ def test_a_pool_just_as_large_as_the_users_is_enough_for_them_and_for_no_more() 
 
 
 def test_looks_that_contradict_each_other_name_neither_the_load_nor_a_limit() -> None:
-    """Few slots, and yet twice the users got 1.6 times as much: something else took part of one look."""
+    """The slots are few, and yet twice the users got 1.6 times as many answers: something else disturbed one of the
+    looks."""
     slots = estimate_slots(UsersServed(1, 50, 1.0), UsersServed(64, 2000, 5.0), UsersServed(128, 640, 1.0), 0.0)
     assert slots.more_is_served and not slots.limited and not slots.load_is_limit
 
@@ -130,7 +133,7 @@ def test_fewer_answers_suffice_where_they_hardly_vary() -> None:
 def test_what_is_done_outside_of_the_slots_is_taken_off(
     planted: int, held_ms: float, outside_ms: float, most: float, found: float
 ) -> None:
-    """k slots held for so long: X(n) = k / held, and one user alone has X(1) = 1 / (held + outside)."""
+    """With k slots held for a time, X(n) = k / held, and one user alone has X(1) = 1 / (held + outside)."""
     alone = UsersServed(1, round(1600 / (held_ms + outside_ms)), 1.6)
     loaded, doubled = (UsersServed(users, round(2000 * planted / held_ms), 2.0) for users in (64, 128))
     slots = estimate_slots(alone, loaded, doubled, 0.0, most)

@@ -19,7 +19,7 @@ def test_studentised_range_agrees_with_scipy(confidence: float, k: int, df: int)
 
 @pytest.mark.parametrize(("k", "df", "table"), [(2, 10, 1.81), (5, 10, 2.47), (10, 20, 2.60)])
 def test_distances_from_the_best_agree_with_dunnetts_tables(k: int, df: int, table: float) -> None:
-    """One-sided 5 % points for k - 1 treatments and a control (Dunnett 1955, table 1a)."""
+    """The table has one-sided 5 % points for k - 1 treatments and a control (Dunnett 1955, table 1a)."""
     assert distance_from_best(0.95, k, df) == pytest.approx(table, abs=0.006)
 
 

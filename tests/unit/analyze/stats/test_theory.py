@@ -1,4 +1,4 @@
-"""Each formula against a case with a known answer, and against a simulation of the queue itself."""
+"""Each formula is checked against a case with a known answer, and against a simulation of the queue itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from powerband.analyze.stats.theory import (
 
 
 def simulated_response(rate: float, services: np.ndarray, servers: int, seed: int) -> float:
-    """First come, first served: the next free server takes the next arrival (Kiefer & Wolfowitz 1955)."""
+    """The mean response time of a simulated queue, first come, first served: the server that is free first takes the
+    next arrival (Kiefer & Wolfowitz 1955)."""
     arrivals = np.cumsum(np.random.default_rng(seed).exponential(1 / rate, services.size))
     free = [0.0] * servers
     total = 0.0

@@ -1,5 +1,5 @@
-"""The law of scalability against curves that follow it, with noise: N* covered as often as said, and refused where the
-data do not show it. Seeds are fixed."""
+"""The law of scalability on curves that follow it, with noise: the interval of N* has the stated coverage, and the law
+is refused if the data do not show a peak. Seeds are fixed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def measured(
     contention: float = CONTENTION,
     coherency: float = COHERENCY,
 ) -> Scalability | None:
-    """Fitted to blocks that drift by 5 %; after `whole_blocks` only the three best levels go on, as in a race."""
+    """The law fitted to blocks that drift by 5 %. After `whole_blocks` only the three best levels go on, as in a
+    race."""
     dice = np.random.default_rng(seed)
     best = sorted(levels, key=lambda level: -throughput(level, contention, coherency))[:3]
     cells = [(level, block) for block in range(blocks) for level in (levels if block < whole_blocks else best)]
@@ -56,7 +57,8 @@ def test_without_noise_the_law_is_found_exactly() -> None:
     ("blocks", "whole_blocks", "noise"), [(5, 99, 0.02), (5, 99, 0.05), (3, 99, 0.02), (8, 3, 0.02)]
 )
 def test_the_interval_of_the_peak_holds_it_as_often_as_it_says(blocks: int, whole_blocks: int, noise: float) -> None:
-    """95 % nominal; of 200 sweeps 91 % and more in all but one case of a hundred were it exact. Races included."""
+    """The nominal coverage is 95 %. If it were exact, 99 % of such samples of 200 sweeps would have a coverage of at
+    least 91 %. The cases include races."""
     held = stated = 0
     for seed in range(200):
         law = measured(seed, noise=noise, blocks=blocks, whole_blocks=whole_blocks)
@@ -77,7 +79,7 @@ def test_a_peak_that_the_data_do_not_pass_is_refused(levels: tuple[int, ...]) ->
 
 
 def test_a_law_without_a_peak_is_refused() -> None:
-    """Throughput that only levels off: a false peak in no more than one sweep of twenty."""
+    """Throughput only levels off here: at most one sweep of twenty may find a peak."""
     laws = [measured(seed, coherency=0.0) for seed in range(100)]
     assert sum(law is not None and law.threads_best is not None for law in laws) <= 5
 

@@ -1,4 +1,4 @@
-"""The rules on figures as real trials gave them: each name once or more, and the cases that look alike."""
+"""The rules of bottlenecks on figures from real trials: each name at least once, and cases that look alike."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ B = BottleneckName
 
 
 def prompt(of: Tried, share: float) -> Tried:
-    """The same server, where a user who acknowledges at once waits for so much of an answer's time."""
+    """The same server, on which a user who acknowledges at once waits for this share of an answer's time."""
     return replace(of, prompt_ns=share * of.slots.alone_ns)
 
 
@@ -619,8 +619,8 @@ def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
 
 
 def test_a_window_with_one_look_at_its_threads_names_only_what_counters_prove() -> None:
-    """With 1 s of load and a look a second, a pool that was idle before the load looked as if it had threads to spare:
-    a hidden limit was named where the pool was the limit."""
+    """The load lasts 1 s with a look a second, so a pool that was idle before the load seemed to have threads to spare:
+    a hidden limit was once named instead of the pool."""
     named = {found.name for _, seen, _ in CASES if (found := bottleneck_of(replace(seen, watched_share=0.1)))}
     assert B.SUBJECT_CPU in named and B.GENERATOR in named
     assert not named & {B.POOL_TOO_SMALL, B.HIDDEN_LIMIT, B.LOCK, B.DOWNSTREAM, B.EVENT_LOOP_BLOCKED}
@@ -688,7 +688,7 @@ def test_the_evidence_is_in_figures() -> None:
 
 
 def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
-    """2,000/s of 20 ms each ask for 40 threads (Erlang's loss formula: 16 turn 61 % away)."""
+    """2,000/s of 20 ms each need 40 threads (by Erlang's loss formula 16 threads turn 61 % away)."""
     full = pool("pool", 0.1, 0.1, sleep=15.2)
     given = {"offered_rate_per_s": 2000.0, "goodput_per_s": 770.0, "error_rate": 0.615}
     seen = scene(
@@ -739,7 +739,7 @@ def test_a_setting_has_the_bottleneck_of_most_of_its_trials_with_the_middle_one_
 def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is_left(
     instances: int, cpu: float, wait: float, engine: float
 ) -> None:
-    """Event loops of Vert.x, 8,000 requests in flight, server and generator on the same two CPUs."""
+    """Vert.x event loops have 8,000 requests in flight; server and generator share two CPUs."""
     loops = pool("vert.x-eventloo", cpu, wait, poll=max(0.0, instances - cpu - wait))
     shared = {"subject_cpu_share": cpu / 2, "host_busy_share": 0.98, "engine_cpu_cores": engine}
     on_two: dict[str, Any] = {"cpus": 2.0, "present": 8000.0, "users": 400, "rate_per_s": 880_000.0}
@@ -753,7 +753,8 @@ def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is
 
 
 def test_threads_that_want_the_cpus_of_the_load_engine_are_not_all_well() -> None:
-    """Hand-overs between threads on two CPUs, to which the load engine belongs: three quarters used or waited for."""
+    """Threads hand work to each other on two CPUs, which the load generator shares. They use or wait for three quarters
+    of the CPUs."""
     wanted = pool("worker", 0.55, 0.30, lock=63)
     alone, shared = (scene(wanted, POLLER, tried=MORE, shares_cpus=shares) for shares in (False, True))
     assert (found := bottleneck_of(alone)) is not None and found.name is B.NONE

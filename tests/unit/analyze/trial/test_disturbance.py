@@ -1,4 +1,5 @@
-"""What others can have cost a trial: the smaller of the CPU that they used and the wait that they can have caused."""
+"""The most that other programs can have cost a trial: the smaller of the CPU that they used and the wait that they can
+have caused."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def test_what_cannot_have_mattered_counts_whole(tmp_path: Path) -> None:
 
 
 def test_beside_a_busy_program_a_trial_counts_and_is_bounded_by_what_its_threads_waited(tmp_path: Path) -> None:
-    """Others used a third of the CPUs, but the threads of server and load generator waited for a tenth of a thread."""
+    """Other programs used a third of the CPUs, but the threads of server and load generator waited for a tenth of a
+    thread only."""
     beside = measured(tmp_path, Figures(busy_cores=1.5))
     assert beside.valid and {problem.code for problem in beside.problems} == {"host_foreign_some"}
     assert beside.metrics["host_foreign_cores"] > 0.6

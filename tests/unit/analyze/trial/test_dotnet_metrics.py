@@ -1,4 +1,4 @@
-"""What is made of the lines that a .NET program's startup hook wrote: metrics, notes, bottlenecks."""
+"""The lines that a .NET program's startup hook wrote become metrics, notes and bottlenecks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_lines_of_each_process_are_read_and_what_is_no_line_is_passed_over(tmp_p
 
 
 def readings(pid: int, scale: int) -> list[dict[str, Any]]:
-    """A process whose pool grows by a thread a second, a reading each second."""
+    """A reading each second of a process whose pool grows by a thread a second."""
     return [
         {
             "type": "dotnet",

@@ -1,5 +1,5 @@
-"""A trial of a server that ran already: what is not seen of it is not told, and nothing of this machine is taken for
-it."""
+"""A trial of a server that already ran: figures that cannot be seen are left out, and figures of this machine are not
+taken for those of the server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_accept_queues_of_this_machine_are_not_those_of_another(tmp_path: Pa
 
 
 def test_busy_programs_beside_the_generator_count_by_what_it_waited(tmp_path: Path) -> None:
-    """The server is on another machine: its own CPUs are not those that others used here."""
+    """The server is on another machine, so its CPUs are not those that other programs used here."""
     figures = Figures(busy_cores=1.9, engine_wait=0.0)
     result = measured(tmp_path, figures, here=False)
     assert result.valid and result.metrics["host_foreign_cores"] > 1 and result.held_up < 0.05

@@ -1,4 +1,4 @@
-"""Growth of a server's memory, threads and descriptors, and the nearest of the limits that end it."""
+"""Growth of a server's memory, threads and descriptors, and the nearest limit that it would reach."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def made(
     *engines: Any,
     live: dict[str, int] | None = None,
 ) -> dict[str, float]:
-    """`engines`: the requests in flight of each, at the times of the probe's samples."""
+    """The metrics of growth. `engines`: the requests in flight of each engine, at the times of the probe's samples."""
     intervals = [
         {"engine": engine, "end_ns": int(at), "in_flight_now": int(level)}
         for engine, levels in enumerate(engines)
@@ -103,7 +103,7 @@ def test_a_queue_grows_under_an_open_load_only() -> None:
 
 
 def test_an_old_generation_that_waits_for_its_collection_is_no_leak() -> None:
-    """Sessions that are replaced: all die in the old generation, which young collections leave alone."""
+    """Replaced sessions all die in the old generation, which young collections do not clean."""
     heap = 50 * MIB + 5 * MIB * SECONDS
     churning = counters(heap_used_bytes_now=heap, gc_count=SECONDS)
     resident = counters(rss_bytes_now=500 * MIB)

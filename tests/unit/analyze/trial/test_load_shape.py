@@ -57,7 +57,7 @@ def test_bars_of_several_engines_add_up() -> None:
 
 
 def counters(**fields: list[float]) -> Counters:
-    """A reading every half second, the first at START."""
+    """Counters with a reading every half second, the first at START."""
     size = len(next(iter(fields.values())))
     at = START + np.arange(size, dtype=float) * S / 2
     return Counters(at, {name: np.array(values, dtype=float) * S for name, values in fields.items()})
@@ -106,7 +106,7 @@ def test_nothing_is_said_where_none_is_asked_for_or_none_ended() -> None:
 
 
 def intervals(rates: list[int], phase: str = "measure", length_ns: int = S) -> list[dict[str, Any]]:
-    """One a second."""
+    """Intervals with these rates, a second each by default."""
     return [
         {"start_ns": 100 * S + i * length_ns, "end_ns": 100 * S + (i + 1) * length_ns, "phase": phase,
          "outcomes": {"ok": rate, "timeout": 1}}

@@ -114,7 +114,8 @@ def test_without_pinning_the_subjects_share_is_of_all_cpus_and_a_note_says_so(tm
 def test_what_gos_collector_used_is_its_part_of_what_its_processes_used(
     collected: dict[str, float] | None, tmp_path: Path
 ) -> None:
-    """A third of half a CPU; without what one of two programs did, nothing is known."""
+    """The collector took a third of half a CPU. If the figures of one of two programs are missing, the share is
+    unknown."""
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
     whole = {"collecting_ns": 1e9, "busy_ns": 3e9, "cpu_ns": 1e9}
     record = record_of(spec(), figures)
@@ -229,7 +230,7 @@ def test_steal_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
 
 
 def test_users_who_wait_all_through_the_window_are_told_of_and_upset_no_law(tmp_path: Path) -> None:
-    """A pool of 8 threads, each bound to a connection, under 64 users: 56 are never served."""
+    """A pool of 8 threads, each bound to a connection, has 64 users: 56 are never served."""
     result = measured(tmp_path, Figures(users=64, starved=56, goodput_per_s=800))
     assert result.metrics["littles_law_deviation"] == pytest.approx(0, abs=1e-9)
     assert codes(result) == {"starved_users", "unanswered_percentiles"} and result.valid
@@ -245,7 +246,7 @@ def test_users_who_wait_all_through_the_window_are_told_of_and_upset_no_law(tmp_
 def test_users_who_get_only_errors_weigh_as_many_as_they_are_at_least(
     failed: int, expected: float, tmp_path: Path
 ) -> None:
-    """5 of 10 users; 8,000 requests of the others are answered."""
+    """5 of 10 users get errors only; 8,000 requests of the others are answered."""
     figures = Figures(users=10, refused=5, failed=failed, goodput_per_s=800, response_ns=3_125_000)
     metrics = measured(tmp_path, figures).metrics
     assert (metrics["users_unserved"], metrics["users_unserved_share"]) == (5, 0.5)
@@ -263,7 +264,7 @@ def test_of_a_generator_that_does_not_tell_nothing_is_said(tmp_path: Path) -> No
 
 
 def test_percentiles_are_ranked_over_all_users(tmp_path: Path) -> None:
-    """Of 100 users 4 get nothing: the 95th of 100 parts is a served one's time, the 99th is not."""
+    """4 of 100 users get nothing: the 95th of 100 parts is the time of a served user, the 99th is not."""
     fair = measured(tmp_path / "fair", Figures(users=100, goodput_per_s=800)).metrics
     unfair = measured(tmp_path / "unfair", Figures(users=100, starved=4, goodput_per_s=800)).metrics
     assert fair["users_unserved"] == 0 and fair["error_rate"] == 0
@@ -325,15 +326,15 @@ def test_a_probe_stream_cut_anywhere_never_crashes_the_measurement(tmp_path: Pat
 
 
 def timed(milliseconds: list[int], **figures: Any) -> Figures:
-    """A trial with these response times, and what else there was."""
+    """The figures of a trial with these response times; `figures`: further ones."""
     encoded = histogram([value * 1_000_000 for value in milliseconds])
     times = dict.fromkeys(("response_time_ns", "service_time_ns", "send_lag_ns"), encoded)
     return Figures(goodput_per_s=len(milliseconds) / 10, summary={"cohort_times": times}, **figures)
 
 
 def test_requests_without_an_answer_rank_behind_all_others(tmp_path: Path) -> None:
-    """0.9 % dropped, 0.9 % after 10 s: of the answered 99.1 % were fast, and one of 55 waited for ever or nearly so.
-    Whether requests fail or are never sent, it is the same."""
+    """0.9 % of the requests were dropped or failed, and 0.9 % took 10 s. 99.1 % of the answered ones were fast, but one
+    request of 55 waited for ever or nearly so."""
     fast_and_slow = [10] * 9_820 + [10_000] * 90
     for name, lost in {"dropped": {"dropped": 90}, "failed": {"failed": 90}}.items():
         metrics = measured(tmp_path / name, timed(fast_and_slow, **lost)).metrics
@@ -368,7 +369,8 @@ def test_a_condition_on_too_few_requests_says_how_long_a_trial_would_do(tmp_path
 
 
 def test_the_interval_of_a_p99_holds_the_true_one(tmp_path: Path) -> None:
-    """Exponential times, 60 trials of 2,000 requests: 95 % of their intervals, less two standard errors of that."""
+    """The times are exponential, in 60 trials of 2,000 requests. 95 % of the intervals contain the true p99, less two
+    standard errors."""
     dice, held = random.Random(1), 0
     for number in range(60):
         times = [round(dice.expovariate(1 / 100)) + 1 for _ in range(2_000)]

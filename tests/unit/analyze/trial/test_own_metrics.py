@@ -1,4 +1,4 @@
-"""A subject's own metrics, from scrapes that are made up."""
+"""A subject's own metrics, from made-up scrapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S = 10**9
 
 
 def over(text: str, series: Mapping[str, list[float | None]], start_s: float = 1, end_s: float = 3) -> float | None:
-    """Scrapes at 0, 1, 2, ... s."""
+    """The value of a metric over scrapes at 0, 1, 2, ... s."""
     length = len(next(iter(series.values())))
     fields = {name: np.array(values, dtype=float) for name, values in series.items()}
     scrapes = Counters(at_ns=np.arange(length, dtype=float) * S, fields=fields)

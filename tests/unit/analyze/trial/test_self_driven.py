@@ -1,4 +1,4 @@
-"""A trial without a load: what is measured, what makes it count, what limits it; series that are sent beside a page."""
+"""A trial without a load: its metrics, its validity, its limits; and series that are sent beside a metrics page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def case(**measured: Any) -> Experiment:
 
 
 def readings(dropped: Sequence[int] = (), **series: Sequence[float]) -> list[dict[str, Any]]:
-    """One a second from two seconds before the window on."""
+    """Readings of StatsD, one a second from two seconds before the window on."""
     count = len(next(iter(series.values())))
     return [
         {
@@ -144,7 +144,7 @@ def test_lines_that_could_not_be_read_are_told_of(tmp_path: Path) -> None:
 
 
 def test_what_is_sent_and_what_a_page_has_are_asked_for_alike() -> None:
-    """A page each second, the sink half a second later; both count 10 a second."""
+    """The page is read each second, and StatsD half a second later; both count 10 a second."""
     samples = probe_lines(FIGURES)
     page = [
         {"type": "scrape", "at_ns": START_NS + at * SECOND, "took_ns": 0, "values": {"p_total": 10.0 * at, "both": 1.0}}
@@ -177,7 +177,7 @@ def test_what_is_sent_and_what_a_page_has_are_asked_for_alike() -> None:
 
 
 def test_readings_that_come_early_or_late_or_not_at_all_are_no_change() -> None:
-    """A counter of even growth, read at uneven instants."""
+    """The counter grows evenly, and is read at uneven times."""
     dice = np.random.default_rng(3)
     at = np.cumsum(np.full(60, 0.2)) + dice.uniform(-0.01, 0.01, 60)
     at = np.delete(at, [20, 33, 34]) * SECOND

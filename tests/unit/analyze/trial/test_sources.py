@@ -1,4 +1,4 @@
-"""Every metric is made by the source that it names, whatever the kind of load."""
+"""Every metric comes from the source that it names, whatever the kind of load."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def jvm(at_ns: int, more: int) -> dict[str, Any]:
 
 
 def watched(figures: Figures) -> Iterator[dict[str, Any]]:
-    """The probe's lines of a JVM with a collector, beside a database, whose page has a series; everything grows."""
+    """The probe's lines of a JVM with a collector, beside a database, with a series on its page; everything grows."""
     yield jvm(START_NS - 3 * SECOND, 1)
     for line in probe_lines(figures):
         if line["type"] == "sample":
@@ -89,7 +89,7 @@ def watched(figures: Figures) -> Iterator[dict[str, Any]]:
 
 
 def rich(kind: LoadKind, folder: Path) -> Evidence:
-    """A trial in which everything was measured that this kind of load can have."""
+    """The evidence of a trial that has every measurement possible with this kind of load."""
     of: Experiment = experiment(measure=Measure.model_validate(MEASURED), **LOADS[kind])
     assert kind_of(of) is kind
     figures = Figures(summary={"websocket": JOINS} if kind is WEBSOCKET else {})

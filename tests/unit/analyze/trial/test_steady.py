@@ -1,4 +1,4 @@
-"""The warm-up test against simulated servers whose settling time is known. Seeds are fixed."""
+"""The warm-up test on simulated servers whose settling time is known. Seeds are fixed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Server = Callable[[np.random.Generator, Array], tuple[Array, Array]]
 
 
 def level(shape: Callable[[Array], Array], noise: float = 0.03, rate: float = 500) -> Server:
-    """Throughput follows `shape`, response time its inverse; both with independent noise in each interval."""
+    """A server whose throughput follows `shape`, and its response time the inverse; both have independent noise in each
+    interval."""
 
     def server(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
         wave = shape(t)
@@ -43,7 +44,8 @@ def poisson(rate: float) -> Server:
 
 
 def ends_s(server: Server, first_s: float = 0.5) -> Array:
-    """When each of some servers is called steady, asked twice a second from `first_s` on; infinite where never."""
+    """The time at which each simulated server is called steady, checked twice a second from `first_s` on; infinite if
+    never."""
     t = np.arange(0, LONGEST_S, INTERVAL_S)
     ends = []
     for seed in range(SERVERS):
@@ -72,7 +74,8 @@ def test_low_rates_take_as_long_as_it_takes_to_see_something(rate: float, longes
 
 @pytest.mark.parametrize("tau", [0.3, 1.0, 3.0])
 def test_an_exponential_warm_up_is_not_cut_short(tau: float) -> None:
-    """As a JVM: half speed at first, settling with time constant tau; at 3 tau it is within 2.5 %."""
+    """Like a JVM, the server begins at half speed and settles with the time constant tau: at 3 tau it is within 2.5
+    %."""
     ends = ends_s(level(lambda t: 1 - 0.5 * np.exp(-t / tau)))
     assert np.mean(ends >= 3 * tau) >= 0.95
     assert np.median(ends) <= 10 * tau
@@ -111,14 +114,14 @@ def test_mser_finds_where_a_start_ends() -> None:
 
 
 def called_unsteady(server: Server, window_s: float) -> float:
-    """The share of measured windows that are said to be still changing."""
+    """The share of measured windows that are called still changing."""
     t = np.arange(0, window_s, INTERVAL_S)
     windows = (server(np.random.default_rng(seed), t) for seed in range(150))
     return float(np.mean([settled(counts, times, truncate=False) is False for counts, times in windows]))
 
 
 def dependent(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
-    """A steady server whose queue remembers: each interval takes over 0.7 of the last one's deviation."""
+    """A steady server with a queue: each interval keeps 0.7 of the last one's deviation."""
     noise = 0.03 * dice.standard_normal((2, t.size))
     for at in range(1, t.size):
         noise[:, at] += 0.7 * noise[:, at - 1]
@@ -127,7 +130,8 @@ def dependent(dice: np.random.Generator, t: Array) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("window_s", [3.0, 10.0])
 def test_the_window_of_a_steady_server_is_rarely_called_unsteady(window_s: float) -> None:
-    """Two tests of two series, each at 5 %, and a shift that matters: 10 %; more where noise has memory."""
+    """Two tests of two series, each at 5 %, and the condition that a shift must matter give 10 %; noise with memory
+    gives more."""
     for server in (level(np.ones_like, 0.03), level(np.ones_like, 0.2), poisson(500), poisson(50)):
         assert called_unsteady(server, window_s) <= 0.14
     assert called_unsteady(dependent, window_s) <= 0.28
@@ -135,7 +139,8 @@ def test_the_window_of_a_steady_server_is_rarely_called_unsteady(window_s: float
 
 @pytest.mark.parametrize("window_s", [3.0, 10.0])
 def test_a_change_of_a_tenth_within_the_window_is_found(window_s: float) -> None:
-    """And one of a twentieth nearly always; the start of a compiler's work above all."""
+    """A change of a twentieth is found nearly always too. The shapes are a slope, a step, and the warm-up of a
+    compiler."""
     for shape in (
         lambda t: 1 + 0.1 * t / window_s,
         lambda t: np.where(t < window_s / 3, 1.0, 1.1),
@@ -166,7 +171,7 @@ def readings(ends_ms: list[int], start_ms: int = 0) -> list[dict[str, object]]:
 
 
 def test_the_outermost_of_a_window_count_where_they_are_whole() -> None:
-    """Eight intervals are enough, six are not."""
+    """Eight intervals are enough for a verdict, and six are not."""
     eight = [*range(500, 4001, 500)]
     assert window_is_steady(readings(eight), 0, 4000 * MS) is True
     assert window_is_steady(readings([200, *eight[1:]]), 0, 4000 * MS) is None, "the first is shorter"

@@ -1,4 +1,4 @@
-"""Bands of thread states add up to the threads, whatever comes and goes."""
+"""Bands of thread states add up to the number of threads, while threads begin and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a trial's evidence ties, two candidates are named; where it is clear, one."""
+"""Two candidates are named if a trial's evidence ties, and one if it is clear."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_as_many_at_once_as_threads_make_a_pool_certain(
 
 
 def test_fewer_at_once_than_busy_threads_are_not_for_want_of_threads() -> None:
-    """16 threads call a server that answers four at once: a seventeenth would wait there as well."""
+    """16 threads call a server that answers four requests at once: a seventeenth thread would wait there too."""
     calling = pool("pool", 0.1, 0.1, socket=15.8)
     assert named(scene(calling, POLLER, tried=tried(4, outgoing=16))) == (B.DOWNSTREAM, None)
     assert named(scene(calling, POLLER, tried=tried(16, outgoing=16))) == (B.POOL_TOO_SMALL, None)

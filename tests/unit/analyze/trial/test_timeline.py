@@ -1,4 +1,4 @@
-"""What was the limit over the time of a trial: a made-up trial whose limit changes halfway."""
+"""The limit over the time of a trial, on a made-up trial whose limit changes halfway."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOAD = Load(users=10, duration=10 * SECOND)
 
 
 def spans(tmp_path: Path, figures: Figures, change: Any = None) -> tuple[LimitSpan, ...]:
-    """`change`: of each probe line, before it is read."""
+    """The spans of a made-up trial. `change`: applied to each probe line before it is read."""
     directory = TrialDir(tmp_path / "0001")
     record = write_trial(directory, record_of(spec(), figures), figures)
     lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
@@ -40,7 +40,7 @@ def limits(directory: TrialDir, record: TrialRecord) -> tuple[LimitSpan, ...]:
 
 
 def busy_from(second: float) -> Any:
-    """The subject's only CPU is full from this second of the window on."""
+    """A change of probe lines: from this second of the window on the subject's only CPU is full."""
 
     def change(line: dict[str, Any]) -> dict[str, Any]:
         passed = max(0.0, line.get("at_ns", 0) - START_NS - second * SECOND)
