@@ -19,7 +19,7 @@ METRIC = "goodput_per_s"
 NAMES = ("Akka.NET", "Pekko")
 SUSPICIONS = ("akka-net-suspicions", "reflection-suspicions")
 GRIDS = ("akka-net-reflection", "infinite-reflection")
-# In both, with fork-join of 8 threads, throughput 100, one pair and 6 balls but for what is named.
+# Both have a fork-join of 8 threads, throughput 100, one pair and 6 balls, apart from what is named.
 CHANGES: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("baseline", {}),
     ("one thread in place of eight", {"parallelism": 1}),
@@ -33,7 +33,7 @@ CROSSED: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("fork-join, five pairs", {"dispatcher": "fork-join", "pairs": 5}),
     ("thread pool, five pairs", {"dispatcher": "thread-pool", "pairs": 5}),
 )
-ONLY = {"metrics": "off", "throughput": 100, "balls": 6}  # of a grid, where it has these factors
+ONLY = {"metrics": "off", "throughput": 100, "balls": 6}  # the levels shown of a grid with these factors
 
 
 @dataclass(frozen=True)

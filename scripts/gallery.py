@@ -34,14 +34,14 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 BYTES_MAX = 150_000
 COLOURS = (256, 128, 64)  # the first that makes the picture small enough
-# Live charts are canvases, drawn as figures come in: while all of one have one colour, there is nothing to see.
+# Live charts are canvases, drawn as figures arrive: a canvas of one colour shows nothing yet.
 _DRAWN = """() => [...document.querySelectorAll('canvas')].filter(canvas => {
   const picture = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   return new Set(new Uint32Array(picture.data.buffer)).size > 2;
 }).length"""
 _LIVE_S = 60.0
 _MEASURING_MS = 4000
-_DONE, _BEGUN_S = 12, 600.0  # trials that are done when a run under way is shown, and how long they may take
+_DONE, _BEGUN_S = 12, 600.0  # number of finished trials when a run in progress is shown, and the longest wait for them
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync"]
 
 
@@ -123,11 +123,11 @@ def _copied(name: str, folders: Sequence[Path], scratch: Path, may_run: bool) ->
     found = sorted((path for path in given if _is_finished_run(path, name)), key=lambda path: path.name)
     if not found and may_run:
         command = [sys.executable, "-m", "powerband", "run", name, "--runs", str(scratch / "made")]
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # 1: a claim does not hold here
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # 1: a claim was refuted here
         found = [path for path in (scratch / "made").glob("*") if _is_finished_run(path, name)]
     if not found:
         return None
-    # A folder of its own, which `powerband watch` may be given.
+    # The copy has a folder of its own, which `powerband watch` can be given.
     copy = scratch / "runs" / found[-1].name
     shutil.copytree(found[-1], copy)
     run = RunDir.open(copy)
@@ -191,7 +191,7 @@ def _shown(page: Page, shot: Shot) -> bytes:
     box = page.locator(selector).first.bounding_box()
     if box is None:
         raise SystemExit(f"{shot.name}: the page shows no {shot.of}")
-    # From above the section, over the whole width, so that it stands on the page's own ground.
+    # The picture begins above the section and has its whole width, so that it includes the page's background.
     top = max(0.0, box["y"] - 16)
     clip = {"x": 0, "y": top, "width": shot.width, "height": min(shot.height, box["height"] + 32)}
     return page.screenshot(clip=clip, full_page=True)

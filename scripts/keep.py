@@ -35,9 +35,9 @@ from powerband.store import RunDir, read_host
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "experiments" / "data"
-MEASURED_BY = ("src", "engine/src", "subjects", "experiments")  # of the repository: what a run depends on
-BYTES_MAX = 256 * 1024  # of a folder
-_CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # where a server runs: for one that comes with powerband, anywhere
+MEASURED_BY = ("src", "engine/src", "subjects", "experiments")  # the parts of the repository that a run depends on
+BYTES_MAX = 256 * 1024  # of all files of a folder
+_CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # a server's working folder; ours run in any folder
 _DROPPED = ("hostname", "uptime_s")
 _UNIT = re.compile(r"(/s| %| times| points)$")
 

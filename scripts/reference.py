@@ -28,9 +28,9 @@ from scripts.man_page import man_page
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MADE = "This page is made from the code by `make reference`."
-# Commands that describe what others take too, in this order.
+# Commands that describe the shared options, in this order.
 FIRST = ("tune", "run", "load")
-# Options whose default is another one than that of the key that they stand for.
+# Options whose default differs from that of the key for which they stand.
 OWN_DEFAULT = ("--users", "--duration", "--repeats", "--order", "--confirm")
 
 
@@ -72,12 +72,13 @@ def options_page() -> str:
         f"{MADE} What the commands are for: [the command line](cli.md). An option that stands for a key of an "
         "experiment file is explained there, with its default; `powerband COMMAND --help` has a sentence for each.",
     ]
-    # Below the whole, as on a command line: else a command would take its help option for another one, for good.
+    # The context of the whole command line is the parent, as in a real call: otherwise a command would take its help
+    # option for another one, for good.
     whole = click.Context(powerband, info_name="powerband", **powerband.context_settings)
     records: dict[str, list[tuple[str, str]]] = {}
     usages: dict[str, str] = {}
     for name, command in sorted(powerband.commands.items()):
-        # As wide as it may be, so that no line of the usage is broken.
+        # The width is large, so that no line of the usage is broken.
         context = click.Context(command, whole, name, terminal_width=1000, max_content_width=1000)
         usages[name] = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
         records[name] = _records(command, context)

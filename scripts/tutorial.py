@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "docs" / "tutorial.md", ROOT / "docs" / "tutorial.ko.md")
-WIDTH = "100"  # columns, of which a page shows about as many
+WIDTH = "100"  # columns, about as many as a page shows
 _OUTPUT = re.compile(r"^```text\n(.*?)^```$", re.S | re.M)
 
 

@@ -18,7 +18,7 @@ from powerband.processes.stop_request import StopRequest
 
 MARK = "POWERBAND_TEST_MARK"
 
-# A busy machine must not fail a property: no example has a time limit.
+# A busy machine must not fail a property, so no example has a time limit.
 settings.register_profile("powerband", deadline=None)
 settings.load_profile("powerband")
 

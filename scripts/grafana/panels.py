@@ -57,7 +57,7 @@ class Panel:
     height: int = 8
     stacked: bool = False
     logarithmic: bool = False
-    names: bool = False  # of `kind` newest: the series' name rather than its value
+    names: bool = False  # for `kind` newest: show the series' name instead of its value
     row: str = ""
     column: str = ""
 

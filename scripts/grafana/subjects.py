@@ -43,7 +43,7 @@ REFERENCE = Dashboard(
                     "Queue",
                     (
                         _line(now("queue_length"), "tasks"),
-                        # One without a limit says +Inf, which no chart can show.
+                        # A queue without a limit has +Inf, which no chart can show.
                         _line(f"{now('queue_limit')} < Inf", "limit"),
                     ),
                 ),

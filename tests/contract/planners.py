@@ -25,7 +25,7 @@ GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED = "good", "host_steal", "not_rea
 LOST = NODE_LOST
 OUTCOMES = st.lists(st.sampled_from([GOOD, GOOD, DISTURBED, NOT_READY, SILENT, INTERRUPTED]), max_size=40)
 SEEDS = st.integers(0, 2**32 - 1)
-# The methods are inherited, so Hypothesis meets them on several classes: each is a test of its own.
+# The methods are inherited, so Hypothesis meets them on several classes; each of these is a test of its own.
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 
 Outcome = Callable[[TrialSpec], str]
@@ -61,7 +61,7 @@ class PlannerContract:
         noise = random.Random(f"{spec.number}").gauss(0, 0.02)
         return {"goodput_per_s": 1000 * min(threads, 4) * math.exp(noise), "error_rate": 0.0}
 
-    # What follows needs no override.
+    # The methods below need no override.
 
     def result(self, spec: TrialSpec, outcome: str) -> TrialResult:
         problems = () if outcome in (GOOD, INTERRUPTED) else (Problem(outcome, f"because of {outcome}"),)
@@ -215,7 +215,7 @@ class PlannerContract:
         assert max(cells.values()) <= 1 + made.measure.retries
         for spec, result in zip(specs, results, strict=True):
             if result.status == "interrupted":
-                after = specs[spec.number]  # there is one: a run does not end with a trial that was not finished
+                after = specs[spec.number]  # there is a next trial: no run ends with an unfinished one
                 assert (_cell(after), after.attempt) == (_cell(spec), spec.attempt), "repeated, and at no cost"
         for cell in cells:
             attempts = [s.attempt for s, r in zip(specs, results, strict=True)

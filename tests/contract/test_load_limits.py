@@ -111,7 +111,7 @@ def test_both_sides_draw_the_line_at_the_same_place(engine: Path, fields: dict[s
         checked = False
     try:
         ready = engine_accepts(engine, unchecked(fields))
-    except ValidationError:  # it does not even fit the wire
+    except ValidationError:  # the wire's types refuse it before the engine
         ready = False
     assert (checked, ready) == (good, good)
 

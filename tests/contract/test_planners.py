@@ -39,7 +39,7 @@ class TestRacePlanner(PlannerContract):
         )
 
     def most_trials(self, experiment: Experiment) -> int:
-        # The confirmation: so many starts of the winner and of its rival, each with its attempts.
+        # The confirmation: this many starts of the winner and of its rival, each with its attempts.
         return super().most_trials(experiment) + 2 * experiment.design.confirm
 
 

@@ -38,7 +38,7 @@ def test_a_regression_fails_the_job_and_nothing_else_does(
     }
     job = Job(checkout, tmp_path, inputs, pull_request(base, head))
     assert job.run() == worse, job.log
-    assert (job.output("verdict") == "worse") is worse, job.log  # five short blocks seldom show that two are alike
+    assert (job.output("verdict") == "worse") is worse, job.log  # five short blocks seldom show that two are equivalent
     assert job.output("exit-code") == str(int(worse))
     assert (Path(job.output("run")) / "report.html").is_file()
     comment = (tmp_path / "comment").read_text()
@@ -59,7 +59,7 @@ def test_a_server_that_does_not_start_fails_the_job_with_its_words(package: Path
     assert "no licence" in job.log
     assert job.output("verdict") == ""
     assert not (tmp_path / "comment").exists()
-    # A mistake in the options is refused before there is a run, and told of all the same.
+    # A mistake in the options is refused before there is a run, and is reported in the summary too.
     shutil.rmtree(tmp_path / "temp" / "powerband-runs")
     assert job.run(only="Compare", options="--no-such-option") == 0, job.log
     assert (job.output("exit-code"), job.output("run")) == ("2", "")

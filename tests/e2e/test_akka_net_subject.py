@@ -117,7 +117,7 @@ def test_no_ball_is_lost_between_two_processes(play: Callable[..., Any], seriali
         running = marked_processes(f"{MARK}={os.environ[MARK]}").values()
         assert sum("--other-side" in command for command in running) == 1
         assert_no_ball_lost(game.final(), 10)
-    # That no process is left, the fixture sees.
+    # The fixture checks that no process is left.
 
 
 def test_the_other_side_ends_with_the_first(play: Callable[..., Any]) -> None:
@@ -144,7 +144,7 @@ def test_each_increment_is_a_datagram(akka: Built, tmp_path: Path) -> None:
             heard = {sink.recv(1000) for _ in range(100)}
             final = game.final()
     assert heard == {b"reflection.received:1|c", b"reflection.player.received:1|c"}
-    # What is only caught at the end is not told any more.
+    # Messages of the last moment are not sent as metrics any more.
     assert 2 * (final["messages"] - 6) <= final["metric_updates"] <= 2 * final["messages"]
     assert_no_ball_lost(final, 6)
 
@@ -164,7 +164,7 @@ def test_the_busy_neighbour_ends_with_the_first(play: Callable[..., Any]) -> Non
         running = marked_processes(f"{MARK}={os.environ[MARK]}").values()
         assert sum("--busy-threads" in command for command in running) == 1
         os.kill(game.process.pid, signal.SIGKILL)
-    # That nothing is left of it, the fixture sees.
+    # The fixture checks that no process is left.
 
 
 def test_akka_net_reflection(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_akka_net_throughput(tmp_path: Path) -> None:
     assert {levels["throughput"] for levels, _ in found} == {1, 100}
     for _, metrics in found:
         assert metrics["goodput_per_s"] > 1000 and metrics["app_balls_lost"] == 0
-        # From inside, without a word to the subject.
+        # These metrics come from inside, without any setting of the subject.
         assert metrics["dotnet_pool_threads_max"] >= 1 and metrics["dotnet_work_items_per_s"] > 0
 
 

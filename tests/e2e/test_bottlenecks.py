@@ -13,12 +13,11 @@ from powerband.model.bottlenecks import BottleneckName
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-SPOILT_MOST = 3  # cases that a machine which is used otherwise may disturb
-BY_CHANCE = "generator: late"  # the kernel may wake an engine that mostly rests on time, whatever else wants its CPU
-SAMPLE_RIGHT_LEAST = 0.75  # a wreck shows; how often the rules are right on unseen cases is the page's to say
-# Two others are of subjects that drive themselves: planted in test_self_driven.py. The reference server never delays an
-# answer by Nagle's algorithm, and is put in no cgroup of
-# few CPUs or writes: that is planted in real ones.
+SPOILT_MOST = 3  # cases that other programs on the machine may disturb
+BY_CHANCE = "generator: late"  # the kernel may wake a mostly idle engine on time in spite of other programs
+SAMPLE_RIGHT_LEAST = 0.75  # shows a broken rule; the docs have the share on unseen cases
+# Two others are those of self-driven subjects, planted in test_self_driven.py. The reference server never delays an
+# answer by Nagle's algorithm, and runs in no cgroup with few CPUs or writes: these are planted in real servers.
 NAMES = set(BottleneckName) - {
     BottleneckName.NONE,
     BottleneckName.WAKE_UPS,
@@ -26,14 +25,14 @@ NAMES = set(BottleneckName) - {
     BottleneckName.DELAYED_ACK,
     BottleneckName.CPU_QUOTA,
     BottleneckName.DISK,
-    BottleneckName.SLOW_ANSWERS,  # of a capacity search, never of a trial
+    BottleneckName.SLOW_ANSWERS,  # named in a capacity search, never in a trial
 }
 
 
 ONE_OF_EACH = {case.expected: case for case in CASES if case.name != BY_CHANCE}
-# Names of the sample below, and of cases of the reference server in test_advice.py and test_slots.py.
+# The names of the sample below, and of the reference server's cases in test_advice.py and test_slots.py.
 ELSEWHERE = {*(case.expected for case in SAMPLE), BottleneckName.ACCEPT_BACKLOG, BottleneckName.DOWNSTREAM}
-# One of each thing that looks like a limit and is none.
+# One healthy case of each kind that looks like a limit.
 HEALTHY_SOME = (
     "CPU at 40 %",
     "bounded at 40 %",

@@ -47,7 +47,7 @@ def test_reference_servers_show_what_theory_says(tmp_path: Path) -> None:
         await_calm()
     else:
         without(f"this machine is too busy to hold its figures against theory, {CALIBRATIONS} times in a row")
-    # So short a calibration may say that it could not tell (its mean is known too loosely), but nothing wrong.
+    # So short a calibration may be inconclusive (its mean is known too loosely), but not wrong.
     for check in judged.values():
         assert check.deviation is not None and abs(check.deviation) <= check.allowed, check
 

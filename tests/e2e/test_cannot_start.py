@@ -40,4 +40,4 @@ def test_a_server_that_starts_with_no_setting_ends_the_run_with_its_cause(tmp_pa
     assert "ValueError: invalid literal for int()" in tuned.stderr
     assert "Traceback" not in tuned.stderr and "RuntimeError" not in tuned.stderr
     assert "first 3 starts, at 3 settings" in tuned.stderr
-    assert time.monotonic() - began < 60  # three starts; ten seconds on a machine at rest
+    assert time.monotonic() - began < 60  # three starts take ten seconds on an idle machine

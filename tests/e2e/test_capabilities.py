@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("no_
 
 PAGE = (Path(__file__).parents[2] / "docs" / "install.md").read_text()
 FOUND = re.findall(r"^\| (none|[`\w, ]+) \| (yes|no) \| (yes|no) \| (yes|no) \|", PAGE, re.M)
-# By what is dropped: whether switches are counted exactly, a link made, a limit set.
+# By the dropped capabilities: whether switches are counted exactly, a link is made, a limit is set.
 ROWS = {dropped: tuple(each == "yes" for each in kept) for dropped, *kept in FOUND}
 
 

@@ -19,7 +19,7 @@ from powerband.store import RunDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-# The engine's own delays, of which no limit can be raised.
+# Problems of the engine's own delays, for which no limit can be raised.
 LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
 SEARCHES = 3
 
@@ -59,7 +59,7 @@ def searched(made: Experiment, folder: Path) -> Analysis:
     assert 1 < len(analysis.trials) <= math.ceil((1 + 2 * 5) * (1 + made.measure.retry_budget))
     (row,) = analysis.settings
     if row.capacity is None:
-        # So little CPU that the engine itself was late in every trial: none counts, and each says why.
+        # With little CPU the engine may be late in every trial: then all are invalid, and each says why.
         told = [{problem.code for problem in trial.problems if problem.fatal} for trial in analysis.trials]
         assert not any(trial.valid for trial in analysis.trials) and all(codes & LATE for codes in told), told
         assert analysis.answer.kind is not AnswerKind.BEST

@@ -29,11 +29,11 @@ from powerband.model.results import Analysis, Verdict
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
 
-# Not beside others: three daemons of Ray, and nodes that are lost where they are not heard for seconds.
+# The tests run alone: Ray has three daemons, and a node that is silent for seconds is lost.
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine")]
 
 ENDED_S = 5.0
-# A server that waits for the most part, so that several bear each other.
+# The server mostly waits, so that several run beside each other.
 EXPERIMENT = """
 name: pool
 subject: {use: reference, set: {wait: 20ms}}
@@ -146,7 +146,7 @@ def check_the_block_is_lost(process: subprocess.Popen[bytes], victim: Host, fold
 def test_the_best_pool_is_best_on_all_three_hosts(cluster: Hosts, tmp_path: Path) -> None:
     file = file_of(tmp_path, order="race", repeats=4)
     done = cluster.powerband("run", str(file), "--cluster", cluster.address, "--runs", str(tmp_path / "runs"))
-    assert done.returncode in (0, 5), done.stderr  # 5: others held the trials up
+    assert done.returncode in (0, 5), done.stderr  # 5: other programs delayed the trials
     run = only_run(tmp_path)
     analysis = check_whole(run, 1)
     assert {trial.node for trial in analysis.trials} == {host.address for host in cluster.hosts}
@@ -175,7 +175,7 @@ def test_a_host_that_dies_loses_its_block_which_runs_elsewhere(cluster: Hosts, t
     check_the_block_is_lost(process, victim, tmp_path)
     victim.kill()
     cluster.start_ray_on(victim)
-    # What a host that died kept in its temporary folder goes with the next run on it.
+    # The next run on the host removes what a dead host left in its temporary folder.
     check_nothing_left_by_the_next_run(cluster, tmp_path)
 
 
@@ -192,7 +192,7 @@ def test_when_the_driver_is_killed_all_ends_and_the_run_goes_on_with_other_hosts
     run = only_run(tmp_path)
     gone = cluster.hosts[2]
     gone.kill()
-    time.sleep(7)  # until Ray knows
+    time.sleep(7)  # until Ray notices
     done = cluster.powerband("resume", str(run.path), "--cluster", cluster.address)
     assert done.returncode in (0, 5), done.stderr
     analysis = check_whole(run, 3)
@@ -320,7 +320,7 @@ def test_who_shows_no_token_is_told_where_it_comes_from(cluster: Hosts, tmp_path
     assert done.returncode == 2 and "RAY_AUTH_TOKEN" in done.stderr, done.stderr
 
 
-# Load from other hosts. Of three, the second runs servers, the third loads them, and the head is left over.
+# Load from other hosts. Of three, the second runs servers, the third loads them, and the head does neither.
 
 
 @pytest.mark.table

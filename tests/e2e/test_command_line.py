@@ -37,7 +37,7 @@ def test_a_run_goes_on_from_another_folder(tmp_path: Path) -> None:
     last = run.records()[-1].spec.number
     run.trial(last).record.unlink()
     resumed = powerband(elsewhere, "resume", str(run.path), "--no-progress")
-    # A busy machine may make trials invalid (5), which is not the matter here.
+    # A busy machine may make trials invalid (5), which is allowed here.
     assert {done.returncode, resumed.returncode} <= {0, 5}, resumed.stderr
     assert run.records()[last - 1].status == "measured", run.records()[last - 1].failure
 

@@ -21,7 +21,7 @@ from powerband.processes.ports import pick_port, someone_listens
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 SHORT = ("--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--order", "blocks")
-PAUSES = ("--think", "1ms")  # then no looks at slots follow, which take two seconds
+PAUSES = ("--think", "1ms")  # users that pause get no looks at slots, which take two seconds
 KNOB = ("--apply", "POST /knob {n}")
 INVALID, SUBJECT_FAILED, INTERRUPTED = 3, 4, 130
 
@@ -229,7 +229,7 @@ def test_two_revisions_are_put_there_in_turn(tmp_path: Path, server: RunningServ
     assert json.loads(done.stdout)["verdict"] != "worse", done.stderr
     (run,) = tmp_path.iterdir()
     specs = [json.loads(file.read_text()) for file in sorted(run.glob("trials/*/spec.json"))]
-    # A trial that the machine disturbed is measured again, so that a pair may be there twice.
+    # A trial that the machine disturbed is repeated, so a pair may occur twice.
     blocks = {(spec["block"], spec["setting"]["revision"]) for spec in specs}
     assert blocks == {(0, "2"), (0, "8"), (1, "2"), (1, "8")}
     assert server.knob() == 3

@@ -101,7 +101,7 @@ def test_what_a_busy_program_can_have_cost_is_bounded_and_its_name_is_told_once(
     assert 0.01 < first.metrics["held_up_share_max"] <= 1
     assert first.valid is (first.metrics["held_up_share_max"] <= TELLS_NOTHING)
     assert not first.valid or first.held_up == first.metrics["held_up_share_max"]
-    spinning = Path(sys.executable).name[:15]  # as the kernel cuts it
+    spinning = Path(sys.executable).name[:15]  # the kernel cuts names to 15 characters
     assert first.neighbours[spinning] > 0.1
     (said,) = (warning for warning in analysis.warnings if "disturbed" in warning)
     assert spinning in said

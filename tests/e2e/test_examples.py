@@ -41,7 +41,7 @@ def measured(folder: Path, *arguments: str) -> list[dict[str, Any]]:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout, done.stderr
     analysis = json.loads(done.stdout)
-    # A busy machine may let no trial count.
+    # A busy machine may make all trials invalid.
     assert done.returncode == exit_code(analysis, {*LATE, "host_foreign", "host_steal"}), done.stderr
     trials: list[dict[str, Any]] = analysis["trials"]
     for trial in trials:
@@ -80,7 +80,7 @@ def test_the_spring_boot_application(tmp_path: Path) -> None:
     need_jdk(maven=True)
     folder = copied("boot-app", tmp_path)
     subprocess.run(["mvn", "-q", "-B", "package"], cwd=folder, check=True, capture_output=True, timeout=600)
-    # All CPUs, which it would get after a first trial that then does not count.
+    # By default the server gets all CPUs only after a first trial that is then discarded.
     command = shown("jvm-servers.md", ["tune", "-P", "threads=8..128"], "threads=4,64", "--cpus", "all")
     trials = measured(folder, *command)
     assert levels(trials, "threads") == {4, 64}

@@ -38,7 +38,7 @@ def test_a_level_that_fails_starts_is_not_named_however_fast_it_is(
         flaky.infeasible_because
     )
     assert analysis.answer.leader == analysis.settings[1].setting
-    if analysis.answer.kind not in (AnswerKind.NOT_ENOUGH_DATA, AnswerKind.BOUNDED):  # beside other tests
+    if analysis.answer.kind not in (AnswerKind.NOT_ENOUGH_DATA, AnswerKind.BOUNDED):  # they occur beside other tests
         assert analysis.answer.setting == analysis.settings[1].setting
     first = analysis.answer.sentences[0]
     assert "level=3 gave" in first and f"failed {flaky.starts.failed} of {flaky.starts.made} starts" in first

@@ -71,7 +71,7 @@ def test_what_a_kill_does(one_trial: Path, tmp_path: Path, fault: Fault, phase: 
     assert files == []
     run_trials.run(
         folder, {"trials": "2", "go-on": ""}
-    )  # here, since another start of Python costs more than the trial
+    )  # in this process, since another start of Python costs more than the trial
     assert [record.status for record in RunDir.open(folder).records()] == ["measured", "measured"]
 
 

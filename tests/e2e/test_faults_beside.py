@@ -38,8 +38,8 @@ factors: {{aa: [1]}}
 load: {{{load}, duration: {window}}}
 measure: {{warmup: {warmup}, repeats: 2, retries: 0, foreign_cpu_max: 1, steal_max: 1, slots: false, {measure}}}
 """
-# A kill must come while the first trial goes on, however late a busy machine makes it. Of these alone the same becomes
-# of either trial.
+# A kill must come during the first trial, however late a busy machine makes it. Only the victims in `QUICK` have the
+# same effect on either trial.
 SLOWLY = {"begins": "0.5", "warmup": "600ms", "window": "1s", "grace": "800ms"}
 QUICK = ("link", "live server", "browser")
 QUICKLY = {"begins": "0.3", "warmup": "300ms", "window": "500ms", "grace": "400ms"}
@@ -49,8 +49,8 @@ LINK = (
     "{link_delay: {type: duration, default: 1ms, help: one way}, "
     "link_rate: {type: string, default: unlimited, help: bandwidth}}"
 )
-BUSY = (0, 5)  # a busy machine may make every trial invalid, which is not the matter here
-# What the experiment has of each victim, and by what its process is known.
+BUSY = (0, 5)  # a busy machine may make every trial invalid, which is allowed here
+# The part of the experiment that uses each victim, and the words by which its process is found.
 PARTS = {
     "build": ({"more": "build: [sh, -c, 'sleep 60; true']"}, "sleep 60"),
     "database": ({"more": "services: {postgresql: {when: {}}}", "used": "{postgresql_port}"}, "postgres -D"),
@@ -137,7 +137,7 @@ def test_what_a_kill_does(
     measured = [record.status for record in RunDir(path).records()].count("measured")
     left = list(temporary.iterdir())
     if together:
-        # Late on a busy machine, the trial was over.
+        # On a busy machine the kill may come after the trial.
         assert powerband.returncode == -9 and measured <= (phase in ("drain", "stop"))
         assert bool(left) == fault.leaves, left
         if left:

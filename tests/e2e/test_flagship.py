@@ -19,7 +19,7 @@ from fakes.smoke import CALM
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-# A tenth of each second stands still.
+# The server stalls for a tenth of each second.
 STALLED = """
 name: stalled
 subject: {{use: reference, set: {{model: event-loop, stall_every: 1s, stall_for: 100ms{more}}}

@@ -14,8 +14,8 @@ from fakes.undisturbed import undisturbed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-RIGHT_LEAST = 0.75  # how often the rules are right is the page's to say
-# What the rules were mended on first, and one of each other language that needs no long build.
+RIGHT_LEAST = 0.75  # the docs have the share of cases that are named rightly
+# The first cases on which the rules were mended, and one of each other language that needs no long build.
 SAMPLE = (
     "waitress: 4 threads sleep",
     "tornado: a semaphore of 8",

@@ -66,7 +66,7 @@ def test_clocks_a_day_apart_give_one_load_whose_sum_the_server_counted(url: str,
     if clock_apart(DAY_S):
         for clock, days in zip(result.generators, (0, 1, 2), strict=True):
             assert abs(clock.offset_ns - days * DAY_S * 1000 * MS) <= clock.uncertainty_ns
-    # One instant for all, by one clock, and a window whose edges are the same.
+    # All engines start at one instant of one clock, and their windows have the same edges.
     assert len({summary["go_ns"] for summary in result.summaries}) == 1
     assert {s["measure_start_ns"] - s["go_ns"] for s in result.summaries} == {warmup_ns}
     assert all(interval.start_ns < 10**18 for interval in result.intervals)
@@ -130,7 +130,7 @@ def wait_for(what: Callable[[], bool], timeout_s: float) -> None:
         time.sleep(0.05)
 
 
-# Whole runs, on nodes that are this machine several times.
+# The tests below make whole runs, on nodes that are all this machine.
 
 
 def experiment(**more: Any) -> Experiment:
@@ -176,7 +176,7 @@ def test_each_server_is_loaded_from_another_node(tmp_path: Path, stop: StopReque
         assert not any(
             line["name"].startswith("engine") for line in run.trial(trial.number).read_probe() if "name" in line
         )
-    # An engine that hears of the go too late, on a machine that is full, begins as soon as it can.
+    # On a busy machine an engine may get the start time too late; it then begins at once.
     assert min(late_ns) == 0 and max(late_ns) < 1e9
     told = json.loads(run.nodes.read_text())["nodes"]
     assert told["c"]["loads"] == "b" and "loads" not in told["b"]

@@ -31,7 +31,7 @@ OWN = {"HTTPSampler.domain": "", "HTTPSampler.port": ""}  # filled by the defaul
 def everything() -> str:
     """A plan of one user and two rounds that covers every rule which decides what is sent."""
     mixed = [argument("q", "x%20y", encodes=False), argument("", "left out"), argument("r", "tea & cups ~*소")]
-    odd = [{"Argument.name": "n", "Argument.value": "v", "HTTPArgument.always_encode": True}]  # as no JMeter writes it
+    odd = [{"Argument.name": "n", "Argument.value": "v", "HTTPArgument.always_encode": True}]  # no JMeter writes it so
     listed = {**OWN, "HTTPsampler.Arguments": {"Arguments.arguments": mixed}}
     unnamed = [argument("", "a=", encodes=False), argument("", "b c")]
     forms = element(

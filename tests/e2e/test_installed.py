@@ -18,7 +18,7 @@ from powerband.store import RunDir
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.long, pytest.mark.usefixtures("no_process_left")]
 
 ROOT = Path(__file__).parents[2]
-HOME = Path.home()  # of whoever runs the tests: what a machine needs to reach its registries is there
+HOME = Path.home()  # of the user who runs the tests: it has what the machine needs to reach its registries
 SUBJECTS: dict[str, tuple[str, Callable[[], object]]] = {
     "quickstart": ("reference", lambda: None),
     "thread-vs-pool": ("threads", need_jdk),
@@ -57,7 +57,7 @@ def stranger(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Stranger
     if not Path(uv).is_file():
         without("no uv here: `make setup` brings it")
     folder = tmp_path_factory.mktemp("stranger")
-    # The wheel holds the engine that is tested here, and no compiler is asked for.
+    # The wheel contains the engine that is tested here, so no compiler is needed.
     env = {**os.environ, "POWERBAND_BUILT_ENGINE": str(engine), "UV_CACHE_DIR": str(HOME / ".cache" / "uv")}
     for command in (
         ["build", "--quiet", "--wheel", "--out-dir", folder, ROOT],
@@ -85,7 +85,7 @@ def test_an_experiment_of_each_subject_runs_and_nothing_is_written_beside_the_pa
     need()
     before = stranger.files()
     done = stranger.run("run", name, "--profile", "smoke", "--no-progress", "--seed", "1")
-    assert done.returncode in (0, 1, 5), done.stderr  # a busy machine may leave no trial that counts
+    assert done.returncode in (0, 1, 5), done.stderr  # a busy machine may leave no valid trial
     (run,) = (stranger.home / "runs").glob(f"*-{name}")
     assert {record.status for record in RunDir.open(run).records()} == {"measured"}, done.stderr
     assert (run / "report.html").is_file()

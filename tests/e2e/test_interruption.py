@@ -20,8 +20,9 @@ from powerband.store import RunDir
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 TRIALS = 3
-# From the announcement of the first trial to the third. Each run of the tests draws a new seed, the same for all of its
-# workers, which the tests' names show: POWERBAND_TEST_SEED=1234 draws the moments of `seed1234` again.
+# The moments lie between the announcements of the first and the third trial. Each run of the tests draws a new seed,
+# which all of its workers share and the tests' names show: POWERBAND_TEST_SEED=1234 draws the moments of `seed1234`
+# again.
 NEW_SEED = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID")).randrange(10_000)
 SEED = int(os.environ.get("POWERBAND_TEST_SEED", NEW_SEED))
 DICE = random.Random(SEED)
@@ -66,7 +67,7 @@ def test_ctrl_c_at_any_moment(tmp_path: Path, after_s: float) -> None:
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
-    # Once the last trial has ended nobody listens any more: Python itself may end with a KeyboardInterrupt then.
+    # After the last trial nothing handles Ctrl-C any more: Python itself may end with a KeyboardInterrupt.
     statuses = [record.status for record in RunDir.open(tmp_path / "run").records()]
     done = statuses == ["measured"] * TRIALS
     assert process.returncode in ((0, 130, 1, -signal.SIGINT) if done else (130,)), errors

@@ -66,7 +66,7 @@ def test_a_plan_is_measured_as_a_load_of_our_own(tmp_path: Path) -> None:
     assert {event["type"] for event in directory.read_events()} == {"interval", "summary"}
     metrics = measure(directory, record, of).metrics
     assert metrics["error_rate"] == 0
-    # Four users, 20 ms of waiting and 5 ms of reading: at most 160 a second; a slow machine makes fewer.
+    # Four users wait 20 ms and read for 5 ms: at most 160 a second; a slow machine makes fewer.
     assert 20 < metrics["goodput_per_s"] <= 165
     assert metrics["response_time_ns_p50"] >= 19 * MS
     assert metrics["users_mean"] == 4

@@ -56,7 +56,7 @@ def measured(case: Experiment, folder: Path) -> tuple[TrialRecord, TrialResult]:
 def test_a_leak_is_found_and_the_snapshots_are_outside_of_the_window(
     warmup: dict[str, object], classes: Path, tmp_path: Path
 ) -> None:
-    # Long enough for many requests beside the arrays of the connections, unless others have the CPU.
+    # The warm-up has time for many requests beside the arrays of the connections, unless other programs use the CPU.
     case = experiment(leaky(classes), load(duration_ns=2_000 * MS), measure=watched(**warmup))
     record, result = measured(case, tmp_path)
     before, after = record.snapshots

@@ -47,7 +47,7 @@ def kill_once_there_is(
 
 def test_a_build_ends_and_is_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    # The sum keeps "sleep 602" out of the shell's own arguments: it is seen once the file is there.
+    # The sum keeps "sleep 602" out of the shell's own arguments: only the sleep itself has it, after the file is there.
     script = "touch {build}/half; (trap '' TERM; sleep 601) & setsid sleep $((600 + 2)) & wait"
     kill_once_there_is("sleep 602", tmp_path, f'build: [sh, -c, "{script}"]', used='"{build}"')
     (attempt,) = (cache_folder() / "subjects").glob("engine-*.*/")

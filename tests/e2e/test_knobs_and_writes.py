@@ -84,7 +84,7 @@ def test_a_knob_is_set_and_one_that_is_refused_fails_the_trial(tmp_path: Path) -
 def test_a_metrics_page_that_is_garbage_or_slow_is_said_and_spoils_nothing(
     page: str, said: str | None, tmp_path: Path
 ) -> None:
-    # A slow page is read anew every two seconds, on a busy machine every three: once at least within the window.
+    # A slow page is read every two seconds, on a busy machine every three: at least once within the window.
     sets = (f"subject.set.page={page}", "measure.acknowledged=null", "load.duration=3500ms")
     options = [word for text in sets for word in ("--set", text)]
     done, analysis = run(tmp_path, "{late: [0]}", *options, "--set", "measure.metrics={app_rows: last(rows)}")

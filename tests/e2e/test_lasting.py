@@ -20,7 +20,7 @@ from powerband.model.plan import Stage
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 LONG = pytest.mark.long
-RUNS, ALARMS_MOST = 20, 1  # docs/methods/lasting.md has how many there were
+RUNS, ALARMS_MOST = 20, 1  # docs/methods/lasting.md has the number of alarms
 RATE_PER_S = 400
 METRICS = {
     "memory": ("memory_growth_bytes_per_s", "memory grows by "),
@@ -33,7 +33,7 @@ def measured(folder: Path, command: Sequence[str | Path]) -> powerband.Run:
     case = {
         "name": "growing",
         "subject": {"command": [str(word) for word in command]},
-        # So coarse a schedule is kept on a busy machine, too.
+        # A busy machine too keeps so coarse a schedule.
         "load": {"rate": RATE_PER_S, "arrivals": "constant", "precision": "50ms", "duration": "2s", "drain": "1s"},
         "measure": {"warmup": "300ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
     }
@@ -151,14 +151,14 @@ def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
     run = powerband.run(case, runs=tmp_path)
     soak = run.analysis.soak
     assert soak is not None and soak.lasts is False
-    # One that a busy machine spoils is run again.
+    # A soak that a busy machine spoils is repeated.
     stages = [trial.stage for trial in run.analysis.trials]
     assert stages == sorted(stages, key=[Stage.COMPARE, Stage.SOAK].index) and stages.count(Stage.COMPARE) >= 2
     assert run.analysis.trials[-1].warmup_s == pytest.approx(2, abs=0.2)
     memory = next(figure for figure in soak.figures if figure.metric == "rss_bytes_max")
     assert memory.before is not None and memory.soaked > memory.before
     assert "to the end memory grows by " in run.answer.sentences[-1]
-    # A run that is read again says the same.
+    # A run that is read back gives the same sentences.
     assert powerband.read(run.path).answer.sentences == run.answer.sentences
 
 

@@ -84,7 +84,7 @@ def test_one_who_stalls_holds_up_nobody_and_wakes_to_the_newest_state(large: Run
                 assert [trial["number"] for trial in viewer.event()["trials"]] == [number]
         stalled.head()
         assert len(stalled.event()["trials"]) == TRIALS
-        # One message with all three, and not the three messages that the others had.
+        # The viewer gets one message with all three trials, not the three messages that the others got.
         assert sorted(trial["number"] for trial in stalled.event()["trials"]) == list(range(TRIALS + 1, TRIALS + 4))
         for viewer in (stalled, *others):
             viewer.close()
@@ -111,7 +111,7 @@ def test_it_does_not_outlive_who_started_it(run: RunDir, ending: signal.Signals)
     assert any("powerband.live" in command for command in marked_processes(mark).values())
     process.send_signal(ending)
     process.wait(TIMEOUT_S)
-    process.stdout.close()  # that nothing is left is for the fixture to say
+    process.stdout.close()  # the fixture checks that no process is left
 
 
 def watching(run: RunDir, *options: str) -> tuple[subprocess.Popen[str], str]:

@@ -200,7 +200,7 @@ def test_what_the_system_refuses_is_said_and_the_run_goes_on_later(
     assert done.returncode in (MeasurementError.exit_code, SubjectError.exit_code), done.stderr
     assert "Traceback" not in done.stderr and "defect" not in done.stderr
     (run,) = tmp_path.glob("*-tune")
-    # A failed trial is kept with its reason; one that was not even begun is gone on with.
+    # A failed trial is kept with its reason; one that had not begun is run by `resume`.
     assert all(record.failure is not None and record.failure.message for record in RunDir.open(run).records())
     resumed = subprocess.run([*powerband, "resume", str(run)], capture_output=True, text=True, timeout=120, check=False)
     assert resumed.returncode in (0, MeasurementError.exit_code, SubjectError.exit_code), resumed.stderr

@@ -82,7 +82,7 @@ def play(pekko: Built, tmp_path: Path) -> Callable[..., Any]:
 def test_what_cannot_work_is_refused_in_a_sentence(
     command: Callable[..., list[str]], levels: dict[str, Level], said: str
 ) -> None:
-    plain = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}  # a JVM tells of them
+    plain = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}  # a JVM prints them
     done = subprocess.run(command(**levels), capture_output=True, text=True, timeout=60, check=False, env=plain)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -168,7 +168,7 @@ def test_each_increment_is_a_datagram(play: Callable[..., Any], counters: int) -
             final = game.final()
     names = [b"reflection.received:1|c", b"reflection.player.received:1|c"]
     assert heard == set(names[:counters])
-    # What is only caught at the end is not told any more.
+    # Messages of the last moment are not sent as metrics any more.
     assert counters * (final["messages"] - 6) <= final["metric_updates"] <= counters * final["messages"]
     assert_no_ball_lost(final, 6)
 
@@ -207,7 +207,7 @@ def test_the_other_jvms_end_with_the_first(play: Callable[..., Any]) -> None:
         running = [line.split() for line in marked_processes(f"{MARK}={os.environ[MARK]}").values()]
         assert sorted(name for words in running for name in words if name in MAINS) == sorted(MAINS)
         os.kill(game.process.pid, signal.SIGKILL)
-    # That nothing is left of them, the fixture sees.
+    # The fixture checks that no process is left.
 
 
 FULL = """

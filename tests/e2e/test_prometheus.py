@@ -28,7 +28,7 @@ def test_the_bench_and_the_reference_subject(watch: Watch) -> None:
         "pool",
         "model: bounded, max: 4, queue: 16, wait: 3ms, downstream_limit: 2, gc_every: 500ms, gc_for: 5ms",
         factors="{core: [1, 2]}",
-        repeats="3",  # an interval takes two that count
+        repeats="3",  # an interval needs two valid trials
         metrics="app_queue: mean(queue_length)",
     )
     check_dashboard("bench", [pool])

@@ -48,7 +48,7 @@ def doubting_nothing(source: Source) -> Source:
 
 
 def test_every_block_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = measure.sources_of  # the machine may be busy: where only the page is tested, it is not held against it
+    real = measure.sources_of  # tests of the page alone ignore a busy machine
     monkeypatch.setattr(measure, "sources_of", lambda kind: tuple(map(doubting_nothing, real(kind))))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
@@ -72,8 +72,8 @@ def test_outside_the_main_thread(tmp_path: Path) -> None:
     assert [trial.status for trial in found[0].trials] == ["measured"]
 
 
-# As in a notebook: stdin gives nothing, what is written goes through objects that are no files, an error is shown by
-# the exception itself.
+# The script runs as in a notebook: stdin is empty, output goes to objects that are no files, and only the exception
+# itself shows an error.
 NOTEBOOK = """
 import io, sys
 shown, told = io.StringIO(), io.StringIO()

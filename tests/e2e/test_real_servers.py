@@ -21,10 +21,10 @@ from powerband.model.bottlenecks import BottleneckName as B
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-RIGHT_LEAST = 0.6  # a wreck shows, of three cases or more; how often the rules are right is the page's to say
-# A pool of threads and a healthy one are in test_advice.py and below.
+RIGHT_LEAST = 0.6  # shows a broken rule, of three cases or more; the docs have the share
+# A pool of threads and a healthy case are in test_advice.py and below.
 SAMPLE = ("gunicorn: 2 processes sleep", "uvicorn: a loop blocked", "uvicorn: a semaphore of 4")
-# What the reference server is never held by, or shows by figures of its own.
+# Limits that the reference server never has, or shows by other figures.
 OTHERS_ALONE = (
     "JDK: Nagle's algorithm",
     "JDK: garbage",
@@ -32,7 +32,7 @@ OTHERS_ALONE = (
     "gunicorn: 16 threads sync a journal, 200 writes/s",
     "gunicorn: 16 threads read a file, 96 MiB",
 )
-# That of Go is in test_advice.py; a healthy event loop is one of the reference server's, in test_bottlenecks.py.
+# Go's healthy case is in test_advice.py; a healthy event loop of the reference server is in test_bottlenecks.py.
 HEALTHY = ("gunicorn: 64 threads sleep, 16 users", "JDK: 64 threads sleep")
 
 

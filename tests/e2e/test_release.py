@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 STEPS = YAML(typ="safe").load(ROOT / ".github/workflows/release.yml")["jobs"]["packages"]["steps"]
-HOSTED = {"uv", "Rust for each target"}  # set a hosted machine up
+HOSTED = {"uv", "Rust for each target"}  # steps that set up a hosted machine
 TAGGED = {"The tag names the version": {"GITHUB_REF_NAME": "v0.1.0"}}
 
 

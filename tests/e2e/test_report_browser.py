@@ -148,7 +148,7 @@ def test_nothing_is_scrolled_sideways_on_a_small_screen_nor_after_a_change_of_wi
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             drawn = [box.evaluate(DRAWN) for box in page.query_selector_all(".chart")]
             assert all(0 < each["width"] <= min(width, each["room"] + 1) for each in drawn), (path, width)
-            # Redrawn, and not left as it was on the narrower screen.
+            # The charts are redrawn for the wider screen.
             assert all(each["width"] > 0.8 * each["room"] for each in drawn), (path, width)
 
 

@@ -87,7 +87,7 @@ def test_the_figures_on_the_page_are_those_of_the_run(look: Open, recorded: tupl
         assert told["Goodput"].splitlines()[0] == format_estimate(row.estimates["goodput_per_s"], "goodput_per_s")
         p99 = format_estimate(row.estimates.get("response_time_ns_p99"), "response_time_ns_p99", digits=3)
         assert told.get("response time p99", ABSENT).splitlines()[0] == p99
-    # What is drawn, to the last digit.
+    # The drawn values are exact to the last digit.
     for chart, metric, scale in (("goodput", "goodput_per_s", 1.0), ("cost-rss_bytes_max", "rss_bytes_max", 2.0**20)):
         options = page.evaluate(
             f"echarts.getInstanceByDom(document.getElementById('chart-{chart}')).getOption().series[0].data"
@@ -127,8 +127,8 @@ def test_what_is_saved_as_csv_is_the_runs_data(look: Open, recorded: tuple[RunDi
         assert mine == sorted(mine)
 
 
-# Every button of these kinds is pressed; what a browser would save is kept instead. It limits how much a page may save
-# at once, and one saved file after the other takes long.
+# Presses every button of these kinds, and keeps what the browser would save: a browser limits the number of files that
+# a page may save at once, and saving one after the other takes long.
 SAVE_ALL = """async kinds => {
   const kept = [];
   const click = HTMLAnchorElement.prototype.click;
@@ -163,14 +163,14 @@ def test_every_figure_can_be_saved(look: Open, recorded: tuple[RunDir, Analysis]
         assert drawing.tag.endswith("svg") and name.endswith(".svg")
         assert title.split()[0] in words and recorded[1].name in words
         assert len(list(drawing.iter("{http://www.w3.org/2000/svg}path"))) > 3, name
-        assert "var(" not in text and "href" not in text  # nothing that only this page knows
+        assert "var(" not in text and "href" not in text  # the file does not depend on the page's styles
 
 
 def test_a_saved_png_shows_what_is_drawn(look: Open, recorded: tuple[RunDir, Analysis]) -> None:
     page = look(recorded[0].report)
     name, image = saved(page, figure(page, "goodput"), "PNG")
     assert name.endswith(".png") and image.startswith(b"\x89PNG")
-    # Decoded by the browser itself, on an empty page without the report's policy.
+    # The browser itself decodes the picture, on an empty page without the report's policy.
     blank = page.context.new_page()
     seen = blank.evaluate(
         """async bytes => {
@@ -187,7 +187,7 @@ def test_a_saved_png_shows_what_is_drawn(look: Open, recorded: tuple[RunDir, Ana
     )
     assert seen["width"] >= 1920 and seen["height"] >= 400
     assert seen["colours"] > 20
-    assert seen["first"] == [255, 255, 255, 255]  # a ground of its own
+    assert seen["first"] == [255, 255, 255, 255]  # the picture has its own background
 
 
 def cells(page: Page) -> dict[str, float]:
@@ -209,7 +209,7 @@ def test_a_reader_chooses_the_factors_of_the_surface_and_what_holds_the_others(l
     assert cells(page) == {name: value for name, value in goodput.items() if "cache=none" in name}
     page.locator("#surface-up").select_option(label="cache")
     assert cells(page) == {name: value for name, value in goodput.items() if "queue=1000" in name}
-    # The same factor twice makes no map: the other list takes what this one had.
+    # A map needs two factors: a list that gets the other list's factor gives its own to that list.
     page.locator("#surface-across").select_option(label="cache")
     assert page.locator("#surface-up").evaluate("e => e.selectedOptions[0].text") == "threads"
     page.locator("#surface-measure").select_option(label="response time p99")

@@ -113,7 +113,7 @@ def test_gos_collector_is_read_as_it_counts_itself(go_servers: dict[str, str], b
     assert found is not None and 0 < found["collecting_ns"] < found["busy_ns"]
     log = TrialDir(tmp_path / "0001").log.read_text()
     traced_ms = sum(float(part) for line in GC_TRACE.findall(log) for part in line)
-    assert found["collecting_ns"] / 1e6 == pytest.approx(traced_ms, rel=0.1)  # it prints three digits, from its start
+    assert found["collecting_ns"] / 1e6 == pytest.approx(traced_ms, rel=0.1)  # it prints three digits, from the start
 
 
 def test_a_go_program_that_does_not_collect_has_no_share(go_servers: dict[str, str], tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_jvm_that_cannot_be_asked(java_classes: str, tmp_path: Path) -> None:
     ("env", "cpus", "source"),
     [
         ({"DOTNET_gcServer": "1"}, "all", "derived"),
-        ({"DOTNET_gcServer": "1"}, 1, "derived"),  # the server's collector is not taken on one CPU
+        ({"DOTNET_gcServer": "1"}, 1, "derived"),  # on one CPU .NET does not use the server collector
         ({"DOTNET_PROCESSOR_COUNT": "3"}, 1, "set"),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_counter_on_a_page_is_measured(tmp_path: Path) -> None:
     directory = TrialDir(tmp_path / "0001")
     assert directory.read_record() == record
     result = measure(directory, record, case)
-    # The program counts by the clock: the rate is known, but for the time that reading a page takes.
+    # The program counts by the clock, so the rate is known, apart from the time of reading a page.
     assert result.metrics["goodput_per_s"] == pytest.approx(1000, rel=0.1)
     assert result.metrics["subject_cpu_cores"] >= 0
     assert "error_rate" not in result.metrics
@@ -79,7 +79,7 @@ def test_a_counter_on_a_page_is_measured(tmp_path: Path) -> None:
     [("counts-busy:1000", BottleneckName.ONE_THREAD), ("counts-turns:1000", BottleneckName.WAKE_UPS)],
 )
 def test_what_holds_a_program_back_is_named(tmp_path: Path, how: str, name: BottleneckName) -> None:
-    case = experiment(counting(how), load=Load(users=1, duration_ns=3_500 * MS))  # threads are told once a second
+    case = experiment(counting(how), load=Load(users=1, duration_ns=3_500 * MS))  # threads are reported once a second
     record = run_one(case, tmp_path)
     assert (record.status, record.failure) == ("measured", None)
     bottleneck = measure(TrialDir(tmp_path / "0001"), record, case).bottleneck
@@ -184,7 +184,7 @@ def test_the_sample_is_measured_by_what_it_sends(tmp_path: Path, target: str) ->
     result = measure(TrialDir(tmp_path / "0001"), record, case)
     assert result.metrics["app_balls"] == 3
     assert result.metrics["app_lost"] == 0
-    # What the sink has taken in is what the program says that it did, but for the last packet.
+    # The sink received what the program says it did, except for the last packet.
     sent = [event for event in TrialDir(tmp_path / "0001").read_probe() if event["type"] == "statsd"]
     assert sent[-1]["malformed"] == sent[-1]["dropped"] == 0
     assert sent[-1]["values"]["bounce_messages_total"] <= record.last_words["messages"]
@@ -239,11 +239,11 @@ def test_a_file_is_run_reported_and_resumed_and_each_change_has_its_cost(
     file = tmp_path / "bounce.yaml"
     file.write_text(FILE.format(python=sys.executable, bounce=BOUNCE))
     answer = answer_of(capsys, "run", str(file), "--runs", str(tmp_path), "--no-progress", "--format", "json")
-    trials = len(answer["trials"])  # more than six where the machine spoilt one
+    trials = len(answer["trials"])  # more than six if the machine spoilt one
     assert trials >= 6 and {trial["status"] for trial in answer["trials"]} == {"measured"}
     assert answer["answer"]["leader"]["id"] == "pairs=2,sleep=20ms"
     assert "messages" in answer["answer"]["sentences"][0]
-    # How far the intervals reach is the machine's affair; the ratios are those of the times that balls are held.
+    # The width of the intervals depends on the machine; the ratios are those of the times for which balls are held.
     slow, alone = answer["changes"]
     assert (slow["factor"], slow["level"], alone["factor"], alone["level"]) == ("sleep", "100ms", "pairs", 1)
     assert {slow["verdict"], alone["verdict"]} <= {"worse", "inconclusive"}

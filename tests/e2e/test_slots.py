@@ -23,7 +23,7 @@ from powerband.trials.trial import run_trial
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-WITHIN = 0.25  # of the slots: a machine that others use; how near it is on a quiet one is the docs' to say
+WITHIN = 0.25  # of the slots, on a machine with other programs; the docs have the error on a quiet one
 FOREIGN_MAX = FOREIGN_CORES_MAX / (os.cpu_count() or 1)
 LOOKED = Measure(warmup_min_ns=100 * MS)
 LONGEST_NS = 3_000 * MS
@@ -141,7 +141,7 @@ def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_sam
         "  if threading.active_count()>7: os._exit(3)\n"
         "  threading.Event().wait(.05); self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')\n"
         " def log_message(self,*a): pass\n"
-        "ThreadingHTTPServer.request_queue_size=64\n"  # or some of them would wait a second to connect
+        "ThreadingHTTPServer.request_queue_size=64\n"  # else some of them would wait a second to connect
         "ThreadingHTTPServer(('127.0.0.1',int(sys.argv[1])),H).serve_forever()"
     )
     subject = Subject(name="frail", command=(sys.executable, "-c", code, "{port}"), ready=Ready(timeout_ns=20_000 * MS))

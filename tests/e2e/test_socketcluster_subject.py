@@ -58,7 +58,7 @@ def test_the_subject_by_its_own_tests(tmp_path: Path) -> None:
 def test_socketcluster_throughput(watch: Watch) -> None:
     """Only valid trials show the server from inside: if a trial was discarded and the machine was disturbed meanwhile,
     the run is repeated up to a limit."""
-    # So coarse a schedule is kept on a busy machine, too.
+    # A busy machine too keeps so coarse a schedule.
     options = ("--set", "load.precision=50ms", *LONG)
     seen = undisturbed(lambda _: watch.run("socketcluster-throughput", *options), lambda seen: spoilt(seen.analysis))
     found = measured_by(seen.analysis, "version")
@@ -82,7 +82,7 @@ def test_socketcluster_concurrency(tmp_path: Path) -> None:
     """A browser among the users checks the server's answer at each visit. Beside other tests the server may get no CPU
     for seconds; then pings of its users are never sent, which counts as errors."""
     need_browser()
-    # All have joined before they are measured, and the browser has started.
+    # The warm-up lasts until all users have joined and the browser has started.
     options = ("measure.warmup=8s", "load.duration=5s", "factors.version=[20]")
     words = (word for option in options for word in ("--set", option))
     found = measured_by(run("socketcluster-concurrency", tmp_path, *words), "version")
@@ -117,7 +117,7 @@ def test_users_of_a_worker_that_is_killed(tmp_path: Path, version: int) -> None:
     (trial,) = analysis["trials"]
     assert trial["status"] == "measured"
     problems = {problem["code"] for problem in trial["problems"]}
-    # Half of the users were its own. The process in its place counts from 1 again, which a tally by process bears.
+    # Half of the users were on that worker. Its successor counts from 1 again, which counts by process allow for.
     assert "users_dropped" in problems and "tally_differs" not in problems
     assert trial["metrics"]["drops"] >= trial["metrics"]["rejoins"] > 0
     (log,) = tmp_path.rglob("subject.log")

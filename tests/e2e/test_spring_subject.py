@@ -45,7 +45,7 @@ def test_spring_sync_async(watch: Watch) -> None:
     served = metrics["app_server_requests_per_s"]
     assert served == pytest.approx(metrics["achieved_rate_per_s"], rel=COUNTED_ALIKE)
     assert metrics["app_tasks_per_s"] == 0
-    # What of the page is of no use to who asks about concurrency.
+    # Metrics of the page that say nothing about concurrency.
     others = "application_|jdbc_|tomcat_|hikaricp_connections_(creation|usage|min|timeout)|http_server_requests_active"
     check_dashboard("spring", [seen], others)
 
@@ -85,7 +85,7 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
     ("load", "setting", "exception"),
     [
         ("{users: 20}", "rows: 8000, policy: abort", "TaskRejectedException"),
-        # Tomcat looks once a second for requests whose time is out: of few users it meets some, and never all.
+        # Tomcat checks for timed-out requests once a second: with few users it finds some, and never all.
         ("{users: 2, think: 0s}", "rows: 6000, async_timeout: 5ms", "AsyncRequestTimeoutException"),
     ],
 )
@@ -106,7 +106,7 @@ def test_each_kind_of_failure_is_told_apart(tmp_path: Path, load: str, setting: 
 @pytest.mark.long
 def test_a_short_accept_queue_overflows_in_the_burst(tmp_path: Path) -> None:
     """The accept queue has room for one connection, so a burst of 300 fills it at times, even on a busy machine."""
-    # Of requests that take so little, a busy machine ends some, too.
+    # The requests are short, so a busy machine completes some too.
     options = (
         "--set",
         "factors.accept_count=[1]",

@@ -33,7 +33,7 @@ from powerband.wire.specs import Launch, ProbeSpec
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("no_process_left")]
 
 NOBODY = 65_534
-# Two daemons that have left the tree, each in a session of its own.
+# Two daemons that leave the process tree, each in a session of its own.
 DAEMONS = """
 import os, time
 for _ in range(2):
@@ -76,7 +76,7 @@ def test_a_probe_and_its_keeper_that_end_at_once_leave_nothing_behind(how: str, 
         assert pump.wait(lambda: log.read_text().count("up") == 2, 30)
         (inner,) = children(probe.pid)
         if how == "killed":
-            os.kill(probe.pid, signal.SIGSTOP)  # it must not see the end of the other
+            os.kill(probe.pid, signal.SIGSTOP)  # it must not notice that the other has ended
             os.kill(inner, signal.SIGKILL)
             os.kill(probe.pid, signal.SIGKILL)
             pump.wait(lambda: False, 20)
@@ -102,7 +102,7 @@ def jvm(classes: Path) -> Iterator[int]:
         while not someone_listens("127.0.0.1", port) and time.monotonic() < deadline:
             time.sleep(0.05)
         yield process.pid
-        process.terminate()  # it takes its socket out of /tmp
+        process.terminate()  # it removes its socket from /tmp
 
 
 @contextmanager

@@ -210,7 +210,7 @@ def test_a_subject_that_dies_in_the_middle(tmp_path: Path, subject: object) -> N
     code, message = failure_of(record)
     assert code == Code.DIED
     assert re.search(r"exit code (70|9)", message)
-    assert record.phases["stopped"] - record.phases["launched"] < 20_000 * MS  # the load would last longer
+    assert record.phases["stopped"] - record.phases["launched"] < 20_000 * MS  # less than the load's duration
     assert record.subject["exit_code"] in (70, 9)
 
 

@@ -30,7 +30,7 @@ def told(answers: list[str], folder: Path, within_s: float = 60.0) -> tuple[int,
             if select.select([here], [], [], 0.2)[0]:
                 try:
                     said += os.read(here, 4096).decode(errors="replace")
-                except OSError:  # the other end has gone
+                except OSError:  # the other end is closed
                     break
             if left and said[answered:].rstrip(" ").endswith(":") and said.endswith(" "):
                 answered = len(said)

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.long, pytest.mark.e2e, pytest.mark.usefixtures("engine
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 SHORT = ("--duration", "200ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--format", "text")
-# Users that pause at all are not looked at alone and doubled, which takes seconds.
+# For users that pause there are no looks with one user and with twice the users, which take seconds.
 PAUSING = ("--think", "1ms")
 SERVER = "examples/threads_server.py"
 NOTHING_COUNTS = 5
@@ -116,11 +116,11 @@ def test_the_race(clone: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert measured(clone, "threads") == {"4", "8", "16", "32", "64"}
     assert "in a race of at most 2 rounds" in done.stderr
-    # Which columns there are beside these depends on the figures.
+    # The other columns depend on the figures.
     needed = ["threads", "goodput", "interval", "p50", "p99", "change", "verdict"]
     (answer,) = [block for block in blocks(PAGE) if "The race " in block.text and "\nthreads  goodput" in block.text]
     assert [head for head in heads(answer.text) if head in needed] == needed
-    needed.remove("p99")  # of so few requests there is none
+    needed.remove("p99")  # so few requests give no p99
     assert [head for head in heads(done.stdout) if head in needed] == needed
 
 
@@ -135,7 +135,7 @@ def test_a_command_that_is_wrong_is_told(clone: Path) -> None:
 def test_capacity(clone: Path) -> None:
     command = shown("tune", "capacity", SERVER)
     done = answered(clone, shorter(command, "--repeats", "1"))
-    # So short a search may find no rate that either setting bears.
+    # So short a search may find no rate at which either setting meets the SLO.
     assert done.returncode == (analysis(clone)["answer"]["kind"] == "none_feasible"), done.stderr
     assert measured(clone, "threads") == {"8", "32"}
 

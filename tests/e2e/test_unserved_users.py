@@ -19,7 +19,7 @@ from powerband.readings.evidence import Evidence, Source
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
-ALL = 0  # processes: one that serves all connections in turn
+ALL = 0  # number of processes; 0: one process that serves all connections in turn
 
 
 def whatever_the_machine_does(source: Source) -> Source:
@@ -118,7 +118,7 @@ def test_beside_a_server_of_all_it_does_not_lead(tmp_path: Path) -> None:
 
 
 def test_where_it_is_allowed_it_is_told_of_beside_the_figure(tmp_path: Path) -> None:
-    # Of two trials the interval of the share is wide as soon as they differ by a single user.
+    # With two trials the interval of the share is wide if they differ by a single user.
     run = raced(tmp_path, [8], {"users": 64, "think": "20ms"}, allow_unserved="99%")
     assert run.answer.leader is not None and run.answer.leader.id == "n=8"
     assert " of 64 users were never served" in run.answer.sentences[0]

@@ -72,7 +72,7 @@ def test_vertx_depth(tmp_path: Path) -> None:
     found = measured(run("vertx-depth", tmp_path, "--set", "factors.instances=[2]"))
     assert all(metrics["goodput_per_s"] > 0 for _, metrics in found)
     in_flight = {levels["load.pipeline"]: metrics["in_flight_mean"] for levels, metrics in found}
-    # 400 users without a pause, each with one request under way or with 20. Which serves more the experiment tells.
+    # 400 users without a pause, each with one request under way or with 20. The experiment shows which serves more.
     assert 200 < in_flight[1] <= 400 and 4_000 < in_flight[20] <= 8_000
 
 

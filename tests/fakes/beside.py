@@ -13,7 +13,7 @@ from powerband.analyze.settings.compare import analyse
 from powerband.model.results import Analysis, Verdict
 from powerband.search.planners import planner_for
 
-SD = 0.02  # of the logs of undisturbed starts
+SD = 0.02  # standard deviation of the logs of undisturbed starts
 HELD_UP_MOST = 0.4  # the largest bound of a trial
 
 

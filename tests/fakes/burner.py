@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TURN_S = 1.0  # bursts of some tenths of a second, as of a compiler or a browser's page
+TURN_S = 1.0  # bursts of some tenths of a second, like those of a compiler or of a browser's page
 
 
 def burn(share: float) -> None:
@@ -32,7 +32,7 @@ def burn(share: float) -> None:
 def burning(cores: float) -> Iterator[None]:
     """Runs the burner beside this process, not as its child, like a program that somebody else started."""
     reads, writes = os.pipe()
-    line = 'exec 3<&0; "$0" "$1" "$2" <&3 3<&- &'  # a shell gives what runs beside it no stdin of its own
+    line = 'exec 3<&0; "$0" "$1" "$2" <&3 3<&- &'  # a shell gives its background processes no stdin of their own
     try:
         subprocess.run(["sh", "-c", line, sys.executable, __file__, str(cores)], stdin=reads, check=True)
         yield

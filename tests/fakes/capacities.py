@@ -83,7 +83,7 @@ def searched(shape: Shape, seed: int, repeats: int = 5) -> Found:
     dice = np.random.default_rng([seed, 1])
     scale = math.exp(dice.uniform(-0.3, 0.3))
     if isinstance(shape.server, Queue):
-        # The limit too, so that the load at the edge stays the same.
+        # The limit is scaled too, so that the load at the edge stays the same.
         queue = replace(shape.server, mean_s=shape.server.mean_s * scale, limit_s=shape.server.limit_s * scale)
         made = capacity_experiment(
             repeats=repeats,

@@ -23,7 +23,7 @@ from fakes.scored import Row, named_otherwise, page_of, renewed, rows_of, summar
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import TrialResult
 
-# By the name of the page's marks.
+# The cases by the title of the page's marks.
 SETS: dict[str, tuple[Case, ...]] = {
     "confusion table": (*CASES, *HEALTHY),
     "held-out table": (*HELD_OUT, *HELD_OUT_HEALTHY),
@@ -33,7 +33,7 @@ SETS: dict[str, tuple[Case, ...]] = {
     "further servers' table": tuple(case for case in (*FURTHER_CASES, *FURTHER_HEALTHY) if case.installed),
 }
 ATTEMPTS = 2
-ENGINE_AT_EASE = 0.5  # of a thread's CPU: work alone does not make it late
+ENGINE_AT_EASE = 0.5  # share of a thread's CPU below which work alone does not make it late
 
 
 @dataclass(frozen=True)

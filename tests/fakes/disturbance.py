@@ -16,9 +16,9 @@ from fakes.needs import without
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
 from powerband.search.noise import cpu_times
 
-# CPU of programs that are no part of a trial. Of a quiet machine 0.05 to 0.15 cores are seen.
+# CPU of programs that do not belong to a trial. A quiet machine shows 0.05 to 0.15 cores.
 FOREIGN_CORES_MAX = 0.4
-# More, and longer, where a test that measures nothing fails instead of being skipped.
+# More attempts and a longer wait if a test without a measurement fails instead of being skipped.
 ATTEMPTS, CALM_WITHIN_S = (5, 60.0) if os.environ.get("POWERBAND_NO_SKIP") == "1" else (3, 10.0)
 Found = TypeVar("Found")
 

@@ -36,7 +36,7 @@ class Fault:
 
 
 def _faults() -> Iterator[Fault]:
-    loaded = ("warmup", "measure", "drain")  # an engine is there
+    loaded = ("warmup", "measure", "drain")  # phases with an engine
     yield Fault(("subject",), ("launch",), ("died_before_ready",))
     yield Fault(("subject",), ("warmup", "measure"), ("died",))
     yield Fault(("subject",), ("drain",), ("died", MEASURED))
@@ -120,7 +120,7 @@ def roles_of(control: int) -> dict[str, int]:
             for probe in children_of(child)[:1]:
                 found["probe"] = probe
                 for subject in children_of(probe)[:1]:
-                    if words_of(subject)[1:2] != ["probe"]:  # forked, and not yet the subject's program
+                    if words_of(subject)[1:2] != ["probe"]:  # a forked child is not yet the subject's program
                         found["subject"] = subject
     return found
 

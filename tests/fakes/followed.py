@@ -29,7 +29,7 @@ from fakes.planted_real import (
 from powerband.model.bottlenecks import BottleneckName as B
 
 GAIN_LEAST = 1.2
-MOVED = 1.2  # a figure that is by so much larger or smaller is another one
+MOVED = 1.2  # a figure has changed if it is larger or smaller by this factor
 FIGURES = ("slots", "subject_cpu_cores", "doubled_users_gain", "gc_cpu_share")
 
 

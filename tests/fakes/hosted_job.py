@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
 ThreadingHTTPServer.request_queue_size = 128  # of 5, most of 64 users find no place
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
-# {wait} thousand steps of a generator of random numbers, Marsaglia's xorshift: some 2 us each thousand.
+# {wait} thousand steps of Marsaglia's xorshift, a generator of random numbers: some 2 us for each thousand.
 COMPUTES = """\
 package main
 
@@ -157,7 +157,7 @@ class Job:
                 "GITHUB_STEP_SUMMARY": str(self._folder / "summary"),
             }
             environment |= {name: self._filled(value) for name, value in step.get("env", {}).items()}
-            environment.pop("POWERBAND_ENGINE", None)  # the package brings its own
+            environment.pop("POWERBAND_ENGINE", None)  # the package contains its own
             done = subprocess.run(
                 ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
                 check=False, cwd=self._checkout, env=environment, capture_output=True, text=True, timeout=STEP_MOST_S,

@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PORT = 6379
-_MADE = itertools.count()  # networks of this process so far
-BYTES_OF_STORE = 100 * 2**20  # of Ray's objects on each host: archives of trials are some 100 kB
-# How soon a node that is gone is told: five seconds in place of half a minute.
+_MADE = itertools.count()  # counts the networks of this process
+BYTES_OF_STORE = 100 * 2**20  # for Ray's objects on each host: archives of trials have some 100 kB
+# The time until Ray reports a lost node: five seconds instead of half a minute.
 HEALTH = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
@@ -111,7 +111,7 @@ class Host:
 
     def join(self) -> None:
         _ip("-n", self.name, "link", "set", "eth0", "up")
-        with suppress(subprocess.CalledProcessError):  # the route went with the link
+        with suppress(subprocess.CalledProcessError):  # the route was removed with the link
             _ip("-n", self.name, "route", "add", "default", "via", self.address.rpartition(".")[0] + ".254")
 
 

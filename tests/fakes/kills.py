@@ -39,7 +39,7 @@ design: {order: race, seed: 7}
 objective: {maximise: goodput, margin: 20%, allow_failed_starts: 100%}
 """
 BEST = "threads=8"
-NOISE = 0.25  # of a median of some trials of 0.4 s, on a machine that is used otherwise
+NOISE = 0.25  # of a median of some trials of 0.4 s, on a machine with other programs
 ENDS_WITHIN_S = 20.0
 CALM_ATTEMPTS = 3
 RACE_WITHIN_S = 600.0

@@ -14,7 +14,7 @@ from powerband.store import TrialDir
 GO_NS = 5_000_000_000_000
 SECOND_NS = 1_000_000_000
 WARMUP_S = 2
-STARTUP_S = 3  # of the subject, before the load
+STARTUP_S = 3  # the subject's time before the load
 WALL_LESS_MONOTONIC_NS = 1_790_000_000_000_000_000
 Line = dict[str, Any]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from powerband.cli import invoke
 
-LONGEST_S = 20.0  # a tenth of it is usual; a busy machine may take longer, and what is quadratic much longer
+LONGEST_S = 20.0  # a tenth is usual; a busy machine takes longer, and quadratic work much longer
 DEFECT = 70
 
 NASTY = [

@@ -24,7 +24,7 @@ from powerband.trials.instruments.link import check_link
 from powerband.trials.instruments.visitor import find_browser
 from powerband.trials.postgresql import find_binaries
 
-_CACHE = cache_folder().parent  # of whoever runs the tests, before a test has its own
+_CACHE = cache_folder().parent  # of the user who runs the tests, before a test has its own
 _DOTNET_BESIDE = Path(__file__).parents[3] / "shared" / "dotnet" / "use"
 
 

@@ -29,7 +29,7 @@ class FakeNode:
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name, self.cut, self.dead = name, False, False
-        self.facts: dict[str, Any] = {}  # in place of those of this machine
+        self.facts: dict[str, Any] = {}  # these replace those of this machine
         self._loop = loop
         self.actor = NodeActor()
 
@@ -105,7 +105,7 @@ class Watching(Observer):
 
     def __init__(self, number: int = 0, act: Callable[[], None] | None = None, *, after_s: float = 0.3) -> None:
         self.notes: list[str] = []
-        self.seen: list[dict[str, Any]] = []  # what the live page would, at the beginning of each phase
+        self.seen: list[dict[str, Any]] = []  # what the live page would see at the beginning of each phase
         self._number, self._act, self._after_s = number, act, after_s
         self._run: RunDir | None = None
 

@@ -21,8 +21,8 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.planners import planner_for
 
-START_STOP_S = 1.5  # of a trial, beside its warm-up and window: of the reference subject on two CPUs
-BETWEEN_S = 0.05  # from a trial to the next on a node
+START_STOP_S = 1.5  # of a trial of the reference subject on two CPUs, beside its warm-up and window
+BETWEEN_S = 0.05  # between two trials on a node
 NODE_SD, START_SD = 0.10, 0.02  # of the logs: speeds of nodes, noise between starts
 
 

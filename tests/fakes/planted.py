@@ -115,7 +115,7 @@ CASES: tuple[Case, ...] = (
     Case("lock: cached", "--model cached --lock 3ms", users(40), B.LOCK),
     Case("lock: burns", f"{FIXED} 16 --lock 2ms --lock-kind burn", users(16), B.LOCK),
     Case("lock: a thread for each", f"{EACH} --lock 2ms --cpu 100us", users(48), B.LOCK),
-    # Permits of the server itself; what they stand for is called over no connection.
+    # The server has the permits itself, and calls nothing over a connection.
     Case("hidden: 4 permits", f"{FIXED} 32 --downstream-limit 4 --downstream-wait 10ms", users(48), B.HIDDEN_LIMIT),
     Case("hidden: a thread for each", f"{EACH} --downstream-limit 8 --downstream-wait 20ms", users(64), B.HIDDEN_LIMIT),
     Case("hidden: event loop", f"{LOOP} --downstream-limit 4 --downstream-wait 10ms", users(48), B.HIDDEN_LIMIT),

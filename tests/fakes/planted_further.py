@@ -104,23 +104,23 @@ FURTHER_CASES: tuple[RealCase, ...] = (
     python("cheroot", "16 threads, a lock held 1 ms", B.LOCK, "lock", size=16, slots=1),
     slow_disk(python("cheroot", "16 threads sync a journal", B.DISK, "fsync", 16, size=16)),
     module("uWSGI", "4 processes sleep", B.POOL_TOO_SMALL, "sleep", "4", "1", slots=4),
-    # Its other threads are those of its own loop, which hands the requests to these four.
+    # The server's other threads belong to its own loop, which hands the requests to these four.
     module("granian", "4 threads sleep", B.POOL_TOO_SMALL, "sleep", *WSGI, "--blocking-threads", "4", slots=4),
     module("granian", "2 processes compute on 2 CPUs", B.SUBJECT_CPU, "cpu", *WSGI, "--workers", "2", cpus="all"),
     python("aiohttp", "a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
     python("aiohttp", "a loop blocked", B.EVENT_LOOP_BLOCKED, "blocked", slots=1),
     python("aiohttp", "a pool of 4 behind the loop", B.POOL_TOO_SMALL, "pool", 4, slots=4),
     replace(python("aiohttp", "calls a server that serves 4", B.DOWNSTREAM, "proxy", slots=4), backend=4),
-    # CPU is short for one thread alone: named as it is in the table of followed advice.
+    # Only one thread lacks CPU: named as in the table of followed advice.
     python("tornado", "one loop computes, two CPUs", B.EVENT_LOOP_BLOCKED, "cpu", cpus="all"),
     python("tornado", "a semaphore of 8", B.HIDDEN_LIMIT, "semaphore", 8, slots=8),
-    # A lock, but of tasks: no thread waits for it, so that it is a limit of one that no thread shows.
+    # The lock is one of tasks: no thread waits for it, so it is a limit of one that no thread shows.
     module("hypercorn", "a lock of tasks held 20 ms", B.HIDDEN_LIMIT, "lock", slots=1),
     python("twisted", "a pool of 10 behind the reactor", B.POOL_TOO_SMALL, "pool", size=10, slots=10),
     python("twisted", "the reactor blocked", B.EVENT_LOOP_BLOCKED, "blocked", slots=1),
     axum("4 threads for blocking calls sleep", B.POOL_TOO_SMALL, "pool", 4, slots=4),
-    # The threads are those of loops, which a wait for a lock blocks; without the lock eight would sleep at once, so
-    # that it and not the loops is what holds them first.
+    # The threads belong to loops, which a wait for a lock blocks. Without the lock eight would sleep at once, so the
+    # lock is the first limit, not the loops.
     axum("8 loops, a lock held 1 ms", B.LOCK, "lock", loops=8, slots=1),
     axum("32 threads for blocking calls, a lock held 1 ms", B.LOCK, "pool-lock", 32, slots=1),
     axum("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
@@ -132,7 +132,8 @@ FURTHER_CASES: tuple[RealCase, ...] = (
     undertow("a lock held 1 ms", B.LOCK, "lock", slots=1),
     undertow("garbage", B.GARBAGE_COLLECTION, "garbage"),
     virtual("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
-    # Parked without a thread, like tasks. Go's goroutines show some of theirs; a virtual thread's carrier is free.
+    # Virtual threads are parked without a thread, like tasks. Go's goroutines show some of theirs; a virtual thread's
+    # carrier is free.
     virtual("a lock held 1 ms", B.HIDDEN_LIMIT, "lock", slots=1),
     fasthttp("a lock held 5 ms", B.LOCK, "lock", slots=1),
     fasthttp("8 slots", B.HIDDEN_LIMIT, "semaphore", 8, slots=8),

@@ -13,7 +13,7 @@ BOUNDED, CACHED = "--model bounded --queue 500", "--model cached"
 EXP_WAIT, EXP_CPU = "--wait-distribution exponential", "--cpu-distribution exponential"
 TCP = "--downstream-kind tcp"
 CLOSED = {"keep_alive": False}
-BURSTS = {"precision_ns": 25 * MS}  # all that arrives within 25 ms is sent at once
+BURSTS = {"precision_ns": 25 * MS}  # all that arrives within 25 ms is sent together
 
 HELD_OUT: tuple[Case, ...] = (
     # 3 / 12.5 ms = 240/s; the CPU could serve 2000/s.
@@ -53,7 +53,7 @@ HELD_OUT: tuple[Case, ...] = (
     Case("crowd: 120, CPU and waits", f"{FIXED} 120 --cpu 3ms --wait 5ms", users(120), B.TOO_MANY_RUNNABLE_THREADS),
     # 100 runnable threads on one CPU, 300 switches in each millisecond of work.
     Case("crowd: 100 that switch", f"{EACH} --cpu 1ms --yields 300", users(100), B.TOO_MANY_RUNNABLE_THREADS),
-    # None waits: all 90 want one CPU.
+    # No thread waits: all 90 want one CPU.
     Case(
         "crowd: bounded, random",
         f"{BOUNDED} --core 90 --max 90 --cpu 4ms {EXP_CPU}",
@@ -103,7 +103,7 @@ HELD_OUT: tuple[Case, ...] = (
         users(36),
         B.HIDDEN_LIMIT,
     ),
-    # The world stands for a third of the time; every user has a thread, and nothing else is short.
+    # Collections stop the world for a third of the time; every user has a thread, and nothing else is saturated.
     Case(
         "collector: a thread for each",
         f"{EACH} --wait 20ms --gc-every 150ms --gc-for 50ms",
@@ -150,7 +150,7 @@ HELD_OUT: tuple[Case, ...] = (
         users(24),
         B.EVENT_LOOP_BLOCKED,
     ),
-    # Asked for 1 CPU (6 threads, 1 of each 3 ms), and three others share it.
+    # The load asks for 1 CPU (6 threads, 1 of each 3 ms), which three others share.
     Case(
         "host: bounded, waits",
         f"{BOUNDED} --core 6 --max 6 --cpu 1ms --wait 2ms",
@@ -213,7 +213,7 @@ HELD_OUT_HEALTHY: tuple[Case, ...] = (
     Case("accepts at 40 %", f"{EACH} --accept-delay 2ms", rate(200, **CLOSED), B.NONE),
 )
 
-# What `make test` has the time for: five, of the names that are nearest to each other.
+# The five cases that `make test` has the time for, with the names that are most alike.
 SAMPLE_NAMES = (
     "pool: 3 threads, CPU and waits",
     "crowd: 120, CPU and waits",

@@ -45,7 +45,7 @@ class Recorder:
     done: set[int] = field(default_factory=set)
     _synced_names: dict[int, dict[str, int]] = field(default_factory=dict)
     _synced_contents: dict[int, bytes] = field(default_factory=dict)
-    _held: dict[int, int] = field(default_factory=dict)  # open, so that no inode is used twice
+    _held: dict[int, int] = field(default_factory=dict)  # kept open, so that no inode is used twice
 
     def look(self) -> None:
         names: dict[int, dict[str, int]] = {}

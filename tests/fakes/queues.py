@@ -17,7 +17,7 @@ from powerband.model.results import TrialResult
 
 WARMUP_S = 2.0
 LONG_RUN = 300_000
-"""Requests of the long run that the truth is read from: a thousand times what a queue at 92 % takes to forget."""
+"""Requests in the long run that gives the true capacity: a thousand times what a queue at 92 % takes to forget."""
 HEAVY_SIGMA = 1.27  # lognormal, squared coefficient of variation 4
 
 

@@ -13,7 +13,7 @@ from powerband.model.results import Analysis, Problem, TrialResult
 from powerband.search.planner import Planner
 from powerband.search.planners import planner_for
 
-# The metrics of a trial; or a problem's code for one that does not count.
+# The metrics of a trial, or the code of a problem that makes it invalid.
 Outcome = Callable[[TrialSpec], Mapping[str, float] | str]
 
 

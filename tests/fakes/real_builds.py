@@ -116,7 +116,7 @@ def kestrel_server() -> str:
     return str(folder / "Kestrel.dll")
 
 
-# By its name in a command.
+# The builds by their names in a command.
 BUILT: Mapping[str, Callable[[], str]] = {
     "{go}": go_server,
     "{classes}": java_classes,

@@ -11,7 +11,7 @@ from pathlib import Path
 from fakes.cgroups import of_cpus
 from powerband.trials.postgresql import DATABASE, USER, cluster_up
 
-PERIOD_US = 10_000  # so short that each query takes about as long
+PERIOD_US = 10_000  # so short that all queries take about as long
 TABLE = "create table counter (n int); insert into counter values (0)"
 
 
@@ -27,7 +27,7 @@ def database_up(cpus: float) -> Iterator[str]:
         of_cpus(cpus, PERIOD_US) as group,
         cluster_up(Path(folder) / "cluster", Path(folder) / "log") as cluster,
     ):
-        # Who serves a connection is started by this one, and is so within the cgroup as well.
+        # This process starts those that serve connections, so they are in the cgroup too.
         (group / "cgroup.procs").write_text(str(cluster.pid))
         cluster.renew()
         account = f"user={USER}&password={cluster.password}"

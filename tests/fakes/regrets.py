@@ -28,7 +28,7 @@ TRUTHS = (
     (0.0, -0.02, -0.02, -0.02, -0.02, -0.02, -0.02, -0.02),
     (0.0, -0.1, -0.2, -0.3, -0.4, -0.5, -0.6, -0.7),
 )
-"""Logs of what settings of a race truly give: equal, close, one a little ahead, far apart."""
+"""Logs of the true rates of a race's settings: equal, close, one a little ahead, far apart."""
 
 
 def bounds_missed(shape: Shape, settings: int, sweeps: int) -> float:

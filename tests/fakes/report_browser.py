@@ -24,15 +24,15 @@ ARGUMENTS = [
 WAIT_MS = 180_000
 EVIL = "</script><img src=x onerror=\"document.title='broken'\">"
 
-# What an element shows once drawn: marks that are lines, dots or areas, and the words on them.
+# The contents of a drawn element: marks that are lines, dots or areas, and the words on them.
 DRAWN = """e => ({svg: e.querySelectorAll('svg').length,
   marks: e.querySelectorAll('svg path, svg circle, svg polyline, svg rect').length,
   words: [...e.querySelectorAll('svg text')].map(t => t.textContent).join(' '),
   width: e.querySelector('svg')?.getBoundingClientRect().width ?? 0,
   room: e.getBoundingClientRect().width})"""
 
-# Texts with less than WCAG 2's contrast, 4.5 to 1, or 3 to 1 where they are large: of every element with text of its
-# own, but for those within what the selector `beside` names.
+# Texts with less than WCAG 2's contrast (4.5 to 1, or 3 to 1 for large text), in every element with text of its own,
+# except within elements that the selector `beside` names.
 POOR_CONTRAST = """beside => {
   const channel = c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
   const parse = text => text.match(/[\\d.]+/g).map(Number);
@@ -50,7 +50,7 @@ POOR_CONTRAST = """beside => {
   }
   return poor; }"""
 
-# Until a page has drawn what a change of its width or colours asks for: it waits 120 ms for more changes of its width.
+# Waits until a page is redrawn after a change of its width or colours: it waits 120 ms for further changes.
 SETTLED = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 200)))"
 
 Open = Callable[..., Page]

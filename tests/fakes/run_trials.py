@@ -38,7 +38,7 @@ class AnnouncedStop(StopRequest):
 
     def request(self) -> None:
         super().request()
-        os.write(1, b"stopping\n")  # past sys.stdout, which a signal handler may find in use
+        os.write(1, b"stopping\n")  # not by sys.stdout, which a signal handler may find in use
 
 
 def announce(what: str) -> None:

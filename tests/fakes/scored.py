@@ -12,7 +12,7 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import TrialResult
 
 CPU_LEFT, SLOTS_WITHIN = 0.8, 0.1
-FIGURES = 2  # of the evidence, on the page
+FIGURES = 2  # number of figures of the evidence on the page
 NONE = BottleneckName.NONE.value
 COLUMNS = ("case", "planted", "named", "first figure", "second figure", "slots planted", "slots told", "on")
 EMPTY = "-"

@@ -15,15 +15,15 @@ from fakes.disturbance import disturbed_by
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import load_experiment
 
-# A busy machine, or a busy host of it, must not spoil what a test is about.
+# Neither a busy machine nor a busy host of it may spoil a test.
 CALM = ("--set", "measure.foreign_cpu_max=100%", "--set", "measure.steal_max=100%")
-# So long a window that even of a slow server's pages, read once a second, a rate can be told.
+# The window is long enough for a rate from a slow server's page, which is read once a second.
 LONG = ("--set", "load.duration=8s")
-# Where it is asked whether something happens at all, and not how often.
+# For tests that ask whether something happens at all, not how often.
 SOME = ("--set", "load.duration=5s")
-# Of such a window, how far the server's own count of a second, read off its page, may lie from what the client counted.
+# The largest difference in such a window between the rate on the server's page and the client's own count.
 COUNTED_ALIKE = 0.25
-# What is chosen for a server whose requests cost much more than ours, after a first trial that then does not count.
+# The CPUs that are chosen for a server with expensive requests, after a first trial that is then discarded.
 ALL_CPUS = ("--set", "host.cpus=all")
 # Problems of an engine that other programs kept waiting.
 LATE = {"generator_lag", "generator_starved", "generator_cpu", "generator_schedule"}
@@ -52,7 +52,7 @@ def run(
     assert [claim["id"] for claim in analysis["claims"]] == [claim["id"] for claim in claims]
     for claim in analysis["claims"]:
         assert claim["verdict"] in ("held", "refuted", "undecided") and claim["parts"], claim
-        # One start of each setting decides nothing; but whatever a claim is about must have been measured.
+        # One start of each setting decides nothing, but every metric of a claim must have been measured.
         assert " measured " not in claim["sentence"], claim
     return analysis
 

@@ -30,7 +30,7 @@ def scripted(how: str, *arguments: str, **fields: Any) -> Subject:
     return Subject(name="scripted", command=command, **{"ready": Ready(timeout_ns=20_000 * MS), **fields})
 
 
-# Of `measure`: a busy machine, or a busy host of it, must not spoil what a test is about.
+# Fields of `measure`: neither a busy machine nor a busy host of it may spoil a test.
 CALM = {"foreign_cpu_max": 1.0, "steal_max": 1.0}
 # For subjects that never answer rightly: an adaptive warm-up would wait for the first right answer.
 FIXED_WARMUP = Measure(warmup_ns=100 * MS)

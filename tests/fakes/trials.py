@@ -56,9 +56,9 @@ class Figures:
     send_lag_ns: int = 50_000
     dropped: int = 0
     starved: int = 0
-    """Users that began to wait as the window began, and get no answer within it."""
+    """Number of users that wait from the beginning of the window, and get no answer within it."""
     refused: int = 0
-    """Users all of whose requests fail: `failed` are theirs."""
+    """Number of users all of whose requests fail; `failed` counts these requests."""
     engine_wait: float = 0.01
     """Thread-seconds per second that the engine waits for a CPU."""
     subject_cores: float = 0.5

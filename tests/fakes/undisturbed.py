@@ -9,7 +9,7 @@ from fakes.disturbance import ATTEMPTS
 from fakes.needs import without
 from fakes.planted import Case
 
-HOPELESS = 2  # cases disturbed in each attempt before the first that is not
+HOPELESS = 2  # cases that are disturbed in each attempt, before the first one that is not
 
 
 def undisturbed(cases: Sequence[Case], least: int) -> list[Tried]:

@@ -11,7 +11,7 @@ import pytest
 
 from fakes.starts import LANDS, SETTINGS, SHAPES, Land, Shape, false_departures, false_verdicts, race_counts
 
-# Those of which a race without pooled variances fell for most.
+# The shapes that a race without pooled variances was fooled by most.
 HARD = (SHAPES[4], SHAPES[5], SHAPES[9])
 
 
@@ -20,7 +20,7 @@ def most(sweeps: int, errors: float = 1.64) -> float:
     return 0.05 + errors * (0.05 * 0.95 / sweeps) ** 0.5
 
 
-# Of 180 cells at 5 % exactly one lies beyond so many standard errors in one run of twenty (Bonferroni).
+# In one run of twenty, one of 180 cells at 5 % lies beyond this many standard errors (Bonferroni).
 OF_ALL_CELLS = 3.45
 
 
@@ -35,7 +35,7 @@ def test_equal_settings_whose_starts_differ_have_no_winner(shape: Shape, setting
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_no_shape_and_no_number_of_settings_makes_a_winner(shape: Shape) -> None:
     for settings in SETTINGS:
-        sweeps = 10_000 if settings == 2 else 1000  # two settings are Student's test, which errs in 5 % exactly
+        sweeps = 10_000 if settings == 2 else 1000  # for two settings the test is Student's, which errs in 5 % exactly
         for blocks in (3, 5, 10):
             assert false_verdicts(shape, settings, blocks, sweeps) <= most(sweeps, OF_ALL_CELLS), (settings, blocks)
         assert false_departures(shape, settings, 400) <= most(400), settings

@@ -94,7 +94,7 @@ def test_a_new_revision_that_fails_starts_is_not_better(share: float) -> None:
         (change,) = compare_revisions(of, analyse(of, results, planner.progress)).changes
         assert not (seen[0] and change.verdict is Verdict.BETTER)
         better += change.verdict is Verdict.BETTER
-    assert better <= 40 * (1 - share) ** 4 + 4  # none seen in four starts
+    assert better <= 40 * (1 - share) ** 4 + 4  # no failure seen in four starts
 
 
 def lapsing(bad: Mapping[str, float], good: Mapping[str, float], share: float, constraint: str, seed: int) -> Analysis:

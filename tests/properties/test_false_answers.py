@@ -44,7 +44,7 @@ def sweep(dice: np.random.Generator, settings: int, blocks: int, response_ns: fl
     ]
 
 
-# `from_limit`: None: no constraint; 0: all settings exactly at the limit; -0.03: a little on the good side of it.
+# `from_limit`: None: no constraint; 0: all settings exactly at the limit; -0.03: slightly within it.
 @pytest.mark.parametrize(
     ("settings", "blocks", "from_limit"),
     [(2, 5, None), (2, 5, 0.0), (2, 5, -0.03), (4, 5, None), (4, 5, 0.0), (4, 5, -0.03), (4, 1, 0.0)],

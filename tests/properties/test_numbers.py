@@ -38,7 +38,7 @@ def read(text: str) -> float:
 
 @given(values, st.sampled_from(UNITS))
 def test_three_digits_are_within_half_a_percent(value: float, unit: str) -> None:
-    base = 1e9 if unit == "s" else 1.0  # seconds are shown as times are, which are read as ns
+    base = 1e9 if unit == "s" else 1.0  # seconds are shown like times, which are given in ns
     assert read(format_number(value, unit)) == pytest.approx(value * base, rel=0.0051)
 
 

@@ -157,7 +157,7 @@ def test_intervals_hold_the_truth_over_all_looks_together(spread: Callable[[int]
     truth = np.linspace(0, 0.5, k)
     y = truth + 0.02 * spread(k) * dice.standard_normal((SWEEPS, BLOCKS, k))
     held = np.ones(SWEEPS, dtype=bool)
-    above = np.zeros(SWEEPS, dtype=bool)  # the best lies further above the leader than a one-sided interval allows
+    above = np.zeros(SWEEPS, dtype=bool)  # the best exceeds the leader by more than a one-sided interval allows
     for n in range(2, BLOCKS + 1):
         found = compare_with_leader(y[:, :n], 0.95, None, Glance(share_of(n, BLOCKS), k))
         true_difference = truth[None, :] - truth[found.leader][:, None]

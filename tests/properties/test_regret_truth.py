@@ -34,7 +34,7 @@ def test_a_race_that_is_stopped_at_its_smallest_bound_is_right(shape: Shape) -> 
 @pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_bounds_hold_for_every_shape(shape: Shape) -> None:
-    for settings in (2, 4, 8):  # 16, which take as long as all these, are the table's
+    for settings in (2, 4, 8):  # the table has 16, which take as long as all these
         assert bounds_missed(shape, settings, 200) <= most(200, 3.45), settings
     for truth in TRUTHS:
         count, _ = race_bounds(shape, truth, 12)

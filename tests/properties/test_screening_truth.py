@@ -25,9 +25,9 @@ from powerband.model.results import TrialResult
 from powerband.search.planners import planner_for
 
 CONFIRM = 3
-NOISIER = 3.0  # a trial of half a second, than starts that are measured for ever; of 10 s: 1.2 times
+NOISIER = 3.0  # noise of a trial of half a second, relative to endless ones; for 10 s: 1.2 times
 BIAS = 0.05
-AROUND_S, SHORT_S, FULL_S = 1.0, 0.5, 10.0  # a second to start, to warm up and to stop
+AROUND_S, SHORT_S, FULL_S = 1.0, 0.5, 10.0  # it takes a second to start, to warm up and to stop
 NOT_QUITE = 1e-9
 PARTS = ("short", "full blocks 1, 2", "3, 4", "5 on", "confirm")
 

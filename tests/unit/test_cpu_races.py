@@ -29,7 +29,7 @@ def test_an_outcome_is_what_the_analysis_says() -> None:
     made = outcome(3, "java", analysis("workers=2", 800.0, 1200.0), (900.0, 1440.0), 61.5)
     assert (made.named, made.effect, made.wrk_effect) == ("workers=2", 1.5, 1.6)
     assert (made.trials, made.invalid) == (3, 1)
-    assert made.cpus == '{"machine": 2, "server": 2.0, "shared": true}'  # of the trials that count
+    assert made.cpus == '{"machine": 2, "server": 2.0, "shared": true}'  # the CPUs of the valid trials
 
 
 def test_a_race_without_an_answer_or_without_wrk_has_no_figure() -> None:

@@ -66,7 +66,7 @@ def test_every_query_asks_for_the_chosen_run_and_has_a_letter_of_its_own(file: P
 def test_the_bench_shows_every_metric_of_powerband_and_no_other() -> None:
     dashboard = read(dashboards() / "bench.json")
     used = {name for expr in queries(dashboard) for name in re.findall(r"([a-z_]+)\{", expr)}
-    # Known by what the variable `run` is filled from; how many trials each setting has is for alerts of one's own.
+    # The first fills the variable `run`; the second, the number of trials of each setting, is for a user's own alerts.
     assert used == OWN - {"powerband_run_info", "powerband_setting_trials"}
     assert "powerband_run_info" in json.dumps(dashboard["templating"])
 

@@ -19,14 +19,14 @@ SOURCE = ROOT / "src" / "powerband"
 ENGINE = ROOT / "engine" / "src"
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 VISIBLE = r"(?:pub(?:\([\w ]+\))? )?"
-TWO_FORMS = {"Step", "Checks", "Tally", "WebSocket"}  # in a file (`model/`) and on the wire (`wire/`): the same thing
+TWO_FORMS = {"Step", "Checks", "Tally", "WebSocket"}  # one form in a file (`model/`), one on the wire (`wire/`)
 
 
 def test_no_python_files_import_each_other_in_a_circle() -> None:
     graph = grimp.build_graph("powerband", cache_dir=None, exclude_type_checking_imports=True)
-    # A package that only hands names on (its __init__.py) is left out: it imports its parts, and they live in it.
+    # A package whose __init__.py only re-exports names is left out: it imports its parts, which lie in it.
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-    TopologicalSorter(imports).prepare()  # raises CycleError with the files of a circle
+    TopologicalSorter(imports).prepare()  # raises CycleError with the files of a cycle
 
 
 def _modules(root: Path) -> dict[str, Path]:
@@ -82,7 +82,7 @@ def _rust_imports(root: Path) -> dict[str, set[str]]:
         paths = [leaf for tree in trees for leaf in _leaves(tree)]
         paths += re.findall(rf"(?<!::)\b(?:{begins})(?:::\w+)+", text)
         named = [_absolute(path, name.split("::"), children) for path in paths]
-        # The longest beginning that is a module: what follows is an item in it.
+        # The longest prefix that is a module; the rest of the path is an item in it.
         places = (["::".join(parts[:end]) for end in range(len(parts), 0, -1)] for parts in named)
         found = (next((place for place in begun if place in modules), name) for begun in places)
         imports[name] = set(found) - {name}
@@ -91,7 +91,7 @@ def _rust_imports(root: Path) -> dict[str, set[str]]:
 
 def test_no_rust_modules_import_each_other_in_a_circle() -> None:
     imports = _rust_imports(ENGINE)
-    assert sum(map(len, imports.values())) > 300  # it does read what they import
+    assert sum(map(len, imports.values())) > 300  # checks that imports are found at all
     TopologicalSorter(imports).prepare()
 
 

@@ -18,7 +18,7 @@ WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 
 def test_the_wheel_carries_every_experiment_subject_and_dashboard() -> None:
     carried = {target: ROOT / source for source, target in WHEEL["force-include"].items()}
-    # Where an installed package looks: see library_root().
+    # An installed package looks in these places: see library_root().
     assert set(carried) == {f"powerband/data/{kind}" for kind in ("dashboards", "experiments", "subjects")}
     assert library_root() == ROOT
     assert carried["powerband/data/dashboards"] == dashboards()

@@ -25,7 +25,7 @@ def test_the_interval_has_the_ranks_of_the_tables(n: int, rank: int) -> None:
 @pytest.mark.parametrize(
     ("values", "at_most", "said"),
     [
-        ([0.571, 0.580, 0.586, 0.590, 0.604], 0.600, UNDECIDED),  # oha on 2026-11-21: one pair is past the target
+        ([0.571, 0.580, 0.586, 0.590, 0.604], 0.600, UNDECIDED),  # oha on 2026-11-21: one pair is beyond the target
         ([0.571, 0.580, 0.586, 0.590, 0.595], 0.600, UNDECIDED),  # all are below it, and the median by 2.4 %
         ([0.571, 0.580, 0.586, 0.590, 0.592, 0.595], 0.600, MET),  # six have an interval, which ends below it
         ([0.113, 0.118, 0.123], 1 / 7, MET),
@@ -36,7 +36,7 @@ def test_the_interval_has_the_ranks_of_the_tables(n: int, rank: int) -> None:
         ([0, 0], 0, MET),  # none lost
         ([0, 3], 0, UNDECIDED),
         ([2, 3], 0, NOT_MET),
-        ([0.6] * 6, 0.6, MET),  # an end that is the target itself meets it
+        ([0.6] * 6, 0.6, MET),  # an end that equals the target meets it
     ],
 )
 def test_a_verdict_is_what_the_repeats_show(values: list[float], at_most: float, said: str) -> None:

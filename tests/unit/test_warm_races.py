@@ -61,7 +61,7 @@ def test_an_outcome_is_what_the_analysis_says() -> None:
         ((6290.0, 11500.0), (False, False), True),
         ((6000.0, 9000.0), (False, False), False),
         ((6000.0, 9000.0), (False, True), True),  # at least 9,000/s and rising
-        ((6000.0, 13000.0), (False, True), False),  # no bound, for it is above
+        ((6000.0, 13000.0), (False, True), False),  # no bound, since it is above
         ((6000.0, None), (False, True), False),
     ],
 )

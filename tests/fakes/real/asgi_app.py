@@ -24,7 +24,7 @@ async def work():
         spin(0.002)
     elif PLANT == "blocked":
         time.sleep(0.005)
-    elif PLANT == "moved":  # what "blocked" does, off the loop
+    elif PLANT == "moved":  # the work of "blocked", off the loop
         await asyncio.get_running_loop().run_in_executor(POOL, time.sleep, 0.005)
     elif PLANT == "semaphore":
         async with SLOTS:

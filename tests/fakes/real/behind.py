@@ -61,7 +61,7 @@ http://127.0.0.1:{port} {{
   reverse_proxy {backend}
 }}
 """
-# Debian's folder of modules; below it where Apache was only unpacked.
+# Debian's folder of modules, or the one below the folder into which Apache was unpacked.
 MODULES = Path(shutil.which("apache2") or "/usr/sbin/apache2").parent.parent / "lib/apache2/modules"
 APACHE = f"""\
 ServerRoot {folder}

@@ -66,7 +66,7 @@ def test_what_is_offered() -> None:
 
 
 def test_tune_has_every_option_of_the_command_line() -> None:
-    elsewhere = {"parameters", "command", "runs", "output"}  # arguments of their own, or of the terminal
+    elsewhere = {"parameters", "command", "runs", "output"}  # they have other names, or belong to the terminal
     views = {"live", "progress"}
     options = {option.name for option in tune_command.params if isinstance(option, click.Option)} - elsewhere - views
     assert set(TuneOptions.__annotations__) == options
@@ -228,7 +228,7 @@ def test_tune_of_a_server_that_runs_already(started: list[Experiment]) -> None:
     (made,) = started
     assert made.subject.command is None and made.subject.deployed is not None
     assert (made.subject.deployed.restore, made.subject.deployed.pid) == ({"n": 8}, 7)
-    with pytest.raises(AttributeError):  # nothing was measured that it could compare
+    with pytest.raises(AttributeError):  # without measurements there is nothing to compare
         powerband.compare("a", "b", url="http://127.0.0.1:81/", apply_command="put {revision}")
     assert started[1].subject.deployed is not None and started[1].factors == {"revision": ("a", "b")}
 

@@ -26,7 +26,7 @@ load: {users: 10, duration: 5s}
 measure: {repeats: 4, warmup_min: 1s}
 design: {order: race, seed: 7}
 """
-TRIAL_S = 14.0  # what a made-up trial takes: see `record_of`
+TRIAL_S = 14.0  # the duration of a made-up trial: see `record_of`
 
 Said = Callable[..., tuple[int, str, str]]
 

@@ -144,7 +144,7 @@ def test_check_speaks_json_of_what_is_wrong_too(tmp_path: Path, capsys: pytest.C
     assert captured.err == ""
     said = json.loads(captured.out)
     assert (said["format"], said["valid"]) == (1, False)
-    assert said["problems"] == [  # the first is wrong in every profile, and said once
+    assert said["problems"] == [  # the first is wrong in every profile, and reported once
         {"file": str(file), "line": 2, "column": 1, "key": "laod", "message": "unknown key; did you mean load?"},
         {
             "file": str(file),

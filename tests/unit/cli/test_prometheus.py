@@ -40,7 +40,7 @@ def test_the_bench_and_the_subject_are_a_job_each() -> None:
     for job in found.values():
         assert job["scheme"] == "http" and job["static_configs"] == [{"targets": ["127.0.0.1:8420"]}]
         assert "authorization" not in job
-    # The labels of the subject's own page stay as they are: Vert.x calls one `instance`.
+    # The labels of the subject's own page are kept: Vert.x has one named `instance`.
     assert found["subject"]["honor_labels"] is True
 
 

@@ -41,7 +41,7 @@ def test_it_goes_on_with_the_nodes_of_another_cluster(
     assert invoke(["resume", str(run.path), "--no-progress", "--cluster", "auto"]) == 2
     with pytest.raises(UsageError):
         pb.resume(run.path, cluster="third:6379", progress=False)
-    # The nodes that the file names are those of its own cluster.
+    # The nodes in the file belong to the cluster of the file.
     assert joined == [("auto", ("a", "b")), ("other:6379", ()), ("auto", ("a", "b")), ("third:6379", ())]
     assert capsys.readouterr().err.count("nobody is there") == 3
     assert run.experiment.read_text() == written

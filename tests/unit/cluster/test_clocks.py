@@ -45,7 +45,7 @@ def test_of_many_exchanges_the_quickest_counts() -> None:
 def test_an_instant_goes_there_and_comes_back() -> None:
     offset = Offset(-3 * HOUR_NS, 100)
     assert offset.here(offset.there(4 * HOUR_NS)) == 4 * HOUR_NS
-    assert offset.there(HOUR_NS) == 0  # before that machine was started: at once
+    assert offset.there(HOUR_NS) == 0  # the time is before that machine started: at once
 
 
 def test_a_clock_that_went_is_known_as_badly_as_it_went() -> None:

@@ -21,7 +21,7 @@ from powerband.model.clocks import Offset
 from powerband.wire.specs import Drain, Go
 
 HOUR_NS = 3_600_000_000_000
-# In place of an engine: repeats what it is told, and ends with the end of its stdin.
+# Stands in for an engine: repeats its input, and ends with it.
 ECHO = """#!{python}
 import os, sys
 print('{{"type":"hello","pid":%d,"monotonic_ns":7}}' % os.getpid(), flush=True)

@@ -19,7 +19,7 @@ TABLES = tables(PAGE)
 VERDICTS = {MET, NOT_MET, UNDECIDED}
 DAY = re.compile(r"20\d\d-\d\d-\d\d\b")
 WITH_ENDS = re.compile(r"(-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\)")
-# What was done, not what came of it: it stands on the page in these words or figures.
+# Descriptions of the measurements, not results: the page has these words or figures.
 SETTINGS = ("16 pool sizes", "3 %", "64 connections", "1,000 threads")
 
 
@@ -72,7 +72,7 @@ def judged() -> Iterator[tuple[str, Spread, dict[str, float], str]]:
     for row in titled("ratio (range)"):
         found = WITH_ENDS.fullmatch(row["ratio (range)"])
         assert found, row
-        # A range is kept, whatever the number of pairs: it is not taken for the narrower interval.
+        # A range stays a range for any number of pairs: it is not taken for the narrower interval.
         spread = Spread(*map(float, found.groups()), int(row["pairs"]), is_interval=False)
         yield f"{row['against']} {row['measured']}", spread, {"at_most": number(row["at most"])}, row[""]
     for row in titled("probe on / off (95 % interval)"):

@@ -13,12 +13,12 @@ from powerband.cli import powerband
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "subjects").glob("*/README.md")]
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.M))
-# Parts of this repository; what a run makes of them is not there.
+# Parts of this repository, without files that a run makes.
 OURS = re.compile(r"`((?:src|tests|engine|scripts|docs|examples|experiments|benchmarks|subjects|protocol)/[\w./-]+)`")
 SHOWN = [
     (path, arguments)
     for path in sorted(PAGES)
-    if path.name != "options.md"  # made from the code, with forms
+    if path.name != "options.md"  # made from the code, with the forms of commands
     for arguments in commands(path.read_text())
 ]
 
@@ -47,6 +47,6 @@ def test_the_tutorial_shows_commands() -> None:
 def test_each_target_and_file_that_a_page_names_is_there(page: Path) -> None:
     text = page.read_text()
     assert {target for target in re.findall(r"`make ([a-z-]+)", text) if target not in TARGETS} == set()
-    named = {file for file in OURS.findall(text) if "NAME" not in file} - {"src/benchmark/PingPong"}  # Akka.NET's
+    named = {file for file in OURS.findall(text) if "NAME" not in file} - {"src/benchmark/PingPong"}  # of Akka.NET
     assert {file for file in named if not (ROOT / file).exists()} == set()
-    assert set(re.findall(r"`powerband ([a-z]+)", text)) <= {*powerband.commands, "visit"}  # a word of a page's console
+    assert set(re.findall(r"`powerband ([a-z]+)", text)) <= {*powerband.commands, "visit"}  # `visit` is a console's

@@ -75,7 +75,7 @@ def test_the_block_names_the_commit(
     for number in range(RUNS):
         level = (1 - loss if number >= CHANGED else 1) * (1 + dice.gauss(0, NOISE))
         host = {"wall_s": 1.8e9 + 86400 * number, "hostname": "bench-1", "commit": f"c{number:02d}"}
-        for _ in range(1 + number % 2):  # a run that is exported again is no second one
+        for _ in range(1 + number % 2):  # a run that is exported twice counts once
             table = history_table(scaled(analysis, level), f"run-{number}", host)
             export(table, Path(f"history.{form}"), beside=f"run-{number}")
     names: dict[str, Any] = {}

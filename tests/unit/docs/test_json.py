@@ -26,7 +26,7 @@ from powerband.search.pilot import pilot_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 PAGE = (DOCS / "json-output.md").read_text()
-# Keys that are data: names of factors, profiles and outcomes.
+# Objects whose keys are data: names of factors, profiles and outcomes.
 FREE = {"levels", "profiles", "outcomes"}
 
 
@@ -86,7 +86,7 @@ def test_compare() -> None:
     change = Change(Setting((("threads", 1),)), value, value, value, Verdict.EQUIVALENT)
     document = RunComparison("goodput_per_s", "maximise", 0.95, 0.03, (change,), (), ()).to_json()
     document |= dict.fromkeys(("first", "second", "run"))
-    common = {"id", "levels"}  # of a setting: said once for the page
+    common = {"id", "levels"}  # keys of a setting, which the page explains once
     assert undocumented("compare", document) <= common
     assert all(f"`{key}`" in PAGE for key in common)
 

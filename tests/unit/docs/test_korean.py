@@ -20,7 +20,7 @@ PAIRS = [
     ("docs/ci.md", "docs/ci.ko.md"),
     ("docs/jvm-servers.md", "docs/jvm-servers.ko.md"),
 ]
-# Shorter ones, which tell what English ones found.
+# Shorter pages, which retell the results of English ones.
 RETOLD = [
     ("docs/experiments/README.ko.md", ["README.md"]),
     ("docs/experiments/thread-vs-pool.ko.md", ["thread-vs-pool.md"]),
@@ -30,7 +30,7 @@ RETOLD = [
     ("docs/experiments/akka.ko.md", ["akka-net.md", "infinite-reflection.md"]),
 ]
 GLOSSARY = "docs/glossary.ko.md"
-# The line that leads to the other language, and what it says.
+# The line with the link to the other language.
 OTHER = re.compile(r"^\*\w+: \[.*?\.md\]\(.*?\)\*$", re.M)
 FIGURE = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
 

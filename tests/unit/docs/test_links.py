@@ -15,7 +15,7 @@ PAGES = sorted(
     if path.is_file()
 )
 IMAGES = ROOT / "docs" / "images"
-# What a run directory may be shown with; more, or larger ones, would weigh on every clone.
+# The number and size of pictures; more, or larger ones, would make every clone larger.
 IMAGES_MAX, IMAGE_BYTES_MAX = 14, 150_000
 
 LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
@@ -52,7 +52,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             continue
         name, _, anchor = target.partition("#")
         there = (page.parent / name).resolve() if name else page
-        # Another page of the published source, or a folder of it.
+        # The target is another page or folder of the published source.
         if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
             broken.append(target)
     assert broken == []

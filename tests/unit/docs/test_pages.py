@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "reference"
 FILE_PAGE = "\n".join((DOCS / f"{name}.md").read_text() for name in ("experiment-file", "load", "measure", "metrics"))
 CLI_PAGE = (DOCS / "cli.md").read_text()
 
-# The long forms of what is documented by its short form.
+# Long forms of keys that are documented by their short form.
 LONG_FORMS = {load.Constant, load.Uniform, load.Exponential, experiment.Constraint}
 KEYS = [
     (model.__name__, field.alias or name)

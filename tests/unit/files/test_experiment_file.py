@@ -35,7 +35,7 @@ def errors_of(text: str, profile: str | None = None) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-# Each: the text, and the whole message, place included.
+# Each has the text, and the whole message, its place included.
 MISTAKES = {
     "wrong key at the top": (
         with_lines("mesure: {repeats: 3}"),
@@ -303,7 +303,7 @@ def test_all_mistakes_are_reported_together_in_the_order_of_lines() -> None:
         ("a: {b: x {c}}", "within {...} a text that holds braces needs quotes"),
         ("a: &a [*a]", "alias contains itself"),
         ("[1, 2]: 3", "a key must be plain text"),
-        ("{" * 1200, "x.yaml"),  # deeper than Python recurses; ruamel takes the square of the depth
+        ("{" * 1200, "x.yaml"),  # deeper than Python recurses; ruamel's time grows with the square of the depth
     ],
 )
 def test_what_is_no_yaml_of_ours(text: str, said: str) -> None:
@@ -448,7 +448,7 @@ def test_a_subject_file_is_checked_by_itself(tmp_path: Path) -> None:
         ("set: {keep_alive: 5s}", "reads keep_alive only with model=bounded or cached, and no"),
         ("set: {model: event-loop}}\nfactors: {threads: [1, 2]", "reads threads only with model=fixed"),
         ("set: {threads: 8}}\nfactors: {model: [event-loop, fixed]", None),
-        # As of an experiment of which someone asks for one level only.
+        # The experiment is cut down to one level, as with an option.
         ("set: {threads: 8}}\nfactors: {model: [event-loop]", None),
     ],
 )

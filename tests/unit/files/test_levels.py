@@ -8,7 +8,7 @@ from powerband.files.levels import parse_levels, parse_range
     [
         ("1..64", [1, 2, 4, 8, 16, 32, 64]),
         ("10..100", [10, 20, 40, 80, 100]),
-        ("1..65", [1, 2, 4, 8, 16, 32, 65]),  # 64 is as good as the end
+        ("1..65", [1, 2, 4, 8, 16, 32, 65]),  # 64 is too close to the end to be a level
         ("0..8", [0, 1, 2, 4, 8]),
         ("0.5..4", [0.5, 1.0, 2.0, 4.0]),
         ("1 .. 2", [1, 2]),

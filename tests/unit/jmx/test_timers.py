@@ -76,7 +76,7 @@ def action(*children: str, name: str = "Think", duration: str = "0", kind: int =
 def test_pauses_that_stand_between_requests() -> None:
     think = action(timer("UniformRandomTimer", "10", "5"), duration="2")
     assert pauses(sampler(name="a"), think, sampler(name="b")) == [ms(12, 17), ms(0)]
-    of_all = timer("ConstantTimer", "100")  # it holds back an action as well
+    of_all = timer("ConstantTimer", "100")  # the timer delays an action too
     assert pauses(of_all, sampler(name="a"), action(duration="7"), sampler(name="b")) == [ms(207), ms(100)]
     assert pauses(action(duration="3"), sampler(name="a"), sampler(name="b"), action(duration="4")) == [ms(0), ms(7)]
 

@@ -30,7 +30,7 @@ VALUES = Values({"host": "shop", "a b": "spaced", "dollar": "$"}, {"users": "7",
         ("${__property(users)}", "7"),
         ("${__property(other)}", "other"),
         ("${__property(other,,3)}", "3"),
-        # An escape means something only beside a ${...}.
+        # An escape has a meaning only beside a ${...}.
         ("a\\,b", "a\\,b"),
         ("a\\,b${host}", "a,bshop"),
         ("\\${host}", "\\${host}"),

@@ -125,7 +125,7 @@ def test_one_who_stalls_gets_the_newest_state_and_no_backlog(tmp_path: Path) -> 
             assert len(feed._made) <= 2
         late = await next_of(slow)
         assert [point["t_s"] for point in late["current"]["points"]] == [float(t) for t in range(2, 60)]
-        with pytest.raises(TimeoutError):  # nothing else was waiting for him
+        with pytest.raises(TimeoutError):  # no other message was waiting for him
             await asyncio.wait_for(next_of(slow), 0.2)
         await slow.aclose()
         await quick.aclose()
@@ -146,7 +146,7 @@ def test_nothing_is_read_while_nobody_looks(tmp_path: Path) -> None:
         await asyncio.sleep(0.05)
         assert follower.asked == asked > 0
         again = feed.messages()
-        await next_of(again)  # at once, from what is known
+        await next_of(again)  # at once, from the known state
         follower.second(1)
         assert (await next_of(again))["current"]["number"] == 1
         await again.aclose()
@@ -169,7 +169,7 @@ def test_twenty_viewers_share_each_message(tmp_path: Path, monkeypatch: pytest.M
         follower.second(2)
         messages = await asyncio.gather(*(next_of(stream) for stream in streams))
         assert all(message == messages[0] for message in messages)
-        assert len(made) <= 2  # the change, and that nothing follows it
+        assert len(made) <= 2  # the change, and a check that nothing follows it
         assert feed.viewers == 20
         for stream in streams:
             await stream.aclose()
@@ -187,7 +187,7 @@ def test_when_it_closes_the_last_state_is_told(tmp_path: Path) -> None:
         closing = asyncio.create_task(feed.close())
         assert (await next_of(stream))["run"]["status"] == "finished"
         assert (await anext(stream)).startswith(b"event: end")
-        assert not closing.done()  # the viewer may still ask for something
+        assert not closing.done()  # the viewer may still send requests
         await stream.aclose()
         await closing
 

@@ -154,7 +154,7 @@ def test_a_plan_tells_how_many_trials_there_will_be(tmp_path: Path) -> None:
     with held(run):
         state = settled(RunFollower(run.path))
     assert (state.status, state.planned_total, state.done) == (RunStatus.RUNNING, 45, 10)
-    # A plan of an older version says nothing of it: the experiment does.
+    # A plan of an older version has no planned total; the experiment gives it.
     old = [{key: value for key, value in json.loads(line).items() if key != "planned_total"} for line in lines[:10]]
     run.plan.write_text("".join(json.dumps(line) + "\n" for line in old))
     with held(run):
@@ -169,7 +169,7 @@ def test_time_left_is_that_of_the_trials_to_come(tmp_path: Path) -> None:
         os.utime(run.trial(number).spec, (1000 + 12 * number, 1000 + 12 * number))
     with held(run):
         state = settled(RunFollower(run.path))
-    assert state.eta_s == pytest.approx(35 * 12)  # nothing is in flight
+    assert state.eta_s == pytest.approx(35 * 12)  # no trial is in flight
     said = {**json.loads(lines[9]), "left_s": 50.0}
     run.plan.write_text("".join([*lines[:9], json.dumps(said) + "\n"]))
     with held(run):
@@ -235,7 +235,7 @@ def test_an_experiment_of_another_kind_is_explained(tmp_path: Path, text: str) -
 def test_an_analysis_of_another_kind_is_left_aside(small: RunDir, text: str, said: str) -> None:
     small.analysis.write_text(text)
     state = settled(RunFollower(small.path))
-    assert state.answer and state.settings[0].estimate  # made anew from the trials
+    assert state.answer and state.settings[0].estimate  # computed again from the trials
     assert any("analysis.json is left aside" in warning and said in warning for warning in state.warnings)
 
 

@@ -56,13 +56,13 @@ def test_opened_to_others_foreign_names_are_still_refused() -> None:
         ({"origin": "http://127.0.0.1:8420"}, 200),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "http://127.0.0.1:9999"}, 403),  # another program of this machine
-        ({"origin": "null"}, 403),  # a sandboxed page, and a report among them
+        ({"origin": "null"}, 403),  # a sandboxed page, such as a report
         ({"origin": "file://"}, 403),
-        ({"origin": "http://["}, 403),  # no URL at all
+        ({"origin": "http://["}, 403),  # not a valid URL
         ({"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}, 200),
         ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),
-        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 200),  # a link that was followed
-        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),  # an image, a script
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 200),  # a followed link
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),  # an image or a script
         ({"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"}, 403),  # another port
     ],
 )

@@ -33,7 +33,7 @@ def no_descriptors() -> Iterator[None]:
 
 def test_a_run_is_unknown_and_then_what_it_was(tmp_path: Path) -> None:
     run = recorded(tmp_path, "20261120-100000-quickstart")
-    for before in (0, 1, 5):  # nothing of it is read yet, or something, or all
+    for before in (0, 1, 5):  # nothing, a part or all of the run was read before
         follower = RunFollower(run.path)
         for _ in range(before):
             follower.poll()

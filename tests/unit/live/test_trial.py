@@ -89,7 +89,7 @@ def test_it_says_the_same_while_it_grows(recorded: TrialDir, growing: TrialDir, 
     followed = follower(growing)
     assert followed.state.phase is TrialPhase.STARTING
     events, probe = recorded.events.read_bytes(), recorded.probe.read_bytes()
-    # The probe writes more: in step with each other by time, as they would be.
+    # The probe writes more, in step with the events by time, as in a real trial.
     per_turn = piece, piece * len(probe) // len(events)
     phases, turn = [], 0
     while turn * per_turn[0] < len(events):
@@ -111,7 +111,7 @@ def test_it_says_the_same_while_it_grows(recorded: TrialDir, growing: TrialDir, 
     assert followed.state.points == whole
     assert followed.damaged == 0
     met = list(dict.fromkeys(phases))
-    assert met == [phase for phase in TrialPhase if phase in met]  # in their order
+    assert met == [phase for phase in TrialPhase if phase in met]  # the phases come in order
     assert met[-1] is TrialPhase.ENDING and (piece > 4096 or TrialPhase.MEASURE in met)
 
 
@@ -139,7 +139,7 @@ def test_what_an_engine_has_not_told_yet_is_waited_for(growing: TrialDir) -> Non
     while followed.read():
         pass
     points = followed.state.points
-    assert len(points) == SECONDS - 3 - 3  # the probe is silent altogether
+    assert len(points) == SECONDS - 3 - 3  # the probe is silent throughout
     assert points[0].rate_per_s == pytest.approx(2 * points[1].rate_per_s, rel=0.2)  # type: ignore[operator]
 
 

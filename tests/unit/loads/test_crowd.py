@@ -150,10 +150,10 @@ def test_a_crowd_that_was_not_complete_when_the_window_began(tmp_path: Path) -> 
         ({"": 10_000}, {"ok": 9_990, "check_failed": 10}, ""),
         ({"": 9_999}, {"ok": 10_000}, "1 worker counted 9,999 messages, and 10,000 were answered"),
         ({"": 10_001}, {"ok": 10_000}, "1 worker counted 10,001 messages, and 10,000 were sent"),
-        ({"1": 9_000, "2": 500}, {"ok": 9_000, "timeout": 1_000}, ""),  # lost on the way there, or on the way back
+        ({"1": 9_000, "2": 500}, {"ok": 9_000, "timeout": 1_000}, ""),  # messages lost on the way there or back
         ({"1": 8_000, "2": 500}, {"ok": 9_000, "reset": 1_000}, "2 workers counted 8,500 messages"),
         ({}, {"ok": 10_000}, "no answer holds a number after '\"count\":'"),
-        ({}, {"timeout": 10_000}, ""),  # nobody was answered, which is said elsewhere
+        ({}, {"timeout": 10_000}, ""),  # nobody got an answer, which another problem reports
     ],
 )
 def test_what_workers_counted_lies_between_what_was_answered_and_what_was_sent(

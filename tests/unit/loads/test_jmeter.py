@@ -149,7 +149,7 @@ def test_a_plan_from_its_first_request_to_its_end(stand: Any, tmp_path: Path) ->
     assert summary["measure_end_ns"] - summary["measure_start_ns"] == SECOND
     assert of.load.seen["ok"] == 200 == summary["total"]["outcomes"]["ok"]
     assert of.load.record()["jmeter"]["java_version"] == 17
-    of.look(2_400)  # nothing more is said
+    of.look(2_400)  # no further event is written
 
 
 def test_what_is_said_is_said_as_an_engine_does(stand: Any, tmp_path: Path) -> None:
@@ -296,5 +296,5 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert "-Xmx4g" in larger and "-Xms1g" not in larger
     assert argv[argv.index("-t") + 1] == str(EXAMPLE)
     assert "-Jusers=8" in argv and "-Jjmeterengine.nongui.port=4711" in argv
-    # What powerband reads, it sets.
+    # powerband sets every option that its reader needs.
     assert "-Jjmeter.save.saveservice.label=true" in argv and "-Jjmeter.save.saveservice.label=false" not in argv

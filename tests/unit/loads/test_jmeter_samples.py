@@ -62,11 +62,11 @@ def test_times_are_placed_and_the_window_is_exact() -> None:
     assert sum(interval.outcomes.get("ok", 0) for interval in intervals) == len(rows)
     inside = [interval for interval in intervals if interval.phase == "measure"]
     summary = read_back(of.summary())
-    # Ended in [1005, 2005): started in [995, 1995), that is at 1000, 1020, ... 1980.
+    # The ones that ended in [1005, 2005) started in [995, 1995), that is at 1000, 1020, ... 1980.
     assert dict(summary.window.outcomes) == {"ok": 50} == {"ok": sum(each.outcomes.get("ok", 0) for each in inside)}
-    assert summary.cohort.scheduled == 50  # intended at 1020 ... 2000
-    assert summary.window.carried_in_ns_sum == 5 * MS  # the one of 1000
-    assert summary.window.carried_out_ns_sum == 5 * MS  # the one of 2000
+    assert summary.cohort.scheduled == 50  # scheduled at 1020 ... 2000
+    assert summary.window.carried_in_ns_sum == 5 * MS  # of the request at 1000
+    assert summary.window.carried_out_ns_sum == 5 * MS  # of the request at 2000
     fleet = merge_fleet([summary])
     assert fleet is not None
     assert fleet.goodput_per_s == pytest.approx(50)

@@ -57,7 +57,7 @@ def test_a_cgroup_of_version_2_is_made_where_controllers_reach_it(
 ) -> None:
     """A cgroup with processes can have no children with controllers; the new one is made below the nearest ancestor
     that can."""
-    monkeypatch.setattr(cgroups, "REMOVED_WITHIN_S", 0.0)  # a planted cgroup is no empty folder
+    monkeypatch.setattr(cgroups, "REMOVED_WITHIN_S", 0.0)  # a planted cgroup contains files, so it cannot be removed
     files = {
         "proc/self/cgroup": "0::/user/app/run.scope\n",
         "sys/fs/cgroup/cgroup.controllers": "cpu memory pids\n",

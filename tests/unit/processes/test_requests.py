@@ -48,7 +48,7 @@ def test_a_person_who_stops_does_not_wait_for_the_answer(kind: str, stop: StopRe
     ):
         client.send(STEP)
     assert time.monotonic() - begun_s < 5
-    if kind != "endless":  # which is refused for its length before
+    if kind != "endless":  # `endless` is refused earlier for its length
         assert ended.type is TrialInterrupted
 
 

@@ -27,9 +27,9 @@ def process(
     [
         (b"\xff Go buildinf: go1.26.8", None, {}, 8),
         (b"go1.26.8", 2.5, {}, 3),  # rounded up
-        (b"go1.25", 0.5, {}, 2),  # two at least
+        (b"go1.25", 0.5, {}, 2),  # at least two
         (b"go1.26.8", 20.0, {}, 8),  # never more than the affinity
-        (b"go1.24.9", 2.5, {}, 8),  # before Go 1.25 a quota was no matter
+        (b"go1.24.9", 2.5, {}, 8),  # before Go 1.25 a quota had no effect
         (b"go1.26.8 build\tDefaultGODEBUG=containermaxprocs=0", 2.5, {}, 8),
         (b"go1.26.8", 2.5, {"GODEBUG": "gctrace=1,containermaxprocs=0"}, 8),
         (b"nonsense", 2.5, {}, 8),

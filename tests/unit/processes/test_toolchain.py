@@ -69,7 +69,7 @@ def test_an_attempt_that_was_cut_short_and_goes_on_is_never_taken_for_a_build(su
 
     def build(inside: Mapping[str, str]) -> bool:
         orphaned[0].mkdir(exist_ok=True)
-        (orphaned[0] / "half").touch()  # it goes on meanwhile
+        (orphaned[0] / "half").touch()  # the orphaned build still writes
         (Path(inside["build"]) / "whole").touch()
         return True
 

@@ -99,8 +99,8 @@ def test_the_busiest_thread_is_the_mean_over_the_window_s_events() -> None:
     ("pool", "waits", "channels", "loops"),
     [
         ("workers", {"poll": 50, "sleep": 50}, {"ep_poll": 1}, True),
-        ("workers", {"poll": 50}, {}, True),  # the kernel names no channels
-        ("http-nio-exec", {"poll": 50, "lock": 50}, {"do_poll.constprop.0": 2}, False),  # one socket, with a limit
+        ("workers", {"poll": 50}, {}, True),  # the kernel gives no wait channels
+        ("http-nio-exec", {"poll": 50, "lock": 50}, {"do_poll.constprop.0": 2}, False),  # one socket, with a time limit
         ("workers", {"lock": 100}, {"futex_wait_queue": 1}, False),
         ("vert.x-eventloop-thread", {"sleep": 100}, {}, True),
         ("nioEventLoopGroup", {"lock": 100}, {}, True),

@@ -22,7 +22,7 @@ def test_of_two_factors_one_becomes_lines() -> None:
     assert [line.name for line in charts["goodput"].lines] == ["queue=10", "queue=100", "queue=1000"] or [
         line.name for line in charts["goodput"].lines
     ] == ["threads=4", "threads=8", "threads=16"]
-    assert "heat" not in charts  # the response surface has both
+    assert "heat" not in charts  # the response surface shows both factors
 
 
 def test_values_of_a_chart_share_one_unit_and_carry_their_text() -> None:

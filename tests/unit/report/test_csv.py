@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from powerband.report.tables.csv import safe_text, write_csv
 from powerband.report.tables.rows import Cell, Column, Kind, Row, Table
 
-# Control characters and line ends are replaced, and surrogates are no text.
+# csv replaces control characters and line ends, and surrogates are no text.
 TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]))
 CELLS: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.TEXT: TEXTS,

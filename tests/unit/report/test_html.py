@@ -98,7 +98,7 @@ def test_every_chart_has_a_box_a_sentence_and_a_table(html: str) -> None:
     charts = data_of(html)["charts"]
     assert {"goodput", "response-time", "cost-rss_bytes_max", "states"} <= {chart["id"] for chart in charts}
     assert {f"chart-{chart['id']}" for chart in charts} <= set(outline.ids)
-    assert outline.tags.count("figure") == len(charts) + 1  # and the distributions
+    assert outline.tags.count("figure") == len(charts) + 1  # plus the one of distributions
     assert sum(value == "img" for name, value in outline.attributes if name == "role") == outline.tags.count("figure")
     assert outline.tags.count("details") >= outline.tags.count("figure")
 

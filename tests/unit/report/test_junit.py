@@ -122,10 +122,10 @@ def test_a_comparison_of_nothing_is_an_error_and_no_empty_suite() -> None:
 @pytest.mark.parametrize(
     ("verdict", "first", "outcome"),
     [
-        (Verdict.BETTER, None, "passed"),  # two capacities without figures, whose ranges lie apart
+        (Verdict.BETTER, None, "passed"),  # two capacities without figures, whose ranges do not overlap
         (Verdict.WORSE, None, "failure"),
         (Verdict.INCONCLUSIVE, None, "error"),
-        (Verdict.INCONCLUSIVE, Estimate(1.0, 0.9, 1.1, 0.95, 5), "error"),  # nothing can be compared: exit code 5
+        (Verdict.INCONCLUSIVE, Estimate(1.0, 0.9, 1.1, 0.95, 5), "error"),  # nothing could be compared: exit code 5
     ],
 )
 def test_outcomes_without_figures_are_those_of_the_exit_code(

@@ -272,4 +272,4 @@ def test_a_trial_of_an_hour_is_read_within_little_memory(tmp_path: Path) -> None
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert probe is not None and probe.host.at_ns.size == 621
-    assert most < 3000 * probe.host.at_ns.size  # bytes a sample; its line takes twice that as a dictionary
+    assert most < 3000 * probe.host.at_ns.size  # bytes a sample; as a dictionary its line takes twice that

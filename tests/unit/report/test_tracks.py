@@ -54,7 +54,7 @@ def test_a_long_run_shows_each_setting_and_what_went_wrong() -> None:
     analysis = synthetic.analysis(blocks=60)
     shown = trials_shown(analysis, 100)
     assert len(shown) == 100
-    assert {12, 30} <= shown  # the ones that do not count
+    assert {12, 30} <= shown  # the invalid ones
     by_setting = {row.setting: 0 for row in analysis.settings}
     for trial in analysis.trials:
         by_setting[trial.setting] += trial.number in shown and trial.valid
@@ -69,7 +69,7 @@ def test_only_trials_under_one_load_share_a_histogram() -> None:
     assert _comparable(race) == {t.number for t in race.trials if t.valid and t.stage is Stage.COMPARE}
     search = synthetic_verdicts.capacity_analysis()
     rates = {t.setting.id: t.rate_per_s for t in search.trials if t.number in _comparable(search)}
-    assert "threads=4" not in rates  # its constraints held at no rate
+    assert "threads=4" not in rates  # it met the SLO at no rate
     assert rates["threads=8"] == next(p.rate_per_s for p in synthetic_verdicts.capacity(8).curve[3:4])
 
 

@@ -149,7 +149,7 @@ def test_least_is_best_where_that_is_asked_for() -> None:
 
 
 def test_a_disturbed_trial_is_repeated_at_once_and_within_its_limits() -> None:
-    made = large(measure={"retries": 2, "retry_budget": 0.05})  # 3 repeats in all
+    made = large(measure={"retries": 2, "retry_budget": 0.05})  # 3 retries in all
 
     def answer(spec: TrialSpec) -> TrialResult:
         return told(spec, {}, "host_steal") if spec.block < 2 else told(spec, {"goodput_per_s": 1.0})

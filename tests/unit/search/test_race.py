@@ -337,7 +337,7 @@ def test_who_certainly_breaks_a_constraint_rests_while_nobody_leads() -> None:
 
     trials = run_experiment(made, outcome).trials
     ran = Counter(trial.setting.id for trial in trials)
-    # Until it is certain that more of its starts break it than luck would.
+    # threads=0 runs until it is certain that more of its starts break the constraint than by chance.
     assert 10 >= ran["threads=0"] > max(ran[f"threads={level}"] for level in (1, 2, 3))
 
 

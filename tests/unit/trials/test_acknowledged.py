@@ -18,7 +18,7 @@ from powerband.trials.instruments.acknowledged_writes import check_acknowledged,
 
 
 def test_earlier_writes_that_go_on_are_waited_for() -> None:
-    rest = [300]  # what a load has left behind: 100 appear with each read
+    rest = [300]  # rows that a load left behind: 100 appear with each read
 
     class Handler(BaseHTTPRequestHandler):
         rows = 0

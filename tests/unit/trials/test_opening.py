@@ -178,10 +178,10 @@ def test_a_server_that_hangs_with_every_setting_ends_the_run_as_well_but_one_tha
 @pytest.mark.parametrize(
     ("order", "words"),
     [
-        ((0, 0, 0, 0), ("no pool",) * 4),  # one setting that alone cannot start
+        ((0, 0, 0, 0), ("no pool",) * 4),  # the only setting that was tried cannot start
         ((0, 1, 0, 1), ("no pool",) * 4),
-        ((0, 1, 2, 3), ("no pool", None, "no pool", "no pool")),  # one that starts
-        ((0, 1, 2, 3), ("no pool", "no file", "no pool", "no pool")),  # not for one cause
+        ((0, 1, 2, 3), ("no pool", None, "no pool", "no pool")),  # one of the settings starts
+        ((0, 1, 2, 3), ("no pool", "no file", "no pool", "no pool")),  # the causes differ
     ],
 )
 def test_a_run_of_which_a_setting_may_start_goes_on(

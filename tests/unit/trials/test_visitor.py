@@ -57,7 +57,7 @@ def test_a_real_browser_visits_and_ends(engine: Path, tmp_path: Path) -> None:
     stop = StopRequest()
     with Pump(stop) as pump, visitor_up(engine, page.as_uri(), TrialDir(tmp_path), (), pump) as person:
         deadline_s = time.monotonic() + 60
-        while not pump.wait(lambda: bool(person.visits()), 0.1):  # nothing wakes it: no engine says anything
+        while not pump.wait(lambda: bool(person.visits()), 0.1):  # no engine says anything, so nothing wakes the wait
             assert time.monotonic() < deadline_s
         assert person.visits()[0].took_ns == 1_500_000
     stop.close()

@@ -35,7 +35,7 @@ def trial(rate: float | None, number: int = 1, threads: int = 1, code: str = "",
         (trial(1000.0, error_rate=0.002), False),
         (trial(1000.0, goodput_per_s=960.0), False),
         (trial(1000.0, goodput_per_s=971.0), True),
-        # 100 in flight on average (Little): 3 sqrt(200) / 10 s = 4.2/s may be chance.
+        # On average 100 are in flight (Little), so 3 sqrt(200) / 10 s = 4.2/s may be chance.
         (trial(1000.0, goodput_per_s=966.0, response_time_ns_mean=100e6), True),
         (trial(1000.0, goodput_per_s=965.0, response_time_ns_mean=100e6), False),
         (trial(1000.0, code="generator_cpu"), None),

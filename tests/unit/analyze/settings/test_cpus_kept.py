@@ -73,9 +73,9 @@ WORKERS = {"factors": {"workers": (1, 2)}, "subject": {"name": "fake", "command"
         (2, go(1), "Go has GOMAXPROCS 1, of the 2 CPUs that the server has"),
         (2, go(2, usable=1), "Go may use 1 by its CPU affinity or quota, of the 2 CPUs that the server has"),
         (2, go(None, usable=1), "Go may use 1 by its CPU affinity or quota, of the 2 CPUs that the server has"),
-        (1, go(1), None),  # no more than it runs at once
+        (1, go(1), None),  # no more workers than it runs at once
         (2, go(2), None),
-        (2, go(1, processes=2), None),  # a CPU each
+        (2, go(1, processes=2), None),  # a CPU for each
     ],
 )
 def test_a_setting_that_counts_more_than_the_runtime_uses(workers: int, view: RuntimeView, said: str | None) -> None:

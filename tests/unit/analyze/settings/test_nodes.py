@@ -27,7 +27,7 @@ def trials(blocks: dict[str, int], law: Law, noise: float = 0.01, seed: int = 1)
     found: list[TrialResult] = []
     nodes = [node for node, count in blocks.items() for _ in range(count)]
     for block, node in enumerate(nodes):
-        drift = dice.normal(0, 0.03)  # of the block: it cancels
+        drift = dice.normal(0, 0.03)  # of the whole block, so it cancels out
         for setting in SETTINGS:
             threads = setting.as_dict()["threads"]
             assert isinstance(threads, int)
@@ -113,5 +113,5 @@ def test_equal_settings_differ_between_nodes_by_chance_as_often_as_is_said() -> 
         assert found is not None and found.differ is not None
         small += found.differ < 0.05
         shown += any(row.shown for row in found.rows)
-    assert 3 <= small <= 30  # 15 are expected: a Poisson count's central 99.9 %
+    assert 3 <= small <= 30  # 15 are expected; these are the central 99.9 % of a Poisson count
     assert shown <= 30

@@ -23,7 +23,7 @@ from powerband.report.terminal.text import print_answer
 SCHEMA = Path(__file__).parents[4] / "docs/reference/analysis.schema.json"
 FACTORS = {"metrics": ("off", "datagram", "library"), "debug": (False, True)}
 DRIFT = (1.0, 1.3, 0.8, 1.1, 0.95, 1.2)
-# By setting, towards the baseline, with a noise of some tenths of a per cent from block to block.
+# By setting, relative to the baseline, with a noise of some tenths of a per cent from block to block.
 RATIOS = {
     ("off", False): 1.0,
     ("datagram", False): 0.02,
@@ -73,7 +73,7 @@ def test_changes_are_ranked_by_what_they_cost() -> None:
         assert cost.ratio is not None and cost.ratio.low is not None and cost.ratio.high is not None
         assert cost.ratio.value == pytest.approx(ratio, rel=0.005)
         assert cost.ratio.low < ratio < cost.ratio.high
-        # Drift is a hundred times as large: it has cancelled.
+        # The drift is a hundred times as large, and has cancelled out.
         assert cost.ratio.high / cost.ratio.low < 1.02
         assert cost.ratio.confidence == pytest.approx(1 - 0.05 / 3)
 

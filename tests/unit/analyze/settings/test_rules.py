@@ -234,7 +234,7 @@ def test_other_factors_are_held_at_the_answers_level() -> None:
 @pytest.mark.parametrize(
     ("factors", "threads"),
     [
-        ({"queue": (1, 10, 100)}, lambda level: 8.0),  # threads stay
+        ({"queue": (1, 10, 100)}, lambda level: 8.0),  # the number of threads stays
         ({"fast": (True, False)}, lambda level: 8.0 + level),
         ({"load.users": (1, 10, 100)}, float),
         ({"mode": ("a", "b")}, lambda level: 8.0),

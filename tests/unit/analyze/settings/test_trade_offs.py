@@ -36,9 +36,9 @@ def test_each_standing_has_its_case() -> None:
     analysis = of(
         row(1, 100, 10, 5, 50),
         row(2, 200, 20, 5, 50),  # more throughput, for a longer tail
-        row(3, 150, 25, 6, 60),  # worse than 2 in all, beyond the intervals
-        row(4, 199.9, 20.05, 5.05, 50.05, spread=0.2),  # worse than 2 in all, within them
-        row(5, 300, 1, 1, 1, feasible=False),  # best of all, and not allowed
+        row(3, 150, 25, 6, 60),  # worse than 2 in every respect, beyond the intervals
+        row(4, 199.9, 20.05, 5.05, 50.05, spread=0.2),  # worse than 2 in every respect, within the intervals
+        row(5, 300, 1, 1, 1, feasible=False),  # best of all, but violates the SLO
     )
     analysis = replace(analysis, settings=tuple(
         replace(each, estimates={name: Estimate(e.value, e.value - 0.2, e.value + 0.2, 0.95, 5)
@@ -95,7 +95,7 @@ def test_what_is_not_known_of_all_is_not_weighed() -> None:
     found = trade_offs(analysis)
     assert found is not None and [each.setting.id for each in found.rows] == ["threads=1", "threads=2"]
     bare = of(row(1, 100), row(2, 200))
-    assert trade_offs(bare) is None  # throughput alone is no trade
+    assert trade_offs(bare) is None  # throughput alone is no trade-off
     assert trade_offs(of(row(1, 100, 10, 5, 50))) is None
 
 

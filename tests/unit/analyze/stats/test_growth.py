@@ -48,10 +48,10 @@ def test_a_leak_is_found_in_noise() -> None:
         np.full(AT.size, 1000.0),
         1000 + 500 * (1 - np.exp(-SECONDS / 3)),  # a cache that fills
         1000 + np.minimum(100 * SECONDS, 600),  # a heap that reaches its bound
-        1000 + 200 * (SECONDS % 2.0),  # collected every two seconds
+        1000 + 200 * (SECONDS % 2.0),  # a heap collected every two seconds
         1000 + 500 * (SECONDS > 5),  # a pool that grew once
         1000 - 10 * SECONDS,
-        1000 + 0.3 * SECONDS,  # less than matters
+        1000 + 0.3 * SECONDS,  # a growth too slow to matter
     ],
     ids=["constant", "cache", "bound", "sawtooth", "step", "falling", "little"],
 )
@@ -64,7 +64,7 @@ def test_noise_alone_is_hardly_ever_growth() -> None:
     walks = [1000 + np.cumsum(dice.normal(0, 1, AT.size)) for _ in range(RUNS)]
     noise = [1000 + dice.normal(0, 20, AT.size) for _ in range(RUNS)]
     assert sum(bool(growth(levels)) for levels in noise) <= 0.01 * RUNS
-    # A random walk is the hardest: of two trials both must show it.
+    # A random walk is the hardest case: both of two trials must show growth.
     pairs = zip(walks[::2], walks[1::2], strict=True)
     assert sum(bool(growth(first)) and bool(growth(second)) for first, second in pairs) <= 0.05 * RUNS / 2
 
@@ -77,11 +77,11 @@ def test_what_fills_within_the_window_is_seldom_taken_for_a_leak(kind: str) -> N
 
     def trial(fill_s: float) -> bool:
         since_s = SECONDS + dice.uniform(0, 1)
-        if kind == "cache":  # keys asked for by chance
+        if kind == "cache":  # keys are requested at random
             filled = 1 - np.exp(-since_s / (fill_s / 2))
         elif kind == "bound":  # a heap that grows steadily to its bound
             filled = np.minimum(since_s / fill_s, 1)
-        else:  # classes and compiled code come in steps, fewer and fewer, under a collector's teeth
+        else:  # classes and compiled code come in ever rarer steps, on the sawtooth of a collector
             steps = np.sort(dice.exponential(fill_s / 3, 40))
             filled = np.searchsorted(steps, since_s) / 40 + 0.2 * (since_s % 0.9)
         return bool(growth(1000 + 500 * filled + dice.normal(0, 5, AT.size)))

@@ -27,7 +27,7 @@ def served(servers: int, users: int, seconds: float, service: Service, seed: int
     """The look at users who never pause before so many servers, which begins after 0.3 s; and the squared coefficient
     of variation of the service times."""
     generator = random.Random(seed)
-    busy = min(servers, users)  # and it stays so: whoever is answered asks again
+    busy = min(servers, users)  # this stays so, since a user who got an answer sends the next request
     ends = [generator.random() * service(generator) for _ in range(busy)]
     heapq.heapify(ends)
     answers, times = 0, []

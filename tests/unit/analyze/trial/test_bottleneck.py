@@ -575,7 +575,7 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
 ]
 
 
-# Requests queue for something, but for what cannot be seen.
+# Requests queue, but the reason cannot be seen.
 UNNAMED: list[tuple[str, Scene]] = [
     (
         "parked threads beside a loop of their name, where nobody tried: they may be idle",
@@ -627,8 +627,8 @@ def test_a_window_with_one_look_at_its_threads_names_only_what_counters_prove() 
 
 
 def test_every_name_is_told_from_the_others() -> None:
-    of_the_self_driven = {B.WAKE_UPS, B.ONE_THREAD}  # told in test_self_driven.py
-    of_a_capacity = {B.SLOW_ANSWERS}  # told in settings/test_capacity.py
+    of_the_self_driven = {B.WAKE_UPS, B.ONE_THREAD}  # tested in test_self_driven.py
+    of_a_capacity = {B.SLOW_ANSWERS}  # tested in settings/test_capacity.py
     assert {expected for _, _, expected in CASES} == set(B) - of_the_self_driven - of_a_capacity
 
 

@@ -89,12 +89,12 @@ def test_who_is_missed_by_more_than_the_time_that_they_took_does_not_disturb_but
 @pytest.mark.parametrize(
     ("figures", "changes"),
     [
-        (Figures(loud_s=10.0), {}),  # it never rests
-        (Figures(loud_s=9.8), {}),  # too short a while
+        (Figures(loud_s=10.0), {}),  # the other program never rests
+        (Figures(loud_s=9.8), {}),  # it rests too briefly
         (
             Figures(loud_s=5.0, loud_rate=1.5),
             {},
-        ),  # less is served without it: it may work for the server
+        ),  # less is served without it, so it may work for the server
         (
             Figures(loud_s=5.0, think_ns=9e6),
             {"load": {"users": 10, "think": "9ms", "duration": "10s"}},
@@ -102,8 +102,8 @@ def test_who_is_missed_by_more_than_the_time_that_they_took_does_not_disturb_but
         (Figures(loud_s=5.0), {"load": {"rate": 1000, "duration": "10s"}}),
         (Figures(loud_s=5.0), {"load": {"users": 10, "requests_per_user": 1000}}),
         (Figures(loud_s=5.0), {"measure": Measure(repeats=3, foreign_cpu_max=0.9)}),
-        (Figures(loud_s=0.05), {}),  # it cannot have mattered
-        (Figures(loud_s=8.0, thread_share=0.7, busy_cores=1.25), {}),  # without it the load engine is at its limit
+        (Figures(loud_s=0.05), {}),  # it ran too briefly to matter
+        (Figures(loud_s=8.0, thread_share=0.7, busy_cores=1.25), {}),  # without it the load generator is at its limit
     ],
 )
 def test_the_whole_window_counts_where_no_quiet_part_tells_more(
@@ -133,11 +133,11 @@ def test_fixed_limits_judge_where_no_bound_is_known_or_one_is_set(tmp_path: Path
 @pytest.mark.parametrize(
     ("threads", "run_wait", "lock", "foreign", "lost"),
     [
-        (64.0, 0.64, 0.0, 1.0, 0.01),  # each loses its own hundredth
-        (64.0, 0.64, 3.2, 1.0, 0.06),  # and 5 of a hundred wait for one another
+        (64.0, 0.64, 0.0, 1.0, 0.01),  # each thread loses its own hundredth
+        (64.0, 0.64, 3.2, 1.0, 0.06),  # and 5 of a hundred wait for another thread
         (1.0, 0.2, 0.8, 1.0, 0.2),  # an event loop
-        (64.0, 0.64, 60.0, 1.0, 0.64),  # all wait for the one that holds the lock
-        (64.0, 32.0, 0.0, 0.64, 0.01),  # most wait for each other: no more can wait for others than these run
+        (64.0, 0.64, 60.0, 1.0, 0.64),  # all wait for the thread that holds the lock
+        (64.0, 32.0, 0.0, 0.64, 0.01),  # most wait for each other: others run too little to delay more
     ],
 )
 def test_a_thread_of_a_pool_loses_its_own_wait_and_that_of_whom_it_waits_for(

@@ -90,7 +90,7 @@ def test_of_a_jvm_the_heap_after_collections_counts_and_its_own_bound() -> None:
     assert found["memory_lasts_s"] == pytest.approx(20, rel=0.01)
     sound = counters(heap_used_bytes_now=50 * MIB + 20 * MIB * (SECONDS % 1), gc_count=SECONDS)
     assert metrics(growing, sound) == {"memory_growth_bytes_per_s": 0}
-    # One that hardly collects fills its heap, whatever it keeps.
+    # A heap that is hardly ever collected fills up, whatever the program keeps.
     assert metrics(growing, leaking, counters(heap_used_bytes_now=heap, gc_count=SECONDS / 6)) == {}
 
 

@@ -29,7 +29,7 @@ from powerband.store import TrialDir, snapshot_file
 from powerband.trials.instruments.acknowledged_writes import Round, count_in
 
 MS = 1_000_000
-# Beginnings and ends of what JVMs of three versions printed.
+# The first and last lines that JVMs of three versions printed.
 JDK_8 = """
  num     #instances         #bytes  class name
 ----------------------------------------------
@@ -150,7 +150,7 @@ def test_a_trial_tells_what_grew(tmp_path: Path) -> None:
     assert result.metrics["jvm_live_growth_bytes"] == 802144 - 780568
     assert result.heap_growth is not None and result.heap_growth.types[0].type == "Ticket"
     old = json.loads(directory.record.read_text())
-    del old["snapshots"]  # written before there were any
+    del old["snapshots"]  # as in records from before there were snapshots
     directory.record.write_text(json.dumps(old))
     assert directory.read_record().snapshots == ()
 

@@ -31,8 +31,8 @@ def codes(result: TrialResult) -> set[str]:
 def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_path: Path) -> None:
     result = measured(tmp_path, Figures())
     assert result.valid and result.problems == ()
-    # No WebSockets, no JVM or .NET, no burst, no writes checked, no set number of requests, nothing beside the subject,
-    # no link; and the record of a fake trial does not tell of the control plane.
+    # The trials have no WebSockets, no JVM or .NET, no burst, no checked writes, no set number of requests, nothing
+    # beside the subject and no link; and the record of a fake trial has no figures of the control plane.
     kinds = (
         "join",
         "drop",
@@ -63,7 +63,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "quiet_held_up_share_max",
         "window_goodput_per_s",
         "window_achieved_rate_per_s",
-        "cpu_quota_cores",  # there is none
+        "cpu_quota_cores",  # there is no quota
         "cpu_throttled_share",
         "memory_lasts_s",  # nothing grows
         "threads_lasts_s",
@@ -72,7 +72,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
         "gc_cpu_share",
         "thread_cpu_share_max",
         "capacity_per_s",
-    }  # the fake kernel gives none; of a setting
+    }  # the fake kernel has none of these, or they are figures of a setting
     expected = {
         "goodput_per_s": 1000,
         "error_rate": 0,
@@ -278,8 +278,8 @@ def test_percentiles_are_ranked_over_all_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "figures",
     [
-        Figures(engine_wait=0.15, users=1, response_ns=1_000_000),  # 75 us a turn: what a wake-up takes
-        Figures(engine_wait=0.5),  # 0.25 ms a turn, of responses of 10 ms, and CPU to spare
+        Figures(engine_wait=0.15, users=1, response_ns=1_000_000),  # 75 us a turn, the cost of a wake-up
+        Figures(engine_wait=0.5),  # 0.25 ms a turn with responses of 10 ms, and idle CPU
     ],
 )
 def test_wake_ups_and_waits_that_no_response_shows_are_no_lack_of_cpu(tmp_path: Path, figures: Figures) -> None:

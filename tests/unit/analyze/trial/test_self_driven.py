@@ -61,7 +61,7 @@ def measured(folder: Path, of: Experiment, lines: Sequence[Mapping[str, Any]] = 
     record: TrialRecord = replace(
         record_of(spec(), figures), cpus={"subject": [], "engine": [], "probe": []}, **changes
     )
-    # As `Counted` says it: no times, no users, no engine's CPU.
+    # The summary is one of `Counted`: no times, no users, no engine's CPU.
     none = dict.fromkeys(record.engines[0]["cohort_times"], "")
     window = {**record.engines[0]["window"], "time_in_system_ns_sum": 0, "user_ns": 0}
     said = {**record.engines[0], "cohort_times": none, "window": window, "thread_cpu_ns": [], "steps": []}

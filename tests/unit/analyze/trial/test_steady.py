@@ -82,8 +82,8 @@ def test_an_exponential_warm_up_is_not_cut_short(tau: float) -> None:
 
 
 def test_a_step_holds_the_warm_up_until_it_lies_well_behind() -> None:
-    ends = ends_s(level(lambda t: np.where(t < 0.6, 0.5, 1.0)), first_s=1.0)  # before it nobody can know of it
-    assert np.mean(ends >= 1.2) >= 0.9  # of ten noisy intervals a rank test may miss a step
+    ends = ends_s(level(lambda t: np.where(t < 0.6, 0.5, 1.0)), first_s=1.0)  # the change precedes the first check
+    assert np.mean(ends >= 1.2) >= 0.9  # with ten noisy intervals a rank test may miss a step
     assert np.median(ends) <= 6
 
 

@@ -53,7 +53,7 @@ def test_the_bands_of_all_pools_add_up_to_the_threads() -> None:
     states = thread_states(events, 0)
     assert states.t_s == (2.0, 3.0)
     assert [sum(parts) for parts in zip(*(values for _, values in states.bands), strict=True)] == pytest.approx([3, 3])
-    # In the last second nothing of `a` was looked at: what it was ever seen to wait on stands for it.
+    # Pool `a` has no look in the last second, so all its earlier looks stand for it.
     assert dict(states.bands)["sleep"] == pytest.approx((1.5, 2.0))
     assert dict(states.bands)["blocked"] == pytest.approx((0.5, 1.0))
     assert thread_states(events, 2 * S, "b").t_s == (0.0, 1.0)
