@@ -15,10 +15,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.footer import commit, machine
+from benchmarks.kept_rows import append_row, read_rows
 from benchmarks.pairs import share_of
 from benchmarks.sweeps import sweep
 from powerband.model.results import AnswerKind, Verdict
@@ -62,8 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path("runs/aa-sweeps"), help="where they are kept")
     options = parser.parse_args(arguments)
     kept = options.folder / "sweeps.jsonl"
-    options.folder.mkdir(parents=True, exist_ok=True)
-    done = read(kept)
+    done = read_rows(kept, Outcome)
     deadline = time.monotonic() + 60 * options.minutes
     with StopRequest.on_signals() as stop:
         while len(_measured(done)) < options.sweeps and time.monotonic() < deadline:
@@ -71,8 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if outcome is None:
                 break
             done.append(outcome)
-            with kept.open("a") as file:
-                file.write(json.dumps(asdict(outcome)) + "\n")
+            append_row(kept, outcome)
             print(
                 f"{outcome.number}: {outcome.kind}, {outcome.trials} trials, {outcome.seconds:.0f} s", file=sys.stderr
             )
@@ -83,16 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (options.folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     print(table(summary))
     return 0
-
-
-def read(path: Path) -> list[Outcome]:
-    """Reads the finished sweeps; removes a last line that a kill cut short."""
-    if not path.is_file():
-        return []
-    whole = path.read_text().rpartition("\n")[0]
-    lines = whole.splitlines()
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return [Outcome(**json.loads(line)) for line in lines]
 
 
 def _one(number: int, folder: Path, engine: str, stop: StopRequest) -> Outcome | None:

@@ -11,16 +11,16 @@ finished job: called again, it goes on. Nothing else should run on the machine.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cpu_races import NAMED_SHARE
 from benchmarks.footer import commit, machine
+from benchmarks.kept_rows import append_row, read_rows
 from benchmarks.pairs import share_of
 from fakes.burner import burning
 from fakes.hosted_job import SERVERS, Job, build_wheel, pull_request, repository
@@ -105,8 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path("runs/action-jobs"), help="where they are kept")
     options = parser.parse_args(arguments)
     kept = options.folder / "jobs.jsonl"
-    options.folder.mkdir(parents=True, exist_ok=True)
-    done = [Outcome(**json.loads(line)) for line in kept.read_text().splitlines()] if kept.is_file() else []
+    done = read_rows(kept, Outcome)
     deadline_s = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="powerband-jobs-") as temporary:
         wheel = build_wheel(Path(temporary) / "wheel", find_engine())
@@ -115,8 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder.mkdir()
             made = job(len(done), wheel, folder)
             done.append(made)
-            with kept.open("a") as file:
-                file.write(json.dumps(asdict(made)) + "\n")
+            append_row(kept, made)
             print(f"{made.number}: {made.server}, {made.verdict}, {made.seconds:.0f} s", file=sys.stderr, flush=True)
     print(table(done))
     return 0

@@ -22,12 +22,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from benchmarks.cpu_races import Worker, up
 from benchmarks.footer import machine
+from benchmarks.kept_rows import read_rows, write_rows
 from benchmarks.pairs import UNDECIDED, share_of
 from benchmarks.sweeps import powerband
 from fakes.queues import Queue
@@ -192,14 +193,6 @@ def left(every: Sequence[Pool], done: Sequence[Outcome], searches: int) -> list[
     return found[: max(0, searches - len(done))]
 
 
-def read(path: Path) -> list[Outcome]:
-    return [Outcome(**json.loads(line)) for line in path.read_text().splitlines()] if path.is_file() else []
-
-
-def write(path: Path, done: Sequence[Outcome]) -> None:
-    path.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in done))
-
-
 def lacks_windows(outcome: Outcome) -> bool:
     return outcome.p99_low_ms is None and outcome.low is not None and outcome.high is not None
 
@@ -264,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     kept = options.folder / "searches.jsonl"
     options.folder.mkdir(parents=True, exist_ok=True)
-    done = read(kept)
+    done = read_rows(kept, Outcome)
     deadline_s = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="powerband-pools-") as built:
         programs = {language: build(language, Path(built)) for language in LANGUAGES}
@@ -279,12 +272,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ]
             for ended in as_completed(searches):
                 done.append(ended.result())
-                write(kept, done)
+                write_rows(kept, done)
         while (lack := [row for row in done if lacks_windows(row)]) and time.monotonic() < deadline_s:
             now = lack[: options.beside]
             filled = dict(zip(map(id, now), at_once.map(lambda row: with_windows(row, programs), now), strict=True))
             done = [filled.get(id(row), row) for row in done]
-            write(kept, done)
+            write_rows(kept, done)
     print(table(done))
     return 0
 

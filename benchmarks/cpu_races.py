@@ -23,11 +23,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.footer import commit, machine
 from benchmarks.generators import ROOT, Generator, wrk
+from benchmarks.kept_rows import append_row, read_rows
 from benchmarks.pairs import Spread, run, share_of, spread, worst
 from benchmarks.sweeps import powerband
 from powerband.base.procfs import all_processes
@@ -220,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("wrk is not installed (`make bench-peers`): there is no figure beside ours", file=sys.stderr)
     kept = options.folder / "races.jsonl"
     options.folder.mkdir(parents=True, exist_ok=True)
-    done = read(kept)
+    done = read_rows(kept, Outcome)
     deadline_s = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="powerband-workers-") as built:
         servers = {language: worker(language, Path(built)) for language in options.only}
@@ -233,19 +234,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             assert server is not None
             made = race(len(done) + 1, language, server, peer, options.folder)
             done.append(made)
-            with kept.open("a") as file:
-                file.write(json.dumps(asdict(made)) + "\n")
+            append_row(kept, made)
             print(f"{made.number}: {language}, {made.named}, {made.seconds:.0f} s", file=sys.stderr, flush=True)
     print(table(done))
     return 0
-
-
-def read(path: Path) -> list[Outcome]:
-    """Reads the finished races."""
-    if not path.is_file():
-        return []
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [Outcome(**{**row, "rates": tuple(row["rates"]), "wrk_rates": tuple(row["wrk_rates"])}) for row in rows]
 
 
 def in_turn(languages: Sequence[str], done: Sequence[Outcome], races: int) -> list[str]:

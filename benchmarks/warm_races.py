@@ -20,11 +20,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.footer import ROOT, commit, machine
+from benchmarks.kept_rows import append_row, read_rows
 from benchmarks.pairs import share_of
 from benchmarks.sweeps import powerband
 from powerband.files.key_options import PROFILES
@@ -194,22 +195,6 @@ def table(every: Sequence[Outcome], truths: Mapping[str, Truth]) -> str:
     return "\n".join(lines)
 
 
-def read(path: Path) -> list[Outcome]:
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    return [Outcome(**{**row, "rates": tuple(row["rates"]), "rising": tuple(row["rising"])}) for row in rows]
-
-
-def read_truths(path: Path) -> dict[str, Truth]:
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    return {row["case"]: Truth(row["case"], tuple(row["rates"])) for row in rows}
-
-
-def keep(path: Path, row: Outcome | Truth) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(asdict(row)) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.warm_races", description=__doc__)
     parser.add_argument("--races", type=int, default=20, help="how many there are to be of each case")
@@ -223,7 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"left out: {case}, for want of {CASES[case]}", file=sys.stderr)
         options.only.remove(case)
     kept, truths_kept = options.folder / "races.jsonl", options.folder / "truths.jsonl"
-    done, truths = read(kept), read_truths(truths_kept)
+    done = read_rows(kept, Outcome)
+    truths = {truth.case: truth for truth in read_rows(truths_kept, Truth)}
     deadline_s = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="powerband-warm-") as folder:
         built = {case: Path(folder, case) for case in options.only}
@@ -232,14 +218,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             build(case, built[case])
         for case in [name for name in options.only if name not in truths]:
             truths[case] = truth_of(case, built[case], options.folder, options.truth_starts)
-            keep(truths_kept, truths[case])
+            append_row(truths_kept, truths[case])
         for case in to_come(options.only, options.profile, done, options.races):
             if time.monotonic() >= deadline_s:
                 break
             written = experiment(case, built[case], PROFILES[options.profile], AS_TUNE)
             made = outcome(case, options.profile, *run(written, options.folder))
             done.append(made)
-            keep(kept, made)
+            append_row(kept, made)
             print(f"{case}: {made.named}, {made.seconds:.0f} s", file=sys.stderr, flush=True)
     print(table(done, truths))
     return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import re
 import shutil
 import signal
@@ -29,6 +30,7 @@ from powerband.report.html.report import write_report
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
 from powerband.trials.instruments.visitor import find_browser
+from scripts.tutorial import prepare, shown
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -46,10 +48,21 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-r
 
 
 @dataclass(frozen=True)
+class Source:
+    """A run that pictures show: the name of its experiment, whether it ran on the nodes of a cluster, and the command
+    that makes it in a folder with the examples."""
+
+    name: str
+    command: tuple[str, ...]
+    on_nodes: bool = False
+
+
+@dataclass(frozen=True)
 class Shot:
-    """One picture. `page`: `report` of a finished run, or `live`, of a run that is started for the picture and then
-    stopped. `of`: the part of the page, by the heading of a section or a CSS selector; empty: its top. `height`: the
-    largest height of the picture. `before`: CSS selectors of the elements to click first."""
+    """One picture. `run`: an experiment that comes with powerband, or a key of `SOURCES`. `page`: `report` of a finished
+    run, or `live`, of a run that is started for the picture and then stopped. `of`: the part of the page, by the heading
+    of a section or a CSS selector; empty: its top. `height`: the largest height of the picture. `before`: CSS selectors
+    of the elements to click first."""
 
     name: str
     run: str
@@ -62,6 +75,14 @@ class Shot:
     before: tuple[str, ...] = ()
 
 
+POWERBAND = (sys.executable, "-m", "powerband")
+SOURCES = {
+    "race": Source("tune", (*POWERBAND, *shown("tune", "--users 32"))),
+    "revisions": Source("compare", (*POWERBAND, *shown("compare", "slower_server.py"))),
+    "cluster": Source("quickstart", (sys.executable, "-m", "fakes.hosts"), on_nodes=True),
+}
+"""The runs that are not of an experiment that comes with powerband: the tutorial's, and that of `make cluster-demo`."""
+
 SHOTS = (
     Shot("report", "quickstart", height=1450, scale=1.2),
     Shot("report-dark", "thread-vs-pool", height=1500, scale=1.2, dark=True),
@@ -70,6 +91,9 @@ SHOTS = (
     Shot("why", "thread-vs-pool", of="Why", height=900),
     Shot("trial", "socketcluster-concurrency", of="Every trial", height=1125, scale=1.2),
     Shot("live", "thread-vs-pool", page="live", height=1230, scale=1.2),
+    Shot("race", "race", of="The race", height=900),
+    Shot("revisions", "revisions", height=900, scale=1.2),
+    Shot("cluster", "cluster", of="Nodes", height=600),
     Shot("pool-vs-event-loop", "pool-vs-event-loop", of="Settings compared", height=508),
     Shot("thread-vs-pool", "thread-vs-pool", of="Settings compared", height=560),
     Shot("vertx-instances", "vertx-instances", of="Settings compared", height=560),
@@ -107,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _made(shot: Shot, run: Path | None, browser: Browser, out: Path) -> bool:
     if run is None and shot.page == "report":
-        sys.stderr.write(f"{shot.name}: there is no finished run of {shot.run}: `powerband run {shot.run}`, or --run\n")
+        sys.stderr.write(f"{shot.name}: there is no finished run for it: make it with --run\n")
         return False
     picture = _small(_taken(shot, run, browser))
     (out / f"{shot.name}.png").write_bytes(picture)
@@ -115,30 +139,39 @@ def _made(shot: Shot, run: Path | None, browser: Browser, out: Path) -> bool:
     return True
 
 
-def _copied(name: str, folders: Sequence[Path], scratch: Path, may_run: bool) -> Path | None:
-    """A copy of the newest finished run of an experiment, with a new report; None if there is none."""
+def _copied(key: str, folders: Sequence[Path], scratch: Path, may_run: bool) -> Path | None:
+    """A copy of the newest finished run for `Shot.run`, with a new report; None if there is none."""
+    source = SOURCES.get(key) or Source(key, (*POWERBAND, "run", key))
     given = [
         path for folder in folders for path in ([folder] if (folder / "plan.jsonl").is_file() else folder.glob("*"))
     ]
-    found = sorted((path for path in given if _is_finished_run(path, name)), key=lambda path: path.name)
+    found = sorted((path for path in given if _is_finished_run(path, source)), key=lambda path: path.name)
     if not found and may_run:
-        command = [sys.executable, "-m", "powerband", "run", name, "--runs", str(scratch / "made")]
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)  # 1: a claim was refuted here
-        found = [path for path in (scratch / "made").glob("*") if _is_finished_run(path, name)]
+        made = scratch / f"made-{key}"
+        made.mkdir()
+        prepare(made)
+        paths = [str(ROOT / "tests"), *sys.path]
+        # The exit code is 1 if a claim was refuted here, or a revision is worse.
+        subprocess.run(
+            source.command, cwd=made, check=False, stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )  # fmt: skip
+        found = [path for path in (made / "runs").glob("*") if _is_finished_run(path, source)]
     if not found:
         return None
     # The copy has a folder of its own, which `powerband watch` can be given.
-    copy = scratch / "runs" / found[-1].name
+    copy = scratch / f"runs-{key}" / found[-1].name
     shutil.copytree(found[-1], copy)
     run = RunDir.open(copy)
     write_report(run, analyse_run(load_experiment(run.experiment), run))
     return copy
 
 
-def _is_finished_run(path: Path, name: str) -> bool:
+def _is_finished_run(path: Path, source: Source) -> bool:
     """True for a folder named `<day>-<time>-<experiment>` in which at least half of the planned trials were
     measured."""
-    if not re.fullmatch(rf"\d{{8}}-\d{{6}}-{re.escape(name)}(-\d+)?", path.name) or not (path / "plan.jsonl").is_file():
+    named = re.fullmatch(rf"\d{{8}}-\d{{6}}-{re.escape(source.name)}(-\d+)?", path.name)
+    if not named or not (path / "plan.jsonl").is_file() or (path / "nodes.json").is_file() != source.on_nodes:
         return False
     planned = len((path / "plan.jsonl").read_text().splitlines())
     measured = [record for record in path.glob("trials/*/record.json") if _status(record) == "measured"]

@@ -22,9 +22,8 @@ _OUTPUT = re.compile(r"^```text\n(.*?)^```$", re.S | re.M)
 
 
 def main() -> int:
-    page = PAGES[0].read_text()
     with tempfile.TemporaryDirectory() as folder:
-        blocks = _blocks(page, Path(folder))
+        blocks = _blocks(Path(folder))
     for path in PAGES:
         path.write_text(_filled(path.read_text(), blocks))
     return 0
@@ -35,19 +34,31 @@ def _filled(page: str, blocks: Sequence[str]) -> str:
     return _OUTPUT.sub(lambda _: f"```text\n{next(texts)}```", page)
 
 
-def _blocks(page: str, folder: Path) -> list[str]:
+def _blocks(folder: Path) -> list[str]:
     """The text of each block of output, in the order of the page."""
-    ignored = shutil.ignore_patterns("target", "node_modules")
-    shutil.copytree(ROOT / "examples", folder / "examples", ignore=ignored)
-    (edit,) = re.findall(r"^sed .*$", page, re.M)
-    subprocess.run(edit, shell=True, cwd=folder, check=True)
-    run = _runner(page, folder)
+    prepare(folder)
+    run = _runner(folder)
     found = [
         run(4, "tune", "--listen").partition("\n\n")[0],
         _to_the_verdicts(run(0, "tune", "--users 32")),
         _to_the_verdicts(run(1, "compare", "slower_server.py")),
     ]
     return [_tidy(text) for text in found]
+
+
+def prepare(folder: Path) -> None:
+    """Puts the examples and the slower server of the tutorial into a folder."""
+    ignored = shutil.ignore_patterns("target", "node_modules")
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=ignored)
+    (edit,) = re.findall(r"^sed .*$", PAGES[0].read_text(), re.M)
+    subprocess.run(edit, shell=True, cwd=folder, check=True)
+
+
+def shown(*words: str) -> list[str]:
+    """The arguments of the one `powerband` command of the tutorial that holds all of these words."""
+    lines = re.findall(r"^powerband (.*)$", PAGES[0].read_text(), re.M)
+    (line,) = [line for line in lines if all(word in line for word in words)]
+    return shlex.split(line)
 
 
 def _to_the_verdicts(output: str) -> str:
@@ -57,16 +68,15 @@ def _to_the_verdicts(output: str) -> str:
     return "\n\n".join(parts[: table + 1])
 
 
-def _runner(page: str, folder: Path) -> Callable[..., str]:
-    """A function that runs the one command of the page which contains all of some words, and returns its stdout."""
-    lines = re.findall(r"^powerband .*$", page, re.M)
+def _runner(folder: Path) -> Callable[..., str]:
+    """A function that runs the one command of the page that holds all of some words, and returns its stdout."""
 
     def run(code: int, *words: str) -> str:
-        (line,) = [line for line in lines if all(word in line for word in words)]
+        arguments = shown(*words)
         environment = {**os.environ, "COLUMNS": WIDTH, "PYTHONPATH": os.pathsep.join(sys.path)}
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{shlex.join(arguments)}\n")
         done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(line)],
+            [sys.executable, "-m", "powerband", *arguments],
             cwd=folder,
             env=environment,
             capture_output=True,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks import aa_sweeps
-from benchmarks.aa_sweeps import Outcome, main, read, summarise, table
+from benchmarks.aa_sweeps import Outcome, main, summarise, table
+from benchmarks.kept_rows import read_rows
 
 from powerband.files.experiment_file import parse_experiment
 from powerband.processes.stop_request import StopRequest
@@ -46,5 +47,5 @@ def test_it_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(aa_sweeps, "_one", one)
     assert main(["--engine", "engine", "--sweeps", "3", "--folder", str(tmp_path)]) == 0
     assert begun == [2, 3]
-    assert [outcome.number for outcome in read(kept)] == [1, 2, 3]
+    assert [outcome.number for outcome in read_rows(kept, Outcome)] == [1, 2, 3]
     assert json.loads((tmp_path / "summary.json").read_text())["sweeps"] == 3

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from benchmarks.capacity_pools import LANGUAGES, Outcome, lacks_windows, left, pools, read, summary, table, write
+from benchmarks.capacity_pools import LANGUAGES, Outcome, lacks_windows, left, pools, summary, table
 from benchmarks.footer import ROOT
+from benchmarks.kept_rows import read_rows
 
 FOUND = Outcome("go, 4 threads, fixed", 1000.0, 1200.0, 1400.0, 1250.0, 1550.0, 10.0, 26, 0, 160.0, "Use it.")
 MEASURED = replace(FOUND, p99_low_ms=6.0, p99_high_ms=20.0)
@@ -20,14 +20,12 @@ def test_the_first_three_hold_every_language_size_and_kind_of_service() -> None:
     assert len({pool.service for pool in first}) == 3
 
 
-def test_searches_go_on_where_they_were_stopped(tmp_path: Path) -> None:
+def test_searches_go_on_where_they_were_stopped() -> None:
     every = pools(("go",))
     done = [replace(FOUND, pool=every[1].name)]
     assert left(every, done, 3) == [every[0], every[2]]
     assert left(every, done, 1) == []
     assert len(left(every, done, 20)) == 19
-    write(tmp_path / "searches.jsonl", done)
-    assert read(tmp_path / "searches.jsonl") == done
 
 
 def test_a_search_agrees_with_windows_that_hold_at_its_low_end_alone() -> None:
@@ -44,7 +42,7 @@ def test_a_search_agrees_with_windows_that_hold_at_its_low_end_alone() -> None:
 def test_the_page_says_what_the_kept_searches_say() -> None:
     folder = ROOT / "docs" / "methods"
     (kept,) = (folder / "data").glob("capacity-pools-*.jsonl")
-    done = read(kept)
+    done = read_rows(kept, Outcome)
     assert len(done) >= 20
     page = (folder / "capacity.md").read_text()
     assert "\n".join(summary(done)) in page

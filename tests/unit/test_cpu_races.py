@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.cpu_races import Outcome, in_turn, outcome, read, table, worker
+from benchmarks.cpu_races import Outcome, in_turn, outcome, table, worker
 
 RACE = Outcome(
     1, "go", "best", "workers=2", 1.9, 2.0, (1000.0, 1900.0), (1000.0, 2000.0), "{}", 12, 0, 60.0, "Use workers=2."
@@ -35,14 +35,6 @@ def test_an_outcome_is_what_the_analysis_says() -> None:
 def test_a_race_without_an_answer_or_without_wrk_has_no_figure() -> None:
     made = outcome(1, "go", analysis(None, 800.0), (), 1.0)
     assert (made.named, made.effect, made.wrk_effect, made.rates) == (None, None, None, (800.0,))
-
-
-def test_races_are_kept_and_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "races.jsonl"
-    assert read(path) == []
-    rows = [RACE, replace(RACE, number=2, wrk_rates=(), wrk_effect=None)]
-    path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows))
-    assert read(path) == rows
 
 
 def test_languages_take_turns_until_each_has_its_races() -> None:

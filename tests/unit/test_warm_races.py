@@ -7,19 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.warm_races import (
-    AS_TUNE,
-    CASES,
-    Outcome,
-    Truth,
-    experiment,
-    keep,
-    outcome,
-    read,
-    read_truths,
-    table,
-    to_come,
-)
+from benchmarks.warm_races import AS_TUNE, CASES, Outcome, Truth, experiment, outcome, table, to_come
 
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.key_options import PROFILES
@@ -67,15 +55,6 @@ def test_an_outcome_is_what_the_analysis_says() -> None:
 )
 def test_figures_are_near_or_a_bound(rates: tuple[float, float], rising: tuple[bool, bool], holds: bool) -> None:
     assert replace(RACE, rates=rates, rising=rising).figures_hold(TRUTH) is holds
-
-
-def test_races_and_truths_are_kept_and_read_again(tmp_path: Path) -> None:
-    rows, path = [RACE, replace(RACE, named=None, rates=(None, 1.0))], tmp_path / "kept" / "races.jsonl"
-    assert read(path) == [] and read_truths(path) == {}
-    for row in rows:
-        keep(path, row)
-    keep(tmp_path / "truths.jsonl", TRUTH)
-    assert read(path) == rows and read_truths(tmp_path / "truths.jsonl") == {"jvm": TRUTH}
 
 
 def test_cases_take_turns_until_each_has_its_races_of_the_profile() -> None:
