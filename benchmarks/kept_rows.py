@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_Row = TypeVar("_Row", bound="DataclassInstance")
 
-def read_rows[Row: DataclassInstance](path: Path, row: type[Row]) -> list[Row]:
+
+def read_rows(path: Path, row: type[_Row]) -> list[_Row]:
     """The rows of a file, whose lists become tuples; none if there is no file. A last line that a kill cut short is
     removed from the file."""
     if not path.is_file():

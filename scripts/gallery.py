@@ -59,10 +59,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture. `run`: an experiment that comes with powerband, or a key of `SOURCES`. `page`: `report` of a finished
-    run, or `live`, of a run that is started for the picture and then stopped. `of`: the part of the page, by the heading
-    of a section or a CSS selector; empty: its top. `height`: the largest height of the picture. `before`: CSS selectors
-    of the elements to click first."""
+    """One picture. `run`: an experiment that comes with powerband, or a key of `SOURCES`. `page`: `report` of a
+    finished run, or `live`, of a run that is started for the picture and then stopped. `of`: the part of the page, by
+    the heading of a section or a CSS selector; empty: its top. `height`: the largest height of the picture. `before`:
+    CSS selectors of the elements to click first."""
 
     name: str
     run: str
