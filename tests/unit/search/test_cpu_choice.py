@@ -146,7 +146,8 @@ def test_where_cpus_were_kept_from_the_server_the_answer_says_so(tmp_path: Path)
     run, stop = RunDir.create(tmp_path, "fake", "name: fake\n", {}), StopRequest()
     analysis = run_session(experiment(host=HostUse(cpus=1)), run, Observer(), stop, trial=dear([]))
     stop.close()
-    assert analysis.answer.sentences[0].endswith("with 10 users that never pause, on 1 of this machine's 2 CPUs.")
+    told = "with 10 users that never pause, on 1 of this machine's 2 CPUs, apart from the load generator."
+    assert analysis.answer.sentences[0].endswith(told)
     assert analysis.warnings[0].startswith("threads may be right for 1 of this machine's 2 CPUs only")
 
 

@@ -27,8 +27,8 @@ _COUNTS_CPUS = re.compile(
 
 
 def holds_for(standing: Standing, setting: Setting) -> str:
-    """Words load and CPUs: `, with 64 users that never pause, on 1 of this machine's 2 CPUs`; for a capacity, which has
-    a rate of its own, the CPUs alone."""
+    """Words load and CPUs: `, with 64 users that never pause, on 1 of this machine's 2 CPUs, apart from the load
+    generator`; for a capacity, which has a rate of its own, the CPUs alone."""
     experiment = standing.experiment
     load = "" if experiment.objective.is_capacity else kind_of(experiment).load_words(experiment.load_for(setting))
     cpus = "" if standing.cpus is None else _on_cpus(standing, standing.cpus, setting)
@@ -38,7 +38,8 @@ def holds_for(standing: Standing, setting: Setting) -> str:
 def _on_cpus(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
     one = cpus.machine == 1
     if cpus.server < cpus.machine:
-        return f"on {cpus.server:.3g} of {_machines(cpus)}"
+        apart = "" if cpus.shared else ", apart from the load generator"
+        return f"on {cpus.server:.3g} of {_machines(cpus)}{apart}"
     used = standing.value(setting, "engine_cpu_cores") if cpus.shared else None
     load = "" if used is None else f" (the load took {100 * used / cpus.machine:.1f} % of {'it' if one else 'them'})"
     return f"on {'the only CPU' if one else f'all {cpus.machine} CPUs'} of this machine{load}"
