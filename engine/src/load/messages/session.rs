@@ -114,8 +114,8 @@ enum Joining {
     Opening { key: Key, answer: Vec<u8> },
     /// SocketCluster's handshake has no answer yet.
     Handshake,
-    /// This many channels are not confirmed yet.
-    Subscribing { left: usize },
+    /// The numbers of the subscriptions that are not confirmed yet.
+    Subscribing { waiting: Vec<u64> },
 }
 
 impl Session {
@@ -349,26 +349,32 @@ impl Talk {
                 None => desk.heard.push(Heard::Unmatched),
             },
             Some(Joining::Subscribing { .. }) if failed => desk.heard.push(REFUSED),
-            Some(Joining::Subscribing { left }) if (HANDSHAKE_ID + 1..=self.last_id).contains(&rid) => {
-                *left -= 1;
-                if *left == 0 {
-                    self.joined(desk);
+            Some(Joining::Subscribing { waiting }) => match waiting.iter().position(|id| *id == rid) {
+                Some(place) => {
+                    waiting.swap_remove(place);
+                    if waiting.is_empty() {
+                        self.joined(desk);
+                    }
                 }
-            }
-            _ => desk.heard.push(Heard::Unmatched),
+                None => desk.heard.push(Heard::Unmatched),
+            },
+            Some(Joining::Opening { .. }) | None => desk.heard.push(Heard::Unmatched),
         }
     }
 
     fn subscribe(&mut self, plan: &MessagesPlan, desk: &mut Desk) {
+        let mut waiting = Vec::with_capacity(plan.subscribe.len());
         for channel in &plan.subscribe {
             self.last_id += 1;
+            waiting.push(self.last_id);
             desk.scratch.clear();
             outgoing::write_subscribe(&mut desk.scratch, channel, self.last_id);
             desk.write_scratch();
         }
-        match plan.subscribe.len() {
-            0 => self.joined(desk),
-            left => self.joining = Some(Box::new(Joining::Subscribing { left })),
+        if waiting.is_empty() {
+            self.joined(desk);
+        } else {
+            self.joining = Some(Box::new(Joining::Subscribing { waiting }));
         }
     }
 

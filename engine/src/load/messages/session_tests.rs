@@ -207,6 +207,8 @@ fn socketcluster_users_join_in_steps() {
     assert_eq!(pair.sent(), [subscribe("a", 2), subscribe("b", 3)]);
     pair.receive_text(r#"{"rid":2}"#);
     assert_eq!(pair.heard(), []);
+    pair.receive_text(r#"{"rid":2}"#);
+    assert_eq!(pair.heard(), [Heard::Unmatched], "the second answer to one subscription confirms no other");
     pair.receive_text(r#"{"rid":3}"#);
     assert_eq!(pair.heard(), [Heard::Joined]);
     for refusing in [r#"{"rid":1,"error":{"name":"No"}}"#, r#"{"rid":1}|{"rid":2,"error":{}}"#] {
