@@ -32,7 +32,7 @@ _STEADY_AFTER_NS = 500_000_000  # duration of an automatic warm-up beyond its mi
 PACE_FACTOR = 0.15  # standard deviation of the log of (the time that a trial takes / the time foreseen)
 CAPACITY_WINDOWS = 1.5
 """The measured time of a capacity trial, as a multiple of `load.duration`. On average it was 1 to 4.6 in simulated
-searches, and 1 to 1.3 with real pools (docs/methods/capacity.md)."""
+searches, and 1 to 1.3 with real pools."""
 
 
 @dataclass(frozen=True)

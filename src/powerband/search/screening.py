@@ -22,7 +22,7 @@ from powerband.model.results import TrialResult
 
 FAR = 0.25
 """A setting leaves if its whole interval lies further below the leader than this share. On servers whose warm-up had
-ended, rates of first seconds and of later ones differed by a few percent (docs/methods/racing.md)."""
+ended, rates of first seconds and of later ones differed by a few percent."""
 NOISE_OF_MARGIN = 0.25
 """The noise allowed within a trial of the race, as a share of the margin: with it, four blocks show differences of the
 margin, if starts differ by no more than that."""
