@@ -17,15 +17,15 @@ def test_every_bottleneck_has_plain_words_that_fit_a_column(name: BottleneckName
     short = findings.bottleneck_short(named)
     assert 0 < len(short) <= 16 and "_" not in short
     said = findings.bottleneck_sentence(setting(threads=4), named)
-    assert said.startswith("At threads=4 ")
-    assert said.endswith("(12 of 12 busy). Do this.")
+    assert said.startswith("With threads=4 ")
+    assert said.endswith(". 12 of 12 busy. Do this.")
     assert "_" not in said
 
 
 def test_no_bottleneck_is_a_dash() -> None:
     assert findings.bottleneck_short(None) == "–"
     bare = findings.bottleneck_sentence(setting(n=1), Bottleneck(BottleneckName.LOCK, (), ""))
-    assert bare == "At n=1 a lock is the limit."
+    assert bare == "With n=1 a lock is the limit."
 
 
 def test_two_candidates_are_said_with_their_evidence_and_advice() -> None:
@@ -33,8 +33,8 @@ def test_two_candidates_are_said_with_their_evidence_and_advice() -> None:
     tied = Bottleneck(BottleneckName.DOWNSTREAM, ("4 wait",), "Do this", second)
     assert findings.bottleneck_short(tied) == "dependency or hidden limit"
     assert findings.bottleneck_sentence(setting(n=1), tied) == (
-        "At n=1 a dependency is the limit (4 wait). Do this. Or a semaphore or a connection pool inside the server "
-        "is the limit (4 connections are open). Do that."
+        "With n=1 a dependency is the limit. 4 wait. Do this. Or a semaphore or a connection pool inside the server "
+        "is the limit. 4 connections are open. Do that."
     )
     assert findings.what_to_do(tied).startswith("If a dependency is the limit: Do this. If a semaphore or ")
     assert findings.what_to_do(replace(tied, second=None)) == "Do this."

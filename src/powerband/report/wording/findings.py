@@ -13,7 +13,6 @@ from powerband.model.plan import Setting, format_level
 from powerband.model.results import (
     Analysis,
     Bottleneck,
-    Candidate,
     Capacity,
     ChangeCost,
     Departure,
@@ -57,10 +56,13 @@ def bottleneck_short(bottleneck: Bottleneck | None) -> str:
 
 
 def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
-    """`At threads=4 the pool is too small (all 4 threads busy 98 % of the time). Use more threads.` If the evidence
-    ties: `... Or the downstream is the limit (...). Give it more.`"""
-    said = (f"{each.name.words}{_proof(each)}.{_advice(each)}" for each in bottleneck.candidates)
-    return f"At {setting.id} {' Or '.join(said)}"
+    """`With threads=4 the pool is too small. All 4 threads are busy 98 % of the time. Use more threads.` If the evidence
+    ties: `... Or the downstream is the limit. ... Give it more.`"""
+    said = (
+        " ".join([f"{each.name.words}.", *map(whole_sentence, filter(None, (*each.evidence, each.advice)))])
+        for each in bottleneck.candidates
+    )
+    return f"With {setting.id} {' Or '.join(said)}"
 
 
 def what_to_do(bottleneck: Bottleneck) -> str:
@@ -68,14 +70,6 @@ def what_to_do(bottleneck: Bottleneck) -> str:
     if bottleneck.second is None:
         return f"{bottleneck.advice.rstrip('.')}." if bottleneck.advice else ""
     return " ".join(f"If {each.name.words}: {each.advice.rstrip('.')}." for each in bottleneck.candidates)
-
-
-def _proof(candidate: Candidate) -> str:
-    return f" ({'; '.join(candidate.evidence)})" if candidate.evidence else ""
-
-
-def _advice(candidate: Candidate) -> str:
-    return f" {whole_sentence(candidate.advice)}" if candidate.advice else ""
 
 
 def departure_of(setting: Setting, race: Race | None) -> Departure | None:
