@@ -27,7 +27,7 @@ from powerband.analyze.settings.standing import (
 from powerband.analyze.settings.starts import allowed_words, failed_words
 from powerband.analyze.settings.why import why
 from powerband.analyze.stats.edge import HELD_BY
-from powerband.base.units import capital, format_value, joined, percent, plural, significant
+from powerband.base.units import RATIO_SHOWN_MAX, capital, format_value, joined, percent, plural, significant
 from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
@@ -364,11 +364,14 @@ def _worse(standing: Standing, worse: Sequence[SettingResult], *, whole: bool) -
 
 
 def _gap(standing: Standing, row: SettingResult, best: float) -> str:
-    """How much worse it is: a percentage, for shares percentage points, and both figures if there is no interval."""
+    """How much worse it is: a percentage, beyond ten times a factor, for shares percentage points; both figures if there
+    is no interval."""
     effect = row.effect
     if effect is None or effect.low is None or effect.high is None:
         assert standing.leader is not None
         return f"with {standing.objective_text(row.setting)} instead of {standing.objective_text(standing.leader)}"
+    if not standing.shares and min(effect.low, effect.high) > RATIO_SHOWN_MAX:
+        return f"by a factor of {significant(effect.low)} to {significant(effect.high)}"
     low, high = sorted(abs(1 - end) * (best if standing.shares else 1.0) for end in (effect.low, effect.high))
     unit = "percentage points" if standing.shares else "%"
     return f"by {significant(100 * low)} to {significant(100 * high)} {unit}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -117,7 +118,7 @@ def test_one_block_is_never_enough() -> None:
 
 
 def test_lower_is_better_where_the_objective_says_so() -> None:
-    slow = {1: noisy(9e6, 1), 2: noisy(3e6, 2), 4: noisy(6e6, 3)}
+    slow = {1: noisy(9e6, 1), 2: noisy(3e6, 2), 4: noisy(900e6, 3)}
     trials = results({1: [1.0] * 5, 2: [1.0] * 5, 4: [1.0] * 5})
     trials = [
         TrialResult(t.number, t.block, 1, t.setting, "measured", (), {"response_time_ns_p99": values[t.block]})
@@ -128,6 +129,18 @@ def test_lower_is_better_where_the_objective_says_so() -> None:
     assert analysis.answer.setting == setting(2)
     effect = analysis.settings[0].effect
     assert effect is not None and effect.value == pytest.approx(3, rel=0.02)
+    assert "threads=1 and threads=4 are worse; the nearest, threads=1, by 1" in analysis.answer.sentences[1]
+
+
+def test_a_setting_that_is_hundreds_of_times_worse_is_worse_by_a_factor() -> None:
+    """Percentages of thirty thousand are hard to read."""
+    times_ns = {1: noisy(6e6, 1), 2: noisy(2e9, 2)}
+    trials = [
+        replace(trial, metrics={"response_time_ns_mean": times_ns[trial.setting.as_dict()["threads"]][trial.block]})
+        for trial in results({1: [1.0] * 5, 2: [1.0] * 5})
+    ]
+    analysis = judged(trials, (1, 2), metric="response_time_ns_mean", direction="minimise")
+    assert re.search(r"threads=2 is worse by a factor of 3[23]\d to 3[34]\d\.", analysis.answer.sentences[1])
 
 
 def test_a_setting_that_misses_a_constraint_cannot_win() -> None:
