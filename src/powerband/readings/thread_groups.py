@@ -12,6 +12,8 @@ Pure.
   if it never comes to rest. A thread that is woken far less often than the busiest of them rests: runtimes keep loops
   for timers of their own. Loops of a process that hardly wait for events are kept apart from **free** ones, such as
   those of a parent that only accepts.
+- The first thread of a process that waits on a socket nearly always, or is woken far more or far less often than each
+  of the others, and does little work, **accepts** connections for them: in accept or poll, which look like a read.
 - Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
   work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
 """
@@ -32,8 +34,11 @@ FREE_LEAST = 0.25  # of the looks at a process's event loops, they wait for even
 RESTS = 0.05  # of the switches of the busiest process, or of the busiest event loop
 AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
 LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is concluded from them
+ACCEPTS_SHARE = 0.9  # of the looks that did not find it waiting for a lock, a thread that accepts waits on a socket
+APART = 2.0  # times the switches of each other thread, or one part in so many: arbitrary, equal workers differ less
 
 LOOP, FREE, REST, WORK, MIXED = "event loop", "event loop, free", "at rest", "at work", "in turns"
+ACCEPTS = "accepts"
 
 Rows = list[tuple[int, PoolSample]]
 Seen = dict[int, list[tuple[int, ThreadSample]]]
@@ -46,6 +51,11 @@ class ThreadGroup:
 
     rows: Rows
     loops: bool | None = None
+
+
+def told_apart(pool: str, suffix: str) -> str:
+    """The name of a group of a pool's threads: `python (accepts)`."""
+    return f"{pool} ({suffix})"
 
 
 def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str, ThreadGroup]:
@@ -69,7 +79,7 @@ def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str
             continue
         whole = found.pop(name).rows
         for suffix, tids in groups.items():
-            group, threads = f"{name} ({suffix})" if suffix else name, {tid: members[tid] for tid in tids}
+            group, threads = told_apart(name, suffix) if suffix else name, {tid: members[tid] for tid in tids}
             loops = None if suffix == MIXED else suffix in (LOOP, FREE)
             found[group] = ThreadGroup(list(_summed(group, threads, whole)), loops)
     return found
@@ -91,7 +101,7 @@ def _seen(events: Iterable[Threads]) -> Seen:
 
 def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns: int) -> dict[str, list[int]]:
     """The thread ids of each group, by the suffix that the pool's name gets."""
-    groups: dict[str, list[int]] = {REST: [], LOOP: [], FREE: [], WORK: [], MIXED: [], "": []}
+    groups: dict[str, list[int]] = {REST: [], LOOP: [], FREE: [], WORK: [], MIXED: [], ACCEPTS: [], "": []}
     processes: dict[int, list[int]] = {}
     for tid, told in members.items():
         processes.setdefault(told[-1][1].get("pid", 0), []).append(tid)
@@ -113,6 +123,9 @@ def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns:
             groups[FREE if polled >= FREE_LEAST * looks else LOOP] += awake
             groups[REST] += [tid for tid in loops if tid not in awake]
             others = [tid for tid in tids if tid not in loops]
+            if pid in others and _accepts(pid, {tid: stretch[tid] for tid in others}, end_ns - start_ns):
+                groups[ACCEPTS].append(pid)
+                others.remove(pid)
             at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
             waiting = [tid for tid in others if stretch[tid].works <= 1 - AT_WORK]
             apart = at_work and waiting and len(at_work) + len(waiting) == len(others)
@@ -177,6 +190,19 @@ def _does_all(main: _Stretch, process: Collection[_Stretch], lasted_ns: int) -> 
     blocked = woken and main.on_cpu_ns >= MOST * used
     busy = main.on_cpu_ns >= max(ALONE * used, BUSY * lasted_ns)
     return (blocked or busy) and main.share("poll") < FREE_LEAST
+
+
+def _accepts(main: int, threads: Mapping[int, _Stretch], lasted_ns: int) -> bool:
+    """True if the first thread of a process waits for connections, which it hands to the other threads of its pool."""
+    first, others = threads[main], [each for tid, each in threads.items() if tid != main]
+    used = sum(each.on_cpu_ns for each in threads.values())
+    if not others or first.looks < LOOKS_LEAST or first.on_cpu_ns > min(MOST * used, BUSY * lasted_ns):
+        return False
+    if first.waited.get("socket", 0) < max(1.0, ACCEPTS_SHARE * (first.looks - first.waited.get("lock", 0))):
+        return False
+    switches = [each.switches for each in others]
+    woken_apart = first.switches >= APART * max(switches) or APART * first.switches <= min(switches)
+    return woken_apart or max(each.share("socket") for each in others) < MOST
 
 
 def _resting(seen: Seen, start_ns: int, end_ns: int) -> set[int]:

@@ -120,6 +120,37 @@ def test_a_pool_behind_threads_that_wait_for_its_results_is_one_of_its_own() -> 
     assert sizes([LOOP, *in_turns]) == {"python (event loop)": 1, "python": 12}
 
 
+@pytest.mark.parametrize(
+    ("accepts", "works"),
+    [
+        (Thread(2, 2, {"socket": 10}, switches=400), {"sleep": 9, "lock": 1}),
+        (Thread(2, 2, {"socket": 6, "lock": 4}, switches=400), {"sleep": 6, "lock": 4}),  # it waits for Python's lock
+        (Thread(2, 2, {"socket": 10}, switches=2), {"sleep": 10}),  # connections are kept, and none is new
+        (Thread(2, 2, {"socket": 10}, switches=2), {"socket": 10}),  # the others wait for a database
+        (Thread(2, 2, {"socket": 10}, switches=800), {"socket": 10}),
+    ],
+)
+def test_a_first_thread_that_accepts_connections_is_no_worker(accepts: Thread, works: dict[str, int]) -> None:
+    """It waits in accept or poll, which look like a read from a socket."""
+    workers = [Thread(tid, 2, works, switches=100 + tid) for tid in range(3, 11)]
+    assert sizes([accepts, *workers]) == {"python (accepts)": 1, "python": 8}
+    pools = {pool.name: pool for pool in watched_pools(events([accepts, *workers]), 3 * SECOND, END)}
+    assert pools["python (accepts)"].housekeeping and not pools["python"].housekeeping
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        Thread(2, 2, {"socket": 10}, switches=150),  # like the others, which accept by themselves
+        Thread(2, 2, {"socket": 10}, cpu_ms=600, switches=800),  # it does the work
+        Thread(2, 2, {"sleep": 10}, switches=800),
+    ],
+)
+def test_a_first_thread_that_may_serve_stays_with_the_others(first: Thread) -> None:
+    others = [Thread(tid, 2, {"socket": 10}, cpu_ms=20, switches=100 + tid) for tid in range(3, 11)]
+    assert sizes([first, *others]) == {"python": 9}
+
+
 def test_threads_of_which_any_may_wait_for_events_stay_together() -> None:
     mixed = [
         Thread(2, 2, {"poll": 10}),

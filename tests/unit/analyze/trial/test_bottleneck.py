@@ -320,6 +320,15 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     (
+        "threads that hang, to which the first thread of their process hands the connections that it accepts",
+        scene(
+            pool("python", 0.02, 0.02, sleep=7.96),
+            pool("python (accepts)", 0.02, 0.02, socket=0.96),
+            tried=replace(tried(8), held={"python": 130}),
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
         "eight threads that end together, so that one wake-up of another one hands them eight requests",
         scene(
             pool("worker", 0.02, 0.02, sleep=7.96),
