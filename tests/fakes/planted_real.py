@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fakes.cgroups import can_limit, limited
+from fakes.pages import ROOT
 from fakes.planted import Case, burning, users
 from fakes.real_builds import REAL, built
 from fakes.real_database import database_up
@@ -177,6 +178,13 @@ def python(name: str, expected: B, plant: str, limit: int, *, count: int = 64) -
     return RealCase(f"Python's own: {name}", "", users(count), expected, (), 0, command, env)
 
 
+def example(name: str, threads: int, *, count: int) -> RealCase:
+    """A case of the tutorial's server: a pool of Python's threads behind the first thread, which accepts."""
+    server = ROOT / "examples" / "threads_server.py"
+    command = (sys.executable, str(server), "--port", "{port}", "--threads", str(threads))
+    return RealCase(f"Python's own: {name}", "", users(count), B.POOL_TOO_SMALL, (), threads, command)
+
+
 def behind(kind: str, name: str, expected: B, plant: str, limit: int, *, count: int = 64, slots: int = 0) -> RealCase:
     """A case of nginx, HAProxy, or PHP-FPM behind nginx."""
     command = (sys.executable, str(REAL / "behind.py"), kind.lower(), "{port}", str(limit), php_fpm())
@@ -268,6 +276,7 @@ REAL_CASES: tuple[RealCase, ...] = (
     jdk("Nagle's algorithm", B.DELAYED_ACK, "none", nodelay=False),
     jdk("Nagle's algorithm, sleeps", B.DELAYED_ACK, "sleep", nodelay=False),
     python("head and body in two writes", B.DELAYED_ACK, "sleep", 1),
+    example("8 threads sleep behind the one that accepts", 8, count=16),
     uvicorn("2 processes sleep, Nagle's algorithm", B.DELAYED_ACK, "sleep", 1, "--workers", "2"),
     allowed(0.5, gunicorn("2 processes compute", B.CPU_QUOTA, "cpu", 1, "-w", "2")),
     allowed(1.5, go("computes", B.CPU_QUOTA, "cpu")),

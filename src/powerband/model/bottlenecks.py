@@ -58,8 +58,8 @@ class BottleneckName(StrEnum):
     )  # fmt: skip
     EVENT_LOOP_BLOCKED = (
         "event_loop_blocked", "the event loop is never idle", "event loop", (318, 42, 44),
-        "run more event loops where CPUs are idle, and move what blocks off the loop, to a pool of threads or a call that does "
-        "not block",
+        "run more event loops where CPUs are idle, and move what blocks off the loop, to a pool of threads or a call "
+        "that does not block",
     )  # fmt: skip
     LOCK = (
         "lock", "a lock is the limit", "lock", (24, 70, 42),

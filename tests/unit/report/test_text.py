@@ -122,7 +122,7 @@ def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
         "out after round 4",
         "pool too small",
         "too many threads",
-        "With threads=32 no resource is saturated and the offered load is the limit. CPU in use 44 %. No request waits.",
+        "With threads=32 no resource is saturated and the offered load is the limit. CPU in use 44 %. No request",
         "Goetz",
         "−93 % (−94 to −93)",
     ):

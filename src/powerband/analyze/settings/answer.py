@@ -364,8 +364,8 @@ def _worse(standing: Standing, worse: Sequence[SettingResult], *, whole: bool) -
 
 
 def _gap(standing: Standing, row: SettingResult, best: float) -> str:
-    """How much worse it is: a percentage, beyond ten times a factor, for shares percentage points; both figures if there
-    is no interval."""
+    """How much worse it is: a percentage, or a factor above ten; for shares percentage points; both figures if there is
+    no interval."""
     effect = row.effect
     if effect is None or effect.low is None or effect.high is None:
         assert standing.leader is not None

@@ -24,6 +24,7 @@ from powerband.model.results import Confirmation, Estimate, Figure
 
 FRESH_MIN = 2
 """The fewest fresh starts that make a figure of their own: one alone has no interval."""
+_RATES, _SHARES = ("goodput_per_s", "achieved_rate_per_s"), ("error_rate", "run_error_rate")  # of counted requests
 
 
 def figures_of(
@@ -95,17 +96,18 @@ def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequen
     """The estimate with an interval no narrower than the counting error, for a rate of requests or a share of them;
     other metrics as they are. `trials`: metrics of trials like those that the estimate is of, at least one."""
     load = experiment.load
-    if load.requests_per_user is not None or metric not in ("goodput_per_s", "achieved_rate_per_s", "error_rate"):
+    if load.requests_per_user is not None or metric not in (*_RATES, *_SHARES):
         return found
     requests = found.n * float(np.mean([_requests(metric, trial, load.duration_ns / 1e9) for trial in trials]))
-    if metric == "error_rate":
+    if metric in _SHARES:
         return no_narrower_than_counted(found, found.value * requests, requests) if requests else found
     return no_narrower_than_counted(found, requests, requests / found.value) if found.value > 0 else found
 
 
 def _requests(metric: str, trial: Mapping[str, float], lasts_s: float) -> float:
-    """The number of requests that a trial's rate or share is of."""
-    if metric != "error_rate":
+    """The number of requests that a trial's rate or share is of; for a share of all requests since the start, those of
+    the window, which are fewer."""
+    if metric in _RATES:
         return trial.get(metric, 0.0) * trial.get("quiet_s", lasts_s)
     return trial.get("window_achieved_rate_per_s", trial.get("achieved_rate_per_s", 0.0)) * lasts_s
 

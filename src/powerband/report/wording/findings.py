@@ -56,7 +56,7 @@ def bottleneck_short(bottleneck: Bottleneck | None) -> str:
 
 
 def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
-    """`With threads=4 the pool is too small. All 4 threads are busy 98 % of the time. Use more threads.` If the evidence
+    """`With threads=4 the pool is too small. All 4 threads are busy 98 % of the time. Use more threads.` If evidence
     ties: `... Or the downstream is the limit. ... Give it more.`"""
     said = (
         " ".join([f"{each.name.words}.", *map(whole_sentence, filter(None, (*each.evidence, each.advice)))])

@@ -56,7 +56,7 @@ def format_interval(estimate: Estimate | None, metric: str, *, digits: int = 4) 
 
 
 def format_change(effect: Estimate | None) -> str:
-    """A ratio to the leader as a signed percentage: `−12 %`, beyond ten times as a factor: `×367`; empty if it rounds to
+    """A ratio to the leader as a signed percentage: `−12 %`, above ten as a factor: `×367`; empty if it rounds to
     nothing."""
     if effect is None:
         return ""

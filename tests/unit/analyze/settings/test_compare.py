@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import re
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -64,3 +64,15 @@ def test_no_interval_of_equal_values_is_without_width() -> None:
     assert found.low is not None and found.high is not None and found.low < 768.0 < found.high
     contest = compare_with_leader(np.log(np.array([[[700.0, 768.0]] * 3])), 0.95, least=np.array([1e-3, 1e-3]))
     assert contest.half[0, 0] > 1e-3
+
+
+@pytest.mark.parametrize("share", ["error_rate", "run_error_rate"])
+def test_no_failure_in_any_start_leaves_a_share_that_may_have_gone_unseen(share: str) -> None:
+    trials = [
+        TrialResult(1 + block, block, 1, Setting((("threads", 1),)), "measured", (),
+                    {share: 0.0, "goodput_per_s": 100.0, "achieved_rate_per_s": 100.0})
+        for block in range(3)
+    ]  # fmt: skip
+    made = experiment({"threads": (1,)}, load=Load(users=4, duration=10_000_000_000))
+    found = analyse(made, trials).settings[0].estimates[share]
+    assert found.low == 0 and found.high == pytest.approx(0.00123, rel=0.01)  # of 3,000 requests: Poisson's 3.689

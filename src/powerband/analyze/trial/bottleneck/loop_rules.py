@@ -109,8 +109,8 @@ def _reads_for_itself(pool: WatchedPool, scene: Scene) -> bool:
 
 def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
     """True if the other pool may hand requests to this one: it accepts connections for it, it serves requests, or it
-    waits for events and is woken often enough. If all threads of this pool end at the same time, the one that hands them the next requests is woken
-    only once for all of them."""
+    waits for events and is woken often enough. If all threads of this pool end at the same time, the one that hands
+    them the next requests is woken only once for all of them."""
     if other in scene.workers + scene.loops or other.name == told_apart(pool.name, ACCEPTS):
         return True
     once_for_all = scene.rate_per_s / max(1.0, pool.use.threads)
