@@ -120,11 +120,12 @@ def watched(name: str) -> list[str]:
 def quoted() -> dict[str, list[str]]:
     """The figures that the tables give for each paragraph of the README."""
     http = titled("ours us", "ratio (range)", "connections")
+    plain = [row for row in http if row["connections"] == "64" and "pipelined" not in row["against"]]
     ratios = {
-        name: [number(row["ratio (range)"]) for row in http if row["against"].startswith(name)]
+        name: [number(row["ratio (range)"]) for row in plain if row["against"].startswith(name)]
         for name in ("wrk", "oha", "k6", "JMeter")
     }
-    ours = [number(row["ours us"]) for row in http if row["connections"] == "64" and "pipelined" not in row["against"]]
+    ours = [number(row["ours us"]) for row in plain]
     probe = [number(text) for text in watched("the probe on a server with 1,000 threads")]
     races = [row["ratio"] for row in titled("race", "full grid")]
     answers = {row["row"]: number(row["seconds"]) for row in titled("row", "seconds")}
