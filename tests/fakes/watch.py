@@ -13,9 +13,16 @@ from pathlib import Path
 
 @contextmanager
 def watching(runs: Path) -> Iterator[str]:
-    """Yields its address."""
-    command = [sys.executable, "-m", "powerband", "watch", str(runs), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    """Yields the page's address."""
+    with watched_by("watch", str(runs), "--port", "0") as address:
+        yield address
+
+
+@contextmanager
+def watched_by(*arguments: str, folder: Path | None = None) -> Iterator[str]:
+    """Yields the address of the page that `powerband` serves by these arguments, in this folder."""
+    command = [sys.executable, "-m", "powerband", *arguments]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()
