@@ -1,4 +1,5 @@
-"""The GitHub Action as action.yml defines it runs on a repository made here, with a package made from this tree."""
+"""The GitHub Action as action.yml defines it runs on a repository made here, with a package made from this tree. The
+server of Go gets the inputs that docs/ci.md shows, with shorter trials."""
 
 from __future__ import annotations
 
@@ -6,9 +7,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from fakes.guides import text_of
 from fakes.hosted_job import SERVERS, Job, Server, build_wheel, pull_request, repository
 from fakes.needs import without
+from fakes.pages import blocks
+
+WORKFLOW = YAML(typ="safe").load(blocks(text_of("ci.md"))[0].text)
+(SHOWN,) = (step["with"] for step in WORKFLOW["jobs"]["powerband"]["steps"] if "with" in step)
+SHORT = "--repeats 5 --users 8 --duration 1s --warmup 300ms --budget 2m"
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +38,11 @@ def test_a_regression_fails_the_job_and_nothing_else_does(
         without("no Go here")
     checkout = tmp_path / "checkout"
     base, head = repository(checkout, server, waits)
-    inputs = {
-        "command": server.command,
-        "build": server.build,
-        "options": "--profile quick --users 8 --duration 1s --warmup 300ms --budget 2m",
-        "package": str(package),
-    }
-    job = Job(checkout, tmp_path, inputs, pull_request(base, head))
+    if language == "Go":
+        inputs = {**SHOWN, "options": f"{SHOWN['options']} {SHORT}"}
+    else:
+        inputs = {"command": server.command, "options": f"--profile quick {SHORT}"}
+    job = Job(checkout, tmp_path, {**inputs, "package": str(package)}, pull_request(base, head))
     assert job.run() == worse, job.log
     assert (job.output("verdict") == "worse") is worse, job.log  # five short blocks seldom show that two are equivalent
     assert job.output("exit-code") == str(int(worse))

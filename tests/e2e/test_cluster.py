@@ -9,6 +9,8 @@ import json
 import os
 import re
 import resource
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +22,10 @@ from pathlib import Path
 
 import pytest
 
+from fakes.guides import text_of
 from fakes.hosts import Host, Hosts, hosts
 from fakes.needs import need_hosts
+from fakes.pages import blocks
 from fakes.tmpfs import tmpfs
 from powerband.analyze.stored import stored_analysis
 from powerband.files.experiment_file import load_experiment
@@ -156,6 +160,34 @@ def test_the_best_pool_is_best_on_all_three_hosts(cluster: Hosts, tmp_path: Path
     if done.returncode == 0:
         assert "threads=8 is best" in done.stdout
     check_nothing_left(cluster)
+
+
+@pytest.mark.long
+def test_two_machines_take_the_five_commands_of_the_page(apart: Hosts, tmp_path: Path) -> None:
+    """docs/cluster.md, but for the installation; the last command is shorter, and nothing of Ray's is told home."""
+    (block,) = [block.text for block in blocks(text_of("cluster.md")) if "ray start --head" in block.text]
+    install, token, head, other, run = (line.partition(" #")[0].strip() for line in block.splitlines())
+    assert install == "pip install 'powerband[ray]'"
+    first, second = apart.hosts[:2]
+    own = str(Path(sys.executable).parent)
+
+    def typed(host: Host, command: str) -> None:
+        env = {"HOME": str(host.folder), "PATH": f"{own}:{os.environ['PATH']}", "RAY_USAGE_STATS_ENABLED": "0"}
+        done = host.run(["bash", "-ec", command], {**env, **host.env}, 120)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+
+    typed(first, token)
+    (second.folder / ".ray").mkdir()
+    shutil.copy(first.folder / ".ray" / "auth_token", second.folder / ".ray" / "auth_token")
+    typed(first, head)
+    typed(second, other.replace("FIRST", first.address))
+    keys = ("factors.threads=[2, 4]", "load.users=8", "load.duration=500ms", "measure.warmup=200ms", "claims=[]")
+    options = [word for key in (*keys, "measure.repeats=4", "measure.retries=0") for word in ("--set", key)]
+    typed(first, f"{run} --runs {tmp_path}/runs {shlex.join(options)}")
+    trials = analysis_of(only_run(tmp_path)).trials
+    assert {trial.status for trial in trials} == {"measured"}
+    assert {trial.node for trial in trials} == {first.address, second.address}
+    check_nothing_left(apart)
 
 
 @pytest.mark.table

@@ -8,15 +8,27 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from fakes.guides import (
+    PAUSING,
+    answered,
+    by_level,
+    knobs,
+    levelled,
+    serving,
+    sets,
+    shorter,
+    shown,
+    words_of,
+    yaml_of,
+)
 from fakes.needs import need_jdk, need_node
-from fakes.pages import ROOT, commands
-from fakes.smoke import CALM, LATE, exit_code
+from fakes.pages import ROOT
+from fakes.smoke import CALM
+from powerband.processes.ports import pick_port
 
 pytestmark = [
     pytest.mark.long,
@@ -25,7 +37,7 @@ pytestmark = [
     pytest.mark.usefixtures("engine", "no_process_left"),
 ]
 
-SHORT = ("--duration", "3s", "--warmup", "3s", "--repeats", "1", "--order", "blocks", "--format", "json")
+LONGER = ("--duration", "3s", "--warmup", "3s")
 
 
 def copied(name: str, folder: Path) -> Path:
@@ -34,56 +46,53 @@ def copied(name: str, folder: Path) -> Path:
     return Path(shutil.copytree(ROOT / "examples" / name, folder / name, ignore=built))
 
 
-def measured(folder: Path, *arguments: str) -> list[dict[str, Any]]:
-    """Runs a command and returns its trials, which were all measured, with every request answered. A busy machine may
-    leave some users waiting for the whole of so short a window."""
-    command = [sys.executable, "-m", "powerband", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout, done.stderr
-    analysis = json.loads(done.stdout)
-    # A busy machine may make all trials invalid.
-    assert done.returncode == exit_code(analysis, {*LATE, "host_foreign", "host_steal"}), done.stderr
-    trials: list[dict[str, Any]] = analysis["trials"]
-    for trial in trials:
-        assert trial["status"] == "measured", trial["problems"]
-        metrics = trial["metrics"]
-        assert metrics["error_rate"] == pytest.approx(metrics.get("users_unserved_share", 0.0)), trial["problems"]
-        assert metrics["goodput_per_s"] > 0
-    return trials
-
-
-def shown(page: str, start: Sequence[str], levels: str, *more: str) -> list[str]:
-    """The command of a page that begins with `start`, with these levels in place of its own, shorter, and with more
-    options."""
-    (given,) = [given for given in commands((ROOT / "docs" / page).read_text()) if given[: len(start)] == list(start)]
-    at, server = given.index("-P") + 1, given.index("--")
-    assert given[at] != levels
-    return [*given[:at], levels, *given[at + 1 : server], *SHORT, *more, *given[server:]]
-
-
-def levels(trials: Sequence[dict[str, Any]], factor: str) -> set[Any]:
-    return {trial["setting"]["levels"][factor] for trial in trials}
-
-
 def test_the_websocket_server(tmp_path: Path) -> None:
+    """The server is measured by the page's command, by its file, and while it already runs."""
     need_node()
     folder = copied("ws-server", tmp_path)
     subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, check=True, capture_output=True, timeout=300)
-    trials = measured(folder, *shown("websocket.md", ["tune", "-P", "processes=1,2,4"], "processes=1,2"))
-    assert levels(trials, "processes") == {1, 2}
+    command = shorter(shown("websocket.md", "tune"), {"processes": "1,2"}, *LONGER)
+    trials = answered(folder, *command)
+    assert set(by_level(trials, "processes")) == {1, 2}
     assert all(trial["metrics"]["joined_users"] == 64 for trial in trials)
+
+    (folder / "my-websocket.yaml").write_text(yaml_of("websocket.md", "name: my-websocket"))
+    options = ("factors.processes=[2]", "load.users=50", "load.duration=1s", "measure.warmup=1s", "measure.repeats=1")
+    trials = answered(folder, "run", "my-websocket.yaml", "--format", "json", *CALM, *sets(*options))
+    assert all(trial["metrics"]["joined_users"] == 50 for trial in trials)
+
+    port = pick_port()
+    running, joining, pace = (words_of("websocket.md", start) for start in ("powerband load ws:", "--users", "--pace"))
+    given = [word.replace("2000", "20").replace("6s", "100ms") for word in (*running[1:], *joining, *pace)]
+    given = [word.replace(":8000/", f":{port}/") for word in given]
+    with serving(folder, port, "node", "server.js", str(port), "1"):
+        done = subprocess.run(
+            [sys.executable, "-m", "powerband", *given, "-d", "1s", "--format", "json"],
+            cwd=folder, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+    assert set(json.loads(done.stdout)["outcomes"]) == {"ok"}
 
 
 def test_the_spring_boot_application(tmp_path: Path) -> None:
-    """The server is tuned by an option of its command line, and by a knob that is set while it runs. A request takes 20
+    """The server is tuned by options of its command line, and by a knob that is set while it runs. A request takes 20
     ms, so a limit of 1 allows at most 50 requests a second."""
     need_jdk(maven=True)
     folder = copied("boot-app", tmp_path)
     subprocess.run(["mvn", "-q", "-B", "package"], cwd=folder, check=True, capture_output=True, timeout=600)
     # By default the server gets all CPUs only after a first trial that is then discarded.
-    command = shown("jvm-servers.md", ["tune", "-P", "threads=8..128"], "threads=4,64", "--cpus", "all")
-    trials = measured(folder, *command)
-    assert levels(trials, "threads") == {4, 64}
+    command = shown("jvm-servers.md", "tune")
+    trials = answered(folder, *shorter(command, {"threads": "4,64"}, *LONGER, "--cpus", "all"))
+    assert set(by_level(trials, "threads")) == {4, 64}
+
+    (backlog,), (virtual, virtual_threads), (pool,), jvm, *_ = knobs("jvm-servers.md")
+    levels = {"backlog": "50", "pool": "4", "heap": "256m", "cpus": "2", "gc": "Serial"}
+    factors = [word for name, level in levels.items() for word in ("-P", f"{name}={level}")]
+    jar = command.index("-jar")
+    options = [word for span in jvm for word in span]
+    every = [*command[:jar], *options, *command[jar:], *backlog, *virtual_threads, *pool]
+    given = [*factors, *levelled(virtual, {"virtual": "true"}), *PAUSING, "--cpus", "all"]
+    answered(folder, *shorter(every, {"threads": "64"}, *given))
+
     options = (
         "factors.limit=[1, 32]",
         "load.duration=5s",
@@ -92,8 +101,6 @@ def test_the_spring_boot_application(tmp_path: Path) -> None:
         "measure.slots=false",
         "host.cpus=all",
     )
-    words = [*CALM, *(word for option in options for word in ("--set", option))]
-    trials = measured(folder, "run", "live-limit.yaml", "--format", "json", *words)
-    found = {trial["setting"]["levels"]["limit"]: trial["metrics"] for trial in trials}
+    found = by_level(answered(folder, "run", "live-limit.yaml", "--format", "json", *CALM, *sets(*options)), "limit")
     assert 0 < found[1]["goodput_per_s"] <= 52 and found[32]["goodput_per_s"] > 2 * found[1]["goodput_per_s"]
     assert found[1]["app_busy_threads"] == pytest.approx(100, rel=0.1), "all users wait in a thread of Tomcat's"

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fakes.guides import typed
 from fakes.needs import need_dotnet, need_jdk, need_node, without
+from fakes.smoke import CALM
 from powerband.store import RunDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.long, pytest.mark.usefixtures("no_process_left")]
@@ -33,18 +38,23 @@ SUBJECTS: dict[str, tuple[str, Callable[[], object]]] = {
 class Stranger:
     """A user with an empty HOME, and a venv with the wheel."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, uv: str) -> None:
+        self.uv = uv
+        (self.wheel,) = folder.glob("*.whl")
         self.home = folder / "home"
         self.home.mkdir()
         self.bin = folder / "venv" / "bin"
         (self.package,) = (folder / "venv" / "lib").glob("python*/site-packages/powerband")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run_by(str(self.bin / "powerband"), *arguments)
+
+    def run_by(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command; `more`: added to its environment."""
         kept = ("LANG", "POWERBAND_TEST_MARK", "DOTNET_ROOT", "RestoreSources", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
         env = {name: os.environ[name] for name in kept if name in os.environ}
         env |= {"HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
-        env |= {"NPM_CONFIG_USERCONFIG": str(HOME / ".npmrc")}
-        command = [str(self.bin / "powerband"), *arguments]
+        env |= {"NPM_CONFIG_USERCONFIG": str(HOME / ".npmrc"), **more}
         return subprocess.run(command, env=env, cwd=self.home, capture_output=True, text=True, check=False, timeout=500)
 
     def files(self) -> set[Path]:
@@ -66,7 +76,12 @@ def stranger(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Stranger
     ):
         words = [next(folder.glob("*.whl")) if word == "WHEEL" else word for word in command]
         subprocess.run([uv, *words], env=env, check=True, timeout=300)
-    return Stranger(folder)
+    return Stranger(folder, str(uv))
+
+
+def test_the_manual_page_is_where_the_docs_say(stranger: Stranger) -> None:
+    (named,) = re.findall(r"`man -l \.venv/(\S+)`", (ROOT / "docs" / "install.md").read_text())
+    assert (stranger.bin.parent / named).is_file()
 
 
 def test_all_that_is_listed_is_valid(stranger: Stranger) -> None:
@@ -75,6 +90,18 @@ def test_all_that_is_listed_is_valid(stranger: Stranger) -> None:
     for name in (each["name"] for each in listed["experiments"]):
         done = stranger.run("check", name)
         assert done.returncode == 0, done.stderr
+
+
+def test_one_command_answers_without_an_installation(stranger: Stranger) -> None:
+    """README.md's, shorter; `uvx` is `uv tool run`."""
+    uvx, *words = shlex.split(typed("../README.md", "uvx "))
+    given = [str(stranger.wheel) if word == "WHEEL" else word for word in words]
+    assert uvx == "uvx" and given != words
+    short = ("--profile", "smoke", "--no-progress", "--set", "measure.slots=false", *CALM, "--runs", "elsewhere")
+    shared = {"UV_CACHE_DIR": str(HOME / ".cache" / "uv"), "UV_PYTHON": sys.executable}
+    done = stranger.run_by(stranger.uv, "tool", "run", *given, *short, **shared)
+    assert done.returncode in (0, 5), done.stderr
+    assert list((stranger.home / "elsewhere").glob("*-quickstart/report.html"))
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

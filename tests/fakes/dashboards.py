@@ -23,8 +23,6 @@ from fakes.smoke import run
 from fakes.watch import watching
 from powerband.files.library import dashboards
 
-SEEN_S = 60.0
-
 
 @dataclass(frozen=True)
 class Watch:
@@ -39,11 +37,8 @@ class Watch:
         start_s = time.time()
         analysis = run(experiment, self.runs, *options)
         (path,) = set(self.runs.iterdir()) - before
-        deadline = time.monotonic() + SEEN_S
-        ended = f'powerband_run_status{{run="{path.name}",status="finished"}} == 1'
-        while self.prometheus is not None and not self.prometheus.newest(ended):
-            assert time.monotonic() < deadline, "Prometheus never saw the run finished"
-            time.sleep(0.2)
+        if self.prometheus is not None:
+            self.prometheus.await_series(f'powerband_run_status{{run="{path.name}",status="finished"}} == 1')
         return Seen(self.prometheus, path, analysis, start_s, time.time())
 
 

@@ -55,11 +55,13 @@ func main() {{
 GO = """\
 package main
 
-import ("net/http"; "os"; "time")
+import ("flag"; "fmt"; "net/http"; "time")
 
 func main() {{
+	port := flag.Int("port", 8080, "where to listen")
+	flag.Parse()
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {{ time.Sleep({wait} * time.Millisecond) }})
-	http.ListenAndServe("127.0.0.1:"+os.Args[1], nil)
+	http.ListenAndServe(fmt.Sprintf("127.0.0.1:%d", *port), nil)
 }}
 """
 
@@ -84,7 +86,7 @@ class Server:
 
 SERVERS = {
     "Python": Server("server.py", PYTHON, "", "python3 {revision}/server.py {port}"),
-    "Go": Server("main.go", GO, "go build -o server main.go", "./{revision}/server {port}"),
+    "Go": Server("cmd/server/main.go", GO, "go build -o server ./cmd/server", "./{revision}/server --port {port}"),
     "Go, computing": Server("main.go", COMPUTES, "go build -o server main.go", "./{revision}/server {port}"),
 }
 
@@ -115,6 +117,9 @@ def repository(folder: Path, server: Server, waits: tuple[int, int]) -> tuple[st
     """Commits the server with each of two waits, in ms, and returns both commits."""
     subprocess.run([*GIT, "init", "--quiet", folder], check=True)
     commits = []
+    (folder / server.file).parent.mkdir(parents=True, exist_ok=True)
+    if server.build:
+        (folder / "go.mod").write_text("module example\n\ngo 1.21\n")
     for wait in waits:
         (folder / server.file).write_text(server.text.format(wait=wait))
         subprocess.run([*GIT, "add", "."], cwd=folder, check=True)

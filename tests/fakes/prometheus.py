@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from urllib.request import urlopen
 from powerband.processes.ports import pick_port
 
 READY_S = 60.0
+SEEN_S = 60.0
 
 
 class Prometheus:
@@ -28,6 +29,13 @@ class Prometheus:
         """The current series of a query."""
         found: list[dict[str, Any]] = self._ask("query", {"query": expr})["result"]
         return found
+
+    def await_series(self, expr: str) -> None:
+        """Returns once there is such a series."""
+        deadline = time.monotonic() + SEEN_S
+        while not self.newest(expr):
+            assert time.monotonic() < deadline, f"Prometheus never saw {expr}"
+            time.sleep(0.2)
 
     def over_time(self, expr: str, start_s: float, end_s: float) -> list[dict[str, Any]]:
         """The series that a panel would draw, with a point a second."""
@@ -52,19 +60,26 @@ class Prometheus:
 @contextmanager
 def prometheus_up(binary: str, configuration: Path, folder: Path) -> Iterator[Prometheus]:
     """Runs Prometheus, and yields its API once it is ready."""
-    url = f"127.0.0.1:{pick_port()}"
+    address = f"127.0.0.1:{pick_port()}"
     command = [
         binary, f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address={url}", "--log.level=warn",
+        f"--web.listen-address={address}", "--log.level=warn",
     ]  # fmt: skip
+    with prometheus_started(command, address, folder) as prometheus:
+        yield prometheus
+
+
+@contextmanager
+def prometheus_started(command: Sequence[str], address: str, folder: Path) -> Iterator[Prometheus]:
+    """Runs the Prometheus of this command, which makes it listen at the address; yields its API once it is ready."""
     log = folder / "prometheus.log"
     with log.open("wb") as file, subprocess.Popen(command, cwd=folder, stdout=file, stderr=file) as process:
         try:
             deadline = time.monotonic() + READY_S
-            while not _is_ready(f"http://{url}/-/ready"):
+            while not _is_ready(f"http://{address}/-/ready"):
                 assert process.poll() is None and time.monotonic() < deadline, log.read_text()
                 time.sleep(0.05)
-            yield Prometheus(f"http://{url}")
+            yield Prometheus(f"http://{address}")
         finally:
             process.terminate()
             process.wait(30)

@@ -14,8 +14,15 @@ from pathlib import Path
 @contextmanager
 def watching(runs: Path) -> Iterator[str]:
     """Runs the live page, and yields its address."""
-    command = [sys.executable, "-m", "powerband", "watch", str(runs), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with watched_by("watch", str(runs), "--port", "0") as address:
+        yield address
+
+
+@contextmanager
+def watched_by(*arguments: str, folder: Path | None = None) -> Iterator[str]:
+    """Runs `powerband` with these arguments in this folder, and yields the address of the page that it serves."""
+    command = [sys.executable, "-m", "powerband", *arguments]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()

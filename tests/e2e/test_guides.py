@@ -1,0 +1,353 @@
+"""The commands of the guides, each on a real server of its stack, as they stand on their pages, only shorter.
+
+The guides of WebSockets and of the JVM have samples of their own (`test_examples.py`); a server that runs already has
+`test_remote_server_guide.py`. What is asserted depends on no speed: what was started, that all was measured and
+answered, and effects that are sure, such as that four requests at once, of 20 ms each, are no more than 200 a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import pytest
+from ruamel.yaml import YAML
+
+from fakes.guides import (
+    PAUSING,
+    SHORT,
+    answered,
+    by_level,
+    knobs,
+    levelled,
+    measured,
+    said,
+    sets,
+    shorter,
+    shown,
+    text_of,
+    typed,
+    words_of,
+    yaml_of,
+)
+from fakes.hosted_job import SERVERS, repository
+from fakes.needs import find_prometheus, need_dotnet, need_node, need_prometheus, without
+from fakes.pages import ROOT, blocks, tables
+from fakes.prometheus import prometheus_started
+from fakes.real_builds import REAL, further_python
+from fakes.smoke import CALM
+from fakes.watch import watched_by
+from powerband.processes.dotnet import ENV, find_dotnet
+from powerband.processes.ports import pick_port
+from powerband.store import RunDir
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.e2e,
+    pytest.mark.crowded,
+    pytest.mark.usefixtures("engine", "no_process_left"),
+]
+
+# One start, to see what the program makes of its settings.
+ONCE = ("--duration", "300ms", "--warmup", "200ms", *PAUSING)
+# So long that a counter is read three times.
+TOLD = ("--duration", "1s")
+# How much more than its slots allow may end within a window: the requests that were in them when it began.
+EDGE = 1.1
+OWN = str(Path(sys.executable).parent)  # where gunicorn, uvicorn and powerband are
+
+
+def on_path(*folders: str) -> dict[str, str]:
+    return {"PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
+
+
+def records_of(folder: Path) -> list[Any]:
+    """The trials of the only run in the folder."""
+    (run,) = (folder / "runs").iterdir()
+    return RunDir.open(run).records()
+
+
+def test_go(tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        without("no Go (go) here: install Debian's package golang")
+    folder = Path(shutil.copytree(REAL / "go_guide", tmp_path / "go"))
+    subprocess.run(typed("go-servers.md", "go build"), shell=True, cwd=folder, check=True, timeout=300)
+    command = shown("go-servers.md", "tune")
+    found = by_level(answered(folder, *shorter(command, {"conns": "4,64"}, *PAUSING)), "conns")
+    assert set(found) == {4, 64}
+    assert found[4]["goodput_per_s"] <= EDGE * 4 / 0.02 and found[64]["goodput_per_s"] > 2 * found[4]["goodput_per_s"]
+    (threads,), (collector, limit), *_ = knobs("go-servers.md")
+    own = [*levelled(threads, {"procs": "3"}), *levelled(collector, {"gc": "50"}), *limit]
+    answered(folder, *shorter(command, {"conns": "4"}, *ONCE, *own))
+    assert f"procs=3 gc=50 memory={512 * 2**20}" in said(folder)[-1]
+
+
+NODE = """
+const v8 = require("node:v8");
+if (require("node:cluster").isPrimary) {
+  const { UV_THREADPOOL_SIZE, POOL } = process.env;
+  console.log(JSON.stringify({ heap: v8.getHeapStatistics().heap_size_limit, UV_THREADPOOL_SIZE, POOL }));
+}
+process.argv.push(process.env.PORT, "blocked", "1", process.env.WORKERS ?? "1");
+require(%s);
+"""
+
+
+def test_node(tmp_path: Path) -> None:
+    """A process answers no more than 200 requests a second: each blocks its loop for 5 ms."""
+    need_node()
+    (tmp_path / "server.js").write_text(NODE % json.dumps(str(REAL / "server.js")))
+    command = shown("node.md", "tune")
+    found = by_level(answered(tmp_path, *shorter(command, {"processes": "1,2"}, *PAUSING)), "processes")
+    assert set(found) == {1, 2}
+    assert found[1]["goodput_per_s"] <= EDGE * 200 and found[2]["goodput_per_s"] > 1.2 * found[1]["goodput_per_s"]
+    _, (pool,), (heap,), (own_pool,) = knobs("node.md")
+    given = [*levelled(pool, {"pool": "7"}), *own_pool, *levelled(heap[: heap.index("--")], {"heap": "256"})]
+    server = command.index("--")
+    with_heap = [*command[:server], *heap[heap.index("--") :]]
+    answered(tmp_path, *shorter(with_heap, {"processes": "1"}, *ONCE, *given))
+    told = json.loads(said(tmp_path)[-1])
+    assert (told["UV_THREADPOOL_SIZE"], told["POOL"]) == ("7", "7")
+    assert 256 * 2**20 <= told["heap"] < 512 * 2**20
+
+
+def python_application(folder: Path, kind: str) -> None:
+    """`app.py`, whose requests wait 20 ms."""
+    folder.mkdir(exist_ok=True)
+    shutil.copy(REAL / f"{kind}_app.py", folder / "app.py")
+
+
+PYTHON = tables(text_of("python-servers.md"))[0][1:]
+
+
+def test_gunicorn(tmp_path: Path) -> None:
+    python_application(tmp_path, "wsgi")
+    command = shown("python-servers.md", "tune")
+    assert PYTHON[0] == ["gunicorn, threads", f"`{' '.join(command[command.index('--') + 1 :])}`"]
+    asked = shorter(command, {"workers": "2", "threads": "2,16"}, *PAUSING)
+    found = by_level(answered(tmp_path, *asked, env=on_path(OWN)), "threads")
+    assert set(found) == {2, 16}
+    assert found[2]["goodput_per_s"] <= EDGE * 4 / 0.02 and found[16]["goodput_per_s"] > 1.5 * found[2]["goodput_per_s"]
+
+
+@pytest.mark.parametrize(("name", "command"), PYTHON[1:], ids=[name for name, _ in PYTHON[1:]])
+def test_other_servers_of_python(name: str, command: str, tmp_path: Path) -> None:
+    """The application is in another folder, and found in one of the two ways that the page has against a
+    ModuleNotFoundError."""
+    kind, where = {
+        "uvicorn": ("asgi", "--cwd"),
+        "Hypercorn": ("asgi", "--env PYTHONPATH=src"),
+        "Granian": ("asgi", "--cwd"),
+        "Waitress": ("wsgi", "--env PYTHONPATH=src"),
+    }[name]
+    assert f"`{where}`" in text_of("python-servers.md")
+    python_application(tmp_path / "src", kind)
+    factors = [f"{factor}={levels}" for factor, levels in (("workers", "2"), ("threads", "4,16")) if factor in command]
+    options = [*(word for factor in factors for word in ("-P", factor)), *shlex.split(where)]
+    options += ["src"] if where == "--cwd" else []
+    env = on_path(OWN, str(Path(further_python()).parent))
+    server = shlex.split(command.strip("`"))
+    trials = answered(tmp_path, "tune", *options, "--users", "32", *SHORT, *PAUSING, "--", *server, env=env)
+    if "threads" in trials[0]["setting"]["levels"]:
+        found = by_level(trials, "threads")
+        assert found[4]["goodput_per_s"] <= EDGE * 4 / 0.02
+        assert found[16]["goodput_per_s"] > 1.5 * found[4]["goodput_per_s"]
+
+
+def test_dotnet(tmp_path: Path) -> None:
+    """64 users wait for a pool of 2 threads, or of 40 in hexadecimal, which are 64."""
+    need_dotnet()
+    sdk = find_dotnet(8)
+    folder = Path(shutil.copytree(REAL / "MyApp", tmp_path / "MyApp"))
+    project = folder / "MyApp.csproj"
+    framework = f"net{sdk.major}.0"  # of the SDK that is here
+    project.write_text(project.read_text().replace("net8.0", framework))
+    # Nothing of a build stays, not even beside tests.
+    env = {**on_path(str(sdk.home)), **dict(ENV), "MSBUILDDISABLENODEREUSE": "1", "UseSharedCompilation": "false"}
+    build = typed("dotnet-servers.md", "dotnet build")
+    around = {**os.environ, **env}
+    done = subprocess.run(
+        build, shell=True, cwd=folder, env=around, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    command = [word.replace("net8.0", framework) for word in shown("dotnet-servers.md", "tune")]
+    asked = shorter(command, {"least": "2,40"}, "--duration", "1s", "--warmup", "1s", *PAUSING)
+    found = by_level(answered(folder, *asked, env=env), "least")
+    assert set(found) == {2, 40}
+    assert found[40]["dotnet_pool_threads_max"] > 40 > found[2]["dotnet_pool_threads_max"]
+    assert found[40]["goodput_per_s"] > 2 * found[2]["goodput_per_s"]
+    assert set(re.findall("least=[0-9]+", " ".join(said(folder)))) == {"least=2", "least=64"}
+
+    rows = [" ".join(row[1:]) for row in tables(text_of("dotnet-servers.md"))[0][1:]]
+    least, *names = (name for row in rows for name in re.findall(r"DOTNET_\w+", row))
+    assert f"{least}={{least}}" in command
+    own = [f"{name}={value}" for name, value in zip(names, ("80", "1", "0", "C800000"), strict=True)]
+    options = [word for each in own for word in ("--env", each)]
+    (limit,) = re.findall(r"(--Kestrel\S+)\{most\}", rows[-1])
+    answered(folder, *shorter([*command, f"{limit}1000"], {"least": "10"}, *ONCE, "--cpus", "all", *options), env=env)
+    server = len(os.sched_getaffinity(0)) > 1
+    expected = f"least=16 most=128 server={server} collects=Batch heap={200 * 2**20} connections=1000"
+    assert expected in said(folder)[-1]
+
+
+def test_a_program_without_requests(tmp_path: Path) -> None:
+    """The sample by its command, then by the page's file, then as the libraries of Datadog would find the port."""
+    sample = tmp_path / "examples" / "statsd-app"
+    shutil.copytree(ROOT / "examples" / "statsd-app", sample)
+    command = shown("self-driven.md", "tune", "-P", "pairs=1,2,4")
+    trials = measured(tmp_path, *shorter(command, {"pairs": "1,2"}, *TOLD))
+    assert set(by_level(trials, "pairs")) == {1, 2}
+    file = sample / "bounce.yaml"
+    file.write_text(yaml_of("self-driven.md", "name: bounce"))
+    options = ("load.duration=1s", "measure.warmup=300ms", "measure.repeats=1", "measure.bars=250ms")
+    trials = measured(tmp_path, "run", str(file), "--format", "json", *CALM, *sets(*options))
+    asked = [trial["setting"]["levels"] for trial in trials]
+    assert {tuple(levels.values()) for levels in asked} == {("0s", 1, 1), ("1ms", 1, 1), ("0s", 4, 1), ("0s", 1, 20)}
+    assert all(trial["metrics"]["app_balls_lost"] == 0 for trial in trials)
+    told = '--sleep 1ms --statsd "$DD_AGENT_HOST:$DD_DOGSTATSD_PORT"'
+    script = f'exec python3 examples/statsd-app/bounce.py --pairs "$0" {told}'
+    by_environment = [*command[: command.index("--") + 1], "sh", "-c", script, "{pairs}"]
+    variables = words_of("self-driven.md", "--env DD_AGENT_HOST")
+    trials = measured(tmp_path, *shorter(by_environment, {"pairs": "1"}, *TOLD, *variables))
+    assert all(trial["metrics"]["goodput_per_s"] > 0 for trial in trials)
+
+
+def test_socketcluster(tmp_path: Path) -> None:
+    """The part of a file that docs/websocket.md shows for it."""
+    need_node()
+    head = "name: sc\nsubject: {use: socketcluster, set: {version: 20}}\n"
+    (tmp_path / "sc.yaml").write_text(head + yaml_of("websocket.md", "dialect"))
+    options = ("load.users=5", "load.pace=20/s", "load.duration=1s", "measure.warmup=300ms", "measure.repeats=1")
+    answered(tmp_path, "run", "sc.yaml", "--format", "json", *CALM, *sets(*options))
+
+
+def test_the_job_of_gitlab(tmp_path: Path) -> None:
+    """Its script, but for the installation, on two commits of a server of Python."""
+    (text,) = [block.text for block in blocks(text_of("ci.md")) if "CI_MERGE_REQUEST_DIFF_BASE_SHA" in block.text]
+    job = YAML(typ="safe").load(text)["powerband"]
+    install, *script = job["script"]
+    assert install == "pip install --quiet powerband"
+    server = SERVERS["Python"]
+    assert f" -- {server.command} >" in script[-1]
+    base, head = repository(tmp_path, server, (20, 20))
+    short = "--users 8 --think 1ms --duration 500ms --warmup 200ms --repeats 2 -- "
+    script[-1] = script[-1].replace("-- ", short, 1)
+    env = {**os.environ, **on_path(OWN), "CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "CI_COMMIT_SHA": head}
+    command = ["bash", "-eo", "pipefail", "-c", "\n".join(script)]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode in (0, 1, 5), done.stderr  # two rounds decide nothing for certain
+    records = records_of(tmp_path)
+    assert {record.status for record in records} == {"measured"}
+    assert {dict(record.spec.setting.levels)["revision"] for record in records} == {"base", "head"}
+    report = Xml.parse(tmp_path / job["artifacts"]["reports"]["junit"]).getroot()
+    assert report.tag == "testsuites" and report.findall(".//testcase")
+    assert [f"{path.name}/" for path in tmp_path.glob("run*")] == job["artifacts"]["paths"]
+
+
+def test_prometheus(tmp_path: Path) -> None:
+    """The commands in the page's order, in an empty folder, on ports that are free."""
+    need_prometheus()
+    for line in blocks(text_of("prometheus.md"))[0].text.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[0] not in ("powerband", "prometheus"):
+            subprocess.run(words, cwd=tmp_path, check=True)
+    watch, written = shown("prometheus.md", "watch"), shown("prometheus.md", "prometheus")
+    with watched_by(*watch, folder=tmp_path) as page:
+        powerband = [sys.executable, "-m", "powerband"]
+        subprocess.run([*powerband, *written], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+        file = tmp_path / "watch" / "prometheus.yml"
+        assert '"127.0.0.1:8420"' in file.read_text() and (tmp_path / "watch" / "grafana").is_dir()
+        # The page of another test may have been there first: as the comment beside it says.
+        assert f"powerband prometheus URL {shlex.join(written[1:])}" in text_of("prometheus.md")
+        subprocess.run([*powerband, written[0], page, *written[1:]], cwd=tmp_path, check=True, capture_output=True)
+        port = pick_port()
+        binary = find_prometheus() or ""
+        words = shlex.split(typed("prometheus.md", "prometheus "))
+        started = [binary, *(word.replace("127.0.0.1:9090", f"127.0.0.1:{port}") for word in words[1:])]
+        with prometheus_started(started, f"127.0.0.1:{port}", tmp_path) as prometheus:
+            run = [*shown("prometheus.md", "run"), "--profile", "smoke", *CALM, "--set", "measure.slots=false"]
+            done = subprocess.run(
+                [*powerband, *run], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+            )
+            assert done.returncode in (0, 5), done.stderr
+            (path,) = (tmp_path / "runs").iterdir()
+            prometheus.await_series(f'powerband_run_status{{run="{path.name}",status="finished"}} == 1')
+            jobs = {series["metric"]["job"] for series in prometheus.newest("up")}
+            assert jobs == {"powerband", "subject"}
+
+
+@pytest.fixture
+def my_server(tmp_path: Path, engine: Path) -> None:
+    """What README.md calls `./my-server`."""
+    script = tmp_path / "my-server"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(engine))} serve --wait 5ms --payload 16 "$@"\n')
+    script.chmod(0o755)
+
+
+@pytest.mark.usefixtures("my_server")
+def test_the_first_command_with_what_others_have(tmp_path: Path) -> None:
+    """README.md's, with options that docs/coming-from.md has against those of k6 and JMeter."""
+    rows = [row[2] for row in tables(text_of("coming-from.md"))[0][1:]]
+    ours = [span for row in rows for span in re.findall(r"`([^`]+)`", row)]
+    first = shown("../README.md", "tune")
+    assert "./my-server" in first
+    closed = ["--users 200 --think 1s", "--ramp 30s", "--slo 'p99<50ms,errors<0.1%'"]
+    opened = ["tune --rate 500", "--expect TEXT"]
+    assert not {*closed, *opened} - set(ours)
+    options = [word for each in closed for word in shlex.split(each.replace("30s", "500ms"))]
+    found = by_level(answered(tmp_path, *shorter(first, {"threads": "1,8"}, *options)), "threads")
+    assert set(found) == {1, 8}
+    options = [word for each in opened for word in shlex.split(each.removeprefix("tune ").replace("TEXT", "quick"))]
+    answered(tmp_path, *shorter(first, {"threads": "8"}, *options))
+
+
+def test_a_load_as_of_wrk(url: str, tmp_path: Path) -> None:
+    rows = [row[2] for row in tables(text_of("coming-from.md"))[0][1:]]
+    loads = [shlex.split(span) for row in rows for span in re.findall(r"`(powerband load [^`]+)`", row)]
+    assert [words[3:] for words in loads] == [["-c", "64", "-d", "10s"], ["-r", "500"]]
+    for words in loads:
+        given = [url if word == "URL" else word for word in words[1:]]
+        command = [sys.executable, "-m", "powerband", *given, "-d", "1s", "--format", "json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        assert set(json.loads(done.stdout)["outcomes"]) == {"ok"}
+
+
+def test_completion(tmp_path: Path) -> None:
+    (line,) = re.findall(r'`(eval "[^`]+)`', text_of("install.md"))
+    done = subprocess.run(
+        ["bash", "-ec", f"{line}; complete -p powerband"],
+        cwd=tmp_path, env={**os.environ, **on_path(OWN)}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "powerband" in done.stdout
+
+
+def test_a_table_of_runs(tmp_path: Path) -> None:
+    """docs/history.md: the row of a run, added to a table, then that table made of all runs."""
+    (tmp_path / "bench.yaml").write_text(
+        "name: bench\nsubject: {use: reference, set: {wait: 5ms}}\nfactors: {threads: [8]}\n"
+        "load: {users: 8, duration: 300ms}\nmeasure: {warmup: 200ms, repeats: 1, slots: false}\n"
+    )
+    run, export = shown("history.md", "run"), shown("history.md", "export")
+    powerband = [sys.executable, "-m", "powerband"]
+    done = subprocess.run(
+        [*powerband, *run, *CALM], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode in (0, 5), done.stderr
+    (path,) = (tmp_path / "runs").iterdir()
+    name = re.compile(r"\d{8}-\d{6}-bench")
+    assert name.fullmatch(path.name)
+    words = [name.sub(path.name, word) for word in export]
+    assert words != export
+    subprocess.run([*powerband, *words], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    rows = (tmp_path / "history.csv").read_text()
+    every = " ".join(words_of("history.md", "powerband export runs/*"))
+    subprocess.run(["bash", "-ec", every], cwd=tmp_path, env={**os.environ, **on_path(OWN)}, check=True, timeout=60)
+    assert (tmp_path / "history.csv").read_text() == rows and len(rows.splitlines()) == 2
