@@ -18,7 +18,7 @@ from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_containers import CONTAINER_CASES, CONTAINER_HEALTHY
 from fakes.planted_further import FURTHER_CASES, FURTHER_HEALTHY
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY
-from fakes.planted_real import REAL_CASES, REAL_HEALTHY
+from fakes.planted_real import REAL_CASES, REAL_HEALTHY, RealCase
 from fakes.scored import Row, named_otherwise, page_of, renewed, rows_of, summary
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import TrialResult
@@ -27,10 +27,8 @@ from powerband.model.results import TrialResult
 SETS: dict[str, tuple[Case, ...]] = {
     "confusion table": (*CASES, *HEALTHY),
     "held-out table": (*HELD_OUT, *HELD_OUT_HEALTHY),
-    "real servers' table": tuple(
-        case for case in (*REAL_CASES, *CONTAINER_CASES, *REAL_HEALTHY, *CONTAINER_HEALTHY) if case.installed
-    ),
-    "further servers' table": tuple(case for case in (*FURTHER_CASES, *FURTHER_HEALTHY) if case.installed),
+    "real servers' table": (*REAL_CASES, *CONTAINER_CASES, *REAL_HEALTHY, *CONTAINER_HEALTHY),
+    "further servers' table": (*FURTHER_CASES, *FURTHER_HEALTHY),
 }
 ATTEMPTS = 2
 ENGINE_AT_EASE = 0.5  # share of a thread's CPU below which work alone does not make it late
@@ -85,7 +83,9 @@ def try_all(cases: Iterable[Case], attempts: int = ATTEMPTS) -> Iterator[Tried]:
 
 def main(page: Path, rows_page: Path, words: Sequence[str]) -> None:
     for title, cases in SETS.items():
-        some = [case for case in cases if not words or any(word in case.name for word in words)]
+        chosen = [case for case in cases if not words or any(word in case.name for word in words)]
+        # The row of a case whose programs are not installed stays as it is.
+        some = [case for case in chosen if not isinstance(case, RealCase) or case.installed]
         new = scored(some)
         if not some:
             continue
