@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 from scripts import beside
-from scripts.gallery import IMAGES, SHOTS, _is_finished_run, _small
+from scripts.gallery import IMAGES, SHOTS, SOURCES, Source, _is_finished_run, _small
 
 from powerband.files.library import experiment_names
 
@@ -18,7 +18,7 @@ def test_every_picture_is_made_by_the_script() -> None:
     names = [shot.name for shot in SHOTS]
     assert len(names) == len(set(names))
     assert {path.stem for path in IMAGES.glob("*.png")} <= {*names, beside.FIGURE.stem}
-    assert {shot.run for shot in SHOTS} <= set(experiment_names())
+    assert {shot.run for shot in SHOTS} <= {*experiment_names(), *SOURCES}
 
 
 def run_directory(folder: Path, name: str, statuses: list[str], planned: int) -> Path:
@@ -37,8 +37,11 @@ def test_only_a_finished_run_of_the_experiment_is_taken(tmp_path: Path) -> None:
     again = run_directory(tmp_path, "20260101-120000-quickstart-2", ["measured"] * 3 + ["failed"], planned=4)
     stopped = run_directory(tmp_path, "20260101-130000-quickstart", ["measured"], planned=4)
     other = run_directory(tmp_path, "20260101-120000-my-quickstart", ["measured"] * 4, planned=4)
-    taken = [path for path in (done, again, stopped, other) if _is_finished_run(path, "quickstart")]
-    assert taken == [done, again]
+    on_nodes = run_directory(tmp_path, "20260101-140000-quickstart", ["measured"] * 4, planned=4)
+    (on_nodes / "nodes.json").write_text("{}")
+    every = (done, again, stopped, other, on_nodes)
+    assert [path for path in every if _is_finished_run(path, Source("quickstart", ()))] == [done, again]
+    assert [path for path in every if _is_finished_run(path, Source("quickstart", (), on_nodes=True))] == [on_nodes]
 
 
 def test_a_picture_keeps_its_colours() -> None:

@@ -47,7 +47,7 @@ def test_an_analysis_of_before_there_was_a_second_is_read() -> None:
 def test_the_terminal_says_both_with_their_advice() -> None:
     said = _bottleneck(ANALYSIS, "")
     assert "a dependency is the limit. 4 wait there. Ask it for more. Or a semaphore" in said
-    assert said.endswith("(4 connections are open). Raise the pool.")
+    assert said.endswith("4 connections are open. Raise the pool.")
     told = "4 wait there, 4 connections are open"
     assert _bottleneck(ANALYSIS, told).startswith("What to do: If a dependency is the limit: ask it for more. If a ")
 
