@@ -12,8 +12,8 @@ Pure.
   if it never comes to rest. A thread that is woken far less often than the busiest of them rests: runtimes keep loops
   for timers of their own. Loops of a process that hardly wait for events are kept apart from **free** ones, such as
   those of a parent that only accepts.
-- The first thread of a process that waits on a socket nearly always, or is woken far more or far less often than each
-  of the others, and does little work, **accepts** connections for them: in accept or poll, which look like a read.
+- The first thread of a process **accepts** connections for its other threads if it does little work and nearly always
+  waits on a socket (accept and poll look like a read), while the others do not, or are woken far more or less often.
 - Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
   work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
 """
@@ -38,7 +38,7 @@ ACCEPTS_SHARE = 0.9  # of the looks that did not find it waiting for a lock, a t
 APART = 2.0  # times the switches of each other thread, or one part in so many: arbitrary, equal workers differ less
 
 LOOP, FREE, REST, WORK, MIXED = "event loop", "event loop, free", "at rest", "at work", "in turns"
-ACCEPTS = "accepts"
+ACCEPTS = "accepts"  # among the housekeepers of `readings/pools.py`, which serve no request
 
 Rows = list[tuple[int, PoolSample]]
 Seen = dict[int, list[tuple[int, ThreadSample]]]
@@ -123,9 +123,10 @@ def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns:
             groups[FREE if polled >= FREE_LEAST * looks else LOOP] += awake
             groups[REST] += [tid for tid in loops if tid not in awake]
             others = [tid for tid in tids if tid not in loops]
-            if pid in others and _accepts(pid, {tid: stretch[tid] for tid in others}, end_ns - start_ns):
+            rest = [tid for tid in others if tid != pid]
+            if pid in others and _accepts(stretch[pid], [stretch[tid] for tid in rest], end_ns - start_ns):
                 groups[ACCEPTS].append(pid)
-                others.remove(pid)
+                others = rest
             at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
             waiting = [tid for tid in others if stretch[tid].works <= 1 - AT_WORK]
             apart = at_work and waiting and len(at_work) + len(waiting) == len(others)
@@ -192,10 +193,9 @@ def _does_all(main: _Stretch, process: Collection[_Stretch], lasted_ns: int) -> 
     return (blocked or busy) and main.share("poll") < FREE_LEAST
 
 
-def _accepts(main: int, threads: Mapping[int, _Stretch], lasted_ns: int) -> bool:
+def _accepts(first: _Stretch, others: Sequence[_Stretch], lasted_ns: int) -> bool:
     """True if the first thread of a process waits for connections, which it hands to the other threads of its pool."""
-    first, others = threads[main], [each for tid, each in threads.items() if tid != main]
-    used = sum(each.on_cpu_ns for each in threads.values())
+    used = first.on_cpu_ns + sum(each.on_cpu_ns for each in others)
     if not others or first.looks < LOOKS_LEAST or first.on_cpu_ns > min(MOST * used, BUSY * lasted_ns):
         return False
     if first.waited.get("socket", 0) < max(1.0, ACCEPTS_SHARE * (first.looks - first.waited.get("lock", 0))):

@@ -6,6 +6,8 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.synthetic import setting
+from powerband.analyze.settings.standing import sentence
+from powerband.analyze.settings.why import bottleneck_sentences
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck, Candidate, Capacity, Estimate, Exploration, Race
 from powerband.report.wording import findings
@@ -16,7 +18,7 @@ def test_every_bottleneck_has_plain_words_that_fit_a_column(name: BottleneckName
     named = Bottleneck(name, ("12 of 12 busy",), "Do this")
     short = findings.bottleneck_short(named)
     assert 0 < len(short) <= 16 and "_" not in short
-    said = findings.bottleneck_sentence(setting(threads=4), named)
+    said = bottleneck_sentences(setting(threads=4), named, advised=True)
     assert said.startswith("With threads=4 ")
     assert said.endswith(". 12 of 12 busy. Do this.")
     assert "_" not in said
@@ -24,7 +26,7 @@ def test_every_bottleneck_has_plain_words_that_fit_a_column(name: BottleneckName
 
 def test_no_bottleneck_is_a_dash() -> None:
     assert findings.bottleneck_short(None) == "–"
-    bare = findings.bottleneck_sentence(setting(n=1), Bottleneck(BottleneckName.LOCK, (), ""))
+    bare = bottleneck_sentences(setting(n=1), Bottleneck(BottleneckName.LOCK, (), ""), advised=True)
     assert bare == "With n=1 a lock is the limit."
 
 
@@ -32,7 +34,7 @@ def test_two_candidates_are_said_with_their_evidence_and_advice() -> None:
     second = Candidate(BottleneckName.HIDDEN_LIMIT, ("4 connections are open",), "Do that")
     tied = Bottleneck(BottleneckName.DOWNSTREAM, ("4 wait",), "Do this", second)
     assert findings.bottleneck_short(tied) == "dependency or hidden limit"
-    assert findings.bottleneck_sentence(setting(n=1), tied) == (
+    assert bottleneck_sentences(setting(n=1), tied, advised=True) == (
         "With n=1 a dependency is the limit. 4 wait. Do this. Or a semaphore or a connection pool inside the server "
         "is the limit. 4 connections are open. Do that."
     )
@@ -106,13 +108,14 @@ def test_ratios_as_changes() -> None:
 
 def test_an_interval_without_a_bound_worth_saying_shows_no_digits() -> None:
     assert findings.ratio_phrase(Estimate(0.21, 7.8e-14, 5.7e11, 0.95, 2)) == "−79 % (−100 to over +900)"
+    assert findings.ratio_phrase(Estimate(367.4, 308.2, 439.1, 0.95, 5)) == "×367 (308 to 439)"
     assert findings.range_phrase(Estimate(0.96, 2e-17, 4.7e16, 0.95, 2)) == "−100 to over +900 %"
 
 
 def test_a_clause_becomes_a_sentence() -> None:
-    assert findings.whole_sentence("raise the pool") == "Raise the pool."
-    assert findings.whole_sentence("Is it? Yes.") == "Is it? Yes."
-    assert findings.whole_sentence("") == ""
+    assert sentence("raise the pool") == "Raise the pool."
+    assert sentence("Is it? Yes.") == "Is it? Yes."
+    assert sentence("") == ""
 
 
 def test_settings_that_never_stabilised() -> None:

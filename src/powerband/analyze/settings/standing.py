@@ -136,8 +136,9 @@ def verb(settings: Sequence[object], one: str, many: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """The clause with a capital and a full stop; names such as `threads=4` stay as they are."""
-    return f"{capital(text)}."
+    """The clause with a capital and a full stop, unless it ends a sentence already; names such as `threads=4` stay as
+    they are."""
+    return capital(text) if not text or text.endswith((".", "!", "?")) else f"{capital(text)}."
 
 
 def sentences(clauses: Iterable[str]) -> str:

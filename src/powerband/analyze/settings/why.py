@@ -59,8 +59,13 @@ def _told_by(second: Bottleneck, votes: int, trials: int) -> Candidate:
     return Candidate(second.name, evidence, second.advice)
 
 
-def _named(setting: Setting, bottleneck: Bottleneck) -> str:
-    said = (f"{each.name.words}. {sentences(each.evidence)}".rstrip() for each in bottleneck.candidates)
+def bottleneck_sentences(setting: Setting, bottleneck: Bottleneck, *, advised: bool = False) -> str:
+    """`With threads=4 the pool is too small. All 4 threads are busy 98 % of the time.` If evidence ties: `... Or a
+    dependency is the limit. ...` `advised`: the advice for each follows its evidence."""
+    said = (
+        f"{each.name.words}. {sentences((*each.evidence, each.advice if advised else ''))}".rstrip()
+        for each in bottleneck.candidates
+    )
     return f"With {setting.id} {' Or '.join(said)}"
 
 
@@ -68,7 +73,7 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     """The bottleneck of the chosen setting; else its limit if that is plain: the CPUs that the subject may use, or the
     rate offered. With a thread for every user and idle CPUs it only says that these two are not the limit."""
     if (bottleneck := standing.row(chosen).bottleneck) is not None:
-        return _named(chosen, bottleneck)
+        return bottleneck_sentences(chosen, bottleneck)
     share = standing.value(chosen, "subject_cpu_share")
     if share is not None and share >= CPU_BUSY:
         cores = standing.value(chosen, "subject_cpu_cores")
@@ -101,7 +106,7 @@ def _smaller(standing: Standing, chosen: Setting) -> str | None:
         return None
     nearest = max(smaller, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
     if nearest.bottleneck is not None:
-        return _named(nearest.setting, nearest.bottleneck)
+        return bottleneck_sentences(nearest.setting, nearest.bottleneck)
     idle = 1 - (standing.value(nearest.setting, "subject_cpu_share") or 0.0)
     return (
         f"With {nearest.setting.id} the server {_yield(standing, nearest)} {100 * idle:.0f} % of its CPU time idle. "

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from powerband.analyze.settings.why import bottleneck_sentences
 from powerband.base.units import capital
 from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis
@@ -18,7 +19,6 @@ from powerband.report.wording.findings import (
     NODE_COST_HEADS,
     NODE_HEADS,
     VISITOR_HEADS,
-    bottleneck_sentence,
     capacity_trials,
     capacity_words,
     change_rows,
@@ -191,7 +191,7 @@ def _bottleneck(analysis: Analysis, told: str) -> str:
     figures = [figure for each in found.candidates for figure in each.evidence]
     if figures and all(figure in told or capital(figure) in told for figure in figures):
         return f"What to do: {advice}" if (advice := what_to_do(found)) else ""
-    return bottleneck_sentence(chosen.setting, found)
+    return bottleneck_sentences(chosen.setting, found, advised=True)
 
 
 def _table(*headings: str, folds: int | None = None) -> Table:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.unsettled import never_stabilised
-from powerband.base.units import capital, format_duration, plural, signed_percent
+from powerband.base.units import RATIO_SHOWN_MAX, format_duration, plural, signed_percent
 from powerband.model.clocks import GeneratorNode
 from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Setting, format_level
@@ -53,16 +53,6 @@ _ENDED = {
 def bottleneck_short(bottleneck: Bottleneck | None) -> str:
     """Two or three words for a column, or twice as many if the evidence ties; a dash if no bottleneck was found."""
     return ABSENT if bottleneck is None else " or ".join(each.name.short for each in bottleneck.candidates)
-
-
-def bottleneck_sentence(setting: Setting, bottleneck: Bottleneck) -> str:
-    """`With threads=4 the pool is too small. All 4 threads are busy 98 % of the time. Use more threads.` If evidence
-    ties: `... Or the downstream is the limit. ... Give it more.`"""
-    said = (
-        " ".join([f"{each.name.words}.", *map(whole_sentence, filter(None, (*each.evidence, each.advice)))])
-        for each in bottleneck.candidates
-    )
-    return f"With {setting.id} {' Or '.join(said)}"
 
 
 def what_to_do(bottleneck: Bottleneck) -> str:
@@ -152,9 +142,12 @@ def rates_tried(capacity: Capacity) -> str:
 
 
 def ratio_phrase(effect: Estimate | None) -> str:
-    """A ratio as a change with its interval: `−5.1 % (−6.9 to −3.2)`; a dash if there is none."""
+    """A ratio as a change with its interval: `−5.1 % (−6.9 to −3.2)`, above ten as a factor: `×367 (308 to 439)`; a
+    dash if there is none."""
     if effect is None:
         return ABSENT
+    if effect.value > RATIO_SHOWN_MAX:
+        return f"×{ratio_words(effect)}"
     value = format_change(effect) or "0 %"
     if effect.low is None or effect.high is None or effect.low == effect.high:
         return value
@@ -321,9 +314,3 @@ def restless_settings(analysis: Analysis) -> dict[Setting, str]:
 def _signed(ratio: float) -> str:
     text = signed_percent(ratio, places=0 if abs(ratio - 1) >= 0.1 else 1)
     return text[1:] if text[1:] == "0.0" else text
-
-
-def whole_sentence(clause: str) -> str:
-    """The clause with a capital letter and a full stop."""
-    text = capital(clause)
-    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
