@@ -83,16 +83,16 @@ def try_all(cases: Iterable[Case], attempts: int = ATTEMPTS) -> Iterator[Tried]:
 
 def main(page: Path, rows_page: Path, words: Sequence[str]) -> None:
     for title, cases in SETS.items():
-        chosen = [case for case in cases if not words or any(word in case.name for word in words)]
-        # The row of a case whose programs are not installed stays as it is.
-        some = [case for case in chosen if not isinstance(case, RealCase) or case.installed]
+        # The row of a case whose programs are not installed stays as it is, if it has one.
+        here = [case for case in cases if not isinstance(case, RealCase) or case.installed]
+        some = [case for case in here if not words or any(word in case.name for word in words)]
         new = scored(some)
         if not some:
             continue
         rows = renewed(rows_of(between(rows_page.read_text(), title)), new, cases)
         rows_page.write_text(put(rows_page.read_text(), title, f"{page_of(rows)}\n"))
-        if len(rows) < len(cases):
-            sys.stderr.write(f"{len(cases) - len(rows)} cases were never tried, so that the {title} stays as it is\n")
+        if untried := {case.name for case in here} - {row.case for row in rows}:
+            sys.stderr.write(f"{len(untried)} cases were never tried, so that the {title} stays as it is\n")
             continue
         text = " ".join(filter(None, (summary(rows, machine()), named_otherwise(rows))))
         page.write_text(put(page.read_text(), title, f"{text}\n"))
