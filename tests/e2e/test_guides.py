@@ -1,9 +1,9 @@
-"""The commands of the guides, each on a real server of its stack, as they stand on their pages, only shorter.
+"""The commands of the guides run on a real server of each stack, as they stand on their pages, only shorter.
 
-The guides of WebSockets and of the JVM have samples of their own (`test_examples.py`); a server that runs already has
-`test_remote_server_guide.py`. What is asserted depends on no speed: what was started, that all was measured and
-answered, and effects that are sure, such as that four requests at once, of 20 ms each, are no more than 200 a second.
-"""
+The guides of WebSockets and of the JVM have samples of their own (`test_examples.py`); a server that already runs has
+`test_remote_server_guide.py`. No assertion depends on the machine's speed: they check what was started, that all was
+measured and answered, and certain effects, such as that a server of 4 slots of 20 ms answers at most 200 requests a
+second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as Xml
 
 import pytest
@@ -28,7 +27,9 @@ from fakes.guides import (
     by_level,
     knobs,
     levelled,
+    load,
     measured,
+    run_of,
     said,
     sets,
     shorter,
@@ -47,7 +48,6 @@ from fakes.smoke import CALM
 from fakes.watch import watched_by
 from powerband.processes.dotnet import ENV, find_dotnet
 from powerband.processes.ports import pick_port
-from powerband.store import RunDir
 
 pytestmark = [
     pytest.mark.long,
@@ -56,23 +56,17 @@ pytestmark = [
     pytest.mark.usefixtures("engine", "no_process_left"),
 ]
 
-# One start, to see what the program makes of its settings.
+# A trial that only shows what the program made of its settings.
 ONCE = ("--duration", "300ms", "--warmup", "200ms", *PAUSING)
-# So long that a counter is read three times.
+# A window in which a counter is read three times.
 TOLD = ("--duration", "1s")
-# How much more than its slots allow may end within a window: the requests that were in them when it began.
+# The most that may end within a window, as a multiple of what the slots allow: some requests began before it.
 EDGE = 1.1
 OWN = str(Path(sys.executable).parent)  # where gunicorn, uvicorn and powerband are
 
 
 def on_path(*folders: str) -> dict[str, str]:
     return {"PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
-
-
-def records_of(folder: Path) -> list[Any]:
-    """The trials of the only run in the folder."""
-    (run,) = (folder / "runs").iterdir()
-    return RunDir.open(run).records()
 
 
 def test_go(tmp_path: Path) -> None:
@@ -102,7 +96,7 @@ require(%s);
 
 
 def test_node(tmp_path: Path) -> None:
-    """A process answers no more than 200 requests a second: each blocks its loop for 5 ms."""
+    """Each request blocks the loop of its process for 5 ms, so a process answers at most 200 a second."""
     need_node()
     (tmp_path / "server.js").write_text(NODE % json.dumps(str(REAL / "server.js")))
     command = shown("node.md", "tune")
@@ -120,7 +114,7 @@ def test_node(tmp_path: Path) -> None:
 
 
 def python_application(folder: Path, kind: str) -> None:
-    """`app.py`, whose requests wait 20 ms."""
+    """Writes `app.py`, an application whose requests wait 20 ms."""
     folder.mkdir(exist_ok=True)
     shutil.copy(REAL / f"{kind}_app.py", folder / "app.py")
 
@@ -140,7 +134,7 @@ def test_gunicorn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "command"), PYTHON[1:], ids=[name for name, _ in PYTHON[1:]])
 def test_other_servers_of_python(name: str, command: str, tmp_path: Path) -> None:
-    """The application is in another folder, and found in one of the two ways that the page has against a
+    """The application lies in another folder. The server finds it by one of the page's two remedies for a
     ModuleNotFoundError."""
     kind, where = {
         "uvicorn": ("asgi", "--cwd"),
@@ -163,14 +157,14 @@ def test_other_servers_of_python(name: str, command: str, tmp_path: Path) -> Non
 
 
 def test_dotnet(tmp_path: Path) -> None:
-    """64 users wait for a pool of 2 threads, or of 40 in hexadecimal, which are 64."""
+    """64 users wait for a pool of 2 threads, or of 64 (40 in hexadecimal)."""
     need_dotnet()
     sdk = find_dotnet(8)
     folder = Path(shutil.copytree(REAL / "MyApp", tmp_path / "MyApp"))
     project = folder / "MyApp.csproj"
     framework = f"net{sdk.major}.0"  # of the SDK that is here
     project.write_text(project.read_text().replace("net8.0", framework))
-    # Nothing of a build stays, not even beside tests.
+    # No process of the build outlives it.
     env = {**on_path(str(sdk.home)), **dict(ENV), "MSBUILDDISABLENODEREUSE": "1", "UseSharedCompilation": "false"}
     build = typed("dotnet-servers.md", "dotnet build")
     around = {**os.environ, **env}
@@ -199,7 +193,7 @@ def test_dotnet(tmp_path: Path) -> None:
 
 
 def test_a_program_without_requests(tmp_path: Path) -> None:
-    """The sample by its command, then by the page's file, then as the libraries of Datadog would find the port."""
+    """The sample runs by its command, by the page's file, and with the port in the variables of Datadog's libraries."""
     sample = tmp_path / "examples" / "statsd-app"
     shutil.copytree(ROOT / "examples" / "statsd-app", sample)
     command = shown("self-driven.md", "tune", "-P", "pairs=1,2,4")
@@ -221,7 +215,7 @@ def test_a_program_without_requests(tmp_path: Path) -> None:
 
 
 def test_socketcluster(tmp_path: Path) -> None:
-    """The part of a file that docs/websocket.md shows for it."""
+    """The load that docs/websocket.md shows for SocketCluster is valid, and all of its messages are answered."""
     need_node()
     head = "name: sc\nsubject: {use: socketcluster, set: {version: 20}}\n"
     (tmp_path / "sc.yaml").write_text(head + yaml_of("websocket.md", "dialect"))
@@ -230,7 +224,7 @@ def test_socketcluster(tmp_path: Path) -> None:
 
 
 def test_the_job_of_gitlab(tmp_path: Path) -> None:
-    """Its script, but for the installation, on two commits of a server of Python."""
+    """The job's script, apart from the installation, runs on two commits of a Python server."""
     (text,) = [block.text for block in blocks(text_of("ci.md")) if "CI_MERGE_REQUEST_DIFF_BASE_SHA" in block.text]
     job = YAML(typ="safe").load(text)["powerband"]
     install, *script = job["script"]
@@ -244,7 +238,7 @@ def test_the_job_of_gitlab(tmp_path: Path) -> None:
     command = ["bash", "-eo", "pipefail", "-c", "\n".join(script)]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode in (0, 1, 5), done.stderr  # two rounds decide nothing for certain
-    records = records_of(tmp_path)
+    records = run_of(tmp_path).records()
     assert {record.status for record in records} == {"measured"}
     assert {dict(record.spec.setting.levels)["revision"] for record in records} == {"base", "head"}
     report = Xml.parse(tmp_path / job["artifacts"]["reports"]["junit"]).getroot()
@@ -253,7 +247,7 @@ def test_the_job_of_gitlab(tmp_path: Path) -> None:
 
 
 def test_prometheus(tmp_path: Path) -> None:
-    """The commands in the page's order, in an empty folder, on ports that are free."""
+    """The commands run in the page's order, in an empty folder, on free ports."""
     need_prometheus()
     for line in blocks(text_of("prometheus.md"))[0].text.splitlines():
         words = shlex.split(line, comments=True)
@@ -265,7 +259,7 @@ def test_prometheus(tmp_path: Path) -> None:
         subprocess.run([*powerband, *written], cwd=tmp_path, check=True, capture_output=True, timeout=60)
         file = tmp_path / "watch" / "prometheus.yml"
         assert '"127.0.0.1:8420"' in file.read_text() and (tmp_path / "watch" / "grafana").is_dir()
-        # The page of another test may have been there first: as the comment beside it says.
+        # The page of another test may have the default port: the page tells what to type then.
         assert f"powerband prometheus URL {shlex.join(written[1:])}" in text_of("prometheus.md")
         subprocess.run([*powerband, written[0], page, *written[1:]], cwd=tmp_path, check=True, capture_output=True)
         port = pick_port()
@@ -278,7 +272,7 @@ def test_prometheus(tmp_path: Path) -> None:
                 [*powerband, *run], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
             )
             assert done.returncode in (0, 5), done.stderr
-            (path,) = (tmp_path / "runs").iterdir()
+            path = run_of(tmp_path).path
             prometheus.await_series(f'powerband_run_status{{run="{path.name}",status="finished"}} == 1')
             jobs = {series["metric"]["job"] for series in prometheus.newest("up")}
             assert jobs == {"powerband", "subject"}
@@ -286,7 +280,7 @@ def test_prometheus(tmp_path: Path) -> None:
 
 @pytest.fixture
 def my_server(tmp_path: Path, engine: Path) -> None:
-    """What README.md calls `./my-server`."""
+    """Makes the script `./my-server`, which a command of README.md starts: it runs the reference server."""
     script = tmp_path / "my-server"
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(engine))} serve --wait 5ms --payload 16 "$@"\n')
     script.chmod(0o755)
@@ -294,7 +288,7 @@ def my_server(tmp_path: Path, engine: Path) -> None:
 
 @pytest.mark.usefixtures("my_server")
 def test_the_first_command_with_what_others_have(tmp_path: Path) -> None:
-    """README.md's, with options that docs/coming-from.md has against those of k6 and JMeter."""
+    """The first command of README.md runs with the options that docs/coming-from.md gives for k6 and JMeter."""
     rows = [row[2] for row in tables(text_of("coming-from.md"))[0][1:]]
     ours = [span for row in rows for span in re.findall(r"`([^`]+)`", row)]
     first = shown("../README.md", "tune")
@@ -314,10 +308,7 @@ def test_a_load_as_of_wrk(url: str, tmp_path: Path) -> None:
     loads = [shlex.split(span) for row in rows for span in re.findall(r"`(powerband load [^`]+)`", row)]
     assert [words[3:] for words in loads] == [["-c", "64", "-d", "10s"], ["-r", "500"]]
     for words in loads:
-        given = [url if word == "URL" else word for word in words[1:]]
-        command = [sys.executable, "-m", "powerband", *given, "-d", "1s", "--format", "json"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-        assert set(json.loads(done.stdout)["outcomes"]) == {"ok"}
+        load(tmp_path, *(url if word == "URL" else word for word in words[2:]))
 
 
 def test_completion(tmp_path: Path) -> None:
@@ -330,7 +321,7 @@ def test_completion(tmp_path: Path) -> None:
 
 
 def test_a_table_of_runs(tmp_path: Path) -> None:
-    """docs/history.md: the row of a run, added to a table, then that table made of all runs."""
+    """The commands of docs/history.md add the row of a run to a table, and make the same table from all runs."""
     (tmp_path / "bench.yaml").write_text(
         "name: bench\nsubject: {use: reference, set: {wait: 5ms}}\nfactors: {threads: [8]}\n"
         "load: {users: 8, duration: 300ms}\nmeasure: {warmup: 200ms, repeats: 1, slots: false}\n"
@@ -341,7 +332,7 @@ def test_a_table_of_runs(tmp_path: Path) -> None:
         [*powerband, *run, *CALM], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode in (0, 5), done.stderr
-    (path,) = (tmp_path / "runs").iterdir()
+    path = run_of(tmp_path).path
     name = re.compile(r"\d{8}-\d{6}-bench")
     assert name.fullmatch(path.name)
     words = [name.sub(path.name, word) for word in export]

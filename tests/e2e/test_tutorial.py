@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from fakes.disturbance import spoilt, undisturbed
+from fakes.guides import run_of
 from fakes.pages import ROOT, Block, blocks, commands
 from powerband.model.plan import format_level
-from powerband.store import RunDir
 
 pytestmark = [pytest.mark.long, pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -63,11 +63,6 @@ def shown(*start: str) -> list[str]:
 def shorter(arguments: list[str], *more: str) -> list[str]:
     at = arguments.index("--")
     return [*arguments[:at], *SHORT, *more, *arguments[at:]]
-
-
-def run_of(folder: Path) -> RunDir:
-    (run,) = (folder / "runs").iterdir()
-    return RunDir.open(run)
 
 
 def analysis(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Commands of the docs, run as they stand on their pages, only shorter: fewer levels, short trials.
+"""Runs commands of the docs as they stand on their pages, only shorter: with fewer levels and short trials.
 
-In: a page, and how the command begins. Out: its words, what it measured, what its servers printed. All that is asserted
-here holds on a busy machine, too."""
+In: a page, and the beginning of a command. Out: its words, its trials, the output of its servers. All assertions here
+hold on a busy machine as well."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -22,10 +21,12 @@ import pytest
 
 from fakes.pages import ROOT, blocks, commands, tables
 from fakes.smoke import LATE, exit_code
+from powerband.processes.ports import someone_listens
+from powerband.store import RunDir
 
-# Each fresh start once, so that there is nothing to race.
+# Each setting has one fresh start, so that there is nothing to race.
 SHORT = ("--duration", "500ms", "--warmup", "300ms", "--repeats", "1", "--order", "blocks", "--format", "json")
-# Users that pause at all are not looked at alone and doubled, which takes seconds.
+# For users that pause there are no looks with one user and with twice the users, which take seconds.
 PAUSING = ("--think", "1ms")
 UP_S = 20.0
 
@@ -35,37 +36,37 @@ def text_of(page: str) -> str:
 
 
 def shown(page: str, *start: str) -> list[str]:
-    """The arguments of the one `powerband` command of the page that begins so."""
+    """The arguments of the one `powerband` command of the page that begins with these words."""
     (found,) = [given for given in commands(text_of(page)) if given[: len(start)] == list(start)]
     return found
 
 
 def typed(page: str, start: str) -> str:
-    """The one line of the page's blocks that begins so: a command of another program."""
+    """The one line of the page's blocks that begins with this text: a command of another program."""
     lines = [block.text.splitlines() for block in blocks(text_of(page)) if block.language in ("", "sh")]
     (found,) = [line for each in lines for line in each if line.startswith(start)]
     return found
 
 
 def words_of(page: str, start: str) -> list[str]:
-    """The words of the one span of code in the page's text that begins so."""
+    """The words of the one span of code in the page's text that begins with this text."""
     (found,) = [span for span in re.findall(r"`([^`\n]+)`", text_of(page)) if span.startswith(start)]
     return shlex.split(found)
 
 
 def yaml_of(page: str, part: str) -> str:
-    """The one file of the page, or part of one, in which this stands."""
+    """The one YAML block of the page that contains this text."""
     (found,) = [block.text for block in blocks(text_of(page)) if block.language == "yaml" and part in block.text]
     return found
 
 
 def knobs(page: str) -> list[list[list[str]]]:
-    """The page's table of knobs: of each row, how to vary the knob, as the words of each span of code."""
+    """For each row of the page's table of knobs, the words of each span of code that shows how to vary the knob."""
     return [[shlex.split(span) for span in re.findall(r"`([^`]+)`", row[1])] for row in tables(text_of(page))[0][1:]]
 
 
 def levelled(words: Sequence[str], levels: Mapping[str, str]) -> list[str]:
-    """The words with these levels in place of their own, of each factor that they name."""
+    """The words of a command with these levels for each factor that they name."""
     found = list(words)
     for at, word in enumerate(words):
         if word == "-P":
@@ -75,19 +76,19 @@ def levelled(words: Sequence[str], levels: Mapping[str, str]) -> list[str]:
 
 
 def shorter(given: Sequence[str], levels: Mapping[str, str], *more: str) -> list[str]:
-    """The command with these levels, with short trials, and with more options."""
+    """The command with these levels, short trials and more options."""
     server = given.index("--")
     return [*levelled(given[:server], levels), *SHORT, *more, *given[server:]]
 
 
 def measured(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """The trials of a command, all of which were measured."""
+    """Runs a command and returns its trials, which were all measured."""
     command = [sys.executable, "-m", "powerband", *arguments]
     around = {**os.environ, **(env or {})}
     done = subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout, done.stderr
     analysis = json.loads(done.stdout)
-    # A busy machine may let no trial count.
+    # A busy machine may make all trials invalid.
     assert done.returncode == exit_code(analysis, {*LATE, "host_foreign", "host_steal"}), done.stderr
     trials: list[dict[str, Any]] = analysis["trials"]
     assert {trial["status"] for trial in trials} == {"measured"}, done.stderr
@@ -95,8 +96,8 @@ def measured(folder: Path, *arguments: str, env: Mapping[str, str] | None = None
 
 
 def answered(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """The trials of a command, all of which were measured, and in which every request was answered; but a busy machine
-    may keep some users waiting all through so short a window."""
+    """Runs a command and returns its trials, which were all measured, with every request answered. A busy machine may
+    leave some users waiting for the whole of so short a window."""
     trials = measured(folder, *arguments, env=env)
     for trial in trials:
         metrics = trial["metrics"]
@@ -111,29 +112,37 @@ def sets(*options: str) -> list[str]:
 
 
 def by_level(trials: Sequence[dict[str, Any]], factor: str) -> dict[Any, dict[str, float]]:
-    """The metrics of a trial of each level."""
+    """The metrics of one trial of each level."""
     return {trial["setting"]["levels"][factor]: trial["metrics"] for trial in trials}
 
 
+def run_of(folder: Path) -> RunDir:
+    """The only run in the folder."""
+    (run,) = (folder / "runs").iterdir()
+    return RunDir.open(run)
+
+
+def load(folder: Path, *arguments: str) -> None:
+    """Runs `powerband load` for a second; every request ends ok."""
+    command = [sys.executable, "-m", "powerband", "load", *arguments, "-d", "1s", "--format", "json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+    assert set(json.loads(done.stdout)["outcomes"]) == {"ok"}
+
+
 def said(folder: Path) -> list[str]:
-    """What the server printed in each trial of the runs below this folder, in the order of time."""
+    """The output of the server in each trial of the runs in this folder, oldest first."""
     return [log.read_text() for log in sorted(folder.glob("runs/*/trials/*/subject.log"))]
 
 
 @contextmanager
 def serving(folder: Path, port: int, *command: str) -> Iterator[None]:
-    """A server that runs already, in no tree of powerband's."""
+    """Runs a server that powerband did not start, and ends it after the block."""
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as server:
         try:
             deadline = time.monotonic() + UP_S
-            while not _accepts(port):
+            while not someone_listens("127.0.0.1", port):
                 assert server.poll() is None and time.monotonic() < deadline, command
                 time.sleep(0.05)
             yield
         finally:
             server.terminate()
-
-
-def _accepts(port: int) -> bool:
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0

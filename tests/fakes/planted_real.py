@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -26,7 +25,7 @@ from powerband.model.experiment import Experiment, Measure, Ready, Subject
 from powerband.model.host_use import HostUse
 from powerband.model.load import Load
 from powerband.model.results import TrialResult
-from powerband.processes.ports import pick_ports
+from powerband.processes.ports import pick_ports, someone_listens
 from powerband.store import TrialDir
 
 UVICORN = (
@@ -95,17 +94,12 @@ def serving(at_once: int) -> Iterator[str]:
     server = subprocess.Popen([*UVICORN, "--port", str(port), "asgi_app:app"], env=env)
     try:
         deadline_s = time.monotonic() + 20
-        while not _answers(port) and time.monotonic() < deadline_s:
+        while not someone_listens("127.0.0.1", port) and time.monotonic() < deadline_s:
             time.sleep(0.05)
         yield f"http://127.0.0.1:{port}/"
     finally:
         server.kill()
         server.wait()
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def gunicorn(

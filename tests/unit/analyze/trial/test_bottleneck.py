@@ -20,7 +20,7 @@ B = BottleneckName
 
 
 def prompt(of: Tried, share: float) -> Tried:
-    """The same server, on which a user who acknowledges at once waits for this share of an answer's time."""
+    """Adds a user who acknowledges at once, and is answered in this share of the time of the user alone."""
     return replace(of, prompt_ns=share * of.slots.alone_ns)
 
 
