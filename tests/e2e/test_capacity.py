@@ -1,4 +1,5 @@
-"""A capacity search on a real server of known capacity: a pool of 4 threads at 10 ms a request serves 400/s."""
+"""Capacity searches on real servers of known capacity: a pool of 4 threads at 10 ms a request serves 400/s, and a
+server that runs already as much as its knob allows."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.deployed import KNOB, knob_server, tune
 from fakes.disturbance import run_disturbed_by, undisturbed
 from fakes.stand import CALM, MS, experiment, reference, short_load
 from powerband.model.experiment import Experiment, Measure, Objective
@@ -69,3 +71,17 @@ def searched(made: Experiment, folder: Path) -> Analysis:
         assert not any(point.held for point in overloaded), "1.5 times what the pool gives is no capacity"
     assert analyse_run(made, run) == analysis
     return analysis
+
+
+@pytest.mark.long
+def test_capacity_of_a_server_that_runs_already(tmp_path: Path) -> None:
+    """The server serves 400/s with n=8, and 50/s with n=1."""
+    with knob_server(n=3) as server:
+        done, analysis = tune(
+            tmp_path, server.url, "-P", "n=1,8", *KNOB, "--objective", "capacity", "--slo", "p99<500ms,errors<1%",
+            "--restore", "n=3", "--repeats", "1", "--duration", "1s",
+        )  # fmt: skip
+        assert len(analysis["settings"]) == 2, done.stderr
+        found = {row["setting"]["id"]: row["capacity"]["estimate"] for row in analysis["settings"] if row["capacity"]}
+        assert found["n=8"]["value"] > 2 * found["n=1"]["value"]
+        assert server.knob() == 3

@@ -14,15 +14,12 @@ from typing import Any
 
 import pytest
 
-from fakes.deployed import RunningServer, knob_server, other_machine
+from fakes.deployed import KNOB, PAUSES, SHORT, RunningServer, command, knob_server, other_machine, tune
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.ports import pick_port, someone_listens
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
-SHORT = ("--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--order", "blocks")
-PAUSES = ("--think", "1ms")  # users that pause get no looks at slots, which take two seconds
-KNOB = ("--apply", "POST /knob {n}")
 INVALID, SUBJECT_FAILED, INTERRUPTED = 3, 4, 130
 
 
@@ -30,16 +27,6 @@ INVALID, SUBJECT_FAILED, INTERRUPTED = 3, 4, 130
 def server() -> Iterator[RunningServer]:
     with knob_server(n=3) as running:
         yield running
-
-
-def command(folder: Path, url: str, *options: str) -> list[str]:
-    users = ("--users", "32", *PAUSES, "--runs", str(folder / "runs"), "--format", "json", "--no-progress")
-    return [sys.executable, "-m", "powerband", "tune", "--url", url, *SHORT, *users, *options]
-
-
-def tune(folder: Path, url: str, *options: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    done = subprocess.run(command(folder, url, *options), capture_output=True, text=True, timeout=120, check=False)
-    return done, json.loads(done.stdout) if done.stdout else {}
 
 
 def said(analysis: dict[str, Any]) -> str:
@@ -232,17 +219,4 @@ def test_two_revisions_are_put_there_in_turn(tmp_path: Path, server: RunningServ
     # A trial that the machine disturbed is repeated, so a pair may occur twice.
     blocks = {(spec["block"], spec["setting"]["revision"]) for spec in specs}
     assert blocks == {(0, "2"), (0, "8"), (1, "2"), (1, "8")}
-    assert server.knob() == 3
-
-
-@pytest.mark.long
-def test_capacity_of_a_server_that_runs_already(tmp_path: Path, server: RunningServer) -> None:
-    """The server serves 400/s with n=8, and 50/s with n=1."""
-    done, analysis = tune(
-        tmp_path, server.url, "-P", "n=1,8", *KNOB, "--objective", "capacity", "--slo", "p99<500ms,errors<1%",
-        "--restore", "n=3", "--repeats", "1", "--duration", "1s",
-    )  # fmt: skip
-    assert len(analysis["settings"]) == 2, done.stderr
-    found = {row["setting"]["id"]: row["capacity"]["estimate"] for row in analysis["settings"] if row["capacity"]}
-    assert found["n=8"]["value"] > 2 * found["n=1"]["value"]
     assert server.knob() == 3

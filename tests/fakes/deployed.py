@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,12 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fakes.needs import need_root, without
 from fakes.pages import ROOT
 from powerband.processes.ports import pick_port, someone_listens
 
 KNOB_SERVER = ROOT / "examples" / "knob_server.py"
+SHORT = ("--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--confirm", "0", "--order", "blocks")
+PAUSES = ("--think", "1ms")  # users that pause get no looks at slots, which take two seconds
+KNOB = ("--apply", "POST /knob {n}")
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,18 @@ def knob_server(
     finally:
         process.kill()
         process.wait()
+
+
+def command(folder: Path, url: str, *options: str) -> list[str]:
+    """The command that tunes a running server, with short trials."""
+    users = ("--users", "32", *PAUSES, "--runs", str(folder / "runs"), "--format", "json", "--no-progress")
+    return [sys.executable, "-m", "powerband", "tune", "--url", url, *SHORT, *users, *options]
+
+
+def tune(folder: Path, url: str, *options: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Runs that command. Returns how it ended, and its analysis, which is empty if it printed none."""
+    done = subprocess.run(command(folder, url, *options), capture_output=True, text=True, timeout=120, check=False)
+    return done, json.loads(done.stdout) if done.stdout else {}
 
 
 @dataclass(frozen=True)
