@@ -182,7 +182,9 @@ def test_each_server_is_loaded_from_another_node(tmp_path: Path, stop: StopReque
     assert told["c"]["loads"] == "b" and "loads" not in told["b"]
     assert analyse_run(experiment(), run).trials == analysis.trials
     text = "\n".join(clock_sentences(analysis))
-    assert "clock of c: " in text and " ± " in text
+    # On a busy machine one node may run all rounds before the other is ready: only its generator's clock is told then.
+    clocks = {clock.node for trial in analysis.trials for clock in trial.generators}
+    assert clocks and all(f"clock of {node}: " in text for node in clocks) and " ± " in text
 
 
 @pytest.mark.long
