@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 uv=${UV:-uv}
-target=${1:-x86_64-unknown-linux-gnu}
+target=${1:-$(uname -m)-unknown-linux-gnu}
 machine=${target%%-*}
 manylinux=manylinux_2_17_$machine
 

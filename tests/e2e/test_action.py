@@ -4,6 +4,7 @@ server of Go gets the inputs that docs/ci.md shows, with shorter trials."""
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -47,10 +48,15 @@ def test_a_regression_fails_the_job_and_nothing_else_does(
     assert (job.output("verdict") == "worse") is worse, job.log  # five short blocks seldom show that two are equivalent
     assert job.output("exit-code") == str(int(worse))
     assert (Path(job.output("run")) / "report.html").is_file()
-    comment = (tmp_path / "comment").read_text()
-    assert comment == (tmp_path / "summary").read_text()
+    mark, _, comment = (tmp_path / "comment").read_text().partition("\n")
+    assert mark.startswith("<!-- powerband ") and comment == (tmp_path / "summary").read_text()
     assert "goodput" in comment
-    assert (tmp_path / "asked").read_text().startswith("pr comment 7 ")
+    assert "--method POST repos/someone/server/issues/7/comments" in (tmp_path / "asked").read_text()
+    # A later run changes the comment, and a token that may only read, as that of a fork, fails no job.
+    assert job.run(only="Comment on the pull request") == 0, job.log
+    assert "--method PATCH repos/someone/server/issues/comments/42" in (tmp_path / "asked").read_text()
+    (tmp_path / "read-only").touch()
+    assert job.run(only="Comment on the pull request") == 0 and "::notice::no comment" in job.log
 
 
 @pytest.mark.e2e
@@ -59,14 +65,18 @@ def test_a_regression_fails_the_job_and_nothing_else_does(
 def test_a_server_that_does_not_start_fails_the_job_with_its_words(package: Path, tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     base, head = repository(checkout, Server("server.py", "raise SystemExit('no licence {wait}')", "", ""), (1, 2))
-    inputs = {"command": SERVERS["Python"].command, "base": base, "head": head, "package": str(package)}
-    job = Job(checkout, tmp_path, inputs, {"event_name": "push"})
+    # As of a shallow checkout: the tag of the base has to be fetched.
+    subprocess.run(["git", "tag", "v1", base], cwd=checkout, check=True)
+    shallow = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "--quiet", "--depth", "1", "--no-tags", f"file://{checkout}", shallow], check=True)
+    inputs = {"command": SERVERS["Python"].command, "base": "v1", "head": head, "package": str(package)}
+    job = Job(shallow, tmp_path, inputs, {"event_name": "push"})
     assert job.run() == 4, job.log
     assert "no licence" in job.log
     assert job.output("verdict") == ""
     assert not (tmp_path / "comment").exists()
     # A mistake in the options is refused before there is a run, and is reported in the summary too.
-    shutil.rmtree(tmp_path / "temp" / "powerband-runs")
+    shutil.rmtree(Path(job.output("run")).parent)
     assert job.run(only="Compare", options="--no-such-option") == 0, job.log
     assert (job.output("exit-code"), job.output("run")) == ("2", "")
     assert "could not compare (exit code 2)" in (tmp_path / "summary").read_text()

@@ -1,7 +1,7 @@
 """GitHub's part of a job: runs the steps of action.yml as they are written, on a repository made here.
 
 Only GitHub's own services are simulated: its expressions (names, `||`, `==`, `&&`), its files for outputs and the
-summary, and `gh`, which records its arguments."""
+summary, and `gh`, which records its arguments, keeps one comment, and fails if there is a file `read-only`."""
 
 from __future__ import annotations
 
@@ -68,9 +68,12 @@ func main() {{
 
 _GH = """\
 #!/bin/sh
-for word; do last=$word; done
-echo "$@" >{folder}/asked
-cp "$last" {folder}/comment
+echo "$@" >>{folder}/asked
+if [ -e {folder}/read-only ]; then echo "Resource not accessible by integration" >&2; exit 1; fi
+for word; do
+    case $word in body=@*) cp "${{word#body=@}}" {folder}/comment; exit ;; esac
+done
+if [ -e {folder}/comment ]; then echo 42; fi
 """
 
 
@@ -108,7 +111,8 @@ def pull_request(base: str, head: str) -> dict[str, str]:
         "event_name": "pull_request",
         "event.pull_request.number": "7",
         "event.pull_request.base.sha": base,
-        "event.pull_request.head.sha": head,
+        "sha": head,
+        "repository": "someone/server",
         "token": "unused",
     }
 

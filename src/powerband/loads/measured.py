@@ -76,7 +76,8 @@ def _error_rate(evidence: Evidence) -> float:
     users and the requests are those of served users."""
     cohort, left_out = evidence.fleet.cohort, _unserved(evidence)
     by_requests = 1 - cohort.ok / cohort.scheduled
-    if left_out is None or not left_out.users:
+    # With a pace what was due to unserved users is scheduled, and dropped.
+    if left_out is None or not left_out.users or evidence.load.pace is not None:
         return by_requests
     of_served = max(cohort.ok, cohort.scheduled - left_out.requests, 1)
     return max(by_requests, 1 - (1 - unserved_share(evidence)) * cohort.ok / of_served)
@@ -90,10 +91,14 @@ def _unserved(evidence: Evidence) -> Unserved | None:
 
 def unserved_share(evidence: Evidence) -> float:
     """Returns unserved users as a share of those present, 0 to 1; 0 if they are not known."""
-    left_out = _unserved(evidence)
-    if left_out is None or evidence.fleet.users_mean <= 0:
-        return 0.0
-    return min(1.0, left_out.users / evidence.fleet.users_mean)
+    left_out, present = _unserved(evidence), _present(evidence)
+    return 0.0 if left_out is None or present <= 0 else min(1.0, left_out.users / present)
+
+
+def _present(evidence: Evidence) -> float:
+    """Returns the users present, on average over the window; who left because the work was done is counted."""
+    load, mean = evidence.load, evidence.fleet.users_mean
+    return mean if load.requests_per_user is None else max(mean, load.users or 0)
 
 
 def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -110,13 +115,15 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
         return
     yield f"{RESPONSE}_mean", times.moment(1)
     yield f"{RESPONSE}_max", _standing_in(evidence) if unserved_share(evidence) else times.maximum
+    found: dict[str, float] = {}
     for key, q in QUANTILES.items():
         if due >= requests_for(name := f"{RESPONSE}_{key}"):
-            yield name, response_quantile(evidence, q)
+            found[name] = response_quantile(evidence, q)
     if due >= requests_for(name := f"{RESPONSE}_p99"):
         half = Z_95 * math.sqrt(0.99 * 0.01 / due)
-        yield f"{name}_low", response_quantile(evidence, 0.99 - half)
-        yield f"{name}_high", response_quantile(evidence, min(1.0, 0.99 + half))
+        found[f"{name}_low"] = response_quantile(evidence, 0.99 - half)
+        found[f"{name}_high"] = response_quantile(evidence, min(1.0, 0.99 + half))
+    yield from ((name, value) for name, value in found.items() if value > 0)  # 0: below the clock's resolution
 
 
 def response_quantile(evidence: Evidence, q: float) -> float:
@@ -139,9 +146,15 @@ def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
     return stem == RESPONSE and key in QUANTILES and metrics.get("error_rate", 0.0) > 1 - QUANTILES[key]
 
 
+def as_judged(metric: str, metrics: Mapping[str, float]) -> float | None:
+    """A trial's metric as conditions judge it: infinite if it is a lower bound, None if it was not measured."""
+    return math.inf if is_lower_bound(metric, metrics) else metrics.get(metric)
+
+
 def due_requests(evidence: Evidence) -> int:
     """Returns how many requests were due in the window; unserved users would have had as many as served ones."""
-    served = max(1 - unserved_share(evidence), 1 / max(1.0, evidence.fleet.users_mean))
+    paced = evidence.load.pace is not None
+    served = 1.0 if paced else max(1 - unserved_share(evidence), 1 / max(1.0, _present(evidence)))
     return round(max(evidence.fleet.cohort.scheduled, evidence.response.count) / served)
 
 

@@ -18,13 +18,16 @@ from powerband.processes.failures import Code, TrialFailed, understood
 from powerband.processes.line_file import LineFile
 from powerband.processes.orphans import orphans_adopted
 from powerband.wire.message import Cpus, ErrorEvent, kind_of
-from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Jvm, Launched
+from powerband.wire.probe_events import PROBE_EVENT, End, Exited, Jvm, Launched, Threads
 from powerband.wire.specs import Launch, ProbeSpec, Stop, WatchAlso
 
 LAUNCH_TIMEOUT_S = 20.0  # arbitrary: exec takes ms, for a large program on a cold disk some seconds
 SERIES = {"scrape", "scrape_failed", "statsd"}
 MEASURED = {"sample", "threads", "jvm", *SERIES}
 JVMS_MAX = 64  # `jvm` lines that are kept: 16 s of one JVM, or the last line of each of 64
+THREADS_MAX = 8  # `threads` lines that are kept: one a second, or two in a short trial
+THREADS_SLACK = 1.1  # of a stretch: they come a little late, and two seconds should hold three
+COMPILERS = (" Compiler", ".NET Tiered Com")  # in the names of threads that compile, of 15 bytes: `C2 CompilerThre`
 JVM_GONE_NS = 2_500_000_000  # each JVM is read four times a second
 COMMAND_SAMPLE_NS = 2_000_000_000  # nobody reads these samples
 KILL_SLACK_S = 5.0  # time for the probe, beyond the subject's grace, to kill what is left and to report
@@ -43,6 +46,7 @@ class RunningProbe:
         self._grace_s = grace_s
         self._ended = False
         self._jvm_lines: deque[bytes] = deque(maxlen=JVMS_MAX)
+        self._threads_lines: deque[bytes] = deque(maxlen=THREADS_MAX)
         self.on_series: Callable[[bytes], None] = lambda line: None
         """Called with each reading of the subject's own series, unchanged; may raise to end the wait."""
 
@@ -63,8 +67,22 @@ class RunningProbe:
         return [told for told in latest.values() if told["at_ns"] > newest_ns - JVM_GONE_NS]
 
     def compile_share(self, over_ns: int) -> float:
-        """Returns the time that the compilers of the subject's JVMs spent lately, per second of `over_ns`; 0 if no JVM
-        tells."""
+        """Returns the time that the compilers of the subject's runtimes worked lately, per second of `over_ns`: what
+        JVMs tell, or the time in which compiling threads ran or waited for a CPU, if that is more. A JVM counts a
+        method only once it is compiled, which takes seconds where others have the CPU. 0 if nothing compiles."""
+        return max(self._told_compile_share(over_ns), self._seen_compile_share(over_ns))
+
+    def _seen_compile_share(self, over_ns: int) -> float:
+        events: list[Threads] = [json.loads(line) for line in self._threads_lines]
+        mine = [event for event in events if event["tree"] == "subject"]
+        recent = [event for event in mine if event["at_ns"] >= mine[-1]["at_ns"] - over_ns * THREADS_SLACK]
+        worked = [
+            sum(pool["on_cpu_ns"] + pool["run_wait_ns"] for pool in event["pools"] if _compiles(pool["pool"]))
+            for event in recent
+        ]
+        return (worked[-1] - worked[0]) / (recent[-1]["at_ns"] - recent[0]["at_ns"]) if len(recent) > 1 else 0.0
+
+    def _told_compile_share(self, over_ns: int) -> float:
         rows: list[Jvm] = [json.loads(line) for line in self._jvm_lines]
         newest_ns = max((row["at_ns"] for row in rows), default=0)
         first: dict[int, int] = {}
@@ -106,6 +124,8 @@ class RunningProbe:
         kind = kind_of(line)
         if kind == "jvm":
             self._jvm_lines.append(line)
+        elif kind == "threads":
+            self._threads_lines.append(line)
         if kind in SERIES:
             self.on_series(line)
         if kind in MEASURED:
@@ -129,6 +149,10 @@ class RunningProbe:
                 f"the probe ended without a report ({describe_status(status)}); its last log lines are in engine.log "
                 "of the trial",
             )
+
+
+def _compiles(pool: str) -> bool:
+    return any(name in pool for name in COMPILERS)
 
 
 @contextmanager

@@ -31,10 +31,12 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 @dataclass(frozen=True)
 class Counters:
     """One source (a process tree, or the host): the samples' times and each field's values, NaN if absent or only
-    repeated."""
+    repeated. `complete`: each sample has all series that there were then, so that a counter which is absent had not
+    begun, or is over."""
 
     at_ns: Array
     fields: Mapping[str, Array]
+    complete: bool = False
 
     def growth(self, name: str, start_ns: int, end_ns: int, covered_least: float = COVERED_LEAST) -> float | None:
         """The growth of a cumulative counter from start to end. If its readings begin later or end earlier, the rate
@@ -85,6 +87,11 @@ class Counters:
         if values is None:
             return np.empty(0), np.empty(0)
         known = ~np.isnan(values)
+        if self.complete and known.any():
+            first, last = np.flatnonzero(known)[[0, -1]]
+            values = values.copy()
+            values[:first], values[last + 1 :] = 0.0, values[last]
+            known = ~np.isnan(values)
         return self.at_ns[known], values[known]
 
 
@@ -240,7 +247,7 @@ def _read(readings: Sequence[Mapping[str, Any]]) -> Counters:
     names = dict.fromkeys(name for row in rows for name in row)
     fields = {name: np.array([row.get(name) for row in rows], dtype=float) for name in names}
     at = [each["at_ns"] + each.get("took_ns", 0) // 2 for each in readings]
-    return Counters(at_ns=np.array(at, dtype=float), fields=fields)
+    return Counters(at_ns=np.array(at, dtype=float), fields=fields, complete=True)
 
 
 def _merged(parts: Sequence[Counters]) -> Counters:

@@ -17,6 +17,7 @@ from powerband.analyze.settings.constraints import shortfall
 from powerband.analyze.trial.faults import fatal_codes, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.errors import UsageError
+from powerband.loads.measured import as_judged
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
@@ -143,7 +144,8 @@ def merit(experiment: Experiment, result: TrialResult) -> float:
 def violation(experiment: Experiment, result: TrialResult) -> float:
     """The sum of the trial's violations of the constraints, each relative to its threshold; 0 if it meets them all."""
     metrics = result.metrics
-    misses = [shortfall(constraint, metrics.get(constraint.metric)) for constraint in experiment.objective.constraints]
+    constraints = experiment.objective.constraints
+    misses = [shortfall(constraint, as_judged(constraint.metric, metrics)) for constraint in constraints]
     return min(_FAILED, sum(miss for miss in misses if miss is not None))
 
 

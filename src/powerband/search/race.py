@@ -29,6 +29,7 @@ from powerband.analyze.settings.contest import (
 )
 from powerband.analyze.settings.headline import FRESH_MIN
 from powerband.analyze.settings.nodes import CONFIRMED_ON, confirmed_on
+from powerband.analyze.settings.regret import is_bounded
 from powerband.analyze.settings.starts import is_allowed, starts_of
 from powerband.base.machine import Noise
 from powerband.base.units import significant
@@ -345,6 +346,8 @@ class RacePlanner:
         self._contest = contest
         if contest.leader is None:
             # Settings that certainly violate the SLO are paused; all others continue until one is allowed.
+            if self._bring_back(compliance):
+                return False
             self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
             return bool(self._live) and all(compliance[setting].missed for setting in self._live)
         raced = self._live
@@ -353,6 +356,8 @@ class RacePlanner:
         if compliance[contest.leader].certain:  # a leader that may violate the SLO eliminates no other setting
             gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting], block)]
         self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
+        if self._bring_back(compliance):
+            return False
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
         differences = self._experiment.compares_revisions
         open_now = still_open(contest, {**compliance, **passing}, table, self._live, differences=differences)
@@ -360,6 +365,18 @@ class RacePlanner:
             return self._look_at_bound(asked, contest.leader, open_now)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
         return compliance[contest.leader].certain and not open_now
+
+    def _bring_back(self, compliance: Mapping[Setting, Compliance]) -> bool:
+        """Brings back the settings that left as worse than one that can be no answer any more, since nothing says that
+        they are worse than the others; returns True if there are any."""
+        race = self.progress.race
+        may = [setting for setting in self._live if not compliance[setting].barred]
+        loose = [s for s in self._departures if race is not None and not is_bounded(race, s, may)]
+        for setting in loose:
+            del self._departures[setting]
+        if loose:
+            self._settled = frozenset()
+        return bool(loose)
 
     def _look_at_bound(self, asked: float, leader: Setting, open_now: Sequence[Setting]) -> bool:
         """True once no other setting can be better than the named one by more than the bound asked for. Until then,

@@ -41,6 +41,8 @@ or to warm up, the race begins at once."""
 def far_behind(contest: Contest, live: Sequence[Setting], results: Sequence[TrialResult]) -> Iterator[Setting]:
     """Settings that are certainly worse than the leader by more than `FAR`. A setting that had not settled in any of
     its short trials stays if it may still catch up."""
+    if contest.leader in contest.endless:
+        return
     far = max(contest.allowed, -contest.scale.allowed(-FAR, contest.leader_mean))
     # The difference of one trial and a mean of two has 3/2 times the variance of the difference of two such means.
     of_one = math.sqrt(3 / 2) * max((half for half in contest.half.values() if not math.isnan(half)), default=math.nan)

@@ -313,14 +313,19 @@ class _Trial:
                 left_s = (end_ns - time.monotonic_ns()) / 1e9
                 loop.wait(lambda: "measure" in driver.phases, left_s + REPORT_SLACK_S)
             return
-        next_ns = go_ns + warmup.least_ns
+        next_ns, compiled_ns = go_ns + warmup.least_ns, go_ns
 
         def is_steady() -> bool:
-            nonlocal next_ns
+            nonlocal next_ns, compiled_ns
             if not driver.intervals or driver.intervals[-1].end_ns < next_ns or not driver.seen["ok"]:
                 return False
             next_ns = driver.intervals[-1].end_ns + STEADY_EVERY_NS
-            return not compiles() and self.steady(series_of(driver.intervals))
+            if compiles():
+                compiled_ns = driver.intervals[-1].end_ns
+                return False
+            # What was measured while it compiled says nothing of how it serves from then on.
+            since = [interval for interval in driver.intervals if interval.start_ns >= compiled_ns]
+            return bool(since) and self.steady(series_of(since))
 
         def compiles() -> bool:
             return self.probe is not None and self.probe.compile_share(COMPILE_WINDOW_NS) >= COMPILES

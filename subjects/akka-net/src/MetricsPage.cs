@@ -65,15 +65,20 @@ internal sealed class MetricsPage(IGame game, Options options, CollectorRegistry
         Add(text, "gauge", "reflection_balls", "Balls thrown in", totals[Count.Thrown]);
         Add(text, "counter", "reflection_balls_lost_total", "Balls that a full mailbox turned away", totals[Count.Lost]);
         Add(text, "gauge", "reflection_pairs", "Pairs of actors", options.Pairs);
-        Add(text, "counter", "reflection_allocated_bytes_total", "Bytes allocated by all threads",
-            GC.GetTotalAllocatedBytes());
-        Add(text, "gauge", "reflection_heap_after_gc_bytes", "Heap in use after the last collection; 0 before the first",
-            GC.GetGCMemoryInfo().HeapSizeBytes);
-        Add(text, "counter", "reflection_gc_pause_seconds_total", "Time for which collections stopped all threads",
-            GC.GetTotalPauseDuration().TotalSeconds);
-        Add(text, "counter", "reflection_lock_contentions_total", "Times that a thread waited for a lock",
-            Monitor.LockContentionCount);
-        Add(text, "gauge", "reflection_pool_threads", "Threads of .NET's pool", ThreadPool.ThreadCount);
+        if (!options.IsRemote)
+        {
+            // this process is one of two then
+            Add(text, "counter", "reflection_allocated_bytes_total", "Bytes allocated by all threads",
+                GC.GetTotalAllocatedBytes());
+            Add(text, "gauge", "reflection_heap_after_gc_bytes", "Heap in use after the last collection; 0 before the first",
+                GC.GetGCMemoryInfo().HeapSizeBytes);
+            Add(text, "counter", "reflection_gc_pause_seconds_total", "Time for which collections stopped all threads",
+                GC.GetTotalPauseDuration().TotalSeconds);
+            Add(text, "counter", "reflection_lock_contentions_total", "Times that a thread waited for a lock",
+                Monitor.LockContentionCount);
+            Add(text, "gauge", "reflection_pool_threads", "Threads of .NET's pool", ThreadPool.ThreadCount);
+        }
+
         return text + OfLibrary();
     }
 

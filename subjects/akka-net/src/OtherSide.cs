@@ -62,6 +62,7 @@ internal sealed class OtherSide
     {
         using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, signal => signal.Cancel = true);
         using var interrupt = PosixSignalRegistration.Create(PosixSignal.SIGINT, signal => signal.Cancel = true);
+        Program.SizePool(options.PoolThreads);
         var hall = new Hall(options, Updates.Of(options).Each, "b");
         Say(hall.Address);
         while (Console.In.ReadLine() is { } command)

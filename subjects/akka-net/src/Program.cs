@@ -105,7 +105,7 @@ internal static class Program
         }
     }
 
-    private static void SizePool(int threads)
+    internal static void SizePool(int threads)
     {
         if (threads == 0)
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,17 @@ def load(**changes: Any) -> Load:
 
 
 def measured(
-    tmp_path: Path, *, of: Load | None = None, engines: int = 1, lines: dict[str, Any] | None = None, **changes: Any
+    tmp_path: Path,
+    *,
+    of: Load | None = None,
+    engines: int = 1,
+    lines: dict[str, Any] | None = None,
+    made: Figures | None = None,
+    **changes: Any,
 ) -> TrialResult:
     """A trial of 10 users and 10,000 messages, all answered unless `changes` says otherwise."""
     directory = TrialDir(tmp_path / "0001")
-    figures = Figures(engines=engines, summary={"websocket": joins(**changes)})
+    figures = replace(made or Figures(engines=engines), summary={"websocket": joins(**changes)})
     record = write_trial(directory, record_of(spec(), figures), figures)
     told = [json.loads(line) for line in directory.events.read_text().splitlines()]
     extra = {"joined_now": 10, "drops": 0, "joins_failed": 0, "delivered": 0, **(lines or {})}
@@ -199,6 +206,14 @@ def test_deliveries_are_held_against_published_times_joined(tmp_path: Path) -> N
 def test_littles_law_says_nothing_of_a_pace(tmp_path: Path) -> None:
     assert "littles_law_deviation" in measured(tmp_path / "a").metrics
     assert "littles_law_deviation" not in measured(tmp_path / "b", of=load(pace={"constant": 10 * MS})).metrics
+
+
+def test_what_was_due_to_unserved_users_of_a_pace_counts_once(tmp_path: Path) -> None:
+    """10 of 100 users get no answer: their 1,000 messages are scheduled, and dropped at the end."""
+    figures = Figures(users=100, starved=10, goodput_per_s=900, dropped=1000)
+    metrics = measured(tmp_path, of=load(users=100, pace={"constant": 100 * MS}), made=figures).metrics
+    assert metrics["error_rate"] == pytest.approx(0.1)
+    assert metrics["response_time_ns_p90"] < 10 * SECOND <= metrics["response_time_ns_p95"]
 
 
 def test_users_and_what_became_of_them_over_time(tmp_path: Path) -> None:

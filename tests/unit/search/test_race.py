@@ -12,7 +12,7 @@ from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable
 from powerband.analyze.stats.intervals import Scale
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Claim, Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import AnswerKind, Race, TrialResult, Verdict
 from powerband.search.race import RacePlanner, still_open
@@ -317,6 +317,37 @@ def test_half_a_block_changes_no_verdict() -> None:
     half = analyse(made, results, planner.progress)
     assert [row.effect for row in half.settings] == [row.effect for row in whole.settings]
     assert {row.trials for row in half.settings} == {2}
+
+
+def test_half_a_block_is_no_look_at_a_claim_either() -> None:
+    claim = Claim(id="c", says="c", holds="goodput[threads=4] > goodput[threads=3]")
+    made = race_of(5).model_copy(update={"claims": (claim,)})
+    planner, results = RacePlanner(made, 1), []
+    while len(results) < 13 and (spec := planner.ask()) is not None:
+        results.append(result_of(spec, {"goodput_per_s": 1000 * noisy(spec), "threads_max": 1.0}))
+        planner.tell(results[-1])
+    half = analyse(made, results, planner.progress)
+    whole = analyse(made, results[:10], replay(made, results[:10]).progress)
+    assert half.claims == whole.claims
+
+
+def test_who_is_only_worse_than_one_that_fails_later_comes_back() -> None:
+    """threads=0 leaves as 10 % worse than threads=2, which fails its fourth start. From then on it serves like
+    threads=1, which nothing in its first three rounds could show."""
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float] | str:
+        if threads(spec) == 2 and spec.block >= 3:
+            return "died"
+        rate = (900.0 if spec.block < 3 else 985.0, 980.0, 1000.0)[threads(spec)]
+        return {"goodput_per_s": rate * noisy(spec, 0.003), "threads_max": 1.0 + threads(spec)}
+
+    planner = RacePlanner(race_of(3, confirm=0), 1)
+    results = run_planner(planner, outcome)
+    assert any(left.id == "threads=0" for look in race_in(planner).looks for left in look.left)
+    assert [left.setting.id for left in race_in(planner).departures] == ["threads=2"]
+    analysis = analyse(race_of(3, confirm=0), results, planner.progress)
+    assert analysis.answer.kind is AnswerKind.BOUNDED
+    assert next(row.verdict for row in analysis.settings) is Verdict.INCONCLUSIVE
 
 
 def test_who_was_worse_than_a_leader_at_zero_stays_worse() -> None:

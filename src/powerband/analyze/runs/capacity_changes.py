@@ -61,7 +61,8 @@ def capacity_change(
             for name, capacity in zip(names, found, strict=True)
             if capacity is None or capacity.estimate is None
         ]
-        return Change(of, before, after, None, _without_estimates(first, second, found), None, "; ".join(notes))
+        verdict = _without_estimates(first, second, found, error, session_half)
+        return Change(of, before, after, None, verdict, None, "; ".join(notes))
     gap = gap_between(second, first, error).widened(session_half)
     ratio = gap.ratio(1 - error, min(before.n, after.n))
     verdict = gap.verdict(math.log1p(first.objective.margin))
@@ -69,18 +70,21 @@ def capacity_change(
     return Change(of, before, after, ratio, verdict, smallest)
 
 
-def _without_estimates(first: Search, second: Search, found: Sequence[Capacity | None]) -> Verdict:
+def _without_estimates(
+    first: Search, second: Search, found: Sequence[Capacity | None], error: float, session_half: float
+) -> Verdict:
     """The verdict by the ranges in which the capacities lie: it may be certain even if the conditions hold at no rate,
     or at all that the load engine could offer."""
-    a, b = (_range(search, capacity) for search, capacity in zip((first, second), found, strict=True))
+    a, b = (_range(search, capacity, error) for search, capacity in zip((first, second), found, strict=True))
     if a is None or b is None:
         return Verdict.INCONCLUSIVE
-    if b[0] > a[1] * (1 + first.objective.margin):
+    allowed = (1 + first.objective.margin) * math.exp(session_half)
+    if b[0] > a[1] * allowed:
         return Verdict.BETTER
-    return Verdict.WORSE if a[0] > b[1] * (1 + first.objective.margin) else Verdict.INCONCLUSIVE
+    return Verdict.WORSE if a[0] > b[1] * allowed else Verdict.INCONCLUSIVE
 
 
-def _range(search: Search, capacity: Capacity | None) -> tuple[float, float] | None:
+def _range(search: Search, capacity: Capacity | None, error: float) -> tuple[float, float] | None:
     """The range in which the capacity lies, per second; None if nothing is known."""
     if capacity is None or not search.answers:
         return None
@@ -88,5 +92,5 @@ def _range(search: Search, capacity: Capacity | None) -> tuple[float, float] | N
         return 0.0, search.floor_per_s
     if search.everywhere:
         return search.offered_per_s, math.inf
-    low, high = search.edge.interval(search.objective.confidence)
+    low, high = search.edge.interval(1 - error)
     return math.exp(low), math.exp(high)

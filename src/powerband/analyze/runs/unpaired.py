@@ -24,7 +24,7 @@ from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, SettingResult, Verdict
 
@@ -52,7 +52,8 @@ def compare_runs(
         if setting not in common:
             return _fails(setting, (first, second), values)
         both = [run[setting] for run in values]
-        return _allowed(_change(setting, both, first, scale, confidence=each, sessions=sessions), rows, 1 - each)
+        found = _change(setting, both, first, scale, confidence=each, sessions=sessions)
+        return _allowed(_with_ends(found, rows, first.objective), rows, 1 - each)
 
     return RunComparison.of(
         first,
@@ -150,6 +151,19 @@ def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], er
     index = 1 if broken[1] else 0
     because = f"the {('first', 'second')[index]} run violates the SLO ({'; '.join(broken[index])})"
     return replace(change, verdict=Verdict.WORSE if index else Verdict.BETTER, because=because)
+
+
+def _with_ends(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], metric: str) -> Change:
+    """The change without a verdict that rests on a lower bound: a percentile of response times has no end where too
+    many requests got no right answer."""
+    found = [row[change.setting].estimates.get(metric) if change.setting in row else None for row in rows]
+    endless = [estimate is not None and estimate.at_least for estimate in found]
+    shown = Verdict.WORSE if endless[1] else Verdict.BETTER
+    if not any(endless) or (not all(endless) and change.verdict is shown):
+        return change
+    where = "both runs" if all(endless) else f"the {('first', 'second')[endless.index(True)]} run"
+    because = f"{metric_words(metric)} is only a lower bound in {where}: too many requests got no correct response"
+    return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
 
 
 def _change(

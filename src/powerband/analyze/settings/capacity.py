@@ -21,7 +21,7 @@ from powerband.analyze.stats.theory import relaxation_s
 from powerband.analyze.trial.faults import LIMITED_TRIALS, fatal_codes, met_generator_limit
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.units import format_duration, format_value, plural
-from powerband.loads.measured import FEW_REQUESTS, requests_for
+from powerband.loads.measured import FEW_REQUESTS, as_judged, requests_for
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS
@@ -76,7 +76,7 @@ def holds(experiment: Experiment, result: TrialResult) -> bool | None:
 
 
 def _met(constraint: Constraint, result: TrialResult) -> bool | None:
-    value = result.metrics.get(constraint.metric)
+    value = as_judged(constraint.metric, result.metrics)
     return None if value is None else OPERATORS[constraint.op](value, constraint.threshold)
 
 

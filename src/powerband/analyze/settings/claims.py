@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from powerband.analyze.settings.contest import last_valid
+from powerband.analyze.settings.contest import compared
 from powerband.analyze.stats.intervals import SD_FLOOR, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
@@ -45,7 +45,7 @@ def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tupl
 
     Only valid trials count, and of several attempts at one setting in one block the last one. All intervals of one
     claim hold at once with the experiment's confidence; several claims are not corrected for one another."""
-    cells = last_valid(results)
+    cells = compared(experiment, results)
     return tuple(_judge(claim, experiment, cells) for claim in experiment.claims)
 
 

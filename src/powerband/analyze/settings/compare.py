@@ -17,7 +17,7 @@ from powerband.analyze.settings.capacities import CapacityContest, hold_capacity
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
 from powerband.analyze.settings.capacity_limit import limit_of
 from powerband.analyze.settings.claims import judge_claims
-from powerband.analyze.settings.confirm import confirm, unconfirmed
+from powerband.analyze.settings.confirm import confirm, fresh_room, unconfirmed
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import (
     Contest,
@@ -37,7 +37,7 @@ from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
 from powerband.analyze.settings.nodes import nodes_of
 from powerband.analyze.settings.published import published_tables
-from powerband.analyze.settings.regret import regrets_of, with_regret
+from powerband.analyze.settings.regret import is_bounded, regrets_of, with_regret
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import in_short
 from powerband.analyze.settings.soak import soak_of
@@ -48,10 +48,10 @@ from powerband.analyze.settings.why import commonest
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import beyond_generator, subjects_own, tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
-from powerband.base.units import format_duration, time_text
+from powerband.base.units import format_duration, plural, time_text
 from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
-from powerband.model.metrics import METRICS, OWN
+from powerband.model.metrics import METRICS, OWN, metric_words
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import (
     Analysis,
@@ -146,7 +146,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
             *lasting_warnings(standing.growing, soak.setting if soak and soak.lasts is not None else None),
             *warnings_of(results, restless),
         ),
-        claims=judge_claims(experiment, results),
+        claims=judge_claims(experiment, _whole(results, progress)),
         race=standing.race,
         exploration=progress.exploration,
         rules=judge_rules(experiment, rows, results, answer),
@@ -181,9 +181,7 @@ def _by_blocks(
 ) -> tuple[Standing, Decision]:
     """Judges all settings under one load, paired within blocks, and a race's winner by its fresh starts. In a race
     under way only whole blocks count: its error is spent at looks, and half a block is none."""
-    half = _half(progress)
-    whole = [result for result in results if result.stage is Stage.EXPLORE or result.block not in half]
-    table = ResponseTable(experiment, settings, whole)
+    table = ResponseTable(experiment, settings, _whole(results, progress))
     scale = scale_of(table)
     estimates = {setting: _estimates(table.experiment_of(setting), table.valid(setting)) for setting in settings}
     race = progress.race
@@ -194,6 +192,9 @@ def _by_blocks(
     compliance |= dict.fromkeys(behind, Compliance())
     for setting in behind:
         estimates[setting] = {name: mean for name, mean in estimates[setting].items() if name not in TAKES_TIME}
+    if race is not None:  # one that left as worse than a setting that can be no answer any more is judged anew
+        may = [s for s in settings if table.valid(s) and s not in departures and not compliance[s].barred]
+        departures = {setting: left for setting, left in departures.items() if is_bounded(race, setting, may)}
     contest = hold_contest(experiment, table, scale, compliance, departures)
     rows = tuple(
         SettingResult(
@@ -223,20 +224,27 @@ def _by_blocks(
     )
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
-        confirmation = confirm(experiment.objective, table, scale, results, decision.chosen)
+        barred = [setting for setting in settings if compliance[setting].barred]
+        confirmation = confirm(experiment.objective, table, scale, results, decision.chosen, barred=barred)
         absent = unconfirmed(results, decision.chosen)
         race = replace(race, confirmation=confirmation, unconfirmed=None if absent is None else absent[0])
         upheld = confirmation is None or confirmation.upheld
+        room = 0.0 if confirmation is None else fresh_room(table, scale, results, confirmation.setting)
+        standing = replace(standing, race=race, figures=figures_of(experiment, table, scale, confirmation, room))
         if not upheld or (absent is not None and absent[1]):
             # Fresh starts that contradict a race leave it without an answer.
-            standing = replace(standing, race=race, figures=figures_of(experiment, table, scale, confirmation))
             return standing, replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
-        standing = replace(standing, race=race, figures=figures_of(experiment, table, scale, confirmation))
     if not _bounds_hold(standing, decision, progress):
         return standing, decision
     wanted = [row.setting for row in rows if row.verdict is not Verdict.WORSE]
     regrets = regrets_of(experiment, table, scale, compliance, of=wanted, race=race)
     return standing, with_regret(decision, regrets, table, scale, experiment)
+
+
+def _whole(results: Sequence[TrialResult], progress: Progress) -> list[TrialResult]:
+    """The results without those of blocks that are not whole."""
+    half = _half(progress)
+    return [result for result in results if result.stage is Stage.EXPLORE or result.block not in half]
 
 
 def _half(progress: Progress) -> Collection[int]:
@@ -399,8 +407,11 @@ def _standing(
     for row in rows:
         mine = tried(results, row.setting)
         if row.trials:
+            lacking = [r for r in mine if r.stage is Stage.COMPARE and r.valid and not _shows(experiment, r)]
             if beyond_generator(mine) and not experiment.objective.is_capacity:
                 unmeasured[row.setting] = BEYOND_GENERATOR
+            elif lacking and row.verdict is not Verdict.WORSE:
+                unmeasured[row.setting] = _lacks(experiment.objective.metric, lacking)
             elif row.setting in rising and row.setting != contest.leader and may_catch_up(row):
                 unmeasured[row.setting] = RISING
             continue
@@ -420,6 +431,12 @@ def _standing(
         cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
         rising=rising,
     )
+
+
+def _lacks(metric: str, lacking: Sequence[TrialResult]) -> str:
+    """Says that valid trials lack the objective. These may be the worst: a slow start has the fewest requests."""
+    why = next((f": {p.message}" for result in lacking for p in result.problems if p.code == "few_requests"), "")
+    return f"{plural(len(lacking), 'trial')} of it measured no {metric_words(metric)}{why}"
 
 
 def _shows(experiment: Experiment, result: TrialResult) -> bool:

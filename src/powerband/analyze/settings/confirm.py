@@ -8,7 +8,7 @@ decide; fresh starts only uphold or contradict, and enter no interval of the rac
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,17 +27,24 @@ from powerband.model.results import Confirmation, Estimate, TrialResult
 
 
 def confirm(
-    objective: Objective, table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting
+    objective: Objective,
+    table: ResponseTable,
+    scale: Scale,
+    results: Sequence[TrialResult],
+    setting: Setting,
+    *,
+    barred: Collection[Setting] = (),
 ) -> Confirmation | None:
     """The confirmation of `setting`, which the race names; None without a valid trial. The last valid attempt counts.
+    `barred`: settings that can be no answer, and so no rival: one that was named before may have failed since.
 
     It is not upheld if the fresh starts show it worse than its rival in the same blocks by more than the margin; if it
     serves worse than in the race by more than the margin, also in comparison with its rival (if both lose alike, the
     machine has changed, not the standing); or if it certainly breaks a constraint."""
     counted = last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
     fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
-    held_up = [result.held_up for (of, _), result in counted.items() if of == setting]
-    rival = next((other for other, _ in fresh if other != setting), None)
+    rivals = [other for other, _ in fresh if other != setting and other not in barred]
+    rival = rivals[-1] if rivals else None
     own = {block: value for (of, block), value in fresh.items() if of == setting}
     if not own:
         return None
@@ -56,8 +63,7 @@ def confirm(
     starts = starts_of(fresh_starts, setting, objective.confidence)
     said = _Fresh(table.sign, change, beside, against, short=table.screened)
     # A loss that may be due to disturbances of the fresh starts contradicts nothing.
-    room = float(slack_of(np.array(held_up), np.array(list(own.values())), scale).mean())
-    allowed = scale.allowed(objective.margin, _mean(raced)) + room
+    allowed = scale.allowed(objective.margin, _mean(raced)) + fresh_room(table, scale, results, setting)
     kept = judge(
         objective, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1, starts=starts
     )
@@ -74,6 +80,14 @@ def confirm(
         sentence="",
     )
     return _worded(made, said, table, kept)
+
+
+def fresh_room(table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting) -> float:
+    """How much more the valid fresh starts of a setting may have served undisturbed, on average, on the scale."""
+    counted = last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
+    own = [result for (of, _), result in counted.items() if of == setting]
+    values = np.array([result.metrics[table.metric] for result in own])
+    return float(slack_of(np.array([result.held_up for result in own]), values, scale).mean())
 
 
 def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, bool] | None:

@@ -8,12 +8,14 @@ in which a third of the requests failed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from powerband.analyze.settings.starts import allowed_words, failed_words, is_allowed, is_surely_more
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.base.units import format_value, plural
+from powerband.loads.measured import as_judged
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Objective
 from powerband.model.metrics import METRICS
@@ -58,8 +60,10 @@ def judge(
 
     The intervals are one-sided t intervals, each at the error (1 - confidence) / (settings x constraints) (Bonferroni):
     with the confidence asked for, none of all these judgements is wrong. One trial alone decides only if there is
-    nothing to choose from. A constraint that the mean may meet lapses if more starts break it than are allowed
-    (`is_allowed`, at the same error), and is missed if these are certainly more than luck (`is_surely_more`)."""
+    nothing to choose from. A percentile of which a trial has only a lower bound meets no upper limit there, and one
+    that a trial had too few requests for leaves the constraint open: few requests may be the sign of a slow start.
+    A constraint that the mean may meet lapses if more starts break it than are allowed (`is_allowed`, at the same
+    error), and is missed if these are certainly more than luck (`is_surely_more`)."""
     constraints = in_force(objective, trials)
     allowed = objective.allow_failed_starts
     error = share * (1 - objective.confidence) / (settings * max(1, len(constraints)))
@@ -76,8 +80,9 @@ def judge(
             seen = False
             continue
         unit = METRICS[constraint.metric].unit
+        judged = [value for metrics in trials if (value := as_judged(constraint.metric, metrics)) is not None]
         found = estimate_of(values, constraint.metric, max(1 - 2 * error, 0.01))
-        here = _meets(constraint, found.value)
+        here = _meets(constraint, math.inf if math.inf in judged else found.value)
         seen &= here
         text = f"{constraint.text}: it was {format_value(found.value, unit)}"
         if found.low is None or found.high is None:
@@ -85,12 +90,14 @@ def judge(
             text += " in one trial"
         else:
             verdict = _certainly(constraint, found.low, found.high)
+            if verdict and not here:  # a mean of lower bounds
+                verdict = None
             if verdict is None and _endless(found.low, found.high):
                 text += ", its trials too few and too different for limits"
             elif verdict is None:
                 low = max(0.0, found.low) if min(values) >= 0 else found.low  # a share is not below zero
                 text += f", {format_value(low, unit)} to {format_value(found.high, unit)}"
-        bad = sum(not _meets(constraint, value) for value in values)
+        bad = sum(not _meets(constraint, value) for value in judged)
         if verdict is False:
             missed.append(text)
         elif (len(values) > 1 or settings == 1) and not is_allowed(bad, len(values), allowed, error):
@@ -98,6 +105,8 @@ def judge(
             (missed if is_surely_more(bad, len(values), allowed, error) else lapsed).append(text)
         elif verdict is None:
             unsure.append(text)
+        elif len(values) < len(trials):
+            unsure.append(f"{constraint.text}: not measured in {len(trials) - len(values)} of {len(trials)} starts")
     return Compliance(tuple(missed), tuple(lapsed), tuple(unsure), seen)
 
 

@@ -19,6 +19,7 @@ from powerband.analyze.stats.counts import EDGES
 from powerband.analyze.stats.intervals import Fit, Scale, compare_with_leader, fit_of, mean_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, share_at
+from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -43,6 +44,13 @@ def last_valid(results: Iterable[TrialResult], stage: Stage = Stage.COMPARE) -> 
     return {(result.setting, result.block): result for result in ordered if result.valid and result.stage is stage}
 
 
+def compared(experiment: Experiment, results: Sequence[TrialResult]) -> dict[tuple[Setting, int], TrialResult]:
+    """The valid results of the compared blocks. In a race without those of blocks that lost a trial with its node:
+    another block makes up for each, and a look at a part of one would spend a share of the error that nobody has."""
+    lost = {result.block for result in results if result.lost} if experiment.is_race else set()
+    return {key: result for key, result in last_valid(results).items() if key[1] not in lost}
+
+
 class ResponseTable:
     """The valid results of the blocks, by setting and block, without trials that were run to explore or to confirm.
 
@@ -54,8 +62,8 @@ class ResponseTable:
         self.settings = settings
         self.metric = experiment.objective.metric
         self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
-        measured = [result for result in results if self.metric in result.metrics]
-        cells = last_valid(measured)
+        measured = [result for result in results if self.metric in result.metrics or result.lost]
+        cells = compared(experiment, measured)
         short = last_valid(measured, Stage.SCREEN) if experiment.screened_ns is not None else {}
         whole = len({block for _, block in short}) >= SCREENED_UNTIL
         full_blocks = len({block for _, block in cells})
@@ -79,6 +87,11 @@ class ResponseTable:
     def valid(self, setting: Setting) -> list[TrialResult]:
         """The setting's valid results, in the order of the blocks."""
         return self._valid.get(setting, [])
+
+    def is_endless(self, setting: Setting) -> bool:
+        """True if the objective is a percentile that falls on requests without a right answer in a valid trial: its
+        figure is a lower bound then."""
+        return any(is_lower_bound(self.metric, result.metrics) for result in self.valid(setting))
 
     def experiment_of(self, setting: Setting) -> Experiment:
         """The experiment as the trials of `valid` ran it: with the measured time that they had."""
@@ -131,7 +144,8 @@ def scale_of(table: ResponseTable) -> Scale:
 class Contest:
     """The leader, and how every other setting compares. `difference`: setting less leader, larger is better. `half`,
     `half_tost`: half-widths, as in `LeaderComparison`. `shared`: the number of blocks that hold both. `left`: settings
-    that left the race."""
+    that left the race. `endless`: settings whose figures are lower bounds: none is as good as one with an end, and how
+    they compare with each other nobody knows."""
 
     settings: tuple[Setting, ...]
     leader: Setting | None
@@ -145,6 +159,7 @@ class Contest:
     half_tost: Mapping[Setting, float]
     shared: Mapping[Setting, int]
     left: Mapping[Setting, Departure] = field(default_factory=dict)
+    endless: frozenset[Setting] = frozenset()
 
     def verdict(self, setting: Setting) -> Verdict:
         """The verdict towards the leader. Equivalence comes first: within the margin no difference matters, however
@@ -154,13 +169,14 @@ class Contest:
         if self._left_as_worse(setting):
             return Verdict.WORSE
         difference, half = self.difference.get(setting, math.nan), self.half.get(setting, math.nan)
-        if math.isnan(half):
+        if math.isnan(half) or self.leader in self.endless:
             return Verdict.INCONCLUSIVE
-        if abs(difference) + self.half_tost[setting] <= self.allowed:
+        has_end = setting not in self.endless
+        if has_end and abs(difference) + self.half_tost[setting] <= self.allowed:
             return Verdict.EQUIVALENT
-        if abs(difference) > half:
-            return Verdict.WORSE if difference < 0 else Verdict.BETTER
-        return Verdict.INCONCLUSIVE
+        if difference < -half:
+            return Verdict.WORSE
+        return Verdict.BETTER if has_end and difference > half else Verdict.INCONCLUSIVE
 
     def effect(self, setting: Setting) -> Estimate | None:
         """The ratio of the objective to the leader's; None if there is none, as with a leader at 0. For a setting that
@@ -182,13 +198,18 @@ class Contest:
             and setting not in self.left
             and setting in self.difference
             and self.verdict(setting) in (Verdict.INCONCLUSIVE, Verdict.BETTER)
-            and not self.difference[setting] + self.half_tost[setting] <= self.allowed
+            and self._may_be_better(setting)
         ]
+
+    def _may_be_better(self, setting: Setting) -> bool:
+        if self.leader in self.endless:
+            return True
+        return setting not in self.endless and not self.difference[setting] + self.half_tost[setting] <= self.allowed
 
     def below(self, setting: Setting) -> bool:
         """True if the setting's whole interval lies below the leader by more than the margin."""
         end = self.difference.get(setting, math.nan) + self.half.get(setting, math.nan)
-        return setting != self.leader and end < -self.allowed
+        return setting != self.leader and self.leader not in self.endless and end < -self.allowed
 
     def _left_as_worse(self, setting: Setting) -> bool:
         return setting in self.left and self.left[setting].worse
@@ -208,8 +229,8 @@ def hold_contest(
     against: Setting | None = None,
 ) -> Contest:
     """Compares all settings that have data. Those that certainly meet the constraints may lead; if there are none,
-    those that were seen to meet them. `left`: settings that left the race; none of these leads. `against`: a setting to
-    compare with, whichever leads."""
+    those that were seen to meet them; of these, those whose figures are no lower bounds, if any. `left`: settings that
+    left the race; none of these leads. `against`: a setting to compare with, whichever leads."""
     left = left or {}
     raw = table.values()
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
@@ -222,9 +243,13 @@ def hold_contest(
         may_lead = np.array(seen, dtype=bool) & live
     if against is not None:
         may_lead = np.array([setting == against for setting in settings], dtype=bool)
+    endless = frozenset(filter(table.is_endless, settings))
+    with_end = np.array([setting not in endless for setting in settings], dtype=bool)
+    if against is None and (may_lead & with_end).any():
+        may_lead &= with_end
     objective = experiment.objective
     empty = Contest(
-        settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {}, left
+        settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {}, left, endless
     )
     if not may_lead.any():
         return empty

@@ -28,11 +28,15 @@ _RATES, _SHARES = ("goodput_per_s", "achieved_rate_per_s"), ("error_rate", "run_
 
 
 def figures_of(
-    experiment: Experiment, table: ResponseTable, scale: Scale, confirmation: Confirmation | None = None
+    experiment: Experiment,
+    table: ResponseTable,
+    scale: Scale,
+    confirmation: Confirmation | None = None,
+    fresh_room: float = 0.0,
 ) -> dict[Setting, Figure]:
     """The figure of every setting with data. Its interval holds even if the setting was picked as the best of all, at
     the last of all looks (Bonferroni). The confirmed setting's figure is that of its fresh starts alone, if there are
-    enough.
+    enough. `fresh_room`: how much more these may have served undisturbed, on the scale.
 
     No interval is narrower than Student's t interval of the starts themselves. Starts that agree by luck look quiet,
     and the leader had more luck than most. So on the log scale, on which the settings' noise is alike, the variance is
@@ -49,7 +53,7 @@ def figures_of(
         own = _Spread.of([known])
         n = len(known)
         trials = [result.metrics for result in table.valid(setting)]
-        half = max(own.half(error, n), pooled.half(each, n) if scale.log else 0.0) if n > 1 else math.nan
+        half = max(own.half(error, n), (pooled if scale.log else own).half(each, n)) if n > 1 else math.nan
         estimate = _back(scale, float(known.mean()), half, 1 - error, n)
         room = float(_known(slack[setting]).mean())
         if estimate.high is not None and room:  # undisturbed it may be so much more
@@ -60,10 +64,10 @@ def figures_of(
             fresh = confirmation.confirmed
             middle = float(scale.scaled([fresh.value])[0])
             half = pooled.half(error, fresh.n) if scale.log else 0.0
-            wide = _back(scale, middle, half, 1 - error, fresh.n)
-            found[setting] = Figure(
-                counted(experiment, table.metric, _hull(fresh, wide), trials[: fresh.n]), fresh=True
-            )
+            wide = _hull(fresh, _back(scale, middle, half, 1 - error, fresh.n))
+            high = float(scale.scaled([wide.ends[1]])[0]) - middle + fresh_room
+            wide = replace(wide, high=_back(scale, middle, high, 1 - error, fresh.n).high)
+            found[setting] = Figure(counted(experiment, table.metric, wide, trials[: fresh.n]), fresh=True)
     return found
 
 

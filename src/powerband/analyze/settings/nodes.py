@@ -19,7 +19,7 @@ from powerband.analyze.stats.intervals import SD_FLOOR, Scale
 from powerband.analyze.stats.special import Array, f_tail, student_t
 from powerband.base.units import joined, plural, significant
 from powerband.model.experiment import Experiment
-from powerband.model.metrics import METRICS, metric_words
+from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Estimate, NodeRow, Nodes, Race, TrialResult
 
@@ -31,14 +31,19 @@ that are best on one machine are not on the next (TUNA, EuroSys'25)."""
 @dataclass(frozen=True)
 class _Cells:
     """The valid compared trials. `at`: setting, block and node of each, by index. `values`: on the scale, more is
-    better. `base`: the mean of the raw values."""
+    better. `sign`: -1.0 if less of the objective is better. `base`: the mean of the raw values."""
 
     settings: list[Setting]
     nodes: list[str]
     at: list[tuple[int, int, int]]
     values: Array
     scale: Scale
+    sign: float
     base: float
+
+    def ratio(self, difference: float, half: float, confidence: float, n: int) -> Estimate | None:
+        """The ratio of two figures of the objective, from the difference of their `values`."""
+        return self.scale.ratio(self.sign * difference, half, self.base, confidence, n)
 
     def of_node(self, node: int) -> list[int]:
         return [index for index, (_, _, at) in enumerate(self.at) if at == node]
@@ -70,7 +75,9 @@ def nodes_of(
     differ = _interaction(cells, residual)
     fresh = None if race is None else race.confirmation
     agrees = fresh is not None and fresh.setting == named and fresh.agrees
-    sentences = _sentences(experiment, list(rows.values()), named, differ, fresh_on if agrees else ())
+    # The margin of a share is in percentage points: as a ratio it depends on the share itself.
+    margin = experiment.objective.margin / (1.0 if cells.scale.relative else cells.base or 1.0)
+    sentences = _sentences(experiment, list(rows.values()), named, differ, fresh_on if agrees else (), margin=margin)
     return Nodes(named, tuple(rows.values()), differ, fresh_on, sentences)
 
 
@@ -86,7 +93,7 @@ def _cells(experiment: Experiment, valid: Sequence[TrialResult]) -> _Cells | Non
     scale = Scale.of(raw, METRICS[metric].unit)
     sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
     at = [(settings.index(s), blocks[block], names.index(result.node)) for (s, block), result in found.items()]
-    return _Cells(settings, names, at, sign * scale.scaled(raw), scale, float(np.mean(raw)))
+    return _Cells(settings, names, at, sign * scale.scaled(raw), scale, sign, float(np.mean(raw)))
 
 
 @dataclass(frozen=True)
@@ -174,7 +181,7 @@ def _ratios(cells: _Cells, confidence: float) -> dict[str, Estimate]:
         half = [t * math.sqrt(part * (1 - 2 / count) + sum(parts) / count**2) for part in parts]
     found = {}
     for name, mean, width, each in zip(cells.nodes, means, half, blocks, strict=True):
-        if (ratio := cells.scale.ratio(mean - middle, width, cells.base, confidence, len(each))) is not None:
+        if (ratio := cells.ratio(mean - middle, width, confidence, len(each))) is not None:
             found[name] = ratio
     return found
 
@@ -212,8 +219,7 @@ def _row(
     if residual.freedom > 0:
         t = student_t(1 - (1 - confidence) / pairs, residual.freedom)
         half = t * math.sqrt(2 * residual.variance / shared_blocks)
-    sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
-    estimate = cells.scale.ratio(sign * lead, half, cells.base, confidence, shared_blocks)
+    estimate = cells.ratio(lead, half, confidence, shared_blocks)
     beyond = lead > cells.scale.allowed(experiment.objective.margin, cells.base)
     return replace(row, best=best, lead=estimate, shown=beyond and lead > half)
 
@@ -230,12 +236,15 @@ def _sentences(
     named: Setting | None,
     differ: float | None,
     fresh_on: Sequence[str],
+    *,
+    margin: float,
 ) -> tuple[str, ...]:
+    """The sentences. `margin`: that of the objective, as a ratio less 1."""
     seen = [row for row in rows if row.best is not None]
     if named is None or not seen:
         return ()
-    word = metric_words(experiment.objective.metric)
-    margin = experiment.objective.margin
+    metric = experiment.objective.metric
+    word = metric_words(metric)
 
     def ahead(row: NodeRow) -> float:
         return 0.0 if row.lead is None else abs(row.lead.value - 1)
@@ -253,7 +262,8 @@ def _sentences(
     count = "all" if len(seen) == len(ran) else f"{len(seen)} of"
     told: list[str] = []
     if not shown and not near and len(rows) > 1:
-        equal = "" if not other else f", or within {significant(100 * margin)} % of the best,"
+        within = margin_words(experiment.objective.margin, metric)
+        equal = "" if not other else f", or within {within} of the best,"
         told.append(f"{named.id} is best{equal} on {count} {plural(len(ran), 'node')}.")
     if shown:
         told.append(f"Nodes differ: {joined([by(row) for row in shown])} than {named.id}, which is best on the whole.")

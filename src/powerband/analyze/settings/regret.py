@@ -71,13 +71,15 @@ def regrets_of(
     are none if a setting left as worse than one that is no answer itself: then nothing bounds it."""
     left = {departure.setting: departure for departure in race.departures} if race else {}
     may = [s for s in table.settings if table.valid(s) and s not in left and not compliance[s].barred]
-    if race is not None and not all(_is_bounded(race, departure.setting, may) for departure in race.departures):
+    if race is not None and not all(is_bounded(race, departure.setting, may) for departure in race.departures):
         return Regrets()
     found = {}
     for setting in of:
         if setting not in may or not compliance[setting].certain:
             continue
         contest = hold_contest(experiment, table, scale, compliance, left, against=setting)
+        if setting in contest.endless:
+            continue
         ends = {other: contest.difference[other] + contest.half_tost[other] for other in may if other != setting}
         found[setting] = {other: max(0.0, scale.share(end, contest.leader_mean)) for other, end in ends.items()}
     return Regrets(found)
@@ -100,9 +102,9 @@ def with_regret(
     return replace(decision, regret=regrets.of(decision.chosen), above=above)
 
 
-def _is_bounded(race: Race, setting: Setting, may: Sequence[Setting]) -> bool:
-    """True if the setting left by its own fault or for a constraint, or as worse than a leader that may be an answer or
-    is bounded in this way itself."""
+def is_bounded(race: Race, setting: Setting, may: Sequence[Setting]) -> bool:
+    """True if a setting that left did so by its own fault or for a constraint, or as worse than a leader that may be an
+    answer or is bounded in this way itself. `may`: the settings that may be an answer."""
     leaders = {look.block: look.leader for look in race.looks}
     left = {departure.setting: departure for departure in race.departures}
     if not left[setting].worse:

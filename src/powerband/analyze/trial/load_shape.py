@@ -7,6 +7,7 @@ not tell how sure they are.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,19 +90,21 @@ class CounterLine:
 
 def rate_counter(intervals: Sequence[EngineInterval]) -> list[CounterLine]:
     """The rate of each whole window since the first answer, and the mean rate since then, until the drain. A window
-    ends with the interval that reaches its length."""
+    ends with the intervals that reach its length: those of several engines end together."""
     running = sorted((e for e in intervals if e["phase"] in ("warmup", "measure")), key=lambda event: event["end_ns"])
     first = next((event["start_ns"] for event in running if event["outcomes"].get("ok")), None)
     if first is None:
         return []
     lines: list[CounterLine] = []
     begun, count, total = first, 0, 0
-    for event in running:
+    for event, following in itertools.pairwise([*running, None]):
+        assert event is not None
+        end = event["end_ns"]
         count += event["outcomes"].get("ok", 0)
-        if event["end_ns"] - begun < WINDOW_NS:
+        together = following is not None and following["end_ns"] - end < (end - event["start_ns"]) / 2
+        if end - begun < WINDOW_NS or together:
             continue
         total += count
-        end = event["end_ns"]
         lines.append(CounterLine(end, count * SECOND_NS / (end - begun), total * SECOND_NS / (end - first)))
         begun, count = end, 0
     return lines

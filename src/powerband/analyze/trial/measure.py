@@ -90,7 +90,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
         _result(record, problems, {**metrics, **quiet}),
         steady=None if quiet else evidence.steady,
         held_up=held_up(evidence, metrics),
-        rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(record, metrics),
+        rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(metrics),
         pools=tuple(replace(pool.use, held_ns=held_ns(pool.use, rate_per_s)) for pool in evidence.pools),
         bottleneck=bottleneck_of(
             scene_of(evidence, metrics, problems), rules_of(kind, sees_inside=evidence.sees_inside)
@@ -128,10 +128,9 @@ def _rises_when_quiet(evidence: Evidence) -> bool:
     return evidence.quiet_time is not None and evidence.quiet_time.rise > SHIFT_MIN
 
 
-def _still_compiles(record: TrialRecord, metrics: Mapping[str, float]) -> bool:
-    """True if the warm-up reached its limit while a JVM compiled, and it went on compiling: its code is not what it
-    will be."""
-    return record.warmup_ended_by == "limit" and metrics.get("jvm_compile_share", 0.0) >= COMPILES
+def _still_compiles(metrics: Mapping[str, float]) -> bool:
+    """True if a JVM went on compiling in the window: its code is not what it will be."""
+    return metrics.get("jvm_compile_share", 0.0) >= COMPILES
 
 
 def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float]) -> TrialResult:

@@ -13,7 +13,16 @@ from powerband.analyze.runs.sessions import ASSUMED, SAME_SESSION, spread_of_ses
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.base.errors import UsageError
 from powerband.model.plan import Setting
-from powerband.model.results import Analysis, Answer, AnswerKind, Problem, SettingResult, TrialResult, Verdict
+from powerband.model.results import (
+    Analysis,
+    Answer,
+    AnswerKind,
+    Estimate,
+    Problem,
+    SettingResult,
+    TrialResult,
+    Verdict,
+)
 
 
 def run_of(values: dict[int, list[float]], direction: str = "maximise", metric: str = "goodput_per_s") -> Analysis:
@@ -168,6 +177,31 @@ def with_failures(run: Analysis, code: str, threads: int = 8, blocks: int = 3) -
 
 def row(setting: Setting, *broken: str) -> SettingResult:
     return SettingResult(setting, 3, 0, {}, None, Verdict.EQUIVALENT, not broken, broken)
+
+
+@pytest.mark.parametrize(
+    ("endless", "second", "verdict"),
+    [
+        ((True, True), 10e9, Verdict.INCONCLUSIVE),
+        ((False, True), 5e9, Verdict.INCONCLUSIVE),
+        ((False, True), 20e9, Verdict.WORSE),
+        ((True, False), 5e9, Verdict.BETTER),
+    ],
+)
+def test_a_lower_bound_of_p99_is_not_called_better_nor_the_same(
+    endless: tuple[bool, bool], second: float, verdict: Verdict
+) -> None:
+    setting, metric = Setting((("threads", 4),)), "response_time_ns_p99"
+    runs = [
+        replace(
+            run_of({4: noisy(mean, 6, 0.005, seed)}, "minimise", metric),
+            settings=(replace(row(setting), estimates={metric: Estimate(mean, None, None, 0.95, 6, at_least=bound)}),),
+        )
+        for seed, (mean, bound) in enumerate(zip((10e9, second), endless, strict=True))
+    ]
+    (change,) = compare_runs(*runs, sessions=SAME_SESSION).changes
+    assert change.verdict is verdict
+    assert ("is only a lower bound in" in change.because) is (verdict is Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(("code", "verdict"), [("not_ready", Verdict.WORSE), ("engine_failed", Verdict.INCONCLUSIVE)])

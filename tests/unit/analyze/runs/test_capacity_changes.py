@@ -6,14 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fakes.edges import Server, answers_of, capacity_experiment, search, setting
-from powerband.analyze.runs.capacity_changes import compare_capacities
+from fakes.edges import Server, answers_of, capacity_experiment, result, search, setting
+from powerband.analyze.runs.capacity_changes import capacity_change, compare_capacities
 from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.runs.revisions import compare_revisions
 from powerband.analyze.runs.sessions import SAME_SESSION
+from powerband.analyze.settings.capacity import Search, capacity_of, search_of
 from powerband.analyze.settings.compare import analyse
 from powerband.model.experiment import Experiment
-from powerband.model.plan import REVISION, Setting
+from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult, Verdict
 
 MADE = capacity_experiment()
@@ -73,3 +74,28 @@ def test_one_that_holds_nowhere_is_worse_than_one_that_holds_somewhere() -> None
     assert change.verdict is Verdict.BETTER
     (change,) = of_two_runs(broken, broken).changes
     assert change.verdict is Verdict.INCONCLUSIVE
+
+
+def held_everywhere(most_per_s: float) -> Search:
+    """The search of a server that holds every rate that the load generator could offer, up to `most_per_s`."""
+    rates = [None, *[1.05 * most_per_s] * 2, *[most_per_s] * 16]
+    trials = []
+    for number, rate in enumerate(rates, start=1):
+        stage = Stage.SATURATE if rate is None else Stage.CAPACITY
+        figures = {"response_time_ns_p99": 20e6, "error_rate": 0.0, "goodput_per_s": rate or most_per_s}
+        spec = TrialSpec(number, number, 1, setting(1), 1, stage, rate)
+        trials.append(result(spec, figures, "generator_cpu" if rate and rate > most_per_s else "", "measured"))
+    return search_of(MADE, setting(1), trials)
+
+
+def test_sessions_may_differ_although_one_capacity_has_no_figure() -> None:
+    first = search_of(MADE, setting(1), searched(Server(), 1)[1])
+    found = capacity_of(first)
+    assert found is not None and found.estimate is not None and found.estimate.high is not None
+    second = held_everywhere(1.1 * found.estimate.high)
+    assert second.everywhere
+    halves = {half: capacity_change(setting(1), first, second, "ab", 0.05, session_half=half) for half in (0.0, 0.14)}
+    assert {half: change.verdict for half, change in halves.items()} == {
+        0.0: Verdict.BETTER,
+        0.14: Verdict.INCONCLUSIVE,
+    }

@@ -79,6 +79,58 @@ def test_who_refuses_what_would_be_slow_has_no_p99_to_win_by() -> None:
     assert format_estimate(estimates[setting(4)], "response_time_ns_p99").startswith("≥ 5")
 
 
+def with_p99(p99_ns: Mapping[int, Sequence[float | None]], errors: Mapping[int, float]) -> list[TrialResult]:
+    """Trials of equal goodput with these p99 response times, in ns (None: not measured), and error rates."""
+    trials = results({threads: noisy(100, threads, len(values)) for threads, values in p99_ns.items()})
+    made = []
+    for trial in trials:
+        threads = int(trial.setting.as_dict()["threads"])
+        value = p99_ns[threads][trial.block]
+        metrics = {**trial.metrics, "error_rate": errors.get(threads, 0.0)}
+        made.append(replace(trial, metrics=metrics if value is None else {**metrics, "response_time_ns_p99": value}))
+    return made
+
+
+P99 = {"metric": "response_time_ns_p99", "direction": "minimise"}
+
+
+def test_lower_bounds_of_p99_are_not_compared_with_each_other() -> None:
+    """One setting fails 60 % of its requests, the other 2 %: both p99 are only known to be at least a window."""
+    found = judged(with_p99({1: [10e9] * 4, 4: [10e9] * 4}, {1: 0.6, 4: 0.02}), (1, 4), **P99)
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.answer.setting is None
+    assert Verdict.INCONCLUSIVE in [row.verdict for row in found.settings]
+
+
+def test_a_lower_bound_of_p99_does_not_win_over_a_p99_longer_than_the_window() -> None:
+    slow = [12e9 + 1e7 * block for block in range(4)]
+    found = judged(with_p99({1: slow, 4: [10e9] * 4}, {4: 0.02}), (1, 4), **P99)
+    assert found.answer.setting == setting(1)
+    assert found.settings[1].verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_lower_bound_of_p99_meets_no_limit_longer_than_the_window() -> None:
+    trials = with_p99({1: [1e9] * 4, 4: [10e9] * 4}, {4: 0.02})
+    rows = judged(trials, (1, 4), subject_to=["p99 < 15s"]).settings
+    assert [row.feasible for row in rows] == [True, False]
+    assert rows[1].infeasible_because == ("p99 < 15s: broken in 4 of 4 starts",)
+
+
+def test_a_start_with_too_few_requests_for_a_p99_leaves_the_limit_open() -> None:
+    """The start without a p99 may be the slow one."""
+    trials = with_p99({1: [60e6] * 5, 4: [60e6, 61e6, None, 60e6, 62e6]}, {})
+    rows = judged(trials, (1, 4), subject_to=["p99 < 100ms"]).settings
+    assert rows[0].uncertain_because == ()
+    assert rows[1].uncertain_because == ("p99 < 100ms: not measured in 1 of 5 starts",)
+
+
+def test_a_setting_that_lacks_the_objective_in_a_trial_is_not_called_best() -> None:
+    found = judged(with_p99({1: [90e6, 91e6, 92e6, 90e6], 4: [60e6, 61e6, None, 60e6]}, {}), (1, 4), **P99)
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA
+    assert "1 trial of it measured no response time p99" in found.answer.sentences[1]
+    worse = judged(with_p99({1: [90e6, None, 92e6, 90e6], 4: [60e6, 61e6, 60e6, 60e6]}, {}), (1, 4), **P99)
+    assert worse.answer.kind is AnswerKind.BEST and worse.answer.setting == setting(4)
+
+
 def test_of_equivalent_settings_the_cheapest_is_the_answer() -> None:
     quiet = {1: noisy(100, 1, sd=0.001), 2: noisy(399.5, 2, sd=0.001), 4: noisy(400, 3, sd=0.001)}
     answer = judged(results(quiet)).answer

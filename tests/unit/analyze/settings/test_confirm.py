@@ -129,6 +129,23 @@ def test_shares_agree_by_percentage_points() -> None:
     assert "2.0 percentage points worse than the runner-up threads=0" in worse.sentence
 
 
+def test_a_setting_that_failed_since_is_no_rival() -> None:
+    """threads=0 was named and confirmed first, until one of its starts failed; then threads=1, beside threads=2."""
+    made, other = race_of(3), Setting((("threads", 2),))
+    results = [
+        *trials(RIVAL, 1100, Stage.COMPARE),
+        *trials(WINNER, 1000, Stage.COMPARE),
+        *trials(other, 900, Stage.COMPARE),
+        *trials(RIVAL, 1100, Stage.CONFIRM, first=5, n=1),
+        *trials(WINNER, 1000, Stage.CONFIRM, first=5, n=4),
+        *[replace(trial, number=trial.number + 5) for trial in trials(other, 900, Stage.CONFIRM, first=6, n=3)],
+    ]
+    table = ResponseTable(made, made.settings(), results)
+    found = confirm(made.objective, table, scale_of(table), results, WINNER, barred=[RIVAL])
+    assert found is not None and found.rival == other
+    assert found.upheld and found.agrees and found.advantage is not None and found.advantage.n == 3
+
+
 def test_invalid_fresh_starts_confirm_nothing() -> None:
     made = race_of(2)
     disturbed = (Problem("host_steal", "the machine was disturbed"),)

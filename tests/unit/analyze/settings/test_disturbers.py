@@ -12,8 +12,8 @@ from fakes.races import race_of, result_of, threads
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.disturbers import disturbers
 from powerband.analyze.trial.faults import is_failed_start, limited_by_generator
-from powerband.model.plan import TrialSpec
-from powerband.model.results import Analysis, Problem, TrialResult, Verdict
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Analysis, Estimate, Problem, TrialResult, Verdict
 from powerband.search.planners import planner_for
 
 BESIDE = {"java": 0.5, "cc1": 0.25, "sshd": 0.001}
@@ -56,6 +56,24 @@ def test_a_bound_holds_what_another_may_have_lost() -> None:
 def test_a_headline_interval_goes_as_far_as_undisturbed_it_may() -> None:
     figures = [run(held_up).answer.figure for held_up in ({}, {1: 0.2})]
     (quiet, disturbed) = (figure.estimate for figure in figures if figure is not None)
+    assert quiet.high is not None and disturbed.high is not None
+    assert (disturbed.low, disturbed.high) == (quiet.low, pytest.approx(quiet.high / 0.8))
+
+
+def test_the_figure_of_fresh_starts_goes_as_far_too() -> None:
+    def confirmed(held_up: float) -> Estimate:
+        made = race_of(2, confirm=3)
+        planner, results = planner_for(made, 7), []
+        while (spec := planner.ask()) is not None:
+            result = result_of(spec, served(spec))
+            lost = held_up if spec.stage is Stage.CONFIRM else 0.0
+            results.append(replace(result, held_up=lost, neighbours=BESIDE if lost else {}))
+            planner.tell(results[-1])
+        figure = analyse(made, results, planner.progress).answer.figure
+        assert figure is not None and figure.fresh
+        return figure.estimate
+
+    quiet, disturbed = confirmed(0.0), confirmed(0.2)
     assert quiet.high is not None and disturbed.high is not None
     assert (disturbed.low, disturbed.high) == (quiet.low, pytest.approx(quiet.high / 0.8))
 

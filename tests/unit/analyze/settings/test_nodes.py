@@ -11,6 +11,7 @@ import pytest
 
 from fakes.trials import experiment as fake_experiment
 from powerband.analyze.settings.nodes import nodes_of
+from powerband.model.experiment import Objective
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Confirmation, Estimate, Race, TrialResult
 
@@ -44,6 +45,30 @@ def made(
 
 def test_trials_of_one_machine_have_no_nodes() -> None:
     assert nodes_of(MADE, trials({"": 4}, lambda node, threads: RATES[threads]), SETTINGS[2]) is None
+
+
+def test_where_less_is_better_a_slow_node_has_more_all_the_same() -> None:
+    p99 = MADE.model_copy(update={"objective": Objective(metric="response_time_ns_p99", direction="minimise")})
+    slow = {"a": 1.0, "b": 1.25}
+    rows = trials(dict.fromkeys("ab", 4), lambda node, threads: 1e9 * slow[node] / RATES[threads])
+    longer = [replace(row, metrics={"response_time_ns_p99": row.metrics["goodput_per_s"]}) for row in rows]
+    found = nodes_of(p99, longer, SETTINGS[2])
+    assert found is not None
+    ratios = [row.ratio.value for row in found.rows if row.ratio is not None]
+    assert ratios == pytest.approx([1 / math.sqrt(1.25), math.sqrt(1.25)], rel=0.05)
+
+
+def test_the_margin_of_a_share_is_in_percentage_points() -> None:
+    """Half a point more is far from the 3 points that matter, though it is twice as much."""
+    shares = MADE.model_copy(update={"objective": Objective(metric="error_rate", direction="minimise")})
+    rows = [
+        replace(row, metrics={"error_rate": 0.005 + 0.0001 * (row.number % 3) + (0.005 if worse else 0.0)})
+        for row in trials(dict.fromkeys("ab", 4), lambda node, threads: RATES[threads])
+        for worse in [row.setting == SETTINGS[2 if row.node == "b" else 0]]
+    ]
+    found = nodes_of(shares, rows, SETTINGS[2])
+    assert found is not None
+    assert found.sentences[0] == "threads=64 is best, or within 3 percentage points of the best, on all 2 nodes."
 
 
 def test_of_one_node_alone_nothing_is_said_of_nodes() -> None:

@@ -133,6 +133,12 @@ def test_the_drain_and_what_is_too_short_say_nothing() -> None:
     assert rate_counter_metrics(intervals([1, 1])) == {} == rate_counter_metrics(intervals([0] * 9))
 
 
+def test_intervals_of_several_engines_that_end_together_are_of_one_window() -> None:
+    of_one = [intervals([100 // 4] * 90, length_ns=S // 10) for _ in range(4)]
+    lines = rate_counter([interval for engine in of_one for interval in engine])
+    assert [line.window_per_s for line in lines] == pytest.approx([1000] * 3)
+
+
 def test_intervals_that_do_not_divide_a_window_lose_nothing() -> None:
     lines = rate_counter(intervals([70] * 60, length_ns=700_000_000))
     assert lines[0].at_ns == 100 * S + 5 * 700_000_000

@@ -254,6 +254,24 @@ def test_users_who_get_only_errors_weigh_as_many_as_they_are_at_least(
     assert metrics["response_time_ns_p99"] >= Figures().window_s * 1e9
 
 
+def test_users_whose_work_is_done_are_still_users(tmp_path: Path) -> None:
+    """10 of 100 users get nothing for 10 s; the others have done their work after 2 s."""
+    figures = Figures(users=100, starved=10, goodput_per_s=180)
+    window = {**summary(figures)["window"], "user_ns": (90 * 2 + 10 * 10) * 10**9}
+    load = Load(users=100, duration=10**10, requests_per_user=20)
+    metrics = measured(tmp_path, replace(figures, summary={"window": window}), load=load).metrics
+    assert metrics["users_mean"] == pytest.approx(28)
+    assert metrics["users_unserved_share"] == pytest.approx(0.1) == metrics["error_rate"]
+
+
+def test_a_percentile_below_the_clock_of_the_generator_is_absent(tmp_path: Path) -> None:
+    times = histogram([0] * 80 + [1_000_000] * 20)
+    told = {**summary(Figures())["cohort_times"], "response_time_ns": times, "service_time_ns": times}
+    metrics = measured(tmp_path, Figures(summary={"cohort_times": told})).metrics
+    for time in ("response_time_ns", "service_time_ns"):
+        assert f"{time}_p50" not in metrics and metrics[f"{time}_p90"] == pytest.approx(1e6, rel=1e-3)
+
+
 def test_of_a_generator_that_does_not_tell_nothing_is_said(tmp_path: Path) -> None:
     figures = Figures(users=64, starved=56, goodput_per_s=800)
     told = summary(figures)["window"]

@@ -48,6 +48,22 @@ def test_counters_grow_over_the_window_between_scrapes_too() -> None:
     assert over("increase(n)", series, 1.5, 2.5) == pytest.approx(45 - 20)
 
 
+@pytest.mark.parametrize(
+    ("series", "grown"),
+    [
+        ({"n": [None, None, None, 37, 37, 37]}, 37),  # first seen with all of it
+        ({'n{w="1"}': [0, 100, 200, 300, None, None], 'n{w="2"}': [None, None, None, 0, 100, 200]}, 400),
+        ({"n": [None, None, None, None, 0, 100]}, 100),
+    ],
+)
+def test_a_counter_that_begins_or_ends_in_the_window_grows_by_what_it_counted(
+    series: dict[str, list[float | None]], grown: float
+) -> None:
+    fields = {name: np.array(values, dtype=float) for name, values in series.items()}
+    scrapes = Counters(at_ns=np.arange(6, dtype=float) * S, fields=fields, complete=True)
+    assert own_metrics({"app_x": parse_own("increase(n)")}, scrapes, S, 5 * S) == {"app_x": pytest.approx(grown)}
+
+
 def test_a_mean_time_is_the_growth_of_the_sum_over_that_of_the_count() -> None:
     series: dict[str, list[float | None]] = {"t_sum": [0, 1, 2, 4], "t_count": [0, 10, 20, 30]}
     assert over("increase(t_sum / t_count)", series) == pytest.approx(3 / 20)
