@@ -238,6 +238,10 @@ def test_mistakes_in_tune() -> None:
         powerband.tune("./s {threads}", {"threads": [1]}, usrs=3)  # type: ignore[call-arg]
     with pytest.raises(powerband.UsageError, match="exclude each other"):
         powerband.tune("./s {threads}", {"threads": [1]}, maximise="p99", minimise="p99")
+    with pytest.raises(powerband.UsageError, match="there is no profile fast; known: quick, normal, thorough"):
+        powerband.tune("./s {threads} {port}", {"threads": [1]}, profile="fast")
+    with pytest.raises(powerband.UsageError, match="there is no profile fast"):
+        powerband.compare("a", "b", "{revision} {port}", profile="fast")
     with pytest.raises(powerband.ExperimentError, match="threads"):
         powerband.tune("./s {threads}", {"threads": []})
 

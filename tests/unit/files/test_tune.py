@@ -169,6 +169,8 @@ def test_a_mistake_names_its_option(change: dict[str, Any], said: str) -> None:
     ("change", "said"),
     [
         ({"command": ()}, "no command: write it after --"),
+        ({"profile": "fast"}, "there is no profile fast; known: quick, normal, thorough"),
+        ({"profile": "quik"}, "there is no profile quik; did you mean quick?"),
         ({"env": ["=A"]}, "--env: write NAME=value"),
         ({"headers": ["A"]}, "--header A: write 'Name: value'"),
         ({"options": {"--think": "{a"}}, "--think {a: "),
