@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fakes import synthetic
-from powerband.model.metrics import margin_words
+from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Answer, AnswerKind, Estimate, Problem, SettingResult, TrialResult, Verdict
 from powerband.report.html.charts import main_charts
@@ -103,3 +103,10 @@ def test_an_interrupted_trial_that_was_run_again_is_not_a_lost_one() -> None:
     assert counted([cut, again, open_end]) == [again, open_end]
     assert [trial.number for trial in unusable_trials([cut, again, open_end])] == [3]
     assert trial_counts(synthetic.analysis(trials=(cut, again))) == "1 trial, all valid"
+
+
+def test_a_metric_whose_unit_says_no_time_says_per_second() -> None:
+    assert metric_words("dotnet_allocated_bytes_per_s") == "dotnet allocated bytes per second"
+    assert metric_words("memory_growth_bytes_per_s") == "memory growth bytes per second"
+    assert metric_words("goodput_per_s") == "goodput"
+    assert metric_words("app_sent_bytes_per_s") == "app sent bytes", "its values say /s"
