@@ -15,6 +15,7 @@ from powerband.report.wording.words import (
     change_words,
     counted,
     standing_words,
+    tone,
     trial_counts,
     unusable_trials,
     verdict_words,
@@ -103,6 +104,22 @@ def test_an_interrupted_trial_that_was_run_again_is_not_a_lost_one() -> None:
     assert counted([cut, again, open_end]) == [again, open_end]
     assert [trial.number for trial in unusable_trials([cut, again, open_end])] == [3]
     assert trial_counts(synthetic.analysis(trials=(cut, again))) == "1 trial, all valid"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "trials", "feasible", "wanted"),
+    [
+        (Verdict.WORSE, 5, True, "bad"),
+        (Verdict.EQUIVALENT, 5, True, "good"),
+        (Verdict.BETTER, 5, True, "good"),
+        (Verdict.INCONCLUSIVE, 5, True, "unsure"),
+        (Verdict.EQUIVALENT, 5, False, "bad"),
+        (Verdict.EQUIVALENT, 0, True, "bad"),
+    ],
+)
+def test_a_verdict_has_one_tone(verdict: Verdict, trials: int, feasible: bool, wanted: str) -> None:
+    of = replace(row(TWO, "goodput_per_s", 1.0, 1.0), verdict=verdict, trials=trials, feasible=feasible)
+    assert tone(of, synthetic.analysis()) == wanted
 
 
 def test_a_metric_whose_unit_says_no_time_says_per_second() -> None:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from powerband.base.units import capital, joined, plural
 from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import format_level
-from powerband.model.results import Analysis, AnswerKind, SettingResult, Verdict
+from powerband.model.results import Analysis, AnswerKind, SettingResult
 from powerband.report.html.bar_section import bars_section
 from powerband.report.html.charts import Chart
 from powerband.report.html.claim_rows import claims_table, found_section
@@ -49,7 +49,6 @@ from powerband.report.wording.findings import (
 )
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.wording.words import (
-    INCONCLUSIVE,
     change_words,
     counted,
     error_rows,
@@ -61,9 +60,9 @@ from powerband.report.wording.words import (
     present_columns,
     standing_words,
     start_noun,
+    tone,
     unusable_trials,
     verdict_note,
-    verdict_words,
 )
 
 Drawn = AnyChart | SurfaceChart | TradeOffChart | LimitChart | RuleChart
@@ -316,7 +315,7 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
     words = state_words(result, analysis)
     cells += f"<td>{escape(change_words(result, analysis))}</td>"
     mark = "<small>the answer</small>" if result.setting == analysis.answer.setting else ""
-    cells += f'<td class="words {_tone(result, analysis)}">{escape(words)}{mark}</td>'
+    cells += f'<td class="words {tone(result, analysis)}">{escape(words)}{mark}</td>'
     cells += f'<td class="words">{escape(bottleneck_short(result.bottleneck))}</td>' if limited else ""
     cells += "".join(_estimate_cell(result, metric, 3) for metric in metrics)
     invalid = f"<small>+{result.invalid} excluded</small>" if result.invalid else ""
@@ -338,16 +337,6 @@ def _estimate_cell(result: SettingResult, metric: str, digits: int) -> str:
     varies = interval != ABSENT and low != high
     small = f"<small>{escape(interval)}</small>" if varies else ""
     return f"<td>{escape(format_estimate(estimate, metric, digits=digits))}{small}</td>"
-
-
-def _tone(result: SettingResult, analysis: Analysis) -> str:
-    if not result.feasible or not result.trials:
-        return "bad"
-    if result.setting == analysis.answer.leader:
-        return "good"
-    if verdict_words(result, analysis) == INCONCLUSIVE:
-        return "unsure"
-    return "bad" if result.verdict is Verdict.WORSE else "good"
 
 
 def _distributions(page: ReportPage) -> str:

@@ -71,6 +71,17 @@ def verdict_words(result: SettingResult, analysis: Analysis) -> str:
     }[result.verdict]
 
 
+def tone(result: SettingResult, analysis: Analysis) -> str:
+    """The tone of a setting's verdict: good, bad or unsure."""
+    if not result.feasible or not result.trials:
+        return "bad"
+    if result.setting == analysis.answer.leader:
+        return "good"
+    if verdict_words(result, analysis) == INCONCLUSIVE:
+        return "unsure"
+    return "bad" if result.verdict is Verdict.WORSE else "good"
+
+
 def change_words(result: SettingResult, analysis: Analysis) -> str:
     """The difference from the leader; empty for the leader itself."""
     leader = next((row for row in analysis.settings if row.setting == analysis.answer.leader), None)
