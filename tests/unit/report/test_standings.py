@@ -86,6 +86,15 @@ def test_what_left_last_ranks_before_what_left_first() -> None:
     assert names[-2:] == ["threads=2", "threads=1"]
 
 
+def test_the_bar_of_a_share_reaches_as_far_as_its_margin() -> None:
+    """At an error rate of 1 %, a margin of 3 percentage points is three times that."""
+    base = after(2)
+    share = Estimate(0.01, 0.009, 0.011, 0.95, 2)
+    rows = tuple(replace(row, estimates={**row.estimates, "error_rate": share}) for row in base.settings)
+    lines = drawn(replace(base, objective="error_rate", settings=rows), 90)
+    assert not any("◀" in line for line in lines), "no interval is beyond eight margins"
+
+
 def test_a_capacity_search_shows_the_rates_tried() -> None:
     lines = drawn(synthetic_verdicts.capacity_analysis(), 80)
     assert "rates tried" in lines[0]

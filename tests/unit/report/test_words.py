@@ -14,6 +14,7 @@ from powerband.report.html.charts import main_charts
 from powerband.report.wording.words import (
     change_words,
     counted,
+    margin_as_ratio,
     standing_words,
     tone,
     trial_counts,
@@ -59,6 +60,10 @@ def test_the_margin_of_a_share_is_in_points_and_so_is_its_band() -> None:
     analysis = synthetic.analysis(objective="error_rate", direction="minimise", settings=rows, answer=answer)
     band = next(chart for chart in main_charts(analysis) if chart.id == "objective").band
     assert band == pytest.approx((10.0, 13.0))
+    assert margin_as_ratio(analysis, ONE) == pytest.approx(0.3)
+    assert margin_as_ratio(analysis, TWO) == pytest.approx(0.06)
+    assert margin_as_ratio(replace(analysis, settings=()), ONE) == 0.03
+    assert margin_as_ratio(synthetic.analysis(), ONE) == 0.03
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,16 @@ def standing_words(analysis: Analysis) -> str:
     return "; ".join(parts)
 
 
+def margin_as_ratio(analysis: Analysis, base: Setting | None) -> float:
+    """The margin as a part of the objective at `base`, for ratios to it. A share's margin is in percentage points,
+    which are a larger part of a small share."""
+    row = next((row for row in analysis.settings if row.setting == base), None)
+    estimate = None if row is None else row.estimates.get(analysis.objective)
+    if METRICS[analysis.objective].unit != "ratio" or estimate is None or estimate.value == 0:
+        return analysis.margin
+    return analysis.margin / abs(estimate.value)
+
+
 def bound_words(analysis: Analysis) -> str:
     """`no other is better by more than 9 %`; if the setting to use does not lead, the words name the setting. Empty
     without a bound."""
