@@ -151,6 +151,13 @@ def test_a_notebook_shows_it_with_every_name_escaped(run: powerband.Run) -> None
     assert len(html) < 3000
 
 
+def test_a_notebook_shows_the_answer_however_many_are_better(run: powerband.Run) -> None:
+    made = synthetic.analysis(levels=tuple(range(1, 31)))
+    answer = replace(made.answer, setting=synthetic.setting(threads=1))
+    html = replace(run, analysis=replace(made, answer=answer))._repr_html_()
+    assert "<td>threads=1</td>" in html and html.count("<tr>") == 13 and "and 18 more" in html
+
+
 def test_two_runs_are_compared(run: powerband.Run, tmp_path: Path) -> None:
     found = powerband.compare(run, run.path)
     assert found.sentence and found.changes is found.result.changes

@@ -84,6 +84,14 @@ def ranked(analysis: Analysis) -> list[SettingResult]:
     return sorted(analysis.settings, key=key)
 
 
+def best_ranked(analysis: Analysis, most: int) -> list[SettingResult]:
+    """The best settings, at most so many. The answer is the last of them if it is not among the best: it may be the
+    cheapest of many that are equivalent."""
+    rows = ranked(analysis)
+    answer = [row for row in rows[most:] if row.setting == analysis.answer.setting]
+    return [*rows[: most - len(answer)], *answer]
+
+
 # Names of metrics in a picture with several measures.
 MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_bytes_max": "memory"}
 
