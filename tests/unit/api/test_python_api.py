@@ -135,6 +135,17 @@ def test_long_names_leave_room_for_the_figure(run: powerband.Run) -> None:
     assert axes.get_position().width > 0.3
 
 
+def test_a_figure_has_no_interval_of_a_lower_bound(run: powerband.Run) -> None:
+    made = synthetic.analysis(levels=(2, 32))
+    rows = tuple(
+        replace(row, estimates={name: replace(found, at_least=True) for name, found in row.estimates.items()})
+        for row in made.settings
+    )
+    (axes,) = replace(run, analysis=replace(made, settings=rows)).figure("p99").axes
+    (bars,) = axes.containers[0].lines[2]
+    assert all(start[1] == end[1] for start, end in bars.get_segments())
+
+
 def test_figures_that_cannot_be_drawn(run: powerband.Run) -> None:
     with pytest.raises(powerband.UsageError, match="there is no metric throughptu; did you mean throughput"):
         run.figure("throughptu")

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from powerband.base.units import capital, joined, plural
 from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import format_level
-from powerband.model.results import Analysis, AnswerKind, SettingResult
+from powerband.model.results import Analysis, AnswerKind, Estimate, SettingResult
 from powerband.report.html.bar_section import bars_section
 from powerband.report.html.charts import Chart
 from powerband.report.html.claim_rows import claims_table, found_section
@@ -218,11 +218,7 @@ def _keys(analysis: Analysis) -> str:
             if name == analysis.objective and answer.figure is not None:
                 estimate = answer.figure.estimate  # as the headline says it
             if estimate is not None:
-                interval = format_interval(estimate, name)
-                small = (
-                    f"{format_share(estimate.confidence)} interval {interval}" if interval != ABSENT else "one trial"
-                )
-                items.append((capital(metric_words(name)), format_estimate(estimate, name), small))
+                items.append((capital(metric_words(name)), format_estimate(estimate, name), _certainty(estimate, name)))
     if chosen is not None and chosen.bottleneck is not None:
         proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
         items.append(("Limit", capital(bottleneck_short(chosen.bottleneck)), proof))
@@ -237,6 +233,14 @@ def _keys(analysis: Analysis) -> str:
         for name, value, small in items
     )
     return f'<dl class="keys">{cells}</dl>'
+
+
+def _certainty(estimate: Estimate, metric: str) -> str:
+    """The interval of a key figure; without one, the reason why there is none."""
+    interval = format_interval(estimate, metric)
+    if interval != ABSENT:
+        return f"{format_share(estimate.confidence)} interval {interval}"
+    return "a lower bound" if estimate.at_least else plural(estimate.n, "trial")
 
 
 def _settings(page: ReportPage, main: Sequence[Chart]) -> str:
