@@ -226,6 +226,18 @@ def test_capacities_have_curves_and_tables() -> None:
     assert outline.tags.count("figure") == len(data_of(html)["charts"])
 
 
+def test_the_merged_requests_are_said_to_be_of_the_trials_that_were_merged() -> None:
+    said = {
+        "full rounds, merged (not of first looks, confirmations or a soak)": synthetic_verdicts.race_analysis(),
+        "all requests of all valid trials of a setting, merged": synthetic.analysis(),
+    }
+    for words, analysis in said.items():
+        assert words in render_page(synthetic.page(analysis))
+    times = synthetic.page().distributions
+    searched = synthetic.page(synthetic_verdicts.capacity_analysis(), distributions=times)
+    assert "trials at the highest rate at which the SLO held each time, merged" in render_page(searched)
+
+
 def test_a_plain_sweep_has_none_of_these_sections(html: str) -> None:
     assert not {"race", "capacity", "why", "rules"} & set(Outline(html).ids)
 

@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from powerband.base.units import capital, joined, plural
 from powerband.model.metrics import margin_words, metric_words
-from powerband.model.plan import format_level
+from powerband.model.plan import Stage, format_level
 from powerband.model.results import Analysis, AnswerKind, Estimate, SettingResult
 from powerband.report.html.bar_section import bars_section
 from powerband.report.html.charts import Chart
@@ -361,12 +361,21 @@ def _distributions(page: ReportPage) -> str:
     tables = _quantile_table("Response time", page.distributions, response=True)
     tables += _quantile_table("Service time", page.distributions, response=False)
     return (
-        '<p class="lead">Which share of requests (across) was answered within which time (up): all requests of all '
-        "valid trials of a setting, merged. The answer is drawn thick; each further nine takes the same room, so that "
+        '<p class="lead">Which share of requests (across) was answered within which time (up): all requests of '
+        f"{_merged_trials(page.analysis)}. The answer is drawn thick; each further nine takes the same room, so that "
         "the slowest requests are seen.</p>"
         f'<figure><figcaption><h3 id="title-distribution">Time by percentile</h3></figcaption>'
         f"{choice}{chart}{foot(tables, 'As tables')}</figure>"
     )
+
+
+def _merged_trials(analysis: Analysis) -> str:
+    """The trials whose requests `tracks.distributions` merges, in words."""
+    if any(result.capacity for result in analysis.settings):
+        return "a setting’s valid trials at the highest rate at which the SLO held each time, merged"
+    if any(trial.valid and trial.stage is not Stage.COMPARE for trial in analysis.trials):
+        return "a setting’s valid trials in full rounds, merged (not of first looks, confirmations or a soak)"
+    return "all valid trials of a setting, merged"
 
 
 def _quantile_table(title: str, distributions: Sequence[Distribution], *, response: bool) -> str:
