@@ -86,7 +86,7 @@ class _Point:
 
 
 def _point(row: SettingResult, found: Estimate, scale: float, analysis: Analysis) -> _Point:
-    low, high = (found.value if end is None else end for end in (found.low, found.high))
+    low, high = (found.value, found.value) if found.at_least else found.ends  # of a lower bound none is known
     return _Point(
         of=row,
         name=short_id(row.setting, analysis),

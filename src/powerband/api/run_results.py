@@ -28,7 +28,7 @@ from powerband.report.tables.rows import Row, Table, What, changes_table, run_ta
 from powerband.report.wording.comparison import change_cells, headings
 from powerband.report.wording.findings import state_words
 from powerband.report.wording.numbers import format_estimate, format_interval
-from powerband.report.wording.standings import ranked
+from powerband.report.wording.standings import best_ranked
 from powerband.report.wording.words import change_words, short_id
 from powerband.store import RunDir
 
@@ -156,7 +156,7 @@ class Run:
                 change_words(row, self.analysis),
                 state_words(row, self.analysis),
             ]
-            for row in ranked(self.analysis)[:_ROWS_SHOWN]
+            for row in best_ranked(self.analysis, _ROWS_SHOWN)
         ]
         more = len(self.settings) - len(rows)
         return _html(self.answer.sentences, heads, rows, f"and {more} more" if more else "", str(self.path))

@@ -15,6 +15,7 @@ from powerband.cli.running import View, measure, tune, tuned
 
 if TYPE_CHECKING:
     from powerband.analyze.runs.changes import RunComparison
+    from powerband.api.run_results import Run
 
 
 @click.command()
@@ -70,7 +71,10 @@ def compare(
             f"{', '.join(names)} is for two revisions of a server, whose command is missing: write it after --, with "
             "{revision} where OLD and NEW go; or, of a server that runs already, --apply-command"
         )
-    return show_comparison(_told_again(Path(first)) if second is None else _two_runs(Path(first), Path(second)), output)
+    if second is not None:
+        return show_comparison(_two_runs(Path(first), Path(second)), output)
+    run = _revisions_of(Path(first))
+    return revision_answers(output)(run.experiment, run.analysis, run.directory, None)
 
 
 def _compare_revisions(
@@ -82,9 +86,9 @@ def _compare_revisions(
     return measure(tuned(command, **options, revisions=(first, second)), runs, view, revision_answers(output))
 
 
-def _told_again(directory: Path) -> RunComparison:
-    """The comparison of two revisions that a run directory holds."""
-    from powerband.analyze.runs.revisions import compare_revisions, holds_revisions
+def _revisions_of(directory: Path) -> Run:
+    """The run of a run directory, which must be one of two revisions."""
+    from powerband.analyze.runs.revisions import holds_revisions
     from powerband.api.measuring import read
 
     run = read(directory)
@@ -93,7 +97,7 @@ def _told_again(directory: Path) -> RunComparison:
             f"{directory} compares no revisions (its experiment has no factor `revision` of two levels): name two "
             "runs, or write the server's command after --"
         )
-    return compare_revisions(run.experiment, run.analysis)
+    return run
 
 
 def _two_runs(first: Path, second: Path) -> RunComparison:

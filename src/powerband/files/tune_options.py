@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from powerband.base.errors import ExperimentError, FileProblem, UsageError
+from powerband.base.errors import ExperimentError, FileProblem, UsageError, did_you_mean
 from powerband.base.hosts import LOADABLE, split_url
 from powerband.base.yaml_document import Node, from_plain, merge, parse_scalar, parse_yaml
 from powerband.files.checks.capacity_checks import metric_of
@@ -86,6 +86,8 @@ class Tuning:
         race = {"name": "tune", "design": {"order": "race", "screen": DEFAULT_SCREEN, "confirm_early": True, **confirm}}
         root = _node("", race) if self.revisions is None else _of_revisions(alone=not self.parameters)
         profile = self.profile or profile_for(self.options.get("--budget"))
+        if profile not in PROFILES:
+            raise UsageError(f"there is no profile {profile}; {did_you_mean(profile, PROFILES)}")
         for key, text in PROFILES[profile].items():
             root = merge(root, _at(key, f"--profile {profile}", parse_scalar(text)))
         kind = kind_of_options(self.url, self.counts)

@@ -53,6 +53,10 @@ def tell_of_load(findings: Findings, load: ConvertedLoad) -> None:
         )
     if load.timeout_ns is None:
         findings.note("JMeter waits for an answer without end, powerband for 30 s (load.timeout).")
+    if load.connect_timeout_ns is None:
+        findings.note(
+            "JMeter waits for a connection as long as the system does, powerband for 5 s (load.connect_timeout)."
+        )
 
 
 def tell_of_rows(findings: Findings, rows: int, *, own: bool) -> None:

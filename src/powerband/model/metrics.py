@@ -224,5 +224,7 @@ def regret_words(regret: float, metric: str) -> str:
 
 
 def metric_words(metric: str) -> str:
-    """A metric's name as people say it: `goodput`, `response time p99`."""
+    """A metric's name as people say it: `goodput`, `response time p99`, `dotnet allocated bytes per second`."""
+    if metric.endswith("_bytes_per_s") and metric in METRICS:
+        metric = metric.removesuffix("_s") + "_second"  # the unit of its values, bytes, does not say it
     return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")

@@ -135,6 +135,17 @@ def test_long_names_leave_room_for_the_figure(run: powerband.Run) -> None:
     assert axes.get_position().width > 0.3
 
 
+def test_a_figure_has_no_interval_of_a_lower_bound(run: powerband.Run) -> None:
+    made = synthetic.analysis(levels=(2, 32))
+    rows = tuple(
+        replace(row, estimates={name: replace(found, at_least=True) for name, found in row.estimates.items()})
+        for row in made.settings
+    )
+    (axes,) = replace(run, analysis=replace(made, settings=rows)).figure("p99").axes
+    (bars,) = axes.containers[0].lines[2]
+    assert all(start[1] == end[1] for start, end in bars.get_segments())
+
+
 def test_figures_that_cannot_be_drawn(run: powerband.Run) -> None:
     with pytest.raises(powerband.UsageError, match="there is no metric throughptu; did you mean throughput"):
         run.figure("throughptu")
@@ -149,6 +160,13 @@ def test_a_notebook_shows_it_with_every_name_escaped(run: powerband.Run) -> None
     assert "&lt;script&gt;" in html and "a &amp; b" in html and "&lt;b&gt;=&lt;i&gt;" in html
     assert not any(tag in html for tag in ("<script", "<b>", "<i>", "style"))
     assert len(html) < 3000
+
+
+def test_a_notebook_shows_the_answer_however_many_are_better(run: powerband.Run) -> None:
+    made = synthetic.analysis(levels=tuple(range(1, 31)))
+    answer = replace(made.answer, setting=synthetic.setting(threads=1))
+    html = replace(run, analysis=replace(made, answer=answer))._repr_html_()
+    assert "<td>threads=1</td>" in html and html.count("<tr>") == 13 and "and 18 more" in html
 
 
 def test_two_runs_are_compared(run: powerband.Run, tmp_path: Path) -> None:
@@ -238,6 +256,10 @@ def test_mistakes_in_tune() -> None:
         powerband.tune("./s {threads}", {"threads": [1]}, usrs=3)  # type: ignore[call-arg]
     with pytest.raises(powerband.UsageError, match="exclude each other"):
         powerband.tune("./s {threads}", {"threads": [1]}, maximise="p99", minimise="p99")
+    with pytest.raises(powerband.UsageError, match="there is no profile fast; known: quick, normal, thorough"):
+        powerband.tune("./s {threads} {port}", {"threads": [1]}, profile="fast")
+    with pytest.raises(powerband.UsageError, match="there is no profile fast"):
+        powerband.compare("a", "b", "{revision} {port}", profile="fast")
     with pytest.raises(powerband.ExperimentError, match="threads"):
         powerband.tune("./s {threads}", {"threads": []})
 

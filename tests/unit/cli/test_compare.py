@@ -51,6 +51,7 @@ def test_a_run_of_two_revisions_is_told_again(
     assert invoke(["compare", str(run), "--format", "json"]) == code
     document = json.loads(capsys.readouterr().out)
     assert (document["first"], document["second"], document["verdict"]) == ("old", "new", verdict)
+    assert document["run"] == str(run.resolve())
     assert invoke(["compare", str(run), "--format", "junit"]) == code
     assert len(Xml.fromstring(capsys.readouterr().out).findall("testsuite/testcase")) == 1
     assert invoke(["compare", str(run)]) == code
@@ -60,6 +61,11 @@ def test_a_run_of_two_revisions_is_told_again(
 def test_an_old_one_that_fails_is_no_reason_to_fail_a_build(tmp_path: Path) -> None:
     run = run_of(tmp_path, REVISIONS, {"revision=old": 0.0, "revision=new": 1000.0})
     assert invoke(["compare", str(run)]) == 0
+
+
+def test_two_revisions_of_which_none_starts_are_the_servers_fault(tmp_path: Path) -> None:
+    run = run_of(tmp_path, REVISIONS, {"revision=old": 0.0, "revision=new": 0.0})
+    assert invoke(["compare", str(run)]) == 4
 
 
 def test_two_runs_and_what_differs_between_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

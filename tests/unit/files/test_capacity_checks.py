@@ -59,6 +59,11 @@ def test_the_searched_load_cannot_vary(name: str) -> None:
         parse_experiment(text, "x.yaml")
 
 
+def test_a_search_may_bound_what_is_in_flight() -> None:
+    made = parsed(load="load: {users: 8, max_in_flight: 500, duration: 2s}\n")
+    assert made.load_for(Setting((("threads", 1),)), 100.0).max_in_flight == 500
+
+
 def test_a_metric_alone_is_maximised() -> None:
     made = parsed("objective: goodput\n", "load: {users: 4}\n")
     assert (made.objective.metric, made.objective.direction) == ("goodput_per_s", "maximise")

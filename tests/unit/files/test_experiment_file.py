@@ -198,6 +198,21 @@ MISTAKES = {
         with_lines("factors: {threads: [1], load.rate: [5]}", without="factors"),
         "factors.load.rate in x.yaml:4:25: load sets users, so rate cannot vary; users and rate exclude each other",
     ),
+    "arrivals of users": (
+        with_lines("load: {users: 5, arrivals: constant}", without="load"),
+        "load.arrivals in x.yaml:4:18: is of an open load, and this one has users, who wait for their answers: write "
+        "rate (--rate) in place of users, or leave this out",
+    ),
+    "users who ramp from a rate": (
+        with_lines("load: {users: 5, ramp: 1s, ramp_from: 10}", without="load"),
+        "load.ramp_from in x.yaml:4:28: is of an open load, and this one has users, who wait for their answers: write "
+        "rate (--rate) in place of users, or leave this out",
+    ),
+    "arrivals of users vary": (
+        with_lines("factors: {threads: [1], load.arrivals: [poisson, constant]}", without="factors"),
+        "factors.load.arrivals in x.yaml:4:25: is of an open load, and this one has users, so that all settings would "
+        "be the same: write rate (--rate) in place of users, or vary another key",
+    ),
     "placeholder without a factor": (
         with_lines("subject: {command: './s {port} {threads} {cores}'}", without="subject"),
         "subject.command in x.yaml:4:20: {cores} stands for nothing; known: address, build, dotnet, dotnet_version, "
@@ -380,6 +395,18 @@ def test_load_factors_change_the_load() -> None:
     experiment = parse(text.replace("{duration", "{users: null, duration").replace("users: null, ", "users: 1, "))
     load = experiment.load_for(Setting((("load.users", 8), ("load.think", "1s"))))
     assert (load.users, load.think) == (8, Constant(ns=10**9))
+
+
+def test_keys_of_an_open_load_may_stand_and_vary_beside_a_rate() -> None:
+    beside = "factors: {threads: [1], load.arrivals: [poisson, constant], load.max_in_flight: [5, 9]}"
+    load = "load: {rate: 5, arrivals: constant, ramp: 1s, ramp_from: 2, max_in_flight: 7}"
+    made = parse(with_lines(beside, load, without="factors").replace("load: {users: 5}\n", ""))
+    assert len(made.settings()) == 4 and made.load.max_in_flight == 7
+
+
+def test_what_resolved_files_have_for_any_load_is_no_mistake() -> None:
+    text = with_lines("load: {users: 5, arrivals: poisson, ramp_from: 0.0, max_in_flight: 10000}", without="load")
+    assert parse(text).load.users == 5
 
 
 def test_a_profile_is_merged_deeply() -> None:

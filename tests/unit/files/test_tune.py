@@ -130,6 +130,12 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"options": {"--users": "5", "--rate": "5"}},
          "--rate 5: users is set too; users is the closed model, rate the open one: keep one, or set the other to "
          "null where a profile changes the model"),
+        ({"options": {"--arrivals": "constant"}},
+         "--arrivals constant: is of an open load, and this one has users, who wait for their answers: write rate "
+         "(--rate) in place of users, or leave this out"),
+        ({"parameters": ["threads=1", "load.arrivals=poisson,constant"]},
+         "-P load.arrivals=poisson,constant: is of an open load, and this one has users, so that all settings would be "
+         "the same: write rate (--rate) in place of users, or vary another key"),
         ({"options": {"--stop-signal": "TREM"}}, "--stop-signal TREM: 'TREM' is not allowed; did you mean TERM?"),
         ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),
         ({"objective": ("minimise", "memry")}, "--minimise memry: there is no metric memry; did you mean memory?"),
@@ -163,6 +169,8 @@ def test_a_mistake_names_its_option(change: dict[str, Any], said: str) -> None:
     ("change", "said"),
     [
         ({"command": ()}, "no command: write it after --"),
+        ({"profile": "fast"}, "there is no profile fast; known: quick, normal, thorough"),
+        ({"profile": "quik"}, "there is no profile quik; did you mean quick?"),
         ({"env": ["=A"]}, "--env: write NAME=value"),
         ({"headers": ["A"]}, "--header A: write 'Name: value'"),
         ({"options": {"--think": "{a"}}, "--think {a: "),
@@ -250,3 +258,10 @@ def test_mistakes_with_messages_name_the_option(
 def test_powerband_load_takes_the_same() -> None:
     load = load_of("wss://127.0.0.1:8080/x", {"--users": "3"}, {"message": "ping"}, ["pong"], [])
     assert load.websocket is not None and load.scenario[0].message == Text(text="ping")
+
+
+@pytest.mark.parametrize(("option", "text"), [("--arrivals", "constant"), ("--max-in-flight", "50")])
+def test_powerband_load_refuses_what_is_of_an_open_load_without_a_rate(option: str, text: str) -> None:
+    with pytest.raises(ExperimentError, match=f"{option} {text}: is of an open load, and this one has users"):
+        load_of("http://127.0.0.1:8080/", {option: text}, {}, [], [])
+    assert load_of("http://127.0.0.1:8080/", {option: text, "--rate": "5"}, {}, [], []).rate_per_s == 5

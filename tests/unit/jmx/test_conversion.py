@@ -171,11 +171,13 @@ def test_differences_are_told_once_with_their_elements() -> None:
     assert any(note.startswith("After a failed request") for note in made.notes)
     assert any("each pause stands at the step before it" in note for note in made.notes)
     assert any(note.startswith("The plan runs until somebody stops it") for note in made.notes)
+    assert any("powerband for 5 s (load.connect_timeout)" in note for note in made.notes)
 
 
 def test_a_plan_without_differences_tells_few() -> None:
     timed = {"ThreadGroup.scheduler": True, "ThreadGroup.duration": "10"}
-    made = converted(plan(group(sampler(**{"HTTPSampler.response_timeout": "3000"}), **timed)))
+    timeouts = {"HTTPSampler.response_timeout": "3000", "HTTPSampler.connect_timeout": "1000"}
+    made = converted(plan(group(sampler(**timeouts), **timed)))
     assert [note.split()[0] for note in made.notes] == ["JMeter", "JMeter's"]  # what it always sends; its timeout
     assert made.load.timeout_ns == 3 * S
 

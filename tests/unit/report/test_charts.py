@@ -1,7 +1,10 @@
 """The places of settings on an axis, and the units of their values."""
 
+from dataclasses import replace
+
 from fakes import synthetic
-from powerband.report.html.charts import layout, main_charts, resource_charts, state_chart
+from powerband.model.results import Estimate
+from powerband.report.html.charts import estimate_words, layout, main_charts, resource_charts, state_chart
 
 
 def test_a_ladder_is_spaced_by_doublings() -> None:
@@ -70,3 +73,16 @@ def test_what_is_as_good_as_the_answer_is_marked() -> None:
     for chart in main_charts(analysis):
         for line in chart.lines:
             assert {point.setting for point in line.points if point.equal} == equal
+
+
+def test_a_lower_bound_has_no_interval_and_no_whiskers() -> None:
+    metric = "response_time_ns_p99"
+    bound = Estimate(10e9, 9e9, 11e9, 0.95, 5, at_least=True)
+    assert estimate_words(bound, metric) == "≥ 10.0 s, 5 trials"
+    assert estimate_words(replace(bound, at_least=False), metric) == "10.0 s (9.0–11.0), 5 trials"
+    base = synthetic.analysis()
+    first, *rest = base.settings
+    changed = replace(first, estimates={**first.estimates, metric: bound})
+    charts = {chart.id: chart for chart in main_charts(replace(base, settings=(changed, *rest)))}
+    points = [line.points[0] for line in charts["response-time"].lines if line.name == "p99"]
+    assert [(point.low, point.high) for point in points] == [(None, None)]

@@ -83,14 +83,28 @@ def test_the_answer_comes_first_and_everything_is_there(html: str) -> None:
     assert len(outline.ids) == len(set(outline.ids))
 
 
+def keys_of(page: str) -> str:
+    """The text of the key figures."""
+    keys = page[page.index('<dl class="keys">') : page.index("</dl>")]
+    return Outline(keys + "</dl>").text
+
+
 def test_the_key_figure_is_the_headlines() -> None:
     """The key figure has the interval of the headline: that of the setting's own estimate holds for this setting
     alone."""
     made = synthetic.analysis()
     told = Figure(Estimate(1230.0, 1100.0, 1400.0, 0.95, 5), fresh=True)
     page = render_page(synthetic.page(replace(made, answer=replace(made.answer, figure=told))))
-    keys = page[page.index('<dl class="keys">') : page.index("</dl>")]
-    assert "1,230/s" in keys and "95 % interval 1,100–1,400" in Outline(keys + "</dl>").text.replace("\u2060", "")
+    keys = keys_of(page).replace("\u2060", "")
+    assert "1,230/s" in keys and "95 % interval 1,100–1,400" in keys
+
+
+def test_a_key_figure_without_an_interval_says_why() -> None:
+    made = synthetic.analysis()
+    bound = Estimate(10e9, 9e9, 11e9, 0.95, 5, at_least=True)
+    rows = tuple(replace(row, estimates={**row.estimates, "response_time_ns_p99": bound}) for row in made.settings)
+    assert "≥ 10.0 sa lower bound" in keys_of(render_page(synthetic.page(replace(made, settings=rows))))
+    assert "1 trial" in keys_of(render_page(synthetic.page(synthetic.analysis(blocks=1))))
 
 
 def test_every_chart_has_a_box_a_sentence_and_a_table(html: str) -> None:
@@ -210,6 +224,18 @@ def test_capacities_have_curves_and_tables() -> None:
         assert words in outline.text, words
     assert "Capacity" in outline.text
     assert outline.tags.count("figure") == len(data_of(html)["charts"])
+
+
+def test_the_merged_requests_are_said_to_be_of_the_trials_that_were_merged() -> None:
+    said = {
+        "full rounds, merged (not of first looks, confirmations or a soak)": synthetic_verdicts.race_analysis(),
+        "all requests of all valid trials of a setting, merged": synthetic.analysis(),
+    }
+    for words, analysis in said.items():
+        assert words in render_page(synthetic.page(analysis))
+    times = synthetic.page().distributions
+    searched = synthetic.page(synthetic_verdicts.capacity_analysis(), distributions=times)
+    assert "trials at the highest rate at which the SLO held each time, merged" in render_page(searched)
 
 
 def test_a_plain_sweep_has_none_of_these_sections(html: str) -> None:

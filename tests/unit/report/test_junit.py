@@ -108,6 +108,22 @@ def test_the_answer_s_kind(kind: AnswerKind, outcome: str) -> None:
     assert outcomes(suite)["powerband.answer:answer"] == outcome
 
 
+@pytest.mark.parametrize("kind", [AnswerKind.BOUNDED, AnswerKind.NOT_ENOUGH_DATA])
+def test_a_bound_that_is_not_met_is_a_failure_as_in_the_exit_code(kind: AnswerKind) -> None:
+    of = analysis()
+    for regret in (None, 0.2):
+        answer = replace(of.answer, kind=kind, regret=regret, regret_asked=0.05)
+        suite = parsed(render_analysis(replace(of, answer=answer), None))
+        assert outcomes(suite)["powerband.answer:answer"] == "failure"
+
+
+def test_a_setting_that_was_not_measured_is_an_error() -> None:
+    of = analysis()
+    rows = tuple(replace(row, trials=0) if row.setting.id == "threads=2" else row for row in of.settings)
+    found = outcomes(parsed(render_analysis(replace(of, settings=rows), None)))
+    assert [name for name, outcome in found.items() if outcome == "error"] == ["powerband.setting:threads=2"]
+
+
 def test_what_xml_cannot_hold_is_replaced() -> None:
     of = analysis()
     suite = parsed(render_analysis(replace(of, warnings=("said \x1b[31mred\x00 ]]> &",)), None))

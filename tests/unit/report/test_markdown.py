@@ -193,6 +193,9 @@ def test_of_many_settings_the_best_are_shown() -> None:
     assert len(re.findall(r"^\| (?:\*\*)?`\d", text, re.M)) == 20
     assert "And 10 settings more." in text
     assert f"| **`{of.answer.setting.levels[0][1]}`** |" in text if of.answer.setting else False
+    least = replace(of, answer=replace(of.answer, setting=synthetic.setting(threads=1)))
+    rows = re.findall(r"^\| (?:\*\*)?`\d.*", render_markdown(least, None), re.M)
+    assert len(rows) == 20 and rows[-1].startswith("| **`1`** |"), "the answer stands there, though others are better"
 
 
 @pytest.mark.parametrize("made", [synthetic_verdicts.race_analysis, synthetic_verdicts.capacity_analysis])

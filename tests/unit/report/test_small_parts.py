@@ -10,12 +10,12 @@ from fakes import synthetic, synthetic_verdicts
 from fakes.trials import Figures, experiment, record_of, spec, write_trial
 from powerband.analyze.trial.threads import LabelTable, ThreadUse
 from powerband.files.resolved import resolved_yaml
-from powerband.model.results import ChangeCost, Verdict
+from powerband.model.results import ChangeCost, Estimate, Verdict
 from powerband.report.html.bar_section import bars_section
 from powerband.report.html.inside import ROWS_SHOWN, inside_section
 from powerband.report.html.page import BarsView, InsideView
 from powerband.report.html.report import write_report
-from powerband.report.html.rule_chart import rule_chart
+from powerband.report.html.rule_chart import rule_chart, rule_tone
 from powerband.report.wording.names import short_names
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
@@ -81,6 +81,16 @@ def test_proposals_stand_beside_the_answer_and_what_was_tried() -> None:
     assert rows["Goetz"].proposal == 67.7 and rows["Goetz"].tone == "good"
     assert rows["N+1"].text == "2: −93 %" and rows["N+1"].tone == "bad"
     assert rows["USL"].proposal is None and rows["USL"].text == "refused"
+
+
+def test_a_rule_of_thumb_is_judged_by_the_margin_of_its_objective() -> None:
+    """An error rate of 6 % in place of 5 % is within 3 percentage points, though it is 20 % more."""
+    base, cost = synthetic_verdicts.race_analysis(), Estimate(1.2, 1.15, 1.25, 0.95, 5)
+    share = Estimate(0.05, 0.04, 0.06, 0.95, 5)
+    rows = tuple(replace(row, estimates={**row.estimates, "error_rate": share}) for row in base.settings)
+    shares = replace(base, objective="error_rate", direction="minimise", settings=rows)
+    assert rule_tone(cost, shares) == "good"
+    assert rule_tone(cost, replace(shares, objective="response_time_ns_p99")) == "bad"
 
 
 def test_without_an_answer_or_a_factor_of_threads_there_is_no_picture() -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from fakes import synthetic, synthetic_verdicts
 from powerband.model.experiment import Experiment
 from powerband.model.results import Analysis, Estimate
-from powerband.report.wording.standings import interval_bar, left_line, race_line, ranked, ranking
+from powerband.report.wording.standings import best_ranked, interval_bar, left_line, race_line, ranked, ranking
 
 EXPERIMENT = Experiment.model_validate(
     {
@@ -84,6 +84,23 @@ def test_what_left_last_ranks_before_what_left_first() -> None:
     names = [result.setting.id for result in ranked(synthetic_verdicts.race_analysis())]
     assert names[:4] == ["threads=32", "threads=64", "threads=128", "threads=256"]
     assert names[-2:] == ["threads=2", "threads=1"]
+
+
+def test_the_answer_is_the_last_row_where_it_is_not_among_the_best() -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    far = replace(analysis, answer=replace(analysis.answer, setting=synthetic.setting(threads=1)))
+    assert [row.setting.id for row in best_ranked(far, 3)] == ["threads=32", "threads=64", "threads=1"]
+    assert [row.setting.id for row in best_ranked(analysis, 2)] == ["threads=32", "threads=64"]
+    assert best_ranked(analysis, 50) == ranked(analysis)
+
+
+def test_the_bar_of_a_share_reaches_as_far_as_its_margin() -> None:
+    """At an error rate of 1 %, a margin of 3 percentage points is three times that."""
+    base = after(2)
+    share = Estimate(0.01, 0.009, 0.011, 0.95, 2)
+    rows = tuple(replace(row, estimates={**row.estimates, "error_rate": share}) for row in base.settings)
+    lines = drawn(replace(base, objective="error_rate", settings=rows), 90)
+    assert not any("◀" in line for line in lines), "no interval is beyond eight margins"
 
 
 def test_a_capacity_search_shows_the_rates_tried() -> None:

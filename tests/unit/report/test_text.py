@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.model.plan import Setting
-from powerband.model.results import Analysis, Answer, AnswerKind
+from powerband.model.results import Analysis, Answer, AnswerKind, Verdict
 from powerband.report.terminal.text import print_answer
 
 
@@ -79,6 +79,15 @@ def test_names_of_several_factors_stay_whole_and_each_figure_is_shown_once() -> 
 def test_no_escape_codes_when_piped_and_some_on_a_terminal() -> None:
     assert "\x1b" not in printed(synthetic.analysis(), 80)
     assert "\x1b[" in printed(synthetic.analysis(), 80, colour=True)
+
+
+def test_a_setting_that_left_a_race_undecided_is_not_green() -> None:
+    base = synthetic_verdicts.race_analysis()
+    rows = tuple(
+        replace(row, verdict=Verdict.INCONCLUSIVE) if row.setting.id == "threads=128" else row for row in base.settings
+    )
+    text = printed(replace(base, settings=rows), 200, colour=True)
+    assert "\x1b[33mout after round 4" in text and "\x1b[31mout after round 3" in text
 
 
 def test_the_path_of_the_report_stays_whole() -> None:

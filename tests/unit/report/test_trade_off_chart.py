@@ -31,6 +31,21 @@ def test_the_points_are_the_estimates() -> None:
     assert {point.setting for point in chart.points if point.standing == "not_allowed"} == {"threads=1"}
 
 
+def test_a_lower_bound_has_no_whiskers() -> None:
+    base = synthetic.analysis()
+    tail = "response_time_ns_p99"
+    rows = tuple(
+        replace(
+            row, estimates={**row.estimates, tail: replace(row.estimates[tail], at_least=row.setting.id == "threads=2")}
+        )
+        for row in base.settings
+    )
+    chart = trade_off_chart(replace(base, settings=rows))
+    assert chart is not None
+    bare = {point.setting for point in chart.points if (point.lows[1], point.highs[1]) == (None, None)}
+    assert bare == {"threads=2"}
+
+
 def test_each_two_axes_have_their_front_in_order() -> None:
     chart = trade_off_chart(synthetic.analysis())
     assert chart is not None and len(chart.fronts) == 6

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.model.results import PoolUse
+from powerband.model.results import Estimate, PoolUse
 from powerband.report.html.verdict_charts import (
     capacity_charts,
     exploration_chart,
@@ -36,6 +36,17 @@ def test_the_picture_shows_the_margin_on_the_side_that_is_worse() -> None:
     assert least.band == (1.0, 1.03)
     assert most.span[0] <= 0.85 and most.span[1] >= 1.15
     assert most.span[0] >= 1 - 12 * 0.03 and most.span[1] <= 1 + 12 * 0.03
+
+
+def test_the_margin_of_a_share_is_drawn_as_a_part_of_the_leaders() -> None:
+    """3 percentage points are 60 % of an error rate of 5 %."""
+    base = synthetic_verdicts.race_analysis()
+    share = Estimate(0.05, 0.04, 0.06, 0.95, 5)
+    rows = tuple(replace(row, estimates={**row.estimates, "error_rate": share}) for row in base.settings)
+    chart = race_chart(replace(base, objective="error_rate", direction="minimise", settings=rows))
+    assert chart is not None
+    assert chart.band == pytest.approx((1.0, 1.6))
+    assert chart.span[1] >= 1 + 5 * 0.6
 
 
 def test_no_race_or_no_look_is_no_picture() -> None:

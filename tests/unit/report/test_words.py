@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from fakes import synthetic
-from powerband.model.metrics import margin_words
+from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Answer, AnswerKind, Estimate, Problem, SettingResult, TrialResult, Verdict
 from powerband.report.html.charts import main_charts
 from powerband.report.wording.words import (
     change_words,
     counted,
+    margin_as_ratio,
     standing_words,
+    tone,
     trial_counts,
     unusable_trials,
     verdict_words,
@@ -58,6 +60,10 @@ def test_the_margin_of_a_share_is_in_points_and_so_is_its_band() -> None:
     analysis = synthetic.analysis(objective="error_rate", direction="minimise", settings=rows, answer=answer)
     band = next(chart for chart in main_charts(analysis) if chart.id == "objective").band
     assert band == pytest.approx((10.0, 13.0))
+    assert margin_as_ratio(analysis, ONE) == pytest.approx(0.3)
+    assert margin_as_ratio(analysis, TWO) == pytest.approx(0.06)
+    assert margin_as_ratio(replace(analysis, settings=()), ONE) == 0.03
+    assert margin_as_ratio(synthetic.analysis(), ONE) == 0.03
 
 
 @pytest.mark.parametrize(
@@ -103,3 +109,26 @@ def test_an_interrupted_trial_that_was_run_again_is_not_a_lost_one() -> None:
     assert counted([cut, again, open_end]) == [again, open_end]
     assert [trial.number for trial in unusable_trials([cut, again, open_end])] == [3]
     assert trial_counts(synthetic.analysis(trials=(cut, again))) == "1 trial, all valid"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "trials", "feasible", "wanted"),
+    [
+        (Verdict.WORSE, 5, True, "bad"),
+        (Verdict.EQUIVALENT, 5, True, "good"),
+        (Verdict.BETTER, 5, True, "good"),
+        (Verdict.INCONCLUSIVE, 5, True, "unsure"),
+        (Verdict.EQUIVALENT, 5, False, "bad"),
+        (Verdict.EQUIVALENT, 0, True, "bad"),
+    ],
+)
+def test_a_verdict_has_one_tone(verdict: Verdict, trials: int, feasible: bool, wanted: str) -> None:
+    of = replace(row(TWO, "goodput_per_s", 1.0, 1.0), verdict=verdict, trials=trials, feasible=feasible)
+    assert tone(of, synthetic.analysis()) == wanted
+
+
+def test_a_metric_whose_unit_says_no_time_says_per_second() -> None:
+    assert metric_words("dotnet_allocated_bytes_per_s") == "dotnet allocated bytes per second"
+    assert metric_words("memory_growth_bytes_per_s") == "memory growth bytes per second"
+    assert metric_words("goodput_per_s") == "goodput"
+    assert metric_words("app_sent_bytes_per_s") == "app sent bytes", "its values say /s"

@@ -7,6 +7,14 @@ from collections.abc import Iterator
 from powerband.base.errors import FileProblem
 from powerband.base.hosts import request_target
 from powerband.base.yaml_document import Node
+from powerband.model.metrics import ALIASES
+
+ONLY_OPEN: dict[str, tuple[object, ...]] = {
+    "arrivals": ("poisson",),
+    "ramp_from": (0, "0", "0/s"),
+    "max_in_flight": (10_000,),  # resolved files of older versions have it
+}
+"""Keys of an open load beside its rate, each with the values that a resolved file has for any load."""
 
 
 def check_http(root: Node, url: str) -> Iterator[FileProblem]:
@@ -14,6 +22,7 @@ def check_http(root: Node, url: str) -> Iterator[FileProblem]:
     yield from check_own_requests(root)
     if isinstance(root.at("load").value, dict):
         yield from check_joining(root.at("load"))
+        yield from _check_open(root)
         yield from _check_requests(root.at("load"), url)
 
 
@@ -45,6 +54,29 @@ def check_joining(load: Node) -> Iterator[FileProblem]:
         )
     if is_set(load, "rate") is not None:
         yield join.key_problem("join is the rate at which users begin, and an open load (rate) has none")
+
+
+def _check_open(root: Node) -> Iterator[FileProblem]:
+    """Checks that a load of users neither has nor varies what only an open load reads. A search for capacity opens the
+    load."""
+    load, metric = root.at("load"), str(root.at("objective", "metric").value)
+    if load.at("users").value is None or load.at("rate").value is not None:
+        return
+    if ALIASES.get(metric, metric) == "capacity_per_s":
+        return
+    for key, defaults in ONLY_OPEN.items():
+        entry = is_set(load, key, *defaults)
+        if entry is not None:
+            yield entry.key_problem(
+                "is of an open load, and this one has users, who wait for their answers: write rate (--rate) in place "
+                "of users, or leave this out"
+            )
+    for name, factor in root.at("factors").children.items():
+        if name.startswith("load.") and name.removeprefix("load.") in ONLY_OPEN:
+            yield factor.key_problem(
+                "is of an open load, and this one has users, so that all settings would be the same: write rate "
+                "(--rate) in place of users, or vary another key"
+            )
 
 
 def _check_requests(load: Node, url: str) -> Iterator[FileProblem]:

@@ -9,14 +9,9 @@ from collections.abc import Iterator
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
-from powerband.loads.http.checks import check_joining, check_own_requests, is_set
+from powerband.loads.http.checks import ONLY_OPEN, check_joining, check_own_requests, is_set
 
-_OPEN: dict[str, tuple[object, ...]] = {
-    "rate": (),
-    "arrivals": ("poisson",),
-    "ramp_from": (0, "0", "0/s"),
-    "max_in_flight": (),
-}
+_OPEN: dict[str, tuple[object, ...]] = {"rate": (), **ONLY_OPEN}
 _EVENTS = ("event", "call", "publish")
 _ID = "{id}"
 

@@ -86,7 +86,7 @@ def _answer(analysis: Analysis) -> _JunitCase:
         AnswerKind.NONE_FEASIBLE: "failure",
         AnswerKind.NONE_VALID: "error",
     }.get(analysis.answer.kind)
-    if outcome is None and analysis.answer.bound_met is False:
+    if outcome in (None, "skipped") and analysis.answer.bound_met is False:
         outcome = "failure"
     chosen = analysis.answer.setting
     figures = {"kind": analysis.answer.kind.value, **({} if chosen is None else {"setting": chosen.id})}
@@ -96,13 +96,14 @@ def _answer(analysis: Analysis) -> _JunitCase:
 
 
 def _settings(analysis: Analysis) -> Iterator[_JunitCase]:
-    """One case for each setting. A setting that violates a constraint is skipped with the reason, not failed, as long
-    as another meets them all."""
+    """One case for each setting. A setting without a valid trial is an error. One that violates a constraint is skipped
+    with the reason, not failed, as long as another meets them all."""
     for row in analysis.settings:
         why = "; ".join(row.infeasible_because)
         took_s = sum(trial.took_s or 0.0 for trial in analysis.trials if trial.setting == row.setting)
         message = f"{verdict_words(row, analysis)}{f': {why}' if why else ''}"
-        outcome = None if row.trials and row.feasible and not row.uncertain_because else "skipped"
+        passed = row.feasible and not row.uncertain_because
+        outcome = "error" if not row.trials else None if passed else "skipped"
         yield _JunitCase("powerband.setting", row.setting.id, outcome, message, took_s, _figures(row, analysis))
 
 

@@ -27,7 +27,7 @@ from powerband.report.wording.findings import (
     table_legend,
 )
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
-from powerband.report.wording.standings import ranked
+from powerband.report.wording.standings import best_ranked
 from powerband.report.wording.words import (
     NARROW,
     any_failed_start,
@@ -90,12 +90,12 @@ def _answer(sentences: Sequence[str]) -> Iterator[str]:
 
 
 def _settings(analysis: Analysis) -> Iterator[str]:
-    """Every setting in plan order; only the best if there are many."""
+    """Every setting in plan order; only the best and the answer if there are many."""
     if not analysis.settings:
         return
     rows: Sequence[SettingResult] = analysis.settings
     if len(rows) > _ROWS_MOST:
-        rows = ranked(analysis)[:_ROWS_MOST]
+        rows = best_ranked(analysis, _ROWS_MOST)
     names = factor_names(analysis)
     whole = not 0 < len(names) <= _FACTOR_COLUMNS or bool(analysis.changes)
     columns = [column for column in present_columns(analysis) if column.metric in NARROW]

@@ -17,7 +17,7 @@ from powerband.model.metrics import METRICS, OWN, margin_words, metric_words
 from powerband.model.plan import Level, Setting, format_level
 from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.names import short_names
-from powerband.report.wording.numbers import format_estimate, format_interval, unit_scale
+from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, unit_scale
 from powerband.report.wording.words import is_as_good
 
 LADDER_RATIO = 8.0  # a parameter is drawn on a log axis from this ratio of its largest to its smallest value on
@@ -246,8 +246,7 @@ def _points(
         Point(
             x,
             estimate.value / scale,
-            None if estimate.low is None else estimate.low / scale,
-            None if estimate.high is None else estimate.high / scale,
+            *whiskers(estimate, scale),
             estimate_words(estimate, metric),
             result.setting.id,
             result.setting == analysis.answer.setting,
@@ -259,11 +258,18 @@ def _points(
     return tuple(sorted(points, key=lambda point: point.x) if place.axis.ordered else points)
 
 
+def whiskers(estimate: Estimate, scale: float) -> tuple[float | None, float | None]:
+    """The ends of the interval, scaled; none for a lower bound, of which no interval is known."""
+    if estimate.low is None or estimate.high is None or estimate.at_least:
+        return None, None
+    return estimate.low / scale, estimate.high / scale
+
+
 def estimate_words(estimate: Estimate, metric: str) -> str:
-    """`1,481/s (1,466–1,496), 5 trials`."""
+    """`1,481/s (1,466–1,496), 5 trials`; without an interval, `1,481/s, 5 trials`."""
     interval = format_interval(estimate, metric)
     trials = f"{estimate.n} trial{'s' if estimate.n != 1 else ''}"
-    shown = f" ({interval})" if estimate.low is not None else ""
+    shown = f" ({interval})" if interval != ABSENT else ""
     return f"{format_estimate(estimate, metric)}{shown}, {trials}"
 
 

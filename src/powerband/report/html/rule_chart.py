@@ -9,6 +9,7 @@ from powerband.model.plan import Level, Setting
 from powerband.model.results import Analysis, Estimate, RuleVerdict
 from powerband.report.html.charts import LADDER_RATIO, Picture
 from powerband.report.wording.findings import proposal_words, ratio_phrase
+from powerband.report.wording.words import margin_as_ratio
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,15 @@ def rule_chart(analysis: Analysis) -> RuleChart | None:
 
 
 def rule_tone(cost: Estimate | None, analysis: Analysis) -> str:
-    """Red if the whole interval is worse than the margin allows, green if none of it is."""
+    """Red if the whole interval is worse than the margin allows, green if none of it is. `cost`: a ratio to the answer,
+    or else to the leader."""
     if cost is None or cost.low is None or cost.high is None:
         return ""
+    margin = margin_as_ratio(analysis, analysis.answer.setting or analysis.answer.leader)
     if analysis.direction == "minimise":
-        edge = 1 + analysis.margin
+        edge = 1 + margin
         return "bad" if cost.low > edge else "good" if cost.high < edge else ""
-    edge = 1 - analysis.margin
+    edge = 1 - margin
     return "bad" if cost.high < edge else "good" if cost.low > edge else ""
 
 

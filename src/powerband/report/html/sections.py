@@ -10,8 +10,8 @@ from itertools import zip_longest
 
 from powerband.base.units import capital, joined, plural
 from powerband.model.metrics import margin_words, metric_words
-from powerband.model.plan import format_level
-from powerband.model.results import Analysis, AnswerKind, SettingResult, Verdict
+from powerband.model.plan import Stage, format_level
+from powerband.model.results import Analysis, AnswerKind, Estimate, SettingResult
 from powerband.report.html.bar_section import bars_section
 from powerband.report.html.charts import Chart
 from powerband.report.html.claim_rows import claims_table, found_section
@@ -49,7 +49,6 @@ from powerband.report.wording.findings import (
 )
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
 from powerband.report.wording.words import (
-    INCONCLUSIVE,
     change_words,
     counted,
     error_rows,
@@ -61,9 +60,9 @@ from powerband.report.wording.words import (
     present_columns,
     standing_words,
     start_noun,
+    tone,
     unusable_trials,
     verdict_note,
-    verdict_words,
 )
 
 Drawn = AnyChart | SurfaceChart | TradeOffChart | LimitChart | RuleChart
@@ -219,11 +218,7 @@ def _keys(analysis: Analysis) -> str:
             if name == analysis.objective and answer.figure is not None:
                 estimate = answer.figure.estimate  # as the headline says it
             if estimate is not None:
-                interval = format_interval(estimate, name)
-                small = (
-                    f"{format_share(estimate.confidence)} interval {interval}" if interval != ABSENT else "one trial"
-                )
-                items.append((capital(metric_words(name)), format_estimate(estimate, name), small))
+                items.append((capital(metric_words(name)), format_estimate(estimate, name), _certainty(estimate, name)))
     if chosen is not None and chosen.bottleneck is not None:
         proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
         items.append(("Limit", capital(bottleneck_short(chosen.bottleneck)), proof))
@@ -238,6 +233,14 @@ def _keys(analysis: Analysis) -> str:
         for name, value, small in items
     )
     return f'<dl class="keys">{cells}</dl>'
+
+
+def _certainty(estimate: Estimate, metric: str) -> str:
+    """The interval of a key figure; without one, the reason why there is none."""
+    interval = format_interval(estimate, metric)
+    if interval != ABSENT:
+        return f"{format_share(estimate.confidence)} interval {interval}"
+    return "a lower bound" if estimate.at_least else plural(estimate.n, "trial")
 
 
 def _settings(page: ReportPage, main: Sequence[Chart]) -> str:
@@ -316,7 +319,7 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
     words = state_words(result, analysis)
     cells += f"<td>{escape(change_words(result, analysis))}</td>"
     mark = "<small>the answer</small>" if result.setting == analysis.answer.setting else ""
-    cells += f'<td class="words {_tone(result, analysis)}">{escape(words)}{mark}</td>'
+    cells += f'<td class="words {tone(result, analysis)}">{escape(words)}{mark}</td>'
     cells += f'<td class="words">{escape(bottleneck_short(result.bottleneck))}</td>' if limited else ""
     cells += "".join(_estimate_cell(result, metric, 3) for metric in metrics)
     invalid = f"<small>+{result.invalid} excluded</small>" if result.invalid else ""
@@ -340,16 +343,6 @@ def _estimate_cell(result: SettingResult, metric: str, digits: int) -> str:
     return f"<td>{escape(format_estimate(estimate, metric, digits=digits))}{small}</td>"
 
 
-def _tone(result: SettingResult, analysis: Analysis) -> str:
-    if not result.feasible or not result.trials:
-        return "bad"
-    if result.setting == analysis.answer.leader:
-        return "good"
-    if verdict_words(result, analysis) == INCONCLUSIVE:
-        return "unsure"
-    return "bad" if result.verdict is Verdict.WORSE else "good"
-
-
 def _distributions(page: ReportPage) -> str:
     if not page.distributions:
         return ""
@@ -368,12 +361,21 @@ def _distributions(page: ReportPage) -> str:
     tables = _quantile_table("Response time", page.distributions, response=True)
     tables += _quantile_table("Service time", page.distributions, response=False)
     return (
-        '<p class="lead">Which share of requests (across) was answered within which time (up): all requests of all '
-        "valid trials of a setting, merged. The answer is drawn thick; each further nine takes the same room, so that "
+        '<p class="lead">Which share of requests (across) was answered within which time (up): all requests of '
+        f"{_merged_trials(page.analysis)}. The answer is drawn thick; each further nine takes the same room, so that "
         "the slowest requests are seen.</p>"
         f'<figure><figcaption><h3 id="title-distribution">Time by percentile</h3></figcaption>'
         f"{choice}{chart}{foot(tables, 'As tables')}</figure>"
     )
+
+
+def _merged_trials(analysis: Analysis) -> str:
+    """The trials whose requests `tracks.distributions` merges, in words."""
+    if any(result.capacity for result in analysis.settings):
+        return "a setting’s valid trials at the highest rate at which the SLO held each time, merged"
+    if any(trial.valid and trial.stage is not Stage.COMPARE for trial in analysis.trials):
+        return "a setting’s valid trials in full rounds, merged (not of first looks, confirmations or a soak)"
+    return "all valid trials of a setting, merged"
 
 
 def _quantile_table(title: str, distributions: Sequence[Distribution], *, response: bool) -> str:

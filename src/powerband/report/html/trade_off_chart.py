@@ -12,7 +12,7 @@ from powerband.analyze.settings.trade_offs import CPU_EACH, TradeOff, TradeOffMe
 from powerband.base.units import capital, joined
 from powerband.model.metrics import METRICS
 from powerband.model.results import Analysis, Estimate
-from powerband.report.html.charts import LOG_VALUE_RATIO, Picture, estimate_words
+from powerband.report.html.charts import LOG_VALUE_RATIO, Picture, estimate_words, whiskers
 from powerband.report.html.figure_parts import boxed, chooser, table
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import unit_scale
@@ -151,9 +151,6 @@ _WORDS = {
 def _point(
     row: TradeOff, measures: Sequence[TradeOffMeasure], scales: Sequence[float], label: str, analysis: Analysis
 ) -> TradeOffPoint:
-    def scaled(end: float | None, scale: float) -> float | None:
-        return None if end is None else end / scale
-
     pairs: list[tuple[Estimate, float]] = list(zip(row.estimates, scales, strict=True))
     return TradeOffPoint(
         setting=row.setting.id,
@@ -162,8 +159,8 @@ def _point(
         mark=mark_of(row.setting, analysis),
         words=_WORDS[row.standing].format("" if row.beaten_by is None else row.beaten_by.id),
         values=tuple(estimate.value / scale for estimate, scale in pairs),
-        lows=tuple(scaled(estimate.low, scale) for estimate, scale in pairs),
-        highs=tuple(scaled(estimate.high, scale) for estimate, scale in pairs),
+        lows=tuple(whiskers(estimate, scale)[0] for estimate, scale in pairs),
+        highs=tuple(whiskers(estimate, scale)[1] for estimate, scale in pairs),
         texts=tuple(
             estimate_words(estimate, measure.metric).rpartition(",")[0]
             for estimate, measure in zip(row.estimates, measures, strict=True)

@@ -20,7 +20,7 @@ from powerband.report.wording.findings import capacity_words, departure_of, rati
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import format_number, unit_scale
 from powerband.report.wording.standings import metric_name, ranked
-from powerband.report.wording.words import STATES
+from powerband.report.wording.words import STATES, margin_as_ratio
 from powerband.store import TrialRecord
 
 RACE_REACH = (5.0, 12.0)  # width of a race's chart, in margins to each side of the leader: the least and the most
@@ -110,10 +110,12 @@ def race_chart(analysis: Analysis) -> RaceChart | None:
         for result in ranked(analysis)
     )
     shown = tuple(row for row in rows if row.bars or row.leads)
-    margin = (1 - analysis.margin, 1.0) if analysis.direction == "maximise" else (1.0, 1 + analysis.margin)
+    margin = margin_as_ratio(analysis, leader)
+    band = (1 - margin, 1.0) if analysis.direction == "maximise" else (1.0, 1 + margin)
     note = f"Each round adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.told}"
     label = f"within {margin_words(analysis.margin, analysis.objective)}"
-    return RaceChart("race", "race", "Ratio to the leader, round by round", note, shown, _span(analysis), margin, label)
+    span = _span(analysis, margin)
+    return RaceChart("race", "race", "Ratio to the leader, round by round", note, shown, span, band, label)
 
 
 def _bars(setting: Setting, analysis: Analysis) -> Iterator[RaceBar]:
@@ -124,10 +126,11 @@ def _bars(setting: Setting, analysis: Analysis) -> Iterator[RaceBar]:
             yield RaceBar(look.block + 1, effect.value, *effect.ends, ratio_phrase(effect))
 
 
-def _span(analysis: Analysis) -> tuple[float, float]:
-    """The range around the leader: wide enough for intervals near it, ignoring hopeless settings."""
+def _span(analysis: Analysis, margin: float) -> tuple[float, float]:
+    """The range around the leader: wide enough for intervals near it, ignoring hopeless settings. `margin`: as a
+    ratio."""
     assert analysis.race is not None
-    least, most = (reach * analysis.margin for reach in RACE_REACH)
+    least, most = (reach * margin for reach in RACE_REACH)
     ends = [
         end
         for look in analysis.race.looks[-1:]

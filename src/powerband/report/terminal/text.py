@@ -17,7 +17,7 @@ from rich.text import Text
 
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
-from powerband.model.results import Analysis, ClaimVerdict, SettingResult, Verdict
+from powerband.model.results import Analysis, ClaimVerdict, SettingResult
 from powerband.report.terminal.text_findings import (
     bare_table,
     behind_the_answer,
@@ -32,7 +32,6 @@ from powerband.report.terminal.text_findings import (
 from powerband.report.wording.findings import bottleneck_short, state_words, table_legend
 from powerband.report.wording.numbers import format_estimate, format_interval, format_share
 from powerband.report.wording.words import (
-    INCONCLUSIVE,
     MetricColumn,
     any_failed_start,
     change_words,
@@ -45,6 +44,7 @@ from powerband.report.wording.words import (
     present_columns,
     short_id,
     start_noun,
+    tone,
     trial_counts,
     trials_of,
     unusable_trials,
@@ -190,15 +190,11 @@ def _name(result: SettingResult, analysis: Analysis) -> list[Text]:
     return [Text(marker + cells[0]), *map(Text, cells[1:])]
 
 
+_TONES = {"good": "green", "bad": "red", "unsure": "yellow"}
+
+
 def _verdict(result: SettingResult, analysis: Analysis) -> Text:
-    words = state_words(result, analysis)
-    if not result.feasible or not result.trials:
-        return Text(words, style="red")
-    if result.setting == analysis.answer.leader:
-        return Text(words, style="green")
-    if words == INCONCLUSIVE:
-        return Text(words, style="yellow")
-    return Text(words, style="red" if result.verdict is Verdict.WORSE else "green")
+    return Text(state_words(result, analysis), style=_TONES[tone(result, analysis)])
 
 
 def _footnote(analysis: Analysis) -> str:

@@ -13,7 +13,7 @@ from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis, Estimate, Look, SettingResult
 from powerband.report.wording.findings import departure_of, range_phrase, rates_tried, state_words
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval
-from powerband.report.wording.words import bound_words, change_words, short_id
+from powerband.report.wording.words import bound_words, change_words, margin_as_ratio, short_id
 
 RANKING_ROWS = 12  # arbitrary: a screen together with the progress; the report has all
 _BAR_CELLS = 21  # with `_BESIDE_BAR` 90 columns, without the names
@@ -84,6 +84,14 @@ def ranked(analysis: Analysis) -> list[SettingResult]:
     return sorted(analysis.settings, key=key)
 
 
+def best_ranked(analysis: Analysis, most: int) -> list[SettingResult]:
+    """The best settings, at most so many. The answer is the last of them if it is not among the best: it may be the
+    cheapest of many that are equivalent."""
+    rows = ranked(analysis)
+    answer = [row for row in rows[most:] if row.setting == analysis.answer.setting]
+    return [*rows[: most - len(answer)], *answer]
+
+
 # Names of metrics in a picture with several measures.
 MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_bytes_max": "memory"}
 
@@ -120,6 +128,7 @@ def interval_bar(effect: Estimate, margin: float, direction: str) -> str:
 
 def _race(analysis: Analysis, look: Look, width: int) -> Table:
     shown = ranked(analysis)[:RANKING_ROWS]
+    margin = margin_as_ratio(analysis, look.leader)
     drawn = max(len(short_id(result.setting, analysis)) for result in shown) + _BESIDE_BAR <= width
     table = _table(metric_name(analysis.objective), "to the leader", *([""] if drawn else []))
     for result in shown:
@@ -127,7 +136,7 @@ def _race(analysis: Analysis, look: Look, width: int) -> Table:
         leads = result.setting == look.leader
         left = departure_of(result.setting, analysis.race)
         effect = look.effects.get(result.setting.id) if left is None else left.effect
-        bar = "" if effect is None or leads else interval_bar(effect, analysis.margin, analysis.direction)
+        bar = "" if effect is None or leads else interval_bar(effect, margin, analysis.direction)
         table.add_row(
             Text(short_id(result.setting, analysis)),
             format_estimate(objective, analysis.objective),

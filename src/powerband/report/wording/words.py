@@ -71,6 +71,17 @@ def verdict_words(result: SettingResult, analysis: Analysis) -> str:
     }[result.verdict]
 
 
+def tone(result: SettingResult, analysis: Analysis) -> str:
+    """The tone of a setting's verdict: good, bad or unsure."""
+    if not result.feasible or not result.trials:
+        return "bad"
+    if result.setting == analysis.answer.leader:
+        return "good"
+    if verdict_words(result, analysis) == INCONCLUSIVE:
+        return "unsure"
+    return "bad" if result.verdict is Verdict.WORSE else "good"
+
+
 def change_words(result: SettingResult, analysis: Analysis) -> str:
     """The difference from the leader; empty for the leader itself."""
     leader = next((row for row in analysis.settings if row.setting == analysis.answer.leader), None)
@@ -116,6 +127,16 @@ def standing_words(analysis: Analysis) -> str:
     if not parts and answer.kind is AnswerKind.BEST and len(analysis.settings) > 1:
         parts.append(f"close behind: {_ids(answer.close)}" if answer.close else "no other setting is equivalent")
     return "; ".join(parts)
+
+
+def margin_as_ratio(analysis: Analysis, base: Setting | None) -> float:
+    """The margin as a part of the objective at `base`, for ratios to it. A share's margin is in percentage points,
+    which are a larger part of a small share."""
+    row = next((row for row in analysis.settings if row.setting == base), None)
+    estimate = None if row is None else row.estimates.get(analysis.objective)
+    if METRICS[analysis.objective].unit != "ratio" or estimate is None or estimate.value == 0:
+        return analysis.margin
+    return analysis.margin / abs(estimate.value)
 
 
 def bound_words(analysis: Analysis) -> str:
