@@ -222,9 +222,8 @@ class _Session:
             self.planned[spec.number] = spec
 
     def _left_s(self) -> float | None:
-        """Time in s that the run will likely take from now on; nodes share it. None: not known."""
-        left = left_s(self.planner, self.experiment)
-        return None if left is None else left / max(1, len(self.bench.places))
+        """Time in s that the run will likely take from now on. None: not known."""
+        return left_s(self.planner, self.experiment, max(1, len(self.bench.places)))
 
     def _begin(self, place: str, spec: TrialSpec) -> None:
         self._plan(spec)
@@ -304,12 +303,14 @@ class _Session:
             )
 
 
-def left_s(planner: Planner, experiment: Experiment) -> float | None:
+def left_s(planner: Planner, experiment: Experiment, nodes: int) -> float | None:
     """Like `Planner.left_s`; the forecast if no trial of the run has ended."""
     noise = known_noise()
-    left = planner.left_s(noise)
+    left = planner.left_s(noise, nodes)
     if left is None and planner.progress.to_come and not experiment.objective.is_capacity:
-        return forecast(experiment, noise).expected_ns / 1e9
+        expected = forecast(experiment, noise)
+        alone_ns = expected.expected_ns if expected.explored else expected.soak_ns  # on one node at a time
+        return (alone_ns + (expected.expected_ns - alone_ns) / nodes) / 1e9
     return left
 
 

@@ -34,8 +34,8 @@ class Turn:
 
 @dataclass(frozen=True)
 class Turns:
-    """The calls to the planner of a run. `nodes`: how many nodes the run began with, so that so many trials at a time
-    share its budget. `turns`: None for a run on one machine."""
+    """The calls to the planner of a run. `nodes`: how many nodes the run began with. `turns`: None for a run on one
+    machine."""
 
     nodes: int = 1
     turns: tuple[Turn, ...] | None = None
@@ -64,13 +64,8 @@ class Turns:
             yield Turn(number, told=True)
 
     def planner(self, experiment: Experiment) -> Planner:
-        """A new planner. If `nodes` trials run at a time, its budget of trial time is `nodes` times the budget of wall
-        time."""
-        design, seed = experiment.design, experiment.design.seed or 0
-        if design.budget_ns is not None and self.nodes > 1:
-            design = design.model_copy(update={"budget_ns": design.budget_ns * self.nodes})
-            experiment = experiment.model_copy(update={"design": design})
-        return planner_for(experiment, seed, nodes=self.nodes)
+        """A new planner."""
+        return planner_for(experiment, experiment.design.seed or 0, nodes=self.nodes)
 
 
 @dataclass
