@@ -87,6 +87,8 @@ class CapacityPlanner:
         return self._pending is None and not self._queue and not self._retry and self._told > 0
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
+        if block not in (None, self._round):
+            return None
         if self._pending is not None:
             assert block is None, "the trial asked for last was not told"
             return None

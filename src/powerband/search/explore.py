@@ -79,6 +79,8 @@ class Explorer:
     def ask(self, block: int | None = None) -> TrialSpec | None:
         """The next trial; None when enough of the space has been explored, or while a trial is in flight: with one
         trial each, settings on two nodes would differ by their nodes too."""
+        if block not in (None, self.tried):
+            return None
         if self._pending is not None:
             assert block is None, "the trial asked for last was not told"
             return None
