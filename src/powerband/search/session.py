@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -41,7 +42,8 @@ from powerband.trials.trial import run_trial
 ANALYSE_SHARE = 20.0
 """On a cluster, the next analysis waits for so many times the duration of the last one."""
 LOST_MOST = 3
-"""If so many nodes were lost while they ran a setting, that setting may be what ends them."""
+"""If so many nodes were lost while they ran a setting, or nodes so many times in a row, that setting may be what ends
+them."""
 
 
 def with_seed(experiment: Experiment) -> Experiment:
@@ -75,7 +77,9 @@ def run_session(
 class _Session:
     """The state of a session. `planned`: the specs in `plan.jsonl`; `busy`: the trial that runs in each place; `asked`:
     the trials that the planner was asked for; `again`: of these, lost trials to be measured again; `ahead`: finished
-    trials that the planner was not asked for yet, because a lost one comes before them: they are not run again."""
+    trials that the planner was not asked for yet, because a lost one comes before them: they are not run again.
+    `lost_at`: by setting, the nodes that were lost while they ran it; `lost_in_row`: how often nodes were since a trial
+    of it was measured."""
 
     def __init__(self, experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest) -> None:
         self.experiment, self.run, self.observer, self.stop = experiment, run, observer, stop
@@ -98,6 +102,7 @@ class _Session:
         self.busy: dict[str, TrialSpec] = {}
         self.analyse_from_s = 0.0
         self.lost_at: dict[Setting, set[str]] = {}
+        self.lost_in_row: Counter[Setting] = Counter()
 
     def go_on(self, bench: Opener) -> Analysis:
         run, observer, finished = self.run, self.observer, self.finished
@@ -244,6 +249,8 @@ class _Session:
         if (result := self._end(place, record)) is None:
             return
         self._tell(result)
+        if result.status == "measured":
+            self.lost_in_row[spec.setting] = 0
         if result.lost:
             self._check_lost(spec, place, result)
         if place in self.bench.places and not self.stop.requested and (following := self._next(place, spec.block)):
@@ -295,11 +302,13 @@ class _Session:
         """Raises MeasurementError if a setting seems to be what ends nodes."""
         lost_at = self.lost_at.setdefault(spec.setting, set())
         lost_at.add(place)
-        if len(lost_at) >= LOST_MOST:
+        self.lost_in_row[spec.setting] += 1
+        if max(len(lost_at), self.lost_in_row[spec.setting]) >= LOST_MOST:
             raise MeasurementError(
-                f"{spec.setting.id} was running on {', '.join(sorted(lost_at))} when each was lost, so it may be "
-                f"what ends them; the last: {result.problems[0].message}. Leave it out, or look at one of these nodes; "
-                f"finished trials are kept, `powerband resume {self.run.path}` goes on"
+                f"at least {LOST_MOST} times a node was lost while {spec.setting.id} was running on it "
+                f"({', '.join(sorted(lost_at))}), so that setting may be what ends them; the last: "
+                f"{result.problems[0].message}. Leave it out, or look at such a node; finished trials are kept, "
+                f"`powerband resume {self.run.path}` goes on"
             )
 
 

@@ -115,9 +115,36 @@ def test_with_no_node_left_it_is_said_that_the_run_can_be_gone_on_with_and_it_ca
 def test_a_setting_that_ends_one_node_after_the_other_ends_the_run(run: RunDir) -> None:
     killer = MADE.settings()[2]
     names = [f"n{number}" for number in range(6)]
-    with pytest.raises(MeasurementError, match=r"threads=4 was running on n\d, n\d, n\d when each was lost"):
+    said = r"3 times a node was lost while threads=4 was running on it \(n\d, n\d, n\d\)"
+    with pytest.raises(MeasurementError, match=said):
         go(run, bench(*names, loses=lambda place, spec: spec.setting == killer))
     assert sum(record.failure is not None for record in run.records()) == LOST_MOST
+
+
+class Returning(Simulated):
+    """Nodes that are back at once."""
+
+    def ended(self) -> tuple[str, TrialRecord]:
+        place, record = super().ended()
+        if place not in self.places:
+            self.places.append(place)
+        return place, record
+
+
+@pytest.mark.parametrize("nodes", ["a", "ab"])
+def test_a_setting_that_ends_the_same_nodes_time_after_time_ends_the_run(run: RunDir, nodes: str) -> None:
+    killer = MADE.settings()[2]
+    with pytest.raises(MeasurementError, match="at least 3 times a node was lost while threads=4 was running on it"):
+        go(run, bench(*nodes, loses=lambda place, spec: spec.setting == killer, kind=Returning))
+    assert sum(record.failure is not None for record in run.records()) == LOST_MOST
+
+
+def test_a_setting_that_is_measured_in_between_does_not_end_the_run(run: RunDir) -> None:
+    killer = MADE.settings()[2]
+    loses = bench("a", loses=lambda place, spec: spec.setting == killer and spec.block % 2 == 0, kind=Returning)
+    analysis = go(run, loses)
+    check(run, analysis)
+    assert sum(trial.lost for trial in analysis.trials) > LOST_MOST
 
 
 class Killed(Exception):  # noqa: N818 - no error
