@@ -91,13 +91,16 @@ class _Session:
             shown = {**finished.results, **shown}
         replayed = replay(run, self.planner, turns.of(range(1, finished.last + 1)), finished.specs, shown)
         self.log = TurnLog(run) if turns.turns is not None else None
+        self.turns, self.replayed = turns, replayed
         self.in_flight, self.node_of = replayed.in_flight, replayed.node_of
         self.asked = replayed.asked
-        self.results = {number: result for number, result in finished.results.items() if number in self.asked}
+        # Trials that ran when the run was left are run again in their blocks.
+        running = self.in_flight.keys() & finished.lost.keys()
+        self.results = {n: result for n, result in finished.results.items() if n in self.asked and n not in running}
         self.ahead = {
             spec: finished.results[n] for n, spec in finished.specs.items() if n not in {*self.asked, *finished.lost}
         }
-        self.again = [self.asked[number] for number in self.asked if number in finished.lost]
+        self.again = [spec for n, spec in self.asked.items() if n in finished.lost and n not in running]
         self.choices: dict[str, CpuChoice] = {}
         self.busy: dict[str, TrialSpec] = {}
         self.analyse_from_s = 0.0
@@ -257,14 +260,16 @@ class _Session:
             self._begin(place, following)
 
     def _end(self, place: str, record: TrialRecord) -> TrialResult | None:
-        """The result of a trial that has ended. None if it runs again, or if it was interrupted and later trials are
-        finished already: the plan has no place for its repetition, so its record is removed."""
+        """The result of a trial that has ended. None if it runs again, or if it was interrupted and the plan has no
+        place for its repetition, since its first result was told or later trials are finished: then its record is
+        removed, and the run measures it when it is resumed."""
         spec, choice = self.busy.pop(place), self.choices[place]
         directory = self.run.trial(spec.number)
         if _is_first(spec, self.results.values()):
             check_first_trial(self.experiment, record, self.run)
         check_first_starts(self.experiment, record, self.run)
-        if record.status == "interrupted" and self.log is None and spec.number < self.finished.last:
+        is_old = self.log is None and spec.number <= self.finished.last
+        if record.status == "interrupted" and (is_old or spec in self.again):
             directory.record.unlink()
             return None
         result = measure(directory, record, self.experiment)
