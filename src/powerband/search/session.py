@@ -32,7 +32,7 @@ from powerband.search.finished import finished_trials, keep_seen
 from powerband.search.forecast import forecast
 from powerband.search.observer import Observer
 from powerband.search.planner import Planner
-from powerband.search.turns import TurnLog, Turns, replay
+from powerband.search.turns import Turn, TurnLog, Turns, replay
 from powerband.store import RunDir, TrialRecord, write_atomically, writing
 from powerband.trials.bench import HERE, Job, Opener, RunTrial, local_bench, record_lost
 from powerband.trials.leaving import with_left
@@ -128,8 +128,8 @@ class _Session:
         return analysis
 
     def _open_log(self) -> None:
-        """Opens the log of planner calls of a run on nodes. Raises UsageError if the run was begun on one machine and
-        would go on on a cluster, or the other way round."""
+        """Opens the log of planner calls of a run on nodes, after those that were repeated. Raises UsageError if the
+        run was begun on one machine and would go on on a cluster, or the other way round."""
         if self.log is None and HERE not in self.bench.places:
             if self.asked:
                 raise UsageError(
@@ -141,6 +141,8 @@ class _Session:
             self.planner = Turns.read(self.run).planner(self.experiment)
         elif self.log is not None and HERE in self.bench.places:
             raise UsageError(f"{self.run.path} was begun on a cluster: put `cluster:` back into its experiment.yaml")
+        elif self.log is not None:
+            self.log.begin(self.turns.nodes, self.replayed.turns)
 
     def _measure_again(self) -> None:
         """Measures trials again whose files were lost, one by one; the planner was told their results before."""
@@ -156,6 +158,7 @@ class _Session:
     def _go_on_in_flight(self) -> None:
         """Continues the trials that were in flight when the run was left: results that are on disk are told, all other
         trials run again on the same node. Then each block continues on its node; if that node is gone, it is lost."""
+        lost = set[int]()
         for number, node in list(self.in_flight.items()):
             spec = self.asked[number]
             if number in self.results:
@@ -164,15 +167,18 @@ class _Session:
                 self._begin(node, spec)
             elif not self.stop.requested:
                 self._lose(spec, node)
+                lost.add(spec.block)
         for block, node in self.node_of.items() if self.log is not None and not self.stop.requested else ():
-            busy = any(spec.block == block for spec in self.busy.values())
-            if busy or (following := self.planner.ask(block)) is None:
+            if block in lost or any(spec.block == block for spec in self.busy.values()):
                 continue
-            self._ask(following, block, node)
-            if node in self.bench.places and node not in self.busy:
-                self._begin(node, following)
-            else:
-                self._lose(following, node)
+            while (following := self.planner.ask(block)) is not None:
+                if not self._ask(following, block, node):
+                    continue
+                if node in self.bench.places and node not in self.busy:
+                    self._begin(node, following)
+                else:
+                    self._lose(following, node)
+                break
 
     def _begin_trials(self) -> bool:
         """Begins a trial in each idle place, as long as there are trials; False if no trial runs after that."""
@@ -199,11 +205,8 @@ class _Session:
             spec = spec or self.planner.ask()
             if spec is None:
                 return None
-            if spec not in self.ahead:
-                self._ask(spec, within, place)
+            if self._ask(spec, within, place):
                 return spec
-            self.asked[spec.number] = spec
-            self._tell(self.ahead.pop(spec))
 
     def _is_for_others(self, place: str) -> bool:
         """True if the next trial is a fresh start of the winner that should run on another node: this node has had one,
@@ -218,11 +221,22 @@ class _Session:
         nodes = {*begun, *confirmed_on(self.results.values(), following.setting)}
         return place in nodes and len(nodes) < CONFIRMED_ON and bool(set(self.bench.places) - nodes)
 
-    def _ask(self, spec: TrialSpec, block: int | None, place: str) -> None:
+    def _ask(self, spec: TrialSpec, block: int | None, place: str) -> bool:
+        """Records that the planner was asked for a trial, which is to run in this place. False if it has already run
+        there: then its result is told."""
+        result = self.ahead.get(spec)
+        if result is not None and result.node != place:
+            result = None  # a block must not be measured on two nodes
         self.asked[spec.number] = spec
-        self._plan(spec)
+        if result is None:
+            self._plan(spec)
+            if spec.number in self.finished.specs:  # what it holds is damaged, or of another trial
+                self.run.trial(spec.number).record.unlink(missing_ok=True)
         if self.log is not None:
-            self.log.asked(spec.number, block, place)
+            self.log.add(Turn(spec.number, block=block, node=place))
+        if result is not None:
+            self._tell(result)
+        return result is None
 
     def _plan(self, spec: TrialSpec) -> None:
         if self.planned.get(spec.number) != spec:
@@ -294,7 +308,7 @@ class _Session:
     def _tell(self, result: TrialResult) -> None:
         self.results[result.number] = result
         if self.log is not None:
-            self.log.told(result.number)
+            self.log.add(Turn(result.number, told=True))
         self.planner.tell(result)
         # Many nodes may end blocks faster than the trials so far can be analysed; then some blocks have no analysis.
         if self.planner.block_ended and (self.log is None or time.monotonic() >= self.analyse_from_s):
