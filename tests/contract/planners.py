@@ -178,6 +178,19 @@ class PlannerContract:
 
     @few
     @given(SEEDS, OUTCOMES)
+    def test_an_older_block_is_not_asked_for_a_trial_of_another(self, seed: int, outcomes: list[str]) -> None:
+        """A run that is resumed asks for the next trial of each block that it ever began."""
+        planner, outcome = self.planner(self.experiment(seed)), _by_number(outcomes)
+        blocks = set[int]()
+        while (spec := planner.ask()) is not None:
+            blocks.add(spec.block)
+            older = sorted(blocks - {spec.block})
+            assert not any(planner.ask(block) for block in older), "while the trial is in flight"
+            planner.tell(self.result(spec, outcome(spec)))
+            assert not any(planner.ask(block) for block in older), "once it has ended, or was interrupted"
+
+    @few
+    @given(SEEDS, OUTCOMES)
     def test_the_same_seed_and_results_give_the_same_trials(self, seed: int, outcomes: list[str]) -> None:
         made = self.experiment(seed)
         assert self.run_outcomes(made, outcomes) == self.run_outcomes(made, outcomes)

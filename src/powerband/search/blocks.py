@@ -14,18 +14,19 @@ from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import TrialResult
-from powerband.search.trials import BlockTrials
+from powerband.search.trials import BlockTrials, Further
 
 
 class BlockPlanner:
     """Plans `measure.repeats` blocks, or as many as end within the budget. Usage: `ask` for a trial, run it, pass its
-    result to `tell`. `BlockTrials` describes how invalid trials and settings that always fail are treated."""
+    result to `tell`. `BlockTrials` describes how invalid trials and settings that always fail are treated. `nodes`: how
+    many nodes run trials."""
 
     confirming = None
 
-    def __init__(self, experiment: Experiment, seed: int) -> None:
+    def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
         self._settings = experiment.settings()
-        self._trials = BlockTrials(experiment, seed, self._settings)
+        self._trials = BlockTrials(experiment, seed, self._settings, nodes=nodes)
         self._blocks_begun = 0
         self._blocks = experiment.measure.repeats
 
@@ -37,10 +38,10 @@ class BlockPlanner:
     def planned_total(self) -> int:
         return self._trials.told + self._trials.waiting + len(self._live) * (self._blocks - self._blocks_begun)
 
-    def left_s(self, noise: Noise) -> float | None:
+    def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         if not self._trials.spent_s:
             return None
-        return self._trials.lasts_s(None) * (self.planned_total - self._trials.told)
+        return self._trials.lasts_s(None) * (self.planned_total - self._trials.told) / nodes
 
     @property
     def progress(self) -> Progress:
@@ -62,7 +63,7 @@ class BlockPlanner:
     def tell(self, result: TrialResult) -> None:
         self._trials.tell(result)
         self._blocks += sum(block.lost for block in self._trials.ended)  # each is run again elsewhere
-        if self._trials.ended and not self._trials.fits({None: len(self._live)}):
+        if self._trials.ended and not self._trials.fits(Further(1, len(self._live))):
             self._blocks = self._blocks_begun
 
     @property

@@ -73,7 +73,7 @@ class CapacityPlanner:
             ahead += len(self._live)
         return self._told + len(self._queue) + len(self._retry) + (self._pending is not None) + ahead
 
-    def left_s(self, noise: Noise) -> float | None:
+    def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         """Returns None, since nobody knows how soon the rates will be found."""
         return None
 
@@ -87,6 +87,8 @@ class CapacityPlanner:
         return self._pending is None and not self._queue and not self._retry and self._told > 0
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
+        if block not in (None, self._round):
+            return None
         if self._pending is not None:
             assert block is None, "the trial asked for last was not told"
             return None
@@ -117,6 +119,7 @@ class CapacityPlanner:
         self._searches.pop(spec.setting, None)
         repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES)
         may_repeat = spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
+        may_repeat &= self._round == 0 or self._within_budget(len(self._queue) + len(self._retry) + 1)
         if may_repeat and not repeats_itself and not self._says_something(result):
             self._retries_left -= 1
             self._retry.append(self._again(spec))

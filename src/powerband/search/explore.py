@@ -38,10 +38,12 @@ class Explorer:
 
     A trial that is invalid through no fault of the server under test is repeated at once, `measure.retries` times at
     most and within `measure.retry_budget`. A trial that the server spoilt is not repeated, since the exploration spends
-    one measurement on a setting. No trial begins that would not end within half of `design.budget`."""
+    one measurement on a setting. No trial begins that would not end within half of `design.budget`. `nodes`: how many
+    nodes run the race that follows."""
 
-    def __init__(self, experiment: Experiment, seed: int) -> None:
+    def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
         self._experiment = experiment
+        self._nodes = nodes
         self._space = _Space(experiment, seed)
         self._wanted = min(experiment.design.explore_trials, len(self._space.settings))
         self._retries_left = math.ceil(experiment.measure.retry_budget * self._wanted)
@@ -78,6 +80,8 @@ class Explorer:
     def ask(self, block: int | None = None) -> TrialSpec | None:
         """The next trial; None when enough of the space has been explored, or while a trial is in flight: with one
         trial each, settings on two nodes would differ by their nodes too."""
+        if block not in (None, self.tried):
+            return None
         if self._pending is not None:
             assert block is None, "the trial asked for last was not told"
             return None
@@ -98,7 +102,8 @@ class Explorer:
             self._next = (spec.setting, spec.attempt)
             return
         own = subjects_own(result) or bool(fatal_codes(result) & SUBJECT_CODES)
-        if not result.valid and not own and spec.attempt <= self._experiment.measure.retries and self._retries_left:
+        may_repeat = spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
+        if not result.valid and not own and may_repeat and not self._out_of_time():
             self._retries_left -= 1
             self._next = (spec.setting, spec.attempt + 1)
             return
@@ -117,7 +122,8 @@ class Explorer:
         if design.budget_ns is None or not self.spent_s:
             return design.finalists
         trials = (design.budget_ns / 1e9 - self.spent_s) / (self.spent_s / len(self.told))
-        return max(2, min(design.finalists, int((trials - 2 * design.confirm) // 2)))
+        blocks, confirms = (math.ceil(each / self._nodes) for each in (2, design.confirm))  # one after the other
+        return max(2, min(design.finalists, int((trials - 2 * confirms) // blocks)))
 
     def _out_of_time(self) -> bool:
         budget_ns = self._experiment.design.budget_ns

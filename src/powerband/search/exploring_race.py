@@ -28,7 +28,7 @@ class ExploringRace:
         self._experiment = experiment
         self._nodes = nodes
         self._seed = seed
-        self._explorer = Explorer(experiment, seed)
+        self._explorer = Explorer(experiment, seed, nodes=nodes)
         self._finalists: list[Setting] = []
         self._explored = False
         self._race: RacePlanner | None = None
@@ -44,8 +44,8 @@ class ExploringRace:
         raced = design.finalists * self._experiment.measure.repeats + 2 * design.confirm
         return told + self._explorer.to_come + raced
 
-    def left_s(self, noise: Noise) -> float | None:
-        if self._race is not None and (left_s := self._race.left_s(noise)) is not None:
+    def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
+        if self._race is not None and (left_s := self._race.left_s(noise, nodes)) is not None:
             return left_s
         explorer = self._explorer
         if not explorer.spent_s:
@@ -55,7 +55,7 @@ class ExploringRace:
         most = min(self._experiment.design.finalists, explorer.tried + to_come)
         settings = len(self._finalists) if self._explored else most
         race_s = np.median(before(self._experiment, settings, noise).times_s(each_s, each_s, each_s))
-        return each_s * to_come + float(race_s) * (settings > 1)
+        return each_s * to_come + float(race_s) / nodes * (settings > 1)
 
     @property
     def block_ended(self) -> bool:

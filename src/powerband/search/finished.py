@@ -52,8 +52,6 @@ def finished_trials(experiment: Experiment, run: RunDir) -> Finished:
     """Reads and measures the finished trials of a run. Raises UsageError for a record that another version of powerband
     wrote."""
     records, lost = run.records_and_damage()
-    specs = {record.spec.number: record.spec for record in records}
-    specs = {**{number: spec for number, spec in run.planned().items() if number in lost}, **specs}
     results = {}
     for record in records:
         number = record.spec.number
@@ -63,12 +61,17 @@ def finished_trials(experiment: Experiment, run: RunDir) -> Finished:
             lost[number] = str(error)
         except NOT_AS_WRITTEN as error:
             lost[number] = f"its files are damaged, or another version wrote them ({type(error).__name__}: {error})"
+    seen = _seen(run, lost)
+    # Of trials at the end of the run that were not measured again to the end nothing else is left.
+    lost = {**{number: "its files were damaged" for number in seen if number not in results}, **lost}
+    specs = {number: spec for number, spec in run.planned().items() if number in lost}
+    specs |= {record.spec.number: record.spec for record in records}
     results |= {
         number: result_of(specs[number], "failed", Problem(DAMAGED, why))
         for number, why in lost.items()
         if number in specs
     }
-    return Finished(dict(sorted(results.items())), specs, dict(sorted(lost.items())), _seen(run, lost))
+    return Finished(dict(sorted(results.items())), specs, dict(sorted(lost.items())), seen)
 
 
 def keep_seen(run: RunDir, finished: Finished) -> None:

@@ -47,8 +47,8 @@ class Planner(Protocol):
         """The confirmation that the next new block belongs to, which better runs on a node that has not confirmed that
         setting yet; None if it confirms nothing."""
 
-    def left_s(self, noise: Noise) -> float | None:
-        """Time in s that the trials still to come will likely take one after the other: their likely number, given the
+    def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
+        """Time in s that the trials still to come will likely take on so many nodes: their likely number, given the
         results so far, times the mean time of the finished ones. None before the first has ended, and if their number
         cannot be foreseen. `noise`: that of this machine."""
 

@@ -15,7 +15,7 @@ from powerband.search.soaking import SoakingPlan
 
 
 def planner_for(experiment: Experiment, seed: int, *, nodes: int = 1) -> Planner:
-    """The planner for an experiment. `nodes`: how many nodes run trials."""
+    """The planner for an experiment. `nodes`: how many nodes run trials, within one budget of time."""
     if experiment.design.soak_ns is not None:
         return SoakingPlan(experiment, seed, planner_for(experiment.without_soak(), seed, nodes=nodes))
     if experiment.explores:
@@ -24,7 +24,7 @@ def planner_for(experiment: Experiment, seed: int, *, nodes: int = 1) -> Planner
         return RacePlanner(experiment, seed, nodes=nodes)
     if experiment.objective.is_capacity:
         return CapacityPlanner(experiment, seed)
-    return BlockPlanner(experiment, seed)
+    return BlockPlanner(experiment, seed, nodes=nodes)
 
 
 def dry_run(experiment: Experiment, seed: int) -> list[TrialSpec]:

@@ -39,7 +39,7 @@ from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race,
 from powerband.search.outlook import CONFIRM_EARLY, Played, before, from_here, known_of
 from powerband.search.planner import Confirming
 from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear
-from powerband.search.trials import BlockTrials
+from powerband.search.trials import BlockTrials, Further
 
 
 class RacePlanner:
@@ -60,7 +60,7 @@ class RacePlanner:
     ) -> None:
         self._experiment = experiment
         self._settings = tuple(settings or experiment.settings())
-        self._trials = BlockTrials(experiment, seed, self._settings, told=told)
+        self._trials = BlockTrials(experiment, seed, self._settings, told=told, nodes=nodes)
         self._told_before = told
         self._results: list[TrialResult] = []
         self._screens = 0 if settings is not None else experiment.screen_blocks  # the first blocks: of short trials
@@ -91,7 +91,7 @@ class RacePlanner:
             return known + self._confirm_blocks * len(self._confirming)
         return known + (self._most_blocks - self._begun) * len(self._live) + self._confirm_trials
 
-    def left_s(self, noise: Noise) -> float | None:
+    def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         """Like `Planner.left_s`: the median time of races simulated from here."""
         if not self._trials.spent_s:
             return None
@@ -101,7 +101,7 @@ class RacePlanner:
             confirms = [each for each in self._results if each.stage is Stage.CONFIRM]
             told = len(confirms) + len(self._trials.partial(Stage.CONFIRM))
             early = max(waiting, CONFIRM_EARLY - told) if self._experiment.design.confirm_early else most
-            return confirm_s * min(most, early)
+            return confirm_s * min(most, early) / nodes
         played, seen = self._play(noise)
         since = [*self._results[seen:], *self._trials.partial(Stage.SCREEN), *self._trials.partial(Stage.COMPARE)]
         short_told = sum(1 for result in since if result.stage is Stage.SCREEN)
@@ -119,8 +119,8 @@ class RacePlanner:
             waiting=waiting - short_waiting,
         )
         budget_ns = self._experiment.design.budget_ns
-        most_s = math.inf if budget_ns is None else max(0.0, budget_ns / 1e9 - self._trials.spent_s)
-        return min(most_s, float(np.median(times_s)))
+        most_s = math.inf if budget_ns is None else max(0.0, budget_ns / 1e9 - self._trials.wall_s)
+        return min(most_s, float(np.median(times_s)) / nodes)
 
     def _play(self, noise: Noise) -> tuple[Played, int]:
         """Races simulated from the last finished block on, or from the beginning if the blocks show nothing yet; and
@@ -210,13 +210,12 @@ class RacePlanner:
         return self._experiment.design.confirm * min(2, len(self._settings))
 
     @property
-    def _wanted(self) -> dict[int | None, int]:
-        """The fewest trials that are worth beginning, by their measured time: one block (after short trials two, since
-        one alone shows nothing), and the trials that confirm the winner."""
-        wanted: dict[int | None, int] = {None: self._confirm_trials}
+    def _wanted(self) -> tuple[Further, Further]:
+        """The fewest blocks that are worth beginning: one (after short trials two, since one alone shows nothing), and
+        those that confirm the winner."""
         blocks = SCREENED_UNTIL if self._begun == self._screens else 1
-        wanted[self._window_ns] = wanted.get(self._window_ns, 0) + blocks * len(self._next)
-        return wanted
+        confirming = Further(self._experiment.design.confirm, min(2, len(self._settings)))
+        return Further(blocks, len(self._next), self._window_ns), confirming
 
     @property
     def _most_blocks(self) -> int:
@@ -229,9 +228,12 @@ class RacePlanner:
         if self._trials.idle or self._ended_by != "running":
             return True
         if self._begun < self._screens:
-            return not self._compared
+            return not self._compared and self._fits_screen()
         screens_over = bool(self._compared) or not self._trials.in_flight(Stage.SCREEN)
-        return screens_over and self._begun < self._most_blocks and self._trials.fits(self._wanted)
+        return screens_over and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
+
+    def _fits_screen(self) -> bool:
+        return self._trials.fits(Further(1, len(self._next), self._experiment.screened_ns))
 
     def _begin_block(self) -> None:
         if self._begun < self._screens:
@@ -265,11 +267,11 @@ class RacePlanner:
         elif not self._trials.idle:
             self._trials.cut(self._next)
             return  # blocks in flight decide
-        elif self._begun < self._screens and self._trials.fits({self._experiment.screened_ns: len(self._next)}):
+        elif self._begun < self._screens and self._fits_screen():
             return
         elif self._begun >= self._most_blocks:
             self._ended_by = "blocks"
-        elif not self._trials.fits(self._wanted):
+        elif not self._trials.fits(*self._wanted):
             self._ended_by = "budget"
         else:
             return

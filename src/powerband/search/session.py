@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ from powerband.search.finished import finished_trials, keep_seen
 from powerband.search.forecast import forecast
 from powerband.search.observer import Observer
 from powerband.search.planner import Planner
-from powerband.search.turns import TurnLog, Turns, replay
+from powerband.search.turns import Turn, TurnLog, Turns, replay
 from powerband.store import RunDir, TrialRecord, write_atomically, writing
 from powerband.trials.bench import HERE, Job, Opener, RunTrial, local_bench, record_lost
 from powerband.trials.leaving import with_left
@@ -41,7 +42,8 @@ from powerband.trials.trial import run_trial
 ANALYSE_SHARE = 20.0
 """On a cluster, the next analysis waits for so many times the duration of the last one."""
 LOST_MOST = 3
-"""If so many nodes were lost while they ran a setting, that setting may be what ends them."""
+"""If so many nodes were lost while they ran a setting, or nodes so many times in a row, that setting may be what ends
+them."""
 
 
 def with_seed(experiment: Experiment) -> Experiment:
@@ -75,7 +77,9 @@ def run_session(
 class _Session:
     """The state of a session. `planned`: the specs in `plan.jsonl`; `busy`: the trial that runs in each place; `asked`:
     the trials that the planner was asked for; `again`: of these, lost trials to be measured again; `ahead`: finished
-    trials that the planner was not asked for yet, because a lost one comes before them: they are not run again."""
+    trials that the planner was not asked for yet, because a lost one comes before them: they are not run again.
+    `lost_at`: by setting, the nodes that were lost while they ran it; `lost_in_row`: how often nodes were since a trial
+    of it was measured."""
 
     def __init__(self, experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest) -> None:
         self.experiment, self.run, self.observer, self.stop = experiment, run, observer, stop
@@ -87,17 +91,21 @@ class _Session:
             shown = {**finished.results, **shown}
         replayed = replay(run, self.planner, turns.of(range(1, finished.last + 1)), finished.specs, shown)
         self.log = TurnLog(run) if turns.turns is not None else None
+        self.turns, self.replayed = turns, replayed
         self.in_flight, self.node_of = replayed.in_flight, replayed.node_of
         self.asked = replayed.asked
-        self.results = {number: result for number, result in finished.results.items() if number in self.asked}
+        # Trials that ran when the run was left are run again in their blocks.
+        running = self.in_flight.keys() & finished.lost.keys()
+        self.results = {n: result for n, result in finished.results.items() if n in self.asked and n not in running}
         self.ahead = {
             spec: finished.results[n] for n, spec in finished.specs.items() if n not in {*self.asked, *finished.lost}
         }
-        self.again = [self.asked[number] for number in self.asked if number in finished.lost]
+        self.again = [spec for n, spec in self.asked.items() if n in finished.lost and n not in running]
         self.choices: dict[str, CpuChoice] = {}
         self.busy: dict[str, TrialSpec] = {}
         self.analyse_from_s = 0.0
         self.lost_at: dict[Setting, set[str]] = {}
+        self.lost_in_row: Counter[Setting] = Counter()
 
     def go_on(self, bench: Opener) -> Analysis:
         run, observer, finished = self.run, self.observer, self.finished
@@ -120,8 +128,8 @@ class _Session:
         return analysis
 
     def _open_log(self) -> None:
-        """Opens the log of planner calls of a run on nodes. Raises UsageError if the run was begun on one machine and
-        would go on on a cluster, or the other way round."""
+        """Opens the log of planner calls of a run on nodes, after those that were repeated. Raises UsageError if the
+        run was begun on one machine and would go on on a cluster, or the other way round."""
         if self.log is None and HERE not in self.bench.places:
             if self.asked:
                 raise UsageError(
@@ -133,6 +141,8 @@ class _Session:
             self.planner = Turns.read(self.run).planner(self.experiment)
         elif self.log is not None and HERE in self.bench.places:
             raise UsageError(f"{self.run.path} was begun on a cluster: put `cluster:` back into its experiment.yaml")
+        elif self.log is not None:
+            self.log.begin(self.turns.nodes, self.replayed.turns)
 
     def _measure_again(self) -> None:
         """Measures trials again whose files were lost, one by one; the planner was told their results before."""
@@ -148,6 +158,7 @@ class _Session:
     def _go_on_in_flight(self) -> None:
         """Continues the trials that were in flight when the run was left: results that are on disk are told, all other
         trials run again on the same node. Then each block continues on its node; if that node is gone, it is lost."""
+        lost = set[int]()
         for number, node in list(self.in_flight.items()):
             spec = self.asked[number]
             if number in self.results:
@@ -156,15 +167,18 @@ class _Session:
                 self._begin(node, spec)
             elif not self.stop.requested:
                 self._lose(spec, node)
+                lost.add(spec.block)
         for block, node in self.node_of.items() if self.log is not None and not self.stop.requested else ():
-            busy = any(spec.block == block for spec in self.busy.values())
-            if busy or (following := self.planner.ask(block)) is None:
+            if block in lost or any(spec.block == block for spec in self.busy.values()):
                 continue
-            self._ask(following, block, node)
-            if node in self.bench.places and node not in self.busy:
-                self._begin(node, following)
-            else:
-                self._lose(following, node)
+            while (following := self.planner.ask(block)) is not None:
+                if not self._ask(following, block, node):
+                    continue
+                if node in self.bench.places and node not in self.busy:
+                    self._begin(node, following)
+                else:
+                    self._lose(following, node)
+                break
 
     def _begin_trials(self) -> bool:
         """Begins a trial in each idle place, as long as there are trials; False if no trial runs after that."""
@@ -191,11 +205,8 @@ class _Session:
             spec = spec or self.planner.ask()
             if spec is None:
                 return None
-            if spec not in self.ahead:
-                self._ask(spec, within, place)
+            if self._ask(spec, within, place):
                 return spec
-            self.asked[spec.number] = spec
-            self._tell(self.ahead.pop(spec))
 
     def _is_for_others(self, place: str) -> bool:
         """True if the next trial is a fresh start of the winner that should run on another node: this node has had one,
@@ -210,11 +221,22 @@ class _Session:
         nodes = {*begun, *confirmed_on(self.results.values(), following.setting)}
         return place in nodes and len(nodes) < CONFIRMED_ON and bool(set(self.bench.places) - nodes)
 
-    def _ask(self, spec: TrialSpec, block: int | None, place: str) -> None:
+    def _ask(self, spec: TrialSpec, block: int | None, place: str) -> bool:
+        """Records that the planner was asked for a trial, which is to run in this place. False if it has already run
+        there: then its result is told."""
+        result = self.ahead.get(spec)
+        if result is not None and result.node != place:
+            result = None  # a block must not be measured on two nodes
         self.asked[spec.number] = spec
-        self._plan(spec)
+        if result is None:
+            self._plan(spec)
+            if spec.number in self.finished.specs:  # what it holds is damaged, or of another trial
+                self.run.trial(spec.number).record.unlink(missing_ok=True)
         if self.log is not None:
-            self.log.asked(spec.number, block, place)
+            self.log.add(Turn(spec.number, block=block, node=place))
+        if result is not None:
+            self._tell(result)
+        return result is None
 
     def _plan(self, spec: TrialSpec) -> None:
         if self.planned.get(spec.number) != spec:
@@ -222,9 +244,8 @@ class _Session:
             self.planned[spec.number] = spec
 
     def _left_s(self) -> float | None:
-        """Time in s that the run will likely take from now on; nodes share it. None: not known."""
-        left = left_s(self.planner, self.experiment)
-        return None if left is None else left / max(1, len(self.bench.places))
+        """Time in s that the run will likely take from now on. None: not known."""
+        return left_s(self.planner, self.experiment, max(1, len(self.bench.places)))
 
     def _begin(self, place: str, spec: TrialSpec) -> None:
         self._plan(spec)
@@ -245,20 +266,24 @@ class _Session:
         if (result := self._end(place, record)) is None:
             return
         self._tell(result)
+        if result.status == "measured":
+            self.lost_in_row[spec.setting] = 0
         if result.lost:
             self._check_lost(spec, place, result)
         if place in self.bench.places and not self.stop.requested and (following := self._next(place, spec.block)):
             self._begin(place, following)
 
     def _end(self, place: str, record: TrialRecord) -> TrialResult | None:
-        """The result of a trial that has ended. None if it runs again, or if it was interrupted and later trials are
-        finished already: the plan has no place for its repetition, so its record is removed."""
+        """The result of a trial that has ended. None if it runs again, or if it was interrupted and the plan has no
+        place for its repetition, since its first result was told or later trials are finished: then its record is
+        removed, and the run measures it when it is resumed."""
         spec, choice = self.busy.pop(place), self.choices[place]
         directory = self.run.trial(spec.number)
         if _is_first(spec, self.results.values()):
             check_first_trial(self.experiment, record, self.run)
         check_first_starts(self.experiment, record, self.run)
-        if record.status == "interrupted" and self.log is None and spec.number < self.finished.last:
+        is_old = self.log is None and spec.number <= self.finished.last
+        if record.status == "interrupted" and (is_old or spec in self.again):
             directory.record.unlink()
             return None
         result = measure(directory, record, self.experiment)
@@ -283,7 +308,7 @@ class _Session:
     def _tell(self, result: TrialResult) -> None:
         self.results[result.number] = result
         if self.log is not None:
-            self.log.told(result.number)
+            self.log.add(Turn(result.number, told=True))
         self.planner.tell(result)
         # Many nodes may end blocks faster than the trials so far can be analysed; then some blocks have no analysis.
         if self.planner.block_ended and (self.log is None or time.monotonic() >= self.analyse_from_s):
@@ -296,20 +321,24 @@ class _Session:
         """Raises MeasurementError if a setting seems to be what ends nodes."""
         lost_at = self.lost_at.setdefault(spec.setting, set())
         lost_at.add(place)
-        if len(lost_at) >= LOST_MOST:
+        self.lost_in_row[spec.setting] += 1
+        if max(len(lost_at), self.lost_in_row[spec.setting]) >= LOST_MOST:
             raise MeasurementError(
-                f"{spec.setting.id} was running on {', '.join(sorted(lost_at))} when each was lost, so it may be "
-                f"what ends them; the last: {result.problems[0].message}. Leave it out, or look at one of these nodes; "
-                f"finished trials are kept, `powerband resume {self.run.path}` goes on"
+                f"at least {LOST_MOST} times a node was lost while {spec.setting.id} was running on it "
+                f"({', '.join(sorted(lost_at))}), so that setting may be what ends them; the last: "
+                f"{result.problems[0].message}. Leave it out, or look at such a node; finished trials are kept, "
+                f"`powerband resume {self.run.path}` goes on"
             )
 
 
-def left_s(planner: Planner, experiment: Experiment) -> float | None:
+def left_s(planner: Planner, experiment: Experiment, nodes: int) -> float | None:
     """Like `Planner.left_s`; the forecast if no trial of the run has ended."""
     noise = known_noise()
-    left = planner.left_s(noise)
+    left = planner.left_s(noise, nodes)
     if left is None and planner.progress.to_come and not experiment.objective.is_capacity:
-        return forecast(experiment, noise).expected_ns / 1e9
+        expected = forecast(experiment, noise)
+        alone_ns = expected.expected_ns if expected.explored else expected.soak_ns  # on one node at a time
+        return (alone_ns + (expected.expected_ns - alone_ns) / nodes) / 1e9
     return left
 
 

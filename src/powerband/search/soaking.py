@@ -1,7 +1,7 @@
 """Adds a soak to a plan: when the plan is over, the setting that its analysis names runs once more, for long.
 
 In: an experiment, a seed, the plan, results one by one. Out: the plan's trials, then one of stage `soak`. An invalid
-soak is repeated like a trial of a block, unless the server itself spoilt it: that is an answer. The trials depend only
+soak is repeated within the budget, unless the server itself spoilt it: that is an answer. The trials depend only
 on the seed and the results. No I/O here; `analyze/settings/soak.py` interprets the result.
 """
 
@@ -28,16 +28,17 @@ class SoakingPlan:
         self._plan = plan
         self._results: list[TrialResult] = []  # of the plan
         self._told = 0  # soaks
-        self._in_flight = 0
         self._begun = False
         self._next: TrialSpec | None = None
+        self._wall_s = 0.0  # since the first trial was asked for, as in `BlockTrials`
+        self._asked_s: dict[int, float] = {}  # when each trial in flight was asked for
 
     @property
     def planned_total(self) -> int:
         return self._plan.planned_total + self._told + self._to_come
 
-    def left_s(self, noise: Noise) -> float | None:
-        plan_s = 0.0 if self._begun else self._plan.left_s(noise)
+    def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
+        plan_s = 0.0 if self._begun else self._plan.left_s(noise, nodes)
         return None if plan_s is None else plan_s + self._to_come * (self._experiment.design.soak_ns or 0) / 1e9
 
     @property
@@ -57,18 +58,18 @@ class SoakingPlan:
         trials or the soak are in flight."""
         if not self._begun:
             if (spec := self._plan.ask(block)) is not None:
-                self._in_flight += 1
+                self._asked_s[spec.number] = self._wall_s
                 return spec
-            if block is not None or self._in_flight:
+            if block is not None or self._asked_s:
                 return None
             self._begun, self._next = True, self._soak()
-        if self._next is None or self._in_flight or block not in (None, self._next.block):
+        if self._next is None or self._asked_s or block not in (None, self._next.block):
             return None
-        self._in_flight = 1
+        self._asked_s[self._next.number] = self._wall_s
         return self._next
 
     def tell(self, result: TrialResult) -> None:
-        self._in_flight -= 1
+        self._wall_s = max(self._wall_s, self._asked_s.pop(result.number) + (result.took_s or 0.0))
         if not self._begun:
             self._plan.tell(result)
             self._results = sorted([*self._results, result], key=lambda each: each.number)
@@ -79,7 +80,13 @@ class SoakingPlan:
         again = result.status == "interrupted"
         spoilt = not result.valid and not subjects_own(result) and spec.attempt <= self._experiment.measure.retries
         attempt = spec.attempt if again else spec.attempt + 1
-        self._next = replace(spec, number=spec.number + 1, attempt=attempt) if again or spoilt else None
+        repeated = again or (spoilt and self._fits())
+        self._next = replace(spec, number=spec.number + 1, attempt=attempt) if repeated else None
+
+    def _fits(self) -> bool:
+        """True if another soak would end within the budget."""
+        design = self._experiment.design
+        return design.budget_ns is None or self._wall_s + (design.soak_ns or 0) / 1e9 <= design.budget_ns / 1e9
 
     @property
     def _to_come(self) -> bool:

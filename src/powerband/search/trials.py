@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from powerband.analyze.trial.faults import LIMITED_TRIALS, fatal_codes, limited_by_generator, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
@@ -20,17 +21,27 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 
 
+class Further(NamedTuple):
+    """Blocks that may follow: how many, the trials of each, and their measured time (see `BlockTrials.begin`)."""
+
+    blocks: int
+    trials: int
+    window_ns: int | None = None
+
+
 @dataclass
 class OpenBlock:
     """A block in flight. `window_ns`: the measured time of its trials; None: that of the experiment. `queue`, then
     `retry`: trials to come, as setting and attempt. `faults`: by setting, trials that failed by the server's fault;
     `limited`: those in which the load engine was the limit, since repeating such trials until one is valid would favour
-    slow ones. `pending`: the trial whose result is awaited. `lost`: the node that ran the block is gone."""
+    slow ones. `pending`: the trial whose result is awaited. `at_s`: the `BlockTrials.wall_s` at which that trial was
+    asked for, or the last one ended. `lost`: the node that ran the block is gone."""
 
     number: int
     stage: Stage
     window_ns: int | None
     queue: list[tuple[Setting, int]]
+    at_s: float
     retry: list[tuple[Setting, int]] = field(default_factory=list)
     faults: Counter[Setting] = field(default_factory=Counter)
     limited: Counter[Setting] = field(default_factory=Counter)
@@ -53,19 +64,27 @@ class BlockTrials:
     that has only ever failed by the server's own fault (never ready, died, answered nothing) is eliminated once a block
     has spent all its attempts on it, or a second block has failed: see `left`. An interrupted trial is repeated at once
     and costs no retry; a trial whose node was lost ends its block, since a comparison stays within a node. The first
-    block is cut short once its trials show that it would not end within the budget; a later block begins only if it
-    would end within the budget (see `fits`). `told`: number of trials in the run before these."""
+    block is cut short once its trials show that it would not end within the budget; after it, a block begins, and a
+    trial is repeated, only if that would end within the budget (see `fits`). `told`: number of trials in the run before
+    these; `nodes`: how many nodes run trials.
 
-    def __init__(self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0) -> None:
+    `wall_s`: the time since the first trial was asked for, as far as the trials that ended show it: those that ran side
+    by side on several nodes count once."""
+
+    def __init__(
+        self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0, nodes: int = 1
+    ) -> None:
         self._experiment = experiment
         self._seed = seed
         self._settings = tuple(settings)
+        self._nodes = nodes
         planned = len(self._settings) * experiment.measure.repeats
         self._retries_left = math.ceil(experiment.measure.retry_budget * planned)
         self._left: dict[Setting, str] = {}
         self._measured: set[Setting] = set()
         self.told = self._asked = told
         self._took_s: dict[int | None, list[float]] = {}  # durations of trials, by `window_ns` of their block
+        self.wall_s = 0.0
         self._open: dict[int, OpenBlock] = {}
         self._ended_before = 0  # blocks
         self.ended: list[OpenBlock] = []
@@ -104,7 +123,7 @@ class BlockTrials:
         random.Random(f"{self._seed}/order/{block}").shuffle(order)
         queue = [(setting, 1) for setting in order if setting in live and setting not in self._left]
         if queue:
-            self._open[block] = OpenBlock(block, stage, window_ns, queue)
+            self._open[block] = OpenBlock(block, stage, window_ns, queue, self.wall_s)
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
         """The next trial of a block; None when the block is over. Without `block`: that of the first block in flight
@@ -120,6 +139,7 @@ class BlockTrials:
         if not asked.queue:
             asked.queue, asked.retry = asked.retry, []
         setting, attempt = asked.queue.pop(0)
+        asked.at_s = self.wall_s
         self._asked += 1
         # All settings of a block share the load's seed: they get the same arrivals.
         load_seed = random.Random(f"{self._seed}/load/{asked.number}").getrandbits(48)
@@ -139,6 +159,8 @@ class BlockTrials:
         block.results.append(result)
         if result.took_s is not None:
             self._took_s.setdefault(block.window_ns, []).append(result.took_s)
+            block.at_s += result.took_s
+            self.wall_s = max(self.wall_s, block.at_s)
         if result.lost:
             block.lost = True
             block.queue, block.retry = [], []
@@ -147,7 +169,7 @@ class BlockTrials:
             return
         else:
             self._count(block, spec, result)
-        if not self._ended_before and not self.fits({}):
+        if not self._ended_before and not self.fits():
             self.cut()
         self._close()
 
@@ -174,20 +196,26 @@ class BlockTrials:
         block.limited[spec.setting] += limited_by_generator(result)
         repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES) or block.limited[spec.setting] >= LIMITED_TRIALS
         if spec.attempt <= self._experiment.measure.retries and self._retries_left > 0 and not repeats_itself:
-            self._retries_left -= 1
             block.retry.append((spec.setting, spec.attempt + 1))
-        elif spec.setting not in self._measured and block.faults[spec.setting] == spec.attempt:
+            if not self._ended_before or self.fits():
+                self._retries_left -= 1
+                return
+            block.retry.pop()
+        if spec.setting not in self._measured and block.faults[spec.setting] == spec.attempt:
             self._block_failed(spec, result)
 
-    def fits(self, trials: Mapping[int | None, int]) -> bool:
-        """True if the trials of the blocks in flight and these further ones end within the experiment's budget.
-        `trials`: number of further trials by their `window_ns` (see `begin`). Each is taken to last `lasts_s`."""
+    def fits(self, *further: Further) -> bool:
+        """True if the blocks in flight, and further ones begun one after the other, end within the experiment's budget.
+        Each trial is taken to last `lasts_s`. Nodes share the trials, but a block runs on one node."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None or not self._took_s:
             return True
-        to_come = [*trials.items(), *((block.window_ns, block.waiting) for block in self._open.values())]
-        to_come_s = sum(count * self.lasts_s(window_ns) for window_ns, count in to_come)
-        return self.spent_s + to_come_s <= budget_ns / 1e9
+        own_s = [block.waiting * self.lasts_s(block.window_ns) for block in self._open.values()]
+        to_come = [(each.blocks, each.trials * self.lasts_s(each.window_ns)) for each in further]
+        shared_s = (self.spent_s + sum(own_s) + sum(blocks * each_s for blocks, each_s in to_come)) / self._nodes
+        begun_s = (block.at_s + each_s for block, each_s in zip(self._open.values(), own_s, strict=True))
+        further_s = self.wall_s + sum(math.ceil(blocks / self._nodes) * each_s for blocks, each_s in to_come)
+        return max(shared_s, further_s, *begun_s) <= budget_ns / 1e9
 
     @property
     def spent_s(self) -> float:

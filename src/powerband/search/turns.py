@@ -18,7 +18,7 @@ from powerband.model.plan import TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.planner import Planner
 from powerband.search.planners import planner_for
-from powerband.store import NOT_AS_WRITTEN, RunDir, open_private, read_json_lines, writing
+from powerband.store import NOT_AS_WRITTEN, RunDir, open_private, read_json_lines, write_atomically, writing
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,14 @@ class Turn:
     block: int | None = None
     node: str = ""
 
+    def to_json(self) -> dict[str, object]:
+        return {"told": self.number} if self.told else {"asked": self.number, "in": self.block, "node": self.node}
+
 
 @dataclass(frozen=True)
 class Turns:
-    """The calls to the planner of a run. `nodes`: how many nodes the run began with, so that so many trials at a time
-    share its budget. `turns`: None for a run on one machine."""
+    """The calls to the planner of a run. `nodes`: how many nodes the run began with. `turns`: None for a run on one
+    machine."""
 
     nodes: int = 1
     turns: tuple[Turn, ...] | None = None
@@ -64,20 +67,16 @@ class Turns:
             yield Turn(number, told=True)
 
     def planner(self, experiment: Experiment) -> Planner:
-        """A new planner. If `nodes` trials run at a time, its budget of trial time is `nodes` times the budget of wall
-        time."""
-        design, seed = experiment.design, experiment.design.seed or 0
-        if design.budget_ns is not None and self.nodes > 1:
-            design = design.model_copy(update={"budget_ns": design.budget_ns * self.nodes})
-            experiment = experiment.model_copy(update={"design": design})
-        return planner_for(experiment, seed, nodes=self.nodes)
+        """A new planner."""
+        return planner_for(experiment, experiment.design.seed or 0, nodes=self.nodes)
 
 
 @dataclass
 class Replayed:
-    """The calls that were repeated. `asked`: the trials that were asked for, by number; `in_flight`: the node of each
-    whose result was not told, by number; `node_of`: the node of each block."""
+    """The calls that were repeated, `turns`. `asked`: the trials that were asked for, by number; `in_flight`: the node
+    of each whose result was not told, by number; `node_of`: the node of each block."""
 
+    turns: list[Turn] = field(default_factory=list)
     asked: dict[int, TrialSpec] = field(default_factory=dict)
     in_flight: dict[int, str] = field(default_factory=dict)
     node_of: dict[int, str] = field(default_factory=dict)
@@ -100,6 +99,7 @@ def replay(
                 break
             planner.tell(result)
             del replayed.in_flight[turn.number]
+            replayed.turns.append(turn)
             continue
         if not turn.node and turn.number not in results:
             break
@@ -109,6 +109,7 @@ def replay(
             raise _another_plan(run, turn.number, known or results.get(turn.number), spec)
         replayed.asked[turn.number] = spec
         replayed.in_flight[turn.number] = replayed.node_of[spec.block] = turn.node
+        replayed.turns.append(turn)
     return replayed
 
 
@@ -129,20 +130,21 @@ class TurnLog:
     def __init__(self, run: RunDir) -> None:
         self._run = run
 
-    def begin(self, nodes: int) -> None:
-        """Begins the log, unless the run has one already."""
-        if not self._run.turns.is_file():
-            self._write({"nodes": nodes})
+    def begin(self, nodes: int, turns: Iterable[Turn] = ()) -> None:
+        """Begins the log, or goes on with it from the calls that were repeated: what follows them is dropped, since it
+        does not go with the calls to come. `nodes`: see `Turns`. Raises MeasurementError if the disk cannot be
+        written."""
+        with writing(self._run.path):
+            lines = [_line({"nodes": nodes}), *(_line(turn.to_json()) for turn in turns)]
+            write_atomically(self._run.turns, "".join(lines))
 
-    def asked(self, number: int, block: int | None, node: str) -> None:
-        self._write({"asked": number, "in": block, "node": node})
-
-    def told(self, number: int) -> None:
-        self._write({"told": number})
-
-    def _write(self, line: Mapping[str, object]) -> None:
-        """Raises MeasurementError if the disk cannot be written."""
+    def add(self, turn: Turn) -> None:
+        """Adds a call. Raises MeasurementError if the disk cannot be written."""
         with writing(self._run.path), open_private(self._run.turns, "a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(_line(turn.to_json()))
             file.flush()
             os.fsync(file.fileno())
+
+
+def _line(data: Mapping[str, object]) -> str:
+    return json.dumps(data) + "\n"

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from fakes.finished_run import MADE, MadeUpTrials, Notes, new_run, run_to_its_end
+from fakes.trials import failed_record, write_trial
 from powerband.cli import powerband
 from powerband.live.follow import RunFollower
-from powerband.search.session import analyse_run
-from powerband.store import RunDir
+from powerband.model.experiment import Experiment
+from powerband.model.plan import TrialSpec
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
+from powerband.search.session import analyse_run, run_session
+from powerband.store import RunDir, TrialDir, TrialRecord
 
 TORN = 5
 
@@ -131,6 +138,27 @@ def test_a_kill_while_it_is_measured_again_loses_no_more(run: RunDir) -> None:
     run_to_its_end(run, trials)
     assert trials.done == [TORN]
     assert run.analysis.read_text() == before
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_an_interruption_while_it_is_measured_again_loses_no_more(
+    run: RunDir, stop: StopRequest, is_last: bool
+) -> None:
+    """Nothing is planned after the last trial, so its lost result is not in the way of its repetition."""
+    number = len(run.records()) if is_last else TORN
+    cut_in_half(run.trial(number).probe)
+
+    def interrupted(_: Experiment, spec: TrialSpec, directory: TrialDir, **__: Any) -> TrialRecord:
+        stop.request()
+        return write_trial(directory, replace(failed_record(spec), status="interrupted", failure=None), None)
+
+    run_session(MADE, run, Observer(), stop, trial=interrupted)
+    assert any(text.startswith(f"trial {number} does not count") for text in analyse_run(MADE, run).warnings)
+    trials, none = MadeUpTrials(spread=0.5), MadeUpTrials()
+    run_to_its_end(run, trials)
+    analysis = run_to_its_end(run, none)
+    assert (trials.done, none.done) == ([number], [])
+    assert analyse_run(MADE, run) == analysis
 
 
 def test_without_an_analysis_it_is_measured_again_in_its_place(run: RunDir) -> None:

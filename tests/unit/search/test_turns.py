@@ -6,20 +6,22 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fakes.edges import capacity_experiment
 from fakes.finished_run import MadeUpTrials
 from fakes.trials import experiment as fake_experiment
-from powerband.base.errors import MeasurementError, UsageError
+from fakes.trials import failed_record, write_trial
+from powerband.base.errors import MeasurementError, SubjectError, UsageError
 from powerband.files.resolved import resolved_yaml
 from powerband.live.follow import RunFollower
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
-from powerband.model.results import Analysis
+from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
 from powerband.report.html.gather import gather
 from powerband.search.observer import Observer
@@ -67,10 +69,10 @@ def run(tmp_path: Path) -> RunDir:
     return RunDir.create(tmp_path, "nodes", resolved_yaml(MADE), {})
 
 
-def go(run: RunDir, opener: Opener | None, observer: Observer | None = None) -> Analysis:
+def go(run: RunDir, opener: Opener | None, observer: Observer | None = None, made: Experiment = MADE) -> Analysis:
     stop = StopRequest()
     try:
-        return run_session(MADE, run, observer or Observer(), stop, bench=opener)
+        return run_session(made, run, observer or Observer(), stop, bench=opener)
     finally:
         stop.close()
 
@@ -115,22 +117,58 @@ def test_with_no_node_left_it_is_said_that_the_run_can_be_gone_on_with_and_it_ca
 def test_a_setting_that_ends_one_node_after_the_other_ends_the_run(run: RunDir) -> None:
     killer = MADE.settings()[2]
     names = [f"n{number}" for number in range(6)]
-    with pytest.raises(MeasurementError, match=r"threads=4 was running on n\d, n\d, n\d when each was lost"):
+    said = r"3 times a node was lost while threads=4 was running on it \(n\d, n\d, n\d\)"
+    with pytest.raises(MeasurementError, match=said):
         go(run, bench(*names, loses=lambda place, spec: spec.setting == killer))
     assert sum(record.failure is not None for record in run.records()) == LOST_MOST
+
+
+class Returning(Simulated):
+    """Nodes that are back at once."""
+
+    def ended(self) -> tuple[str, TrialRecord]:
+        place, record = super().ended()
+        if place not in self.places:
+            self.places.append(place)
+        return place, record
+
+
+@pytest.mark.parametrize("nodes", ["a", "ab"])
+def test_a_setting_that_ends_the_same_nodes_time_after_time_ends_the_run(run: RunDir, nodes: str) -> None:
+    killer = MADE.settings()[2]
+    with pytest.raises(MeasurementError, match="at least 3 times a node was lost while threads=4 was running on it"):
+        go(run, bench(*nodes, loses=lambda place, spec: spec.setting == killer, kind=Returning))
+    assert sum(record.failure is not None for record in run.records()) == LOST_MOST
+
+
+def test_a_setting_that_is_measured_in_between_does_not_end_the_run(run: RunDir) -> None:
+    killer = MADE.settings()[2]
+    loses = bench("a", loses=lambda place, spec: spec.setting == killer and spec.block % 2 == 0, kind=Returning)
+    analysis = go(run, loses)
+    check(run, analysis)
+    assert sum(trial.lost for trial in analysis.trials) > LOST_MOST
 
 
 class Killed(Exception):  # noqa: N818 - no error
     pass
 
 
-class KilledAfter(Observer):
-    def __init__(self, trials: int) -> None:
-        self._left = trials
+class Ran(Observer):
+    """Notes the trials that end. Kills the run when so many have `ended`, or when so many have `started`."""
 
-    def trial_ended(self, *_: object) -> None:
-        self._left -= 1
-        if self._left == 0:
+    def __init__(self, *, started: int = 0, ended: int = 0) -> None:
+        self.started_left, self.ended_left = started, ended
+        self.numbers: list[int] = []
+
+    def trial_started(self, *_: object) -> None:
+        self.started_left -= 1
+        if self.started_left == 0:
+            raise Killed
+
+    def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
+        self.numbers.append(result.number)
+        self.ended_left -= 1
+        if self.ended_left == 0:
             raise Killed
 
 
@@ -138,7 +176,7 @@ class KilledAfter(Observer):
 @pytest.mark.parametrize("nodes", ["ab", "bc", "c"])
 def test_a_killed_run_goes_on_with_the_nodes_that_are_there(run: RunDir, ended: int, nodes: str) -> None:
     with pytest.raises(Killed):
-        go(run, bench("a", "b"), KilledAfter(ended))
+        go(run, bench("a", "b"), Ran(ended=ended))
     before = {record.spec.number for record in run.records()}
     analysis = go(run, bench(*nodes))
     check(run, analysis)
@@ -152,13 +190,13 @@ def test_a_killed_run_goes_on_with_the_nodes_that_are_there(run: RunDir, ended: 
 def test_a_run_of_one_machine_does_not_go_on_on_a_cluster_nor_the_other_way_round(run: RunDir, tmp_path: Path) -> None:
     stop = StopRequest()
     with pytest.raises(Killed):
-        run_session(MADE, run, KilledAfter(2), stop, trial=MadeUpTrials())
+        run_session(MADE, run, Ran(ended=2), stop, trial=MadeUpTrials())
     stop.close()
     with pytest.raises(UsageError, match="begun on one machine"):
         go(run, bench("a"))
     other = RunDir.create(tmp_path / "other", "nodes", resolved_yaml(MADE), {})
     with pytest.raises(Killed):
-        go(other, bench("a"), KilledAfter(2))
+        go(other, bench("a"), Ran(ended=2))
     with pytest.raises(UsageError, match="begun on a cluster"):
         go(other, None)
 
@@ -245,3 +283,125 @@ def test_where_a_node_is_lost_while_it_confirms_another_does(tmp_path: Path) -> 
     stop.close()
     assert analysis.nodes is not None and len(analysis.nodes.confirmed_on) == 3
     assert "b" not in analysis.nodes.confirmed_on
+
+
+class Failing(Simulated):
+    """Nodes on which no server gets ready."""
+
+    def ended(self) -> tuple[str, TrialRecord]:
+        place, _, spec, directory = self._begun.pop(0)
+        return place, write_trial(directory, replace(failed_record(spec), node=place), None)
+
+
+def check_nothing_ran_twice(run: RunDir, *sessions: Ran) -> None:
+    analysis = analyse_run(MADE, run)
+    check(run, analysis)
+    assert not any("not those of this experiment's plan" in warning for warning in analysis.warnings)
+    assert sorted(number for ran in sessions for number in ran.numbers) == [each.number for each in analysis.trials]
+    whole = [block for block in nodes_of(analysis) if sum(t.block == block and t.valid for t in analysis.trials) == 3]
+    assert len(whole) == MADE.measure.repeats
+
+
+def test_a_run_whose_server_never_started_begins_anew_and_can_be_left_again(run: RunDir) -> None:
+    """What was told of the first starts is no longer true, since their records are removed."""
+    with pytest.raises(SubjectError, match="nothing was measured"):
+        go(run, bench("a", "b", kind=Failing))
+    first, second, third = Ran(ended=5), Ran(ended=3), Ran()
+    for ran in (first, second):
+        with pytest.raises(Killed):
+            go(run, bench("a", "b"), ran)
+    go(run, bench("a", "b"), third)
+    check_nothing_ran_twice(run, first, second, third)
+
+
+def test_a_turn_that_a_kill_cut_off_does_not_spoil_the_next(run: RunDir) -> None:
+    first, second, third = Ran(ended=4), Ran(ended=3), Ran()
+    with pytest.raises(Killed):
+        go(run, bench("a", "b"), first)
+    run.turns.write_text(run.turns.read_text()[:-5])
+    with pytest.raises(Killed):
+        go(run, bench("a", "b"), second)
+    go(run, bench("a", "b"), third)
+    check_nothing_ran_twice(run, first, second, third)
+
+
+def test_a_finished_trial_behind_a_lost_one_is_told_and_not_run_again(run: RunDir) -> None:
+    first, second, third = Ran(ended=7), Ran(ended=2), Ran()
+    with pytest.raises(Killed):
+        go(run, bench("a"), first)
+    run.trial(2).record.unlink()
+    lines = run.plan.read_text().splitlines(keepends=True)
+    run.plan.write_text("".join(line for line in lines if '"number": 2,' not in line))
+    with pytest.raises(Killed):
+        go(run, bench("a"), second)
+    assert second.numbers == [2, 8]
+    go(run, bench("a"), third)
+    first.numbers.remove(2)
+    check_nothing_ran_twice(run, first, second, third)
+
+
+class LastFirst(Simulated):
+    """Nodes of which the one that began last ends first."""
+
+    def ended(self) -> tuple[str, TrialRecord]:
+        self._begun.insert(0, self._begun.pop())
+        return super().ended()
+
+
+def test_a_trial_in_flight_runs_again_on_its_own_node_though_a_later_one_is_finished(run: RunDir) -> None:
+    first, second = Ran(ended=2), Ran()
+    with pytest.raises(Killed):
+        go(run, bench("a", "b", kind=LastFirst), first)
+    assert first.numbers == [2, 3]
+    go(run, bench("b", "a"), second)
+    check_nothing_ran_twice(run, first, second)
+
+
+@pytest.mark.parametrize("number", [5, 12])
+def test_a_damaged_trial_whose_node_is_lost_while_it_is_measured_again_is_measured_by_the_next(
+    run: RunDir, number: int
+) -> None:
+    before = go(run, bench("a", "b"))
+    assert len(before.trials) == 12
+    run.trial(number).probe.write_bytes(b"")
+    go(run, bench("a", "b", loses=lambda place, spec: spec.number == number))
+    for ran in ([number], []):
+        seen = Ran()
+        assert go(run, bench("a", "b"), seen).trials == before.trials
+        assert seen.numbers == ran
+
+
+class Stopped(Simulated):
+    """Nodes whose run is stopped while the fifth trial runs."""
+
+    def ended(self) -> tuple[str, TrialRecord]:
+        place, _, spec, directory = self._begun[0]
+        if spec.number != 5:
+            return super().ended()
+        self._job.stop.request()
+        interrupted = replace(failed_record(spec), status="interrupted", failure=None, node=place)
+        return place, write_trial(directory, interrupted, None)
+
+
+EXPLORED = fake_experiment(
+    {"threads": tuple(range(1, 41))},
+    measure={"repeats": 3},
+    design={"order": "race", "seed": 3, "explore_above": 20, "explore_trials": 10, "finalists": 2, "confirm": 1},
+)
+
+
+@pytest.mark.parametrize("nodes", ["ab", "b"])
+@pytest.mark.parametrize("kind", [Simulated, Stopped])
+@pytest.mark.parametrize("made", [EXPLORED, capacity_experiment((1, 2), repeats=1)], ids=["explored", "capacity"])
+def test_a_plan_with_one_trial_at_a_time_goes_on_after_a_kill_or_a_stop(
+    run: RunDir, made: Experiment, kind: type[Simulated], nodes: str
+) -> None:
+    first, second = Ran(started=5 if kind is Simulated else 0), Ran()
+    with suppress(Killed):
+        go(run, bench("a", "b", kind=kind), first, made)
+    assert first.numbers[:4] == [1, 2, 3, 4]
+    analysis = go(run, bench(*nodes), second, made)
+    again = analyse_run(made, run)
+    assert (again.answer, again.trials) == (analysis.answer, analysis.trials)
+    assert sum(trial.lost for trial in analysis.trials) <= 1, "it is lost with its node, once"
+    assert sorted(first.numbers + second.numbers) == [trial.number for trial in analysis.trials]

@@ -1,0 +1,164 @@
+"""The budget is time by the clock: of one machine, and of several nodes that share the trials of a plan or wait for one
+another. Repeats are within it, too. Time is simulated."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fakes.edges import Server, answers_of, capacity_experiment
+from fakes.races import race_of, result_of, threads
+from fakes.trials import experiment
+from powerband.base.machine import Noise
+from powerband.model.experiment import Design, Experiment
+from powerband.model.plan import Stage, TrialSpec
+from powerband.model.results import Problem, TrialResult
+from powerband.search.turns import Turns
+
+TRIAL_S, SOAK_S = 10.0, 600.0
+NODES = pytest.mark.parametrize("nodes", [1, 2, 4, 8])
+Answer = Callable[[TrialSpec], TrialResult]
+
+
+def serve(spec: TrialSpec) -> TrialResult:
+    """The settings differ by 10 %, so that a race goes on for some rounds; the noise is 3 %."""
+    noise = float(np.random.default_rng(spec.number).normal(0, 0.03))
+    metrics = {"goodput_per_s": 1000.0 * (1 + 0.1 * (threads(spec) % 7)) * (1 + noise), "error_rate": 0.0}
+    return result_of(spec, metrics, SOAK_S if spec.stage is Stage.SOAK else TRIAL_S)
+
+
+def disturbed(answer: Answer, which: Callable[[TrialSpec], bool]) -> Answer:
+    """The answers, with those trials disturbed by other programs."""
+
+    def answered(spec: TrialSpec) -> TrialResult:
+        problems = (Problem("host_steal", "because of host_steal"),) if which(spec) else ()
+        return replace(answer(spec), problems=problems)
+
+    return answered
+
+
+def run(made: Experiment, nodes: int, answer: Answer = serve) -> tuple[float, list[TrialResult]]:
+    """Runs a plan to its end on so many nodes. Returns the time by the clock, and the results."""
+    planner = Turns(nodes).planner(made)
+    now_s, results, idle = 0.0, list[TrialResult](), nodes
+    running = list[tuple[float, int, TrialResult]]()
+    block: int | None = None
+    while True:
+        while idle:
+            spec = (None if block is None else planner.ask(block)) or planner.ask()
+            block = None
+            if spec is None:
+                break
+            result = answer(spec)
+            heapq.heappush(running, (now_s + (result.took_s or 0.0), spec.number, result))
+            idle -= 1
+        if not running:
+            return now_s, results
+        now_s, _, result = heapq.heappop(running)
+        planner.tell(result)
+        results.append(result)
+        idle, block = idle + 1, result.block
+
+
+def grid(budget: str, repeats: int = 100, **measure: object) -> Experiment:
+    return experiment(measure={"repeats": repeats, **measure}, design={"seed": 7, "budget": budget})
+
+
+def with_soak(made: Experiment) -> Experiment:
+    return made.model_copy(update={"design": made.design.model_copy(update={"soak_ns": round(SOAK_S * 1e9)})})
+
+
+@NODES
+@pytest.mark.parametrize(("budget", "blocks"), [("35s", 1), ("59s", 1), ("60s", 2), ("100s", 3)])
+def test_each_node_runs_the_rounds_that_end_within_the_budget(nodes: int, budget: str, blocks: int) -> None:
+    """A round of three settings takes 30 s."""
+    wall_s, results = run(grid(budget), nodes)
+    assert (wall_s, len(results)) == (30.0 * blocks, 3 * blocks * nodes)
+
+
+@NODES
+@pytest.mark.parametrize("budget_s", [75, 150, 300])
+@pytest.mark.parametrize("screen", [None, "500ms"])
+def test_a_race_with_its_confirmation_ends_within_the_budget(nodes: int, budget_s: int, screen: str | None) -> None:
+    made = race_of(5, repeats=50, budget=f"{budget_s}s", confirm=1, screen=screen)
+    wall_s, results = run(made, nodes)
+    assert results and wall_s <= budget_s
+
+
+@NODES
+def test_a_capacity_is_searched_on_one_node_at_a_time_whatever_their_number(nodes: int) -> None:
+    made = capacity_experiment((1, 2), design=Design(budget="100s", seed=7))
+
+    def searched(nodes: int) -> tuple[float, list[TrialResult]]:
+        return run(made, nodes, answers_of({level: Server() for level in (1, 2)}, np.random.default_rng(1)))
+
+    assert searched(nodes) == searched(1)
+    assert searched(nodes)[0] == 100.0
+
+
+@NODES
+def test_an_exploration_takes_half_of_the_budget_at_most_and_the_race_the_rest(nodes: int) -> None:
+    made = race_of(200, repeats=20, budget="400s", confirm=1)
+    wall_s, results = run(made, nodes)
+    assert sum(TRIAL_S for result in results if result.stage is Stage.EXPLORE) == 200.0
+    assert {result.stage for result in results} >= {Stage.EXPLORE, Stage.COMPARE}
+    assert wall_s <= 400.0
+
+
+@NODES
+@pytest.mark.parametrize("made", [race_of(3, repeats=50, budget="700s", confirm=1), grid("700s")], ids=["race", "grid"])
+def test_a_soak_is_within_the_budget(nodes: int, made: Experiment) -> None:
+    wall_s, results = run(with_soak(made), nodes)
+    assert results[-1].stage is Stage.SOAK and wall_s <= 700.0
+
+
+@NODES
+def test_trials_of_later_rounds_are_repeated_only_within_the_budget(nodes: int) -> None:
+    made = grid("65s", retries=2, retry_budget=1.0)
+    wall_s, results = run(made, nodes, disturbed(serve, lambda spec: spec.block >= nodes))
+    assert (wall_s, len(results)) == (60.0, 6 * nodes)
+    assert run(grid("95s", retries=2, retry_budget=1.0), 1, disturbed(serve, lambda spec: spec.number == 4))[0] == 70.0
+
+
+@NODES
+@pytest.mark.parametrize(("budget_s", "soaks"), [(1220, 1), (1320, 2), (10_000, 3)])
+def test_a_disturbed_soak_is_repeated_only_within_the_budget(nodes: int, budget_s: int, soaks: int) -> None:
+    """Two rounds of three settings, and the confirmation, take 30 to 80 s."""
+    made = with_soak(race_of(3, repeats=2, budget=f"{budget_s}s", confirm=1))
+    wall_s, results = run(made, nodes, disturbed(serve, lambda spec: spec.stage is Stage.SOAK))
+    assert wall_s <= budget_s
+    assert sum(result.stage is Stage.SOAK for result in results) == soaks
+
+
+def test_trials_of_a_search_and_of_an_exploration_are_repeated_only_within_the_budget() -> None:
+    searched = capacity_experiment((1, 2), design=Design(budget="100s", seed=7))
+    honest = answers_of({level: Server() for level in (1, 2)}, np.random.default_rng(1))
+    assert run(searched, 1, disturbed(honest, lambda spec: spec.number >= 9))[0] == 100.0
+    explored = race_of(200, repeats=20, budget="400s", confirm=1)
+    _, results = run(explored, 1, disturbed(serve, lambda spec: spec.number >= 19))
+    assert sum(result.stage is Stage.EXPLORE for result in results) == 20
+
+
+def test_only_what_nodes_share_is_sooner_over_with_more_of_them() -> None:
+    noise = Noise(0.02)
+
+    def left_s(made: Experiment, told: int) -> tuple[float, float]:
+        planner = Turns(4).planner(made)
+        for _ in range(told):
+            spec = planner.ask()
+            assert spec is not None
+            planner.tell(serve(spec))
+        alone_s, shared_s = planner.left_s(noise), planner.left_s(noise, 4)
+        assert alone_s is not None and shared_s is not None
+        return alone_s, shared_s
+
+    alone_s, shared_s = left_s(grid("10h", 20), 6)
+    assert (alone_s, shared_s) == (54 * TRIAL_S, 54 * TRIAL_S / 4)
+    alone_s, shared_s = left_s(with_soak(grid("10h", 20)), 6)
+    assert (alone_s, shared_s) == (54 * TRIAL_S + SOAK_S, 54 * TRIAL_S / 4 + SOAK_S)
+    alone_s, shared_s = left_s(race_of(200, explore_trials=30), 10)
+    assert shared_s == pytest.approx(20 * TRIAL_S + (alone_s - 20 * TRIAL_S) / 4)
