@@ -324,6 +324,16 @@ fn users_ramp_up_and_are_dealt_to_threads() {
 }
 
 #[test]
+fn steps_that_nobody_reaches_take_no_memory() {
+    let mut spec = spec(always(OK));
+    spec["scenario"] = (0..500).map(|step| json!({"name": format!("step {step}")})).collect();
+    let summary = run(&spec);
+    assert_eq!(summary["steps"][2]["outcomes"], json!({"ok": 2}));
+    let used = number(&summary["max_rss_bytes"]);
+    assert!(used < 100 << 20, "{used} bytes; the histograms of all steps have room for 270 MB");
+}
+
+#[test]
 fn a_descriptor_limit_of_256_gives_an_error_or_an_outcome_and_never_a_hang() {
     let limited = || {
         let mut shell = Command::new("sh");
