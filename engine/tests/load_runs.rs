@@ -408,6 +408,24 @@ fn alone_it_prints_a_summary_and_an_interrupt_ends_it_early() {
 }
 
 #[test]
+fn alone_it_ranks_requests_without_a_correct_response_last() {
+    let address = serve(|mut peer| {
+        for answer in [OK, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"].iter().cycle() {
+            if peer.request().is_none() {
+                return;
+            }
+            peer.send(answer.as_bytes());
+        }
+    });
+    let mut alone = Command::new(ENGINE);
+    alone.args(["load", &format!("http://{address}/"), "-c", "1", "-d", "200ms"]);
+    let text = String::from_utf8(alone.output().unwrap().stdout).unwrap();
+    let row = |quantile: &str| text.lines().find(|line| line.trim_start().starts_with(quantile)).unwrap_or_default();
+    assert!(row("75% ").contains(">=") && row("99% ").contains(">="), "{text}");
+    assert!(text.contains("requests due had no correct response: they rank last"), "{text}");
+}
+
+#[test]
 fn alone_it_ends_in_peace_when_nobody_reads_its_summary() {
     let mut alone = Command::new(ENGINE);
     alone.args(["load", &format!("http://{}/", always(OK)), "-c", "2", "-d", "200ms"]);
