@@ -324,6 +324,16 @@ fn users_ramp_up_and_are_dealt_to_threads() {
 }
 
 #[test]
+fn steps_that_nobody_reaches_take_no_memory() {
+    let mut spec = spec(always(OK));
+    spec["scenario"] = (0..500).map(|step| json!({"name": format!("step {step}")})).collect();
+    let summary = run(&spec);
+    assert_eq!(summary["steps"][2]["outcomes"], json!({"ok": 2}));
+    let used = number(&summary["max_rss_bytes"]);
+    assert!(used < 100 << 20, "{used} bytes; the histograms of all steps have room for 270 MB");
+}
+
+#[test]
 fn a_descriptor_limit_of_256_gives_an_error_or_an_outcome_and_never_a_hang() {
     let limited = || {
         let mut shell = Command::new("sh");
@@ -395,6 +405,24 @@ fn alone_it_prints_a_summary_and_an_interrupt_ends_it_early() {
     {
         assert!(text.contains(part), "{part} in\n{text}");
     }
+}
+
+#[test]
+fn alone_it_ranks_requests_without_a_correct_response_last() {
+    let address = serve(|mut peer| {
+        for answer in [OK, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"].iter().cycle() {
+            if peer.request().is_none() {
+                return;
+            }
+            peer.send(answer.as_bytes());
+        }
+    });
+    let mut alone = Command::new(ENGINE);
+    alone.args(["load", &format!("http://{address}/"), "-c", "1", "-d", "200ms"]);
+    let text = String::from_utf8(alone.output().unwrap().stdout).unwrap();
+    let row = |quantile: &str| text.lines().find(|line| line.trim_start().starts_with(quantile)).unwrap_or_default();
+    assert!(row("75% ").contains(">=") && row("99% ").contains(">="), "{text}");
+    assert!(text.contains("requests due had no correct response: they rank last"), "{text}");
 }
 
 #[test]

@@ -2,20 +2,21 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::load_support::*;
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{HandshakeKind, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 /// A TLS server for `localhost` that answers every request, and its certificate in PEM.
 fn tls_server() -> (SocketAddr, String) {
     let (config, pem) = tls_config();
-    (serve_streams(move |stream| answer(stream, config.clone())), pem)
+    let serving = move |stream| answer(ServerConnection::new(config.clone()).unwrap(), stream);
+    (serve_streams(serving), pem)
 }
 
-fn answer(stream: TcpStream, config: Arc<ServerConfig>) {
-    let mut stream = BufReader::new(StreamOwned::new(ServerConnection::new(config).unwrap(), stream));
+fn answer(connection: ServerConnection, stream: TcpStream) {
+    let mut stream = BufReader::new(StreamOwned::new(connection, stream));
     let mut line = String::new();
     while stream.read_line(&mut line).is_ok_and(|length| length > 0) {
         if line == "\r\n" && stream.get_mut().write_all(OK.as_bytes()).is_err() {
@@ -46,6 +47,29 @@ fn requests_go_through_kept_new_and_pipelined() {
         assert_eq!(number(&summary["connections"]["opened"]), opened);
         assert_eq!(histogram(&summary["connections"]["connect_time_ns"]).len(), opened);
     }
+}
+
+/// A server of several processes may know only some of the sessions: what it is set to must not decide how much a
+/// connection costs it.
+#[test]
+fn every_connection_pays_for_a_full_handshake() {
+    let (config, _) = tls_config();
+    let kinds = Arc::new(Mutex::new(Vec::new()));
+    let seen = kinds.clone();
+    let address = serve_streams(move |mut stream| {
+        let mut connection = ServerConnection::new(config.clone()).unwrap();
+        while connection.is_handshaking() {
+            if connection.complete_io(&mut stream).is_err() {
+                return;
+            }
+        }
+        seen.lock().unwrap().push(connection.handshake_kind().unwrap());
+        answer(connection, stream);
+    });
+    let mut spec = tls_spec(address, json!({"insecure": true}));
+    spec["connection"] = json!({"keep_alive": false});
+    assert_eq!(outcomes(&spec), json!({"ok": 6}));
+    assert_eq!(*kinds.lock().unwrap(), [HandshakeKind::Full; 6]);
 }
 
 #[test]

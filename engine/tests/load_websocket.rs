@@ -419,6 +419,46 @@ fn what_a_pace_could_not_send_is_dropped() {
     assert_eq!(summary["websocket"]["drops"], json!({"timeout": 2}));
 }
 
+/// Accepts a WebSocket and closes it in one write.
+fn accept_and_close(mut peer: Peer) {
+    if let Some(request) = peer.request() {
+        peer.send(&[answer_to(&request).as_bytes(), &frame(CLOSE, b"\x03\xe9")].concat());
+        peer.hold();
+    }
+}
+
+#[test]
+fn a_connection_that_is_closed_as_it_is_accepted_makes_nothing_due() {
+    let pace = json!({"kind": "constant", "ns": 100 * MS});
+    for rejoin in [Value::Null, json!(50 * MS)] {
+        let mut spec = timed(serve(accept_and_close), json!({"rejoin_after_ns": rejoin}), 400);
+        spec["model"] = json!({"kind": "closed", "users": 2, "pace": pace});
+        let summary = run(&spec);
+        assert_eq!(number(&summary["total"]["scheduled"]), 0);
+        let joined = &summary["websocket"]["joined"];
+        assert_eq!(summary["websocket"]["drops"], json!({"closed": joined}));
+        assert_eq!(number(joined) > 2, !rejoin.is_null(), "{joined} joined");
+    }
+    // Nor does it owe what would have been due if an earlier connection had lived on.
+    let turn = AtomicU64::new(0);
+    let address = serve(move |mut peer| {
+        if turn.fetch_add(1, Ordering::SeqCst) >= 2 {
+            return accept_and_close(peer);
+        }
+        peer.accept();
+        for _ in 0..2 {
+            let Some(message) = peer.text() else { return };
+            peer.say(&message);
+        }
+    });
+    let mut spec = timed(address, json!({"rejoin_after_ns": 300 * MS}), 1_500);
+    spec["model"] = json!({"kind": "closed", "users": 2, "pace": pace});
+    let summary = run(&spec);
+    assert_eq!(summary["total"]["outcomes"], json!({"ok": 4}));
+    assert!(number(&summary["websocket"]["rejoined"]) >= 2, "{}", summary["websocket"]);
+    assert!(number(&summary["total"]["dropped"]) <= 2, "{}: at most while the server took its time", summary["total"]);
+}
+
 #[test]
 fn users_with_a_pace_leave_when_they_have_said_all() {
     let server = echo_server();

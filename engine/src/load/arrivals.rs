@@ -37,13 +37,12 @@ impl Schedule {
         stream: u64,
         seed: u64,
     ) -> Schedule {
-        const GOLDEN: f64 = 0.618_033_988_749_894_9;
         let mut schedule = Schedule {
             kind,
             rate_per_ns: rate_per_s / 1e9,
             from_per_ns: ramp.map_or(rate_per_s, |ramp| ramp.from_per_s) / 1e9,
             ramp_ns: ramp.map_or(0.0, |ramp| ramp.over_ns as f64),
-            position: thread as f64 + (stream as f64 * GOLDEN).fract(),
+            position: thread as f64 + shift(stream as f64),
             stride: threads as f64,
             last_ns: None,
             rng: SmallRng::seed_from_u64(seed),
@@ -81,6 +80,13 @@ impl Schedule {
         let root = (self.from_per_ns * self.from_per_ns + 2.0 * growth * count).max(0.0).sqrt();
         if count == 0.0 { 0.0 } else { 2.0 * count / (self.from_per_ns + root) }
     }
+}
+
+/// The fraction of a period by which an engine of a fleet is shifted, by its number; 0 for the first. Multiples of the
+/// golden ratio keep any number of engines apart.
+pub fn shift(engine: f64) -> f64 {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    (engine * GOLDEN).fract()
 }
 
 /// Draws from the exponential distribution of mean 1, by inversion.

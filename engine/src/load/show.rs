@@ -54,14 +54,36 @@ fn times(text: &mut String, summary: &Summary) {
 fn quantiles(text: &mut String, summary: &Summary) {
     const QUANTILES: [f64; 7] = [0.5, 0.75, 0.9, 0.99, 0.999, 0.9999, 1.0];
     let times = &summary.cohort_times;
-    let columns =
+    let [response, service, lag] =
         [&times.response_time_ns, &times.service_time_ns, &times.send_lag_ns].map(|encoded| histogram(encoded));
+    let due = summary.cohort.scheduled;
+    let ok = summary.cohort.outcomes.get(&Outcome::Ok).copied().unwrap_or(0);
+    let window_ns = summary.measure_end_ns.saturating_sub(summary.measure_start_ns);
     let _ = writeln!(text, "  {:<15}{:>9}{:>9}{:>9}", "Distribution", "response", "service", "send lag");
     for quantile in QUANTILES {
         let name = format!("{}%", (quantile * 1e6).round() / 1e4);
-        let cells = columns.each_ref().map(|h| time(h.value_at_quantile(quantile) as f64));
-        let _ = writeln!(text, "  {name:>9}      {:>9}{:>9}{:>9}", cells[0], cells[1], cells[2]);
+        let cells = [&service, &lag].map(|h| time(h.value_at_quantile(quantile) as f64));
+        let all = of_all_due(&response, quantile, due, window_ns);
+        let _ = writeln!(text, "  {name:>9}      {all:>9}{:>9}{:>9}", cells[0], cells[1]);
     }
+    if ok < due {
+        let _ = writeln!(
+            text,
+            "  {} of {due} requests due had no correct response: they rank last in the column of response times; the \
+             service times, and the times above the table, are of the others",
+            due - ok
+        );
+    }
+}
+
+/// A quantile of the response times of all requests that were due: those without a correct response rank last. The
+/// length of the window, or the longest time seen, stands for them as a lower bound (docs/methods/response-time.md).
+fn of_all_due(response: &Histogram<u64>, quantile: f64, due: u64, window_ns: u64) -> String {
+    let share = if due > 0 { response.len() as f64 / due as f64 } else { 1.0 };
+    if quantile > share {
+        return format!(">={}", time(response.max().max(window_ns) as f64));
+    }
+    time(response.value_at_quantile(quantile / share) as f64)
 }
 
 fn totals(text: &mut String, summary: &Summary) {
@@ -90,8 +112,7 @@ fn failures(text: &mut String, summary: &Summary) {
         let waited = histogram(&summary.cohort_times.dropped_wait_ns);
         let _ = writeln!(
             text,
-            "Dropped: {} of {} scheduled requests found no room in flight and were given up up to {} after they \
-             were due; the times above are of the others",
+            "Dropped: {} of {} scheduled requests found no room in flight and were given up up to {} after they were due",
             summary.total.dropped,
             summary.total.scheduled,
             time(waited.max() as f64)
@@ -176,5 +197,16 @@ mod tests {
     fn values_are_read_at_a_glance() {
         assert_eq!([0.0, 999.0, 1_234.0, 12_345_678.0, 2e9].map(time), ["0ns", "999ns", "1.23us", "12.3ms", "2.00s"]);
         assert_eq!([0.0, 2048.0, 1e9].map(bytes), ["0B", "2.00KB", "954MB"]);
+    }
+
+    #[test]
+    fn requests_without_a_correct_response_rank_last() {
+        let mut response = Histogram::new(3).unwrap();
+        (1..=90u64).for_each(|us| response.record(us * 1_000).unwrap());
+        let quantile = |quantile, due| of_all_due(&response, quantile, due, 2_000_000_000);
+        assert_eq!([0.5, 0.9, 1.0].map(|q| quantile(q, 90)), ["45.0us", "81.0us", "90.0us"]);
+        assert_eq!([0.5, 0.9, 0.91, 1.0].map(|q| quantile(q, 100)), ["50.0us", "90.0us", ">=2.00s", ">=2.00s"]);
+        let nothing = Histogram::new(3).unwrap();
+        assert_eq!([0, 100].map(|due| of_all_due(&nothing, 0.5, due, 2_000_000_000)), ["0ns", ">=2.00s"]);
     }
 }

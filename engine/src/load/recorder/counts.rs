@@ -24,8 +24,9 @@ pub struct Counts {
     pub send_lag_ns_max: u64,
     pub bytes_received: u64,
     pub bytes_sent: u64,
-    /// Number of outcomes of requests that were not intended within the window.
-    pub not_cohort: u64,
+    /// Of the requests that were not intended within the window: how many were sent, then how many had an outcome.
+    pub not_cohort_sent: u64,
+    pub not_cohort_ended: u64,
     /// Sum of done - intended over all outcomes.
     pub time_in_system_ns_sum: u64,
     pub think_ns_sum: u64,
@@ -50,7 +51,8 @@ impl Counts {
         self.send_lag_ns_max = self.send_lag_ns_max.max(other.send_lag_ns_max);
         self.bytes_received += other.bytes_received;
         self.bytes_sent += other.bytes_sent;
-        self.not_cohort += other.not_cohort;
+        self.not_cohort_sent += other.not_cohort_sent;
+        self.not_cohort_ended += other.not_cohort_ended;
         self.time_in_system_ns_sum += other.time_in_system_ns_sum;
         self.think_ns_sum += other.think_ns_sum;
         self.user_ns += other.user_ns;
@@ -117,7 +119,7 @@ pub struct Carried {
     pub out_ns_sum: u64,
     /// Number of requests in flight at the start of the window.
     pub in_flight_in: u64,
-    /// Number of requests in flight from before the start until after the end of the window.
+    /// Number of requests that were due before the start of the window and in flight at its end.
     pub unanswered: u64,
 }
 

@@ -19,32 +19,40 @@ const LENGTH: usize = (BUCKETS + 1) << HALF_BITS;
 /// The non-empty buckets: (index, count).
 pub type Sparse = Vec<(u32, u64)>;
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Histogram {
+    /// Empty until a value is recorded: an experiment may have thousands of steps with a quarter of a MB each.
     counts: Box<[u64]>,
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Histogram { counts: vec![0; LENGTH].into_boxed_slice() }
-    }
 }
 
 impl Histogram {
     #[inline]
     pub fn record(&mut self, value_ns: u64) {
-        self.counts[index(value_ns)] += 1;
+        let index = index(value_ns);
+        match self.counts.get_mut(index) {
+            Some(count) => *count += 1,
+            None => self.room()[index] += 1,
+        }
+    }
+
+    /// The counts, for which there is room from now on.
+    #[cold]
+    fn room(&mut self) -> &mut [u64] {
+        if self.counts.is_empty() {
+            self.counts = vec![0; LENGTH].into_boxed_slice();
+        }
+        &mut self.counts
     }
 
     pub fn add(&mut self, other: &Histogram) {
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
+        if !other.counts.is_empty() {
+            self.room().iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
         }
     }
 
     pub fn add_sparse(&mut self, buckets: &Sparse) {
         for &(index, count) in buckets {
-            self.counts[index as usize] += count;
+            self.room()[index as usize] += count;
         }
     }
 

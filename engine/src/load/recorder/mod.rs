@@ -179,6 +179,8 @@ impl Recorder {
         if flight.step & COHORT != 0 {
             self.cohort.sent += 1;
             self.cohort.send_lag.record(lag_ns);
+        } else {
+            self.counts.not_cohort_sent += 1;
         }
     }
 
@@ -209,7 +211,6 @@ impl Recorder {
             counts.response_time_ns_max = counts.response_time_ns_max.max(response_ns);
             self.recent.record(response_ns);
         }
-        counts.not_cohort += u64::from(flight.step & COHORT == 0);
         if flight.step & COHORT != 0 {
             let step = &mut self.cohort.steps[flight.step_index() as usize];
             step.outcomes[outcome as usize] += 1;
@@ -219,6 +220,8 @@ impl Recorder {
             } else {
                 self.cohort.failed_time.record(response_ns);
             }
+        } else {
+            counts.not_cohort_ended += 1;
         }
     }
 
@@ -377,7 +380,9 @@ impl Recorder {
             }
             Phase::Drain => {
                 self.carried.out_ns_sum = self.ages_ns_sum(edge_ns);
-                self.carried.unanswered = self.carried.in_flight_in.saturating_sub(self.window.not_cohort);
+                // Requests that were due before the window and sent late, after its start, are among them.
+                let before = self.carried.in_flight_in + self.window.not_cohort_sent;
+                self.carried.unanswered = before.saturating_sub(self.window.not_cohort_ended);
                 self.unserved = self.users.unserved();
                 self.cpu_at_end_ns = clock::thread_cpu_ns();
                 self.process_at_end = clock::process_use();

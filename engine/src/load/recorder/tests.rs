@@ -84,3 +84,29 @@ fn a_request_that_is_never_answered_is_carried_through() {
     assert_eq!(report.carried.in_ns_sum, 100 + 5_000 + 5_000);
     assert_eq!(report.carried.out_ns_sum, 100 + 25_000 + 4_999);
 }
+
+#[test]
+fn a_request_sent_late_hides_none_that_is_never_answered() {
+    for (late_is_answered, unanswered) in [(true, 1), (false, 2)] {
+        let edges = Arc::new(Edges::default());
+        edges.set(START_NS, END_NS, END_NS + 1_000);
+        let mut recorder = Recorder::new(edges, GO_NS, 3_000, 2, 1, Users::new(0, 1));
+        let send = |recorder: &mut Recorder, intended_ns: u64, sent_ns: u64| {
+            recorder.pass(sent_ns);
+            assert!(!recorder.scheduled(intended_ns), "none of them is due within the window");
+            let flight = Flight { intended_ns, sent_ns, step: 0 };
+            recorder.sent(0, &flight);
+            flight
+        };
+        send(&mut recorder, GO_NS, GO_NS);
+        let answered = send(&mut recorder, GO_NS + 1, GO_NS + 1);
+        let late = send(&mut recorder, START_NS - 10, START_NS + 10);
+        recorder.done(0, &answered, Outcome::Ok, START_NS + 20);
+        if late_is_answered {
+            recorder.done(0, &late, Outcome::Ok, START_NS + 20);
+        }
+        recorder.pass(END_NS);
+        let carried = recorder.finish(END_NS).1.carried;
+        assert_eq!((carried.in_flight_in, carried.unanswered), (2, unanswered));
+    }
+}

@@ -14,6 +14,7 @@ use crate::clock::{now_ns, wall_ns};
 use crate::contract::events::Phase;
 use crate::contract::outcome::Outcome;
 use crate::contract::spec::Model;
+use crate::load::arrivals::shift;
 use crate::load::input::{Report, Reports};
 use crate::load::phases::Edges;
 use crate::load::plan::Plan;
@@ -100,8 +101,7 @@ impl Core {
             Model::Closed { users, ramp_ns, .. } => {
                 for slot in 0..self.slots.len() {
                     let user = slot as u64 * u64::from(self.share.threads) + u64::from(self.share.thread);
-                    let after_ns = (u128::from(*ramp_ns) * u128::from(user) / u128::from(*users)) as u64;
-                    let due_ns = go_ns + after_ns;
+                    let due_ns = go_ns + start_after_ns(user, *users, *ramp_ns, spec.first_user);
                     self.timers.push(Timer { due_ns, pause_ns: 0, slot: slot as u32, step: 0, arrives: true, life: 0 });
                 }
                 self.all_left = self.slots.is_empty();
@@ -293,6 +293,16 @@ fn recorder(plan: &Plan, edges: &Arc<Edges>, go_ns: u64, users: usize) -> Record
     let spec = &plan.spec;
     let users = Users::new(users, spec.connection.pipeline);
     Recorder::new(edges.clone(), go_ns, spec.interval_ns, spec.histogram_every, spec.scenario.len(), users)
+}
+
+/// The time from `go` to the start of a user of this engine: its users start evenly over the ramp. An engine of a
+/// fleet is shifted by a fraction of the time from one start to the next, so that the engines do not start their users
+/// together.
+pub fn start_after_ns(user: u64, users: u32, ramp_ns: u64, first_user: u64) -> u64 {
+    let evenly_ns = (u128::from(ramp_ns) * u128::from(user) / u128::from(users)) as u64;
+    // The number of the engine if all have as many users.
+    let engine = first_user as f64 / f64::from(users);
+    evenly_ns + (ramp_ns as f64 / f64::from(users) * shift(engine)) as u64
 }
 
 fn connect_outcome(code: Errno) -> Outcome {

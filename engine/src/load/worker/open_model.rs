@@ -19,7 +19,8 @@ pub struct OpenModel {
     pipeline: u16,
     /// Slots without an arrival, the most recently used last.
     idle: Vec<u32>,
-    /// The slot at which the search for room behind other requests begins.
+    /// The slot at which the search for room behind other requests begins: the one after the last slot found, so that
+    /// arrivals are dealt out to all connections in turn.
     cursor: usize,
 }
 
@@ -67,7 +68,9 @@ impl OpenModel {
         while slots[self.cursor].lanes >= self.pipeline {
             self.cursor = (self.cursor + 1) % slots.len();
         }
-        Some(self.cursor)
+        let index = self.cursor;
+        self.cursor = (self.cursor + 1) % slots.len();
+        Some(index)
     }
 
     /// Ends an arrival on this slot. `idle`: true if no other is under way there.
@@ -76,5 +79,34 @@ impl OpenModel {
         if idle {
             self.idle.push(index as u32);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_behind_others_are_dealt_out_to_all_connections() {
+        let json = r#"{"protocol": 1, "target": {"url": "http://127.0.0.1:9"}, "scenario": [{"name": "a"}],
+            "model": {"kind": "open", "arrivals": "constant", "rate_per_s": 1000, "max_in_flight": 64},
+            "connection": {"pipeline": 16}, "phases": {"drain_ns": 0, "deadline_ns": 1}}"#;
+        let spec: LoadSpec = serde_json::from_str(json).unwrap();
+        let mut open = OpenModel::new(&spec, Share { thread: 0, threads: 1 }, 0, 1).unwrap();
+        let mut slots = Vec::new();
+        let mut begin = |count: usize| -> Vec<u16> {
+            for _ in 0..count {
+                let index = open.begin(&mut slots).unwrap();
+                slots[index].lanes += 1;
+            }
+            slots.iter().map(|slot| slot.lanes).collect()
+        };
+        assert_eq!(begin(3), [1, 1, 1], "new connections come first");
+        assert_eq!(begin(7), [3, 3, 2, 2]);
+        assert_eq!(begin(54), [16; 4]);
+        assert_eq!(open.begin(&mut slots), None);
+        slots[2].lanes -= 1;
+        open.end(2, false);
+        assert_eq!(open.begin(&mut slots), Some(2), "the only one with room");
     }
 }

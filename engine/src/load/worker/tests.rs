@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::channel;
 
+use super::core::start_after_ns;
 use super::*;
 use crate::load::plan;
 
@@ -60,4 +61,21 @@ fn pauses_are_credited_up_to_the_end_of_the_window_and_no_further() {
     }
     let (_, report) = worker.core.recorder.finish(now_ns());
     assert_eq!(report.total.think_ns_sum, SECOND_NS / 10);
+}
+
+#[test]
+fn the_engines_of_a_fleet_do_not_start_their_users_together() {
+    for (engines, users) in [(4, 10), (8, 250), (4, 500), (5, 1)] {
+        let start_ns =
+            |engine: u64, user: u32| start_after_ns(u64::from(user), users, SECOND_NS, engine * u64::from(users));
+        let mut starts: Vec<u64> =
+            (0..engines).flat_map(|engine| (0..users).map(move |user| start_ns(engine, user))).collect();
+        starts.sort_unstable();
+        let evenly_ns = SECOND_NS / (engines * u64::from(users));
+        let apart = starts.windows(2).all(|pair| pair[1] - pair[0] > evenly_ns / 2);
+        assert!(apart && starts[starts.len() - 1] < SECOND_NS, "{engines} engines with {users} users");
+    }
+    let alone = [0, 1, 9].map(|user| start_after_ns(user, 10, SECOND_NS, 0));
+    assert_eq!(alone, [0, SECOND_NS / 10, SECOND_NS / 10 * 9]);
+    assert_eq!(start_after_ns(2, 3, 0, 6), 0, "without a ramp all start at once");
 }

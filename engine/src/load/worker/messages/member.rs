@@ -14,7 +14,8 @@ pub struct Member {
     pub blocked: Option<Box<Blocked>>,
     /// The instant at which joining was to begin.
     pub intended_ns: u64,
-    /// With a pace: the intended instant of the next message; `u64::MAX` once all have been sent.
+    /// With a pace, once the user has joined: the intended instant of the next message; `u64::MAX` if none is to be
+    /// sent.
     pub next_ns: u64,
     /// The instant at which anything was last received.
     pub heard_ns: u64,

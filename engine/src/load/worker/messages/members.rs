@@ -74,6 +74,8 @@ impl Messages {
         member.joined_before = true;
         member.step = 0;
         member.held = false;
+        // No schedule yet: if the same read also ended the connection, no message was due on it.
+        member.next_ns = u64::MAX;
         let (ending, silence_ns_max) = (member.ending, member.session.silence_ns_max());
         core.slots[index].state = State::Joined;
         if let Some(silence_ns_max) = silence_ns_max {
