@@ -113,11 +113,13 @@ class Evidence:
 
     @property
     def subject_cpus(self) -> float | None:
-        """The number of CPUs that the subject may use: those it is pinned to, else all, but no more than a cgroup quota
-        allows. None if it is not known."""
+        """The number of CPUs that the subject may use: those on which the kernel lets it run (in older recordings those
+        it is pinned to, else all), but no more than a cgroup quota allows. None if it is not known."""
         if self.probe is None:
             return None
-        cpus = len(self.record.cpus.get("subject", ())) or self.host_cpus
+        tree = self.probe.trees.get("subject")
+        own = None if tree is None else tree.highest("cpus_now", *self.window)
+        cpus = own or len(self.record.cpus.get("subject", ())) or self.host_cpus
         quotas = [quota for quota in (self.record.cpu_quota, self.subject_quota) if quota]
         return min([cpus, *quotas]) if cpus else cpus
 
