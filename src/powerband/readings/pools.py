@@ -38,11 +38,12 @@ COLLECTORS = re.compile(
 # Collectors that work while the program's own threads go on.
 BESIDE = re.compile(r"^(G1 |CMS |Z(Driver|Director|Worker|Stat)|XWorker|Shenan|\.NET BGC)", re.IGNORECASE)
 # Threads of a runtime that serve no request: compilers and other services of HotSpot and .NET, the thread of .NET's
-# startup hook, and threads that only accept. Newer JDKs cut long names in the middle (`C2 Com..hread4`).
+# startup hook, and threads that only accept (Tomcat's is cut to `http-nio-8080-A`). Newer JDKs cut long names in the
+# middle (`C2 Com..hread4`).
 HOUSEKEEPERS = re.compile(
     r"^(C[12] Com|VM Per|Signal ?(Disp|\.\.)|Common-Cleaner|Finalizer|Referen?(ce Handl|\.\.)|Sweeper|"
     r"Monitor? ?(Deflati|\.\.)|Service Thread|Notifi(cation|c?\.\.)|Attach Listener|JFR |"
-    r"\.NET (TP Gate|TP Timer|Sig|Tiered|Event|Finalizer|Timer)|powerband$)|accept",
+    r"\.NET (TP Gate|TP Timer|Sig|Tiered|Event|Finalizer|Timer)|powerband$|http-nio2?-\d+-A$)|accept",
     re.IGNORECASE,
 )
 # Names of event loops: a loop that is always busy is never seen to wait.
