@@ -28,6 +28,8 @@ NEAR_NS = 1_000_000_000  # the time between two events
 # A pool that spent at least this share of all its waits in poll, the idle time before the load included, is one of
 # event loops: a worker pool waits for its tasks on a condition, a thread that serves one connection waits in recv.
 LOOP_POLL_SHARE = 0.05
+# Each HotSpot JVM has one such thread. It works while all others stand still, and collects by itself without helpers.
+VM_THREAD = "VM Thread"
 # Threads that collect garbage, by their names in HotSpot (G1, Parallel, Serial's VM Thread, ZGC, Shenandoah), OpenJ9,
 # .NET and Ruby; the kernel cuts names at 15 bytes. Compilers (C1, C2) are not collectors.
 COLLECTORS = re.compile(
