@@ -17,7 +17,7 @@ from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
-from powerband.readings.pools import WatchedPool, watched_share
+from powerband.readings.pools import VM_THREAD, WatchedPool, watched_share
 from powerband.readings.probe_samples import Counters
 from powerband.wire.load_events import EngineInterval
 
@@ -122,6 +122,14 @@ class Scene:
             return False
         few = self.value("dotnet_pool_busy_mean") < WITH_A_THREAD * self.present
         return few and self.value("dotnet_pool_queue_mean") < QUEUED
+
+    @property
+    def stopped_by_one(self) -> float:
+        """The share of the time that HotSpot's VM thread works, which it does while all others stand still; no more
+        than the JVM tells that they stand still, and that it collects."""
+        works = [pool.use.on_cpu / max(1.0, pool.use.threads) for pool in self.pools if pool.name == VM_THREAD]
+        told = [self.metrics.get(name, 1.0) for name in ("jvm_safepoint_share", "jvm_gc_share")]
+        return min(max(works, default=0.0), *told)
 
     @property
     def queues(self) -> bool:
