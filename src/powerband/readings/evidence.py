@@ -6,6 +6,7 @@ that makes metrics of it. Not here: the sources themselves (`loads/` for what de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -129,6 +130,15 @@ class Evidence:
         tree = None if self.probe is None else self.probe.trees.get("subject")
         levels = None if tree is None else tree.levels("cpu_quota_now", *self.window)
         return None if levels is None else float(levels.min())
+
+    @property
+    def shares_quota(self) -> bool:
+        """True if load engine and bench run under the CPU quota that is the narrowest of the subject's: the one that
+        holds for the whole trial, such as a container's, where the experiment gave the subject none of its own."""
+        whole, subject = self.record.cpu_quota, self.subject_quota
+        if whole is None or subject is None or self.experiment.host_for(self.record.spec.setting).cpu_quota is not None:
+            return False
+        return math.isclose(whole, subject, rel_tol=1e-6)
 
     @cached_property
     def go_collecting_cores(self) -> float | None:

@@ -650,6 +650,23 @@ def test_a_thread_that_stops_all_others_is_told_by_its_time() -> None:
     assert found.evidence[0] == "`VM Thread` stops all other threads 60 % of the time, to collect"
 
 
+def test_a_quota_that_load_and_bench_share_is_used_up_by_all_of_them() -> None:
+    figures = {
+        "subject_cpu_share": 0.61,
+        "cpu_throttled_share": 0.95,
+        "cpu_quota_cores": 2.0,
+        "host_busy_share": 0.25,
+    }
+    threads = pool("pool", 1.2, 3.0, sleep=11)
+    seen = scene(threads, metrics=figures, cpus=2.0, host_cpus=8.0, beside_in_quota=0.8)
+    found, alone = bottleneck_of(seen), bottleneck_of(replace(seen, beside_in_quota=0.0))
+    assert found is not None and found.name is B.CPU_QUOTA
+    used = "it used 1.20 cores of the 2.00 that its cgroup may use, load generator and powerband 0.8"
+    assert found.evidence[1] == used
+    assert "from another machine" in found.advice
+    assert alone is not None and alone.name is B.POOL_TOO_SMALL
+
+
 def test_a_window_with_one_look_at_its_threads_names_only_what_counters_prove() -> None:
     """The load lasts 1 s with a look a second, so a pool that was idle before the load seemed to have threads to spare:
     a hidden limit was once named instead of the pool."""

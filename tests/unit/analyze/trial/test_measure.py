@@ -23,6 +23,7 @@ from fakes.trials import (
 )
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Measure
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
@@ -220,6 +221,26 @@ def test_the_cpus_on_which_the_kernel_lets_the_subject_run_are_what_it_may_use(
     if affinity is not None:
         tell_more(directory, lambda at_ns: {"cpus_now": affinity if at_ns > 5 * SECOND else 1})
     assert measure(directory, record, experiment()).metrics["subject_cpu_share"] == pytest.approx(share, rel=0.01)
+
+
+@pytest.mark.parametrize(("own_quota", "named"), [(None, True), (2.0, False)])
+def test_a_quota_of_the_whole_trial_is_used_up_by_load_engine_and_server(
+    tmp_path: Path, own_quota: float | None, named: bool
+) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    figures = Figures(subject_cores=1.2, thread_share=0.7, busy_cores=2.0, cpus=8)
+    record = replace(record_of(spec(), figures), cpus={}, cpu_quota=2.0)
+    write_trial(directory, record, figures)
+    tell_more(
+        directory,
+        lambda at_ns: {
+            "cpu_quota_now": 2.0,
+            "quota_periods": (at_ns + SECOND) // 100_000_000,
+            "throttled_periods": (at_ns + SECOND) * 95 // 10_000_000_000,
+        },
+    )
+    found = measure(directory, record, experiment(host={"cpu_quota": own_quota})).bottleneck
+    assert (found is not None and found.name is BottleneckName.CPU_QUOTA) is named
 
 
 def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:

@@ -282,19 +282,24 @@ def _memory(scene: Scene) -> Bottleneck | None:
 
 def _cpu_quota(scene: Scene) -> Bottleneck | None:
     """Names the CPU quota if the kernel stops the subject in most periods because it has used up what its cgroup may
-    use, whatever CPUs are idle. Its threads then wait for a CPU as if they were too many."""
+    use, whatever CPUs are idle. Its threads then wait for a CPU as if they were too many. If load engine and bench are
+    under the same quota, as in a container, all that they use counts."""
     throttled, quota = scene.value("cpu_throttled_share"), scene.value("cpu_quota_cores")
-    if throttled < THROTTLED or scene.cpu_share < CPU_SHORT_LEAST:
+    own, beside = scene.value("subject_cpu_cores"), scene.beside_in_quota
+    together = beside > 0 and own + beside >= CPU_SHORT_LEAST * quota
+    if throttled < THROTTLED or (scene.cpu_share < CPU_SHORT_LEAST and not together):
         return None
     idle = (1 - scene.value("host_busy_share")) * (scene.host_cpus or 0.0)
+    used = f"it used {cores(own)} of the {significant(quota)} that its cgroup may use"
     return verdict(
         BottleneckName.CPU_QUOTA,
         [
             f"the quota was used up in {share(throttled)} of periods, and the server was stopped for the rest of each",
-            f"it used {cores(scene.value('subject_cpu_cores'))} of the {significant(quota)} that its cgroup may use",
+            f"{used}, load generator and powerband {significant(beside)}" if together else used,
             f"{cores(idle)} of the trial's CPUs were idle",
         ],
         noun=scene.noun,
+        more="; load from another machine would leave all of it to the server" if together else "",
     )
 
 

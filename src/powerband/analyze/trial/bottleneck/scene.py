@@ -78,6 +78,9 @@ class Scene:
     """The word for one of the things that the rate counts."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
+    beside_in_quota: float = 0.0
+    """CPUs that load engine, bench and services used under the CPU quota that limits the subject; 0 if it has a quota
+    to itself, or none."""
     watched_share: float = 1.0
     """The share of the window between the first and the last look at the threads in it."""
     tried: Tried | None = None
@@ -177,6 +180,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         shares_cpus=loaded and not evidence.pinned,
         noun=evidence.experiment.noun,
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
+        beside_in_quota=_beside_in_quota(evidence, metrics),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
         tried=_tried(evidence),
     )
@@ -187,6 +191,13 @@ def _tried(evidence: Evidence) -> Tried | None:
         return tried_of(evidence)
     except NotExactError:
         return None
+
+
+def _beside_in_quota(evidence: Evidence, metrics: Mapping[str, float]) -> float:
+    if not evidence.shares_quota:
+        return 0.0
+    engine = 0.0 if evidence.generators else metrics.get("engine_cpu_cores", 0.0)
+    return engine + metrics.get("bench_cpu_cores", 0.0) + metrics.get("services_cpu_cores", 0.0)
 
 
 def _turned_away(fleet: MergedFleet) -> float:
