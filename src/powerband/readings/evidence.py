@@ -163,7 +163,8 @@ class Evidence:
 
     @cached_property
     def pools(self) -> tuple[WatchedPool, ...]:
-        return () if self.probe is None else watched_pools(self.probe.threads, *self.window)
+        names = self.record.thread_names
+        return () if self.probe is None else watched_pools(self.probe.threads, *self.window, names)
 
     @cached_property
     def crowd(self) -> Crowd | None:

@@ -92,9 +92,12 @@ class WatchedPool:
         return self.use.blocked * sum(self.use.blocked_on.get(kind, 0.0) for kind in kinds)
 
 
-def watched_pools(events: Sequence[Threads], start_ns: int, end_ns: int) -> tuple[WatchedPool, ...]:
-    """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out."""
-    groups = groups_of(events, start_ns, end_ns)
+def watched_pools(
+    events: Sequence[Threads], start_ns: int, end_ns: int, names: Mapping[str, str] | None = None
+) -> tuple[WatchedPool, ...]:
+    """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out.
+    `names`: full names of threads by their ids, as far as they are known."""
+    groups = groups_of(events, start_ns, end_ns, names)
     instants = [event["at_ns"] for event in events if event["tree"] == "subject"]
     pools = [_pool(name, group, instants, start_ns, end_ns) for name, group in groups.items()]
     found = [pool for pool in pools if pool is not None and pool.use.threads > 0]

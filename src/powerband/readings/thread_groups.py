@@ -41,7 +41,7 @@ APART = 2.0  # times the switches of each other thread, or one part in so many: 
 
 LOOP, FREE, REST, WORK, MIXED = "event loop", "event loop, free", "at rest", "at work", "in turns"
 ACCEPTS = "accepts"  # among the housekeepers of `readings/pools.py`, which serve no request
-# Threads whose own names say that they accept connections. The kernel keeps 15 bytes of a name: Tomcat's are cut there
+# Threads whose own names say that they accept connections. The kernel keeps 15 bytes of a name: Tomcat's is cut there
 # (`http-nio-8080-A`), or by the JDK in the middle (`http-n..ceptor`, once `http-n..ptor-0`).
 ACCEPTOR = re.compile(r"(?i:accept)|\.\.\w*ceptor$|^http.*\.\.ptor-\d$|^http-nio2?-\d+-A")
 
@@ -63,9 +63,12 @@ def told_apart(pool: str, suffix: str) -> str:
     return f"{pool} ({suffix})"
 
 
-def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str, ThreadGroup]:
+def groups_of(
+    events: Sequence[Threads], start_ns: int, end_ns: int, names: Mapping[str, str] | None = None
+) -> dict[str, ThreadGroup]:
     """The subject's pools by name; a pool of mixed work is replaced by its groups. Pools stay whole if an event that
-    the stretch needs does not list every thread."""
+    the stretch needs does not list every thread. `names`: full names of threads by their ids, as far as they are known:
+    those of the kernel are cut."""
     events = [event for event in events if event["tree"] == "subject"]
     rows: dict[str, Rows] = {}
     for event in events:
@@ -76,11 +79,11 @@ def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str
     found = {name: ThreadGroup(pool) for name, pool in rows.items()}
     if not seen:
         return found
-    resting = _resting(seen, start_ns, end_ns)
+    resting, accepting = _resting(seen, start_ns, end_ns), _accepting(seen, names or {})
     instants = {event["at_ns"] for event in complete}
     for name in list(rows):
         members = {tid: told for tid, told in seen.items() if told[-1][1]["pool"] == name}
-        groups = _groups(members, seen, resting, start_ns, end_ns)
+        groups = _groups(members, seen, resting, start_ns, end_ns, accepting=accepting)
         if len(groups) < 2 and (ACCEPTS not in groups or "accept" in name.lower()):
             found[name] = ThreadGroup(found[name].rows, True if {LOOP, FREE} & set(groups) else None)
             continue
@@ -117,7 +120,9 @@ def _seen(events: Iterable[Threads]) -> Seen:
     return seen
 
 
-def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns: int) -> dict[str, list[int]]:
+def _groups(
+    members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns: int, *, accepting: set[int]
+) -> dict[str, list[int]]:
     """The thread ids of each group, by the suffix that the pool's name gets. A thread of which no event of the stretch
     tells, such as one that ended before, shows nothing of its work: it goes with those that have no suffix."""
     groups: dict[str, list[int]] = {REST: [], LOOP: [], FREE: [], WORK: [], MIXED: [], ACCEPTS: [], "": []}
@@ -125,11 +130,10 @@ def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns:
     watched = seen_in_it or members
     processes: dict[int, list[int]] = {}
     for tid, told in watched.items():
-        thread = told[-1][1]
-        if ACCEPTOR.search(thread["name"]):
+        if tid in accepting:
             groups[ACCEPTS].append(tid)
         else:
-            processes.setdefault(thread.get("pid", 0), []).append(tid)
+            processes.setdefault(told[-1][1].get("pid", 0), []).append(tid)
     for pid, tids in processes.items():
         stretch = {tid: _Stretch.of(members[tid], start_ns, end_ns) for tid in tids}
         loops = [tid for tid in tids if stretch[tid].polls]
@@ -239,6 +243,11 @@ def _resting(seen: Seen, start_ns: int, end_ns: int) -> set[int]:
         switches[pid] = switches.get(pid, 0) + _Stretch.of(told, start_ns, end_ns).switches
     most = max(switches.values(), default=0)
     return {pid for pid, count in switches.items() if count < RESTS * most}
+
+
+def _accepting(seen: Seen, names: Mapping[str, str]) -> set[int]:
+    """The threads whose names say that they accept connections."""
+    return {tid for tid, told in seen.items() if ACCEPTOR.search(names.get(str(tid), told[-1][1]["name"]))}
 
 
 def _summed(name: str, members: Seen, whole: Rows) -> Iterator[tuple[int, PoolSample]]:

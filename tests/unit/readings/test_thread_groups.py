@@ -227,3 +227,13 @@ def test_a_thread_whose_own_name_says_that_it_accepts_is_no_worker(pool: str, ca
         assert pools[name].housekeeping and not pools[name].loops
         assert pools["http-n..c"].use.threads == pytest.approx(2) and not pools["http-n..c"].housekeeping
         assert len(pools) == 2 + len(others)
+
+
+def test_a_full_name_says_more_than_that_of_the_kernel() -> None:
+    """On a port of five digits all of Tomcat's threads have one name there."""
+    acceptor = Thread(3, 2, {"socket": 10}, name="http-nio", called="http-nio-45678-")
+    workers = [Thread(tid, 2, {"lock": 10}, name="http-nio", called="http-nio-45678-") for tid in (5, 6)]
+    told = events([acceptor, *workers])
+    assert "http-nio (accepts)" not in groups_of(told, 3 * SECOND, END)
+    pools = {pool.name for pool in watched_pools(told, 3 * SECOND, END, {"3": "http-nio-45678-Acceptor"})}
+    assert pools == {"http-nio", "http-nio (accepts)"}
