@@ -338,6 +338,17 @@ pub fn run_on(cpus: &libc::cpu_set_t) -> io::Result<()> {
     Ok(())
 }
 
+/// Words of a set of CPUs, a bit for each: room for as many as Linux can have.
+pub const CPU_WORDS: usize = 128;
+
+/// The CPUs that a thread may run on; None if it has gone, or if the kernel does not tell.
+pub fn affinity(tid: i32) -> Option<[u64; CPU_WORDS]> {
+    let mut cpus = [0; CPU_WORDS];
+    // SAFETY: the kernel writes no more than the given size.
+    let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&cpus), cpus.as_mut_ptr()) };
+    (written > 0).then_some(cpus)
+}
+
 /// Maps memory, writes to each of its 4 KiB pages (huge pages are turned off), and unmaps it: one page fault per page.
 /// Does nothing if the system has no memory for it.
 pub fn touch_memory(bytes: usize) {

@@ -186,6 +186,34 @@ time.sleep(600)
 }
 
 #[test]
+fn the_cpus_of_a_server_are_those_on_which_its_threads_may_run() {
+    let bench = Bench::new();
+    // A shell that may run anywhere waits for a server that binds itself to one CPU, and later a thread to another.
+    let code = r#"
+import os, sys, threading, time
+cpus = sorted(os.sched_getaffinity(0))
+os.sched_setaffinity(0, cpus[:1])
+while time.process_time() < 0.7: pass
+def elsewhere():
+    os.sched_setaffinity(0, cpus[-1:])
+    time.sleep(600)
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+threading.Thread(target=elsewhere, daemon=True).start()
+print('cpus', len({cpus[0], cpus[-1]}), flush=True)
+time.sleep(600)
+"#;
+    let sign = bench.folder.join("go");
+    let script = r#""$0" -c "$1" "$2"; true"#;
+    let mut probe = Probe::start(&bench.launch(&["sh", "-c", script, python(), code, sign.to_str().unwrap()]));
+    probe.until_that("sample of a server with one CPU", |event| event["trees"][0]["cpus_now"] == 1);
+    std::fs::write(&sign, "").unwrap();
+    bench.wait_for_log("cpus");
+    let both = bench.log_text().trim().strip_prefix("cpus ").unwrap().parse::<u32>().unwrap();
+    probe.until_that("sample of all its CPUs", |event| event["trees"][0]["cpus_now"] == both);
+    probe.finish();
+}
+
+#[test]
 fn what_each_blocked_thread_waits_on_is_told_by_kind() {
     let bench = Bench::new();
     let code = r#"

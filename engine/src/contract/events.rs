@@ -393,6 +393,10 @@ pub struct TreeSample {
     pub memory_left_bytes_now: Option<u64>,
     /// Number of open sockets. Counted once a second (less often with thousands of descriptors), repeated in between.
     pub sockets_now: u32,
+    /// Number of CPUs on which the tree's threads may run, by their affinity. A parent that hardly runs does not count:
+    /// it may be a script that waits for the server. Read once a second (less often with thousands of threads),
+    /// repeated in between; absent if the kernel does not tell.
+    pub cpus_now: Option<u32>,
     /// Mean number of CPUs that the narrowest quota of the tree's cgroups allows; absent if there is no quota.
     pub cpu_quota_now: Option<f64>,
     /// Number of periods of the quota in `cpu_quota_now` in which its cgroup ran, since the cgroup was made; absent if

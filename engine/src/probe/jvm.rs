@@ -19,8 +19,11 @@ use crate::contract::events::Jvm;
 const EVERY_NS: u64 = 250_000_000; // arbitrary: eight readings in a window of 2 s; DEAR_FACTOR bounds the cost
 /// The file is read again only after this many times the cost of a reading: 0.25 % of a core.
 const DEAR_FACTOR: u64 = 400;
-/// A process without such a file after this many attempts is no JVM. The file appears about 50 ms after its start.
-const LOOKS_MOST: u8 = 40;
+/// A process without such a file after this many rounds is hardly a JVM: the file appears about 50 ms after its start.
+const LOOKS_MOST: u32 = 40;
+/// From then on it is looked for in every 20th round, every 5 s: a script may build a server first, and become its JVM
+/// by `exec` afterwards.
+const SELDOM: u32 = 20;
 /// The most entries of /tmp to search for the file: any user may create any number there.
 const ENTRIES_MAX: usize = 10_000;
 /// HotSpot makes the file no larger than 2 MiB (PerfDataMemorySize) and a page.
@@ -36,8 +39,8 @@ pub struct Jvms {
 }
 
 enum State {
-    /// Not found yet; the number of attempts.
-    Sought(u8),
+    /// Not found yet; the number of rounds.
+    Sought(u32),
     Found(Published),
 }
 
@@ -67,17 +70,22 @@ impl Jvms {
     /// Reads one process's file. None if the process is no JVM, has just ended, or is writing the file at this moment.
     fn read_one(&mut self, at_ns: u64, tree: &str, pid: i32, round: &mut Round) -> Option<Jvm> {
         let state = self.known.entry(pid).or_insert(State::Sought(0));
-        if let State::Sought(looks) = state {
-            if *looks >= LOOKS_MOST {
+        if let State::Sought(rounds) = state {
+            *rounds = rounds.saturating_add(1);
+            if !looks(*rounds) {
                 return None;
             }
-            *looks += 1;
             *state = State::Found(round.find(pid)?);
         }
         let State::Found(file) = state else { return None };
         let page = Page::parse(&round.read(file)?).ok()?;
         Some(page.jvm(at_ns, tree, pid))
     }
+}
+
+/// True if a process that was no JVM yet is looked at in this round of its life.
+fn looks(round: u32) -> bool {
+    round <= LOOKS_MOST || round.is_multiple_of(SELDOM)
 }
 
 /// One reading of all JVMs: bounded, whatever the number of processes and of files in /tmp.
@@ -128,5 +136,19 @@ impl Published {
         let file = File::options().read(true).custom_flags(flags).open(&self.path).ok()?;
         let facts = file.metadata().ok()?;
         (facts.is_file() && facts.uid() == self.user && facts.len() <= FILE_MAX).then_some(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_no_jvm_at_first_is_looked_at_again_but_seldom() {
+        assert!((1..=LOOKS_MOST).all(looks));
+        let rounds_of_an_hour = 14_400;
+        let later = (LOOKS_MOST + 1..=rounds_of_an_hour).filter(|&round| looks(round));
+        assert_eq!(later.count() as u32, (rounds_of_an_hour - LOOKS_MOST) / SELDOM);
+        assert!(looks(rounds_of_an_hour));
     }
 }

@@ -13,6 +13,7 @@ use super::procfs::processes;
 use super::threads::ThreadTable;
 use crate::clock::thread_cpu_ns;
 use crate::contract::events::{Threads, TreeSample};
+use crate::sys::{CPU_WORDS, affinity};
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// Up to this many threads are read on every sample; with more, readings whose cost grows with them take place once a
@@ -29,6 +30,8 @@ const OPENING_FACTOR: u64 = 200;
 /// The highest rate at which threads that have just started are read; if more come and go, only a sample of them is:
 /// 0.25 %.
 const NEWCOMERS_PER_S: u64 = 64;
+/// A parent whose CPU time is below this part of the busiest member's hardly runs.
+const HARDLY_RUNS: u64 = 100; // arbitrary: a server uses far more than the script that starts it
 
 #[derive(Default)]
 pub struct Tree {
@@ -56,6 +59,8 @@ pub struct Tree {
     event_due: Due,
     pss: (Due, Option<u64>),
     sockets: (Due, u32, u32),
+    /// Number of CPUs on which the tree may run.
+    cpus: (Due, Option<u32>),
     /// The limits of the process that has used the most CPU time: that is the server itself, whatever started it.
     limits: Limits,
     /// The room that these limits leave: when to read it again, threads, memory in bytes.
@@ -185,6 +190,7 @@ impl Tree {
             threads_left_now: self.left.1,
             memory_left_bytes_now: self.left.2,
             sockets_now: self.sockets.2,
+            cpus_now: self.cpus.1,
             cpu_quota_now: throttling.map(|of| of.quota_cpus),
             quota_periods: throttling.map(|of| of.periods),
             throttled_periods: throttling.map(|of| of.throttled),
@@ -316,6 +322,11 @@ impl Tree {
             (self.sockets.1, self.sockets.2) = counts.fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
             self.sockets.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
         }
+        if self.cpus.0.is_due(now_ns) {
+            let started = thread_cpu_ns();
+            self.cpus.1 = self.cpus_allowed();
+            self.cpus.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
+        }
         if self.left.0.is_due(now_ns) {
             let started = thread_cpu_ns();
             let busiest = self.members.iter().max_by_key(|member| member.own.user_ns + member.own.system_ns);
@@ -328,6 +339,20 @@ impl Tree {
             self.left = (self.left.0, threads, self.limits.memory_left());
             self.left.0.again(now_ns, SECOND_NS, DEAR_FACTOR * (thread_cpu_ns() - started));
         }
+    }
+
+    /// The number of CPUs on which threads of the tree may run; None if the kernel does not tell.
+    fn cpus_allowed(&self) -> Option<u32> {
+        let used = |member: &Process| member.own.user_ns + member.own.system_ns;
+        let most = self.members.iter().map(used).max()?;
+        let is_parent = |one: &Process| self.members.iter().any(|other| other.parent == one.pid);
+        let runs = |one: &&Process| !one.zombie && (used(one) * HARDLY_RUNS >= most || !is_parent(one));
+        let tids = self.members.iter().filter(runs).flat_map(|member| &member.tids);
+        let mut cpus = [0u64; CPU_WORDS];
+        for theirs in tids.filter_map(|&tid| affinity(tid)) {
+            cpus.iter_mut().zip(theirs).for_each(|(word, more)| *word |= more);
+        }
+        Some(cpus.iter().map(|word| word.count_ones()).sum()).filter(|&count| count > 0)
     }
 }
 

@@ -6,6 +6,7 @@ that makes metrics of it. Not here: the sources themselves (`loads/` for what de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,11 +114,13 @@ class Evidence:
 
     @property
     def subject_cpus(self) -> float | None:
-        """The number of CPUs that the subject may use: those it is pinned to, else all, but no more than a cgroup quota
-        allows. None if it is not known."""
+        """The number of CPUs that the subject may use: those on which the kernel lets it run (in older recordings those
+        it is pinned to, else all), but no more than a cgroup quota allows. None if it is not known."""
         if self.probe is None:
             return None
-        cpus = len(self.record.cpus.get("subject", ())) or self.host_cpus
+        tree = self.probe.trees.get("subject")
+        own = None if tree is None else tree.highest("cpus_now", *self.window)
+        cpus = own or len(self.record.cpus.get("subject", ())) or self.host_cpus
         quotas = [quota for quota in (self.record.cpu_quota, self.subject_quota) if quota]
         return min([cpus, *quotas]) if cpus else cpus
 
@@ -127,6 +130,15 @@ class Evidence:
         tree = None if self.probe is None else self.probe.trees.get("subject")
         levels = None if tree is None else tree.levels("cpu_quota_now", *self.window)
         return None if levels is None else float(levels.min())
+
+    @property
+    def shares_quota(self) -> bool:
+        """True if load engine and bench run under the CPU quota that is the narrowest of the subject's: the one that
+        holds for the whole trial, such as a container's, where the experiment gave the subject none of its own."""
+        whole, subject = self.record.cpu_quota, self.subject_quota
+        if whole is None or subject is None or self.experiment.host_for(self.record.spec.setting).cpu_quota is not None:
+            return False
+        return math.isclose(whole, subject, rel_tol=1e-6)
 
     @cached_property
     def go_collecting_cores(self) -> float | None:
@@ -151,7 +163,8 @@ class Evidence:
 
     @cached_property
     def pools(self) -> tuple[WatchedPool, ...]:
-        return () if self.probe is None else watched_pools(self.probe.threads, *self.window)
+        names = self.record.thread_names
+        return () if self.probe is None else watched_pools(self.probe.threads, *self.window, names)
 
     @cached_property
     def crowd(self) -> Crowd | None:

@@ -28,6 +28,8 @@ NEAR_NS = 1_000_000_000  # the time between two events
 # A pool that spent at least this share of all its waits in poll, the idle time before the load included, is one of
 # event loops: a worker pool waits for its tasks on a condition, a thread that serves one connection waits in recv.
 LOOP_POLL_SHARE = 0.05
+# Each HotSpot JVM has one such thread. It works while all others stand still, and collects by itself without helpers.
+VM_THREAD = "VM Thread"
 # Threads that collect garbage, by their names in HotSpot (G1, Parallel, Serial's VM Thread, ZGC, Shenandoah), OpenJ9,
 # .NET and Ruby; the kernel cuts names at 15 bytes. Compilers (C1, C2) are not collectors.
 COLLECTORS = re.compile(
@@ -38,11 +40,12 @@ COLLECTORS = re.compile(
 # Collectors that work while the program's own threads go on.
 BESIDE = re.compile(r"^(G1 |CMS |Z(Driver|Director|Worker|Stat)|XWorker|Shenan|\.NET BGC)", re.IGNORECASE)
 # Threads of a runtime that serve no request: compilers and other services of HotSpot and .NET, the thread of .NET's
-# startup hook, and threads that only accept. Newer JDKs cut long names in the middle (`C2 Com..hread4`).
+# startup hook, and threads that only accept (Tomcat's is cut to `http-nio-8080-A`). Newer JDKs cut long names in the
+# middle (`C2 Com..hread4`).
 HOUSEKEEPERS = re.compile(
     r"^(C[12] Com|VM Per|Signal ?(Disp|\.\.)|Common-Cleaner|Finalizer|Referen?(ce Handl|\.\.)|Sweeper|"
     r"Monitor? ?(Deflati|\.\.)|Service Thread|Notifi(cation|c?\.\.)|Attach Listener|JFR |"
-    r"\.NET (TP Gate|TP Timer|Sig|Tiered|Event|Finalizer|Timer)|powerband$)|accept",
+    r"\.NET (TP Gate|TP Timer|Sig|Tiered|Event|Finalizer|Timer)|powerband$|http-nio2?-\d+-A$)|accept",
     re.IGNORECASE,
 )
 # Names of event loops: a loop that is always busy is never seen to wait.
@@ -89,9 +92,12 @@ class WatchedPool:
         return self.use.blocked * sum(self.use.blocked_on.get(kind, 0.0) for kind in kinds)
 
 
-def watched_pools(events: Sequence[Threads], start_ns: int, end_ns: int) -> tuple[WatchedPool, ...]:
-    """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out."""
-    groups = groups_of(events, start_ns, end_ns)
+def watched_pools(
+    events: Sequence[Threads], start_ns: int, end_ns: int, names: Mapping[str, str] | None = None
+) -> tuple[WatchedPool, ...]:
+    """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out.
+    `names`: full names of threads by their ids, as far as they are known."""
+    groups = groups_of(events, start_ns, end_ns, names)
     instants = [event["at_ns"] for event in events if event["tree"] == "subject"]
     pools = [_pool(name, group, instants, start_ns, end_ns) for name, group in groups.items()]
     found = [pool for pool in pools if pool is not None and pool.use.threads > 0]

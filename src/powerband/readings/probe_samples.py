@@ -81,6 +81,11 @@ class Counters:
         inside = inside[~np.isnan(inside)]
         return inside if inside.size else None
 
+    def highest(self, name: str, start_ns: int, end_ns: int) -> float | None:
+        """The highest value of a gauge within the period; None if there are none."""
+        levels = self.levels(name, start_ns, end_ns)
+        return None if levels is None else float(levels.max())
+
     def _readings(self, name: str) -> tuple[Array, Array]:
         """The times at which a field was read, and its values then."""
         values = self.fields.get(name)

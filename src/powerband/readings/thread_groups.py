@@ -13,13 +13,15 @@ Pure.
   for timers of their own. Loops of a process that hardly wait for events are kept apart from **free** ones, such as
   those of a parent that only accepts.
 - The first thread of a process **accepts** connections for its other threads if it does little work and nearly always
-  waits on a socket (accept and poll look like a read), while the others do not, or are woken far more or less often.
+  waits on a socket (accept and poll look like a read), while the others do not, or are woken far more or less often. So
+  does any thread whose own name says so.
 - Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
   work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +41,9 @@ APART = 2.0  # times the switches of each other thread, or one part in so many: 
 
 LOOP, FREE, REST, WORK, MIXED = "event loop", "event loop, free", "at rest", "at work", "in turns"
 ACCEPTS = "accepts"  # among the housekeepers of `readings/pools.py`, which serve no request
+# Threads whose own names say that they accept connections. The kernel keeps 15 bytes of a name: Tomcat's is cut there
+# (`http-nio-8080-A`), or by the JDK in the middle (`http-n..ceptor`, once `http-n..ptor-0`).
+ACCEPTOR = re.compile(r"(?i:accept)|\.\.\w*ceptor$|^http.*\.\.ptor-\d$|^http-nio2?-\d+-A")
 
 Rows = list[tuple[int, PoolSample]]
 Seen = dict[int, list[tuple[int, ThreadSample]]]
@@ -58,26 +63,31 @@ def told_apart(pool: str, suffix: str) -> str:
     return f"{pool} ({suffix})"
 
 
-def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str, ThreadGroup]:
-    """The subject's pools by name; a pool of mixed work is replaced by its groups. Pools stay whole if the events do
-    not list every thread."""
+def groups_of(
+    events: Sequence[Threads], start_ns: int, end_ns: int, names: Mapping[str, str] | None = None
+) -> dict[str, ThreadGroup]:
+    """The subject's pools by name; a pool of mixed work is replaced by its groups. Pools stay whole if an event that
+    the stretch needs does not list every thread. `names`: full names of threads by their ids, as far as they are known:
+    those of the kernel are cut."""
     events = [event for event in events if event["tree"] == "subject"]
     rows: dict[str, Rows] = {}
     for event in events:
         for pool in event["pools"]:
             rows.setdefault(pool["pool"], []).append((event["at_ns"], pool))
-    seen = _seen(events)
+    complete = _complete(events, start_ns, end_ns)
+    seen = _seen(complete)
     found = {name: ThreadGroup(pool) for name, pool in rows.items()}
     if not seen:
         return found
-    resting = _resting(seen, start_ns, end_ns)
+    resting, accepting = _resting(seen, start_ns, end_ns), _accepting(seen, names or {})
+    instants = {event["at_ns"] for event in complete}
     for name in list(rows):
         members = {tid: told for tid, told in seen.items() if told[-1][1]["pool"] == name}
-        groups = _groups(members, seen, resting, start_ns, end_ns)
-        if len(groups) < 2:
+        groups = _groups(members, seen, resting, start_ns, end_ns, accepting=accepting)
+        if len(groups) < 2 and (ACCEPTS not in groups or "accept" in name.lower()):
             found[name] = ThreadGroup(found[name].rows, True if {LOOP, FREE} & set(groups) else None)
             continue
-        whole = found.pop(name).rows
+        whole = [row for row in found.pop(name).rows if row[0] in instants]
         for suffix, tids in groups.items():
             group, threads = told_apart(name, suffix) if suffix else name, {tid: members[tid] for tid in tids}
             loops = None if suffix == MIXED else suffix in (LOOP, FREE)
@@ -85,26 +95,45 @@ def groups_of(events: Sequence[Threads], start_ns: int, end_ns: int) -> dict[str
     return found
 
 
+def _complete(events: Sequence[Threads], start_ns: int, end_ns: int) -> list[Threads]:
+    """The events that list every thread; empty if one that the stretch needs does not. It needs those in it, and the
+    last one before it. Any other may leave out threads that are new: counters are cumulative, so the next one has all
+    of them."""
+    first_ns = max((event["at_ns"] for event in events if event["at_ns"] < start_ns), default=start_ns)
+    if not all(_tells_all(event) for event in events if first_ns <= event["at_ns"] <= end_ns):
+        return []
+    return [event for event in events if _tells_all(event)]
+
+
+def _tells_all(event: Threads) -> bool:
+    """False if the event leaves threads out, or is of an older engine."""
+    threads = event.get("threads", [])
+    return len(threads) >= sum(pool["threads_now"] for pool in event["pools"]) and all("pool" in it for it in threads)
+
+
 def _seen(events: Iterable[Threads]) -> Seen:
-    """The samples of each thread by its id; empty if an event leaves threads out, or is of an older engine."""
+    """The samples of each thread by its id."""
     seen: Seen = {}
     for event in events:
-        threads = event.get("threads", [])
-        if len(threads) < sum(pool["threads_now"] for pool in event["pools"]):
-            return {}
-        for thread in threads:
-            if "pool" not in thread:
-                return {}
+        for thread in event.get("threads", []):
             seen.setdefault(thread["tid"], []).append((event["at_ns"], thread))
     return seen
 
 
-def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns: int) -> dict[str, list[int]]:
-    """The thread ids of each group, by the suffix that the pool's name gets."""
+def _groups(
+    members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns: int, *, accepting: set[int]
+) -> dict[str, list[int]]:
+    """The thread ids of each group, by the suffix that the pool's name gets. A thread of which no event of the stretch
+    tells, such as one that ended before, shows nothing of its work: it goes with those that have no suffix."""
     groups: dict[str, list[int]] = {REST: [], LOOP: [], FREE: [], WORK: [], MIXED: [], ACCEPTS: [], "": []}
+    seen_in_it = {tid: told for tid, told in members.items() if any(start_ns <= at <= end_ns for at, _ in told)}
+    watched = seen_in_it or members
     processes: dict[int, list[int]] = {}
-    for tid, told in members.items():
-        processes.setdefault(told[-1][1].get("pid", 0), []).append(tid)
+    for tid, told in watched.items():
+        if tid in accepting:
+            groups[ACCEPTS].append(tid)
+        else:
+            processes.setdefault(told[-1][1].get("pid", 0), []).append(tid)
     for pid, tids in processes.items():
         stretch = {tid: _Stretch.of(members[tid], start_ns, end_ns) for tid in tids}
         loops = [tid for tid in tids if stretch[tid].polls]
@@ -134,7 +163,9 @@ def _groups(members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns:
             groups[""] += waiting if apart else others
     if not groups[LOOP]:
         groups[LOOP], groups[FREE] = groups[FREE], []
-    return {suffix: tids for suffix, tids in groups.items() if tids}
+    if len(found := {suffix: tids for suffix, tids in groups.items() if tids}) > 1 and len(watched) < len(members):
+        found[""] = groups[""] + [tid for tid in members if tid not in watched]
+    return found
 
 
 @dataclass(frozen=True)
@@ -212,6 +243,11 @@ def _resting(seen: Seen, start_ns: int, end_ns: int) -> set[int]:
         switches[pid] = switches.get(pid, 0) + _Stretch.of(told, start_ns, end_ns).switches
     most = max(switches.values(), default=0)
     return {pid for pid, count in switches.items() if count < RESTS * most}
+
+
+def _accepting(seen: Seen, names: Mapping[str, str]) -> set[int]:
+    """The threads whose names say that they accept connections."""
+    return {tid for tid, told in seen.items() if ACCEPTOR.search(names.get(str(tid), told[-1][1]["name"]))}
 
 
 def _summed(name: str, members: Seen, whole: Rows) -> Iterator[tuple[int, PoolSample]]:

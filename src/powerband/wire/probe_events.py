@@ -43,6 +43,7 @@ class TreeSample(TypedDict):
     threads_left_now: NotRequired[Count | None]
     memory_left_bytes_now: NotRequired[Count | None]
     sockets_now: Count
+    cpus_now: NotRequired[Count | None]
     cpu_quota_now: NotRequired[float | None]
     quota_periods: NotRequired[Count | None]
     throttled_periods: NotRequired[Count | None]

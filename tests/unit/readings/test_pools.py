@@ -129,6 +129,8 @@ def test_event_loops_are_known_by_what_they_wait_on_or_by_their_names(
         ("VM Periodic Tas", False, True),
         ("acceptor", False, True),
         ("http-nio-8080-Acceptor", False, True),
+        ("http-nio-8080-A", False, True),
+        ("http-nio-8080-e", False, False),
         ("http-nio-exec", False, False),
         ("pool-1-thread", False, False),
     ],

@@ -18,7 +18,7 @@ END = 5 * SECOND
 @dataclass
 class Thread:
     """A thread, by its figures for a second of load: looks by what it waits on, CPU in ms, switches. `idle`: its looks
-    in a second before the load."""
+    in a second before the load. `name`: of its pool. `called`: its own name, if that is another."""
 
     tid: int
     pid: int
@@ -27,6 +27,7 @@ class Thread:
     switches: int = 100
     idle: dict[str, int] = field(default_factory=lambda: {"lock": 10})
     name: str = "python"
+    called: str = ""
 
 
 def events(threads: list[Thread], seconds: int = 5, **left_out: Any) -> list[Threads]:
@@ -44,7 +45,7 @@ def events(threads: list[Thread], seconds: int = 5, **left_out: Any) -> list[Thr
                     "tid": thread.tid,
                     "pid": thread.pid,
                     "pool": thread.name,
-                    "name": thread.name,
+                    "name": thread.called or thread.name,
                     "on_cpu_ns": thread.cpu_ms * 1_000_000 * loaded,
                     "run_wait_ns": 0,
                     "blocked_ns": second * SECOND - thread.cpu_ms * 1_000_000 * loaded,
@@ -56,12 +57,12 @@ def events(threads: list[Thread], seconds: int = 5, **left_out: Any) -> list[Thr
         pools = [
             {
                 "pool": name,
-                "threads_now": sum(row["name"] == name for row in rows),
+                "threads_now": sum(row["pool"] == name for row in rows),
                 **{
-                    key: sum(cast(int, row[key]) for row in rows if row["name"] == name)
+                    key: sum(cast(int, row[key]) for row in rows if row["pool"] == name)
                     for key in ("on_cpu_ns", "run_wait_ns", "blocked_ns")
                 },
-                "voluntary_switches": sum(cast(int, row["switches"]) for row in rows if row["name"] == name),
+                "voluntary_switches": sum(cast(int, row["switches"]) for row in rows if row["pool"] == name),
                 "involuntary_switches": 0,
                 "states_now": {},
                 "wait_channels_now": {},
@@ -179,3 +180,60 @@ def test_a_thread_that_ended_keeps_what_it_did() -> None:
     rows = groups_of(made, 3 * SECOND, END)["python"].rows
     assert [pool["on_cpu_ns"] for _, pool in rows] == [0, 0, 0, 100_000_000, 200_000_000, 250_000_000]
     assert rows[-1][1]["threads_now"] == 1
+
+
+def test_a_thread_that_ended_before_the_stretch_hides_no_group() -> None:
+    behind = [Thread(tid, 2, {"sleep": 10}) for tid in (3, 4)]
+    waiting = [Thread(tid, 2, {"lock": 9, "sleep": 1}) for tid in range(5, 15)]
+    made = events([LOOP, *behind, *waiting, Thread(99, 2, {"sleep": 10})])
+    for event in made[2:]:
+        del event["threads"][-1]
+        event["pools"][0]["threads_now"] -= 1
+    found = groups_of(made, 3 * SECOND, END)
+    sized = {name: group.rows[-1][1]["threads_now"] for name, group in found.items()}
+    assert sized == {"python (event loop)": 1, "python (at work)": 2, "python": 10}
+
+
+@pytest.mark.parametrize(("second", "groups"), [(1, 3), (2, 1), (4, 1), (6, 3)])
+def test_only_the_events_that_a_stretch_needs_must_list_every_thread(second: int, groups: int) -> None:
+    """Where many threads are new at once, some stand for all until the next event. The stretch begins at 3 s."""
+    workers = [Thread(tid, 2, {"sleep": 9, "lock": 1}) for tid in (3, 4, 5, 6)]
+    made = events([PARENT, LOOP, *workers], seconds=6)
+    made[second]["threads"] = made[second]["threads"][:3]
+    pools = {pool.name: pool for pool in watched_pools(made, 3 * SECOND, END)}
+    assert len(pools) == groups
+    assert pools["python"].use.threads == pytest.approx(4 if groups == 3 else 6)
+
+
+POLLER = Thread(4, 2, {"poll": 10}, idle={"poll": 10}, name="http-n..r", called="http-n..Poller")
+
+
+@pytest.mark.parametrize(
+    ("pool", "called", "name"),
+    [
+        ("http-n..r", "http-n..ceptor", "http-n..r (accepts)"),
+        ("http-ni..r", "http-ni..ceptor", "http-ni..r (accepts)"),
+        ("http-n..r", "http-n..ptor-0", "http-n..r (accepts)"),
+        ("http-nio-8080-A", "http-nio-8080-A", "http-nio-8080-A (accepts)"),
+        ("XNIO-1 Accept", "XNIO-1 Accept", "XNIO-1 Accept"),
+    ],
+)
+def test_a_thread_whose_own_name_says_that_it_accepts_is_no_worker(pool: str, called: str, name: str) -> None:
+    """Tomcat's: the kernel or the JDK cuts its name, so that it may share a pool with the poller, or with nothing."""
+    acceptor = Thread(3, 2, {"socket": 10}, name=pool, called=called)
+    workers = [Thread(tid, 2, {"sleep": 10}, name="http-n..c", called=f"http-n..exec-{tid}") for tid in (5, 6)]
+    for others in ([], [POLLER]):
+        pools = {found.name: found for found in watched_pools(events([acceptor, *others, *workers]), 3 * SECOND, END)}
+        assert pools[name].housekeeping and not pools[name].loops
+        assert pools["http-n..c"].use.threads == pytest.approx(2) and not pools["http-n..c"].housekeeping
+        assert len(pools) == 2 + len(others)
+
+
+def test_a_full_name_says_more_than_that_of_the_kernel() -> None:
+    """On a port of five digits all of Tomcat's threads have one name there."""
+    acceptor = Thread(3, 2, {"socket": 10}, name="http-nio", called="http-nio-45678-")
+    workers = [Thread(tid, 2, {"lock": 10}, name="http-nio", called="http-nio-45678-") for tid in (5, 6)]
+    told = events([acceptor, *workers])
+    assert "http-nio (accepts)" not in groups_of(told, 3 * SECOND, END)
+    pools = {pool.name for pool in watched_pools(told, 3 * SECOND, END, {"3": "http-nio-45678-Acceptor"})}
+    assert pools == {"http-nio", "http-nio (accepts)"}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from fakes.trials import START_NS, Figures, probe_lines
 from powerband.loads.driver import TrialSetup, WarmUp
 from powerband.model.experiment import Design, Experiment, Measure, Subject
 from powerband.model.load import Load
@@ -16,8 +18,9 @@ from powerband.model.plan import Stage, TrialSpec
 from powerband.processes.cpus import CpuSplit
 from powerband.processes.engines import EnginesHere
 from powerband.store import TrialDir, TrialRecord
-from powerband.trials.instruments import instruments_of
+from powerband.trials.instruments import instruments_of, slot_looks
 from powerband.trials.instruments.instrument import Instrument
+from powerband.trials.instruments.slot_looks import SlotLooks
 
 SECOND = 1_000_000_000
 HERE = EnginesHere(Path("engine"))
@@ -122,3 +125,31 @@ def test_slots_are_looked_at_once_in_the_first_full_trials(tmp_path: Path) -> No
     assert not any(looked(screened, Stage.SCREEN, block) for block in range(3))
     assert [looked(screened, Stage.COMPARE, block) for block in range(3, 6)] == [True, False, False]
     assert [looked(screened, Stage.CONFIRM, block) for block in range(3, 6)] == [False, True, False]
+
+
+@pytest.mark.parametrize(("affinity", "used"), [(1, 0.95), (None, None)])
+def test_nothing_is_looked_at_where_the_cpus_that_the_server_may_use_are_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, affinity: int | None, used: float | None
+) -> None:
+    """The server may use one CPU of eight."""
+    made = experiment({"users": 64, "duration": 10 * SECOND})
+    directory, end_ns = TrialDir(tmp_path), START_NS + 10 * SECOND
+    lines = probe_lines(Figures(subject_cores=0.95, busy_cores=1.5, cpus=8))
+    for line in lines:
+        if line["type"] == "sample" and affinity is not None:
+            line["trees"][0]["cpus_now"] = affinity
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    spec = TrialSpec(1, 0, 1, made.settings()[0], 1, Stage.COMPARE)
+    setup = TrialSetup(made, spec, directory, tmp_path / "engine", CpuSplit((), (), ()), HERE)
+    nothing = cast(Any, None)
+    monkeypatch.setattr(slot_looks, "usable_cores", lambda: [[cpu] for cpu in range(8)])
+    looks = SlotLooks(setup, lambda phase: None)
+    with monkeypatch.context() as at_the_end:
+        at_the_end.setattr("time.monotonic_ns", lambda: end_ns)
+        with looks.around_load(nothing, nothing):
+            pass
+    monkeypatch.setattr(SlotLooks, "_look", lambda *_, **__: [])
+    looks.after_load(nothing, nothing)
+    found = looks.record()["slots"]
+    assert found.get("cpu_used") == (None if used is None else pytest.approx(used, rel=0.01))
+    assert ("alone" in found) is (used is None)

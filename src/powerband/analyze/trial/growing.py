@@ -2,7 +2,8 @@
 
 In: a trial's evidence. Out: their growth per second, 0 if they did not grow, and the seconds until a limit ends it. A
 JVM fills its heap between collections and to its bound, which is no leak: for a tree with JVMs, the growth of memory is
-that of what their heaps hold after collections, if there were enough of them. Method: docs/methods/lasting.md.
+that of what their heaps hold after collections, if there were enough of them, and none is known if no heap could be
+read. Method: docs/methods/lasting.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from powerband.analyze.stats.growth import PARTS, steady_growth
 from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import SECOND_NS
+from powerband.readings.pools import VM_THREAD
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
 Window = tuple[int, int]
@@ -62,7 +64,8 @@ def _memory(evidence: Evidence, probe: ProbeSamples, subject: Counters) -> tuple
     window = evidence.window
     left = (_left(probe.host, "memory_available_bytes_now", window), _left(subject, "memory_left_bytes_now", window))
     if not probe.jvms:
-        growth = _growth(subject, "rss_bytes_now", window, MEMORY_LEAST_BYTES)
+        unread = _has_jvm(probe, window)
+        growth = None if unread else _growth(subject, "rss_bytes_now", window, MEMORY_LEAST_BYTES)
         return None if growth is None else (growth, _ends_s(growth, *left))
     heaps = [_heap(jvm, window, live) for jvm, live in zip(probe.jvms, _live(evidence, probe.jvm_pids), strict=True)]
     known = [heap for heap in heaps if heap is not None]
@@ -70,6 +73,13 @@ def _memory(evidence: Evidence, probe: ProbeSamples, subject: Counters) -> tuple
         return None
     growth = sum(own for own, _ in known)
     return growth, [*_ends_s(growth, *left), *(end_s for own, of_heap in known for end_s in _ends_s(own, of_heap))]
+
+
+def _has_jvm(probe: ProbeSamples, window: Window) -> bool:
+    """True if a HotSpot JVM ran in the subject's tree in the window."""
+    start_ns, end_ns = window
+    events = (each for each in probe.threads if each["tree"] == "subject" and start_ns <= each["at_ns"] <= end_ns)
+    return any(pool["pool"] == VM_THREAD and pool["threads_now"] for event in events for pool in event["pools"])
 
 
 def _ends_s(growth: float, *left: float | None) -> list[float]:

@@ -108,14 +108,15 @@ class SlotLooks(Instrument):
         length_ns = window[1] - window[0]
         own = setup.cpus.subject
         apart = bool(own) and not set(own) & set(setup.cpus.engine)
-        cpus = float(len(own) or sum(map(len, usable_cores())))
+        dealt = float(len(own) or sum(map(len, usable_cores())))
+        cpus = tree.highest("cpus_now", *window) or dealt
         if (quotas := tree.levels("cpu_quota_now", *window)) is not None:
-            cpus = min(cpus, float(quotas.min()))
+            cpus, dealt = (min(each, float(quotas.min())) for each in (cpus, dealt))
         used = (tree.cores(*window) or 0.0) / cpus
         wanted = used + (tree.growth("run_wait_ns", *window) or 0.0) / length_ns / cpus
         everyone = sum(samples.host.growth(f"cpu_{kind}_ns", *window) or 0.0 for kind in ("busy", "steal")) / length_ns
         engines = sum(each.cores(*window) or 0.0 for each in samples.matching("engine")) if apart else 0.0
-        in_use = max(used, min(1.0, (everyone - engines) / cpus))
+        in_use = max(used, min(1.0, (everyone - engines) / dealt))
         # Below that, waiting is no sign of a lack: threads that wake together wait for each other on a CPU with time.
         taken = in_use if not apart or wanted >= CPU_WANTED else used
         return taken, wanted

@@ -423,6 +423,22 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("all is served", scene(LOCKED, POLLER, load_served=True), B.NONE),
     ("collector", scene(pool("GC Thread", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.GARBAGE_COLLECTION),
     (
+        "one thread collects while all others stand still, with sixteen CPUs",
+        scene(pool("VM Thread", 0.6, lock=0.4), SLEEPERS, POLLER, cpus=16.0, metrics={"subject_cpu_share": 0.44}),
+        B.GARBAGE_COLLECTION,
+    ),
+    (
+        "the same thread, where the JVM says that little stands still",
+        scene(
+            pool("VM Thread", 0.6, lock=0.4),
+            SLEEPERS,
+            POLLER,
+            cpus=16.0,
+            metrics={"subject_cpu_share": 0.44, "jvm_safepoint_share": 0.05, "jvm_gc_share": 0.04},
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
         "a compiler is no collector",
         scene(pool("C2 CompilerThre", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER),
         B.POOL_TOO_SMALL,
@@ -625,6 +641,30 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
 @pytest.mark.parametrize("seen", [case[1] for case in UNNAMED], ids=[case[0] for case in UNNAMED])
 def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
     assert seen.queues and bottleneck_of(seen) is None
+
+
+def test_a_thread_that_stops_all_others_is_told_by_its_time() -> None:
+    threads = (pool("VM Thread", 0.6, lock=0.4), pool("pool", 6.4, sleep=8))
+    found = bottleneck_of(scene(*threads, cpus=16.0, metrics={"subject_cpu_share": 0.44}))
+    assert found is not None
+    assert found.evidence[0] == "`VM Thread` stops all other threads 60 % of the time, to collect"
+
+
+def test_a_quota_that_load_and_bench_share_is_used_up_by_all_of_them() -> None:
+    figures = {
+        "subject_cpu_share": 0.61,
+        "cpu_throttled_share": 0.95,
+        "cpu_quota_cores": 2.0,
+        "host_busy_share": 0.25,
+    }
+    threads = pool("pool", 1.2, 3.0, sleep=11)
+    seen = scene(threads, metrics=figures, cpus=2.0, host_cpus=8.0, beside_in_quota=0.8)
+    found, alone = bottleneck_of(seen), bottleneck_of(replace(seen, beside_in_quota=0.0))
+    assert found is not None and found.name is B.CPU_QUOTA
+    used = "it used 1.20 cores of the 2.00 that its cgroup may use, load generator and powerband 0.8"
+    assert found.evidence[1] == used
+    assert "from another machine" in found.advice
+    assert alone is not None and alone.name is B.POOL_TOO_SMALL
 
 
 def test_a_window_with_one_look_at_its_threads_names_only_what_counters_prove() -> None:

@@ -110,3 +110,14 @@ def test_an_old_generation_that_waits_for_its_collection_is_no_leak() -> None:
     assert metrics(resident, churning, live={"0": 40 * MIB}) == {"memory_growth_bytes_per_s": 0}
     assert metrics(resident, churning, live={"0": 105 * MIB})["memory_growth_bytes_per_s"] == pytest.approx(5 * MIB)
     assert metrics(resident, churning) == {}, "the JVM did not answer what lives"
+
+
+CASES = [("VM Thread", 1, False), ("VM Thread", 0, True), ("java", 1, True)]
+
+
+@pytest.mark.parametrize(("pool", "alive", "known"), CASES)
+def test_a_heap_that_fills_is_no_leak_of_a_jvm_that_could_not_be_read(pool: str, alive: int, known: bool) -> None:
+    filling = counters(rss_bytes_now=100 * MIB + 10 * MIB * SECONDS)
+    seen = {"type": "threads", "at_ns": 5 * S, "tree": "subject", "pools": [{"pool": pool, "threads_now": alive}]}
+    probe = ProbeSamples({"subject": filling}, counters(memory_available_bytes_now=1000 * MIB), (cast(Any, seen),), 0.0)
+    assert ("memory_growth_bytes_per_s" in made(probe)) is known

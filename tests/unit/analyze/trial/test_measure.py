@@ -1,15 +1,29 @@
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes.trials import Figures, experiment, failed_record, histogram, record_of, spec, summary, write_trial
+from fakes.trials import (
+    SECOND,
+    START_NS,
+    Figures,
+    experiment,
+    failed_record,
+    histogram,
+    record_of,
+    spec,
+    summary,
+    write_trial,
+)
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Measure
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
@@ -184,6 +198,49 @@ def test_a_quota_below_the_cpus_is_what_the_subject_may_use(tmp_path: Path, quot
     directory, figures = TrialDir(tmp_path / "0001"), Figures(subject_cores=0.5)
     record = write_trial(directory, replace(record_of(spec(), figures), cpu_quota=quota), figures)
     assert measure(directory, record, experiment()).metrics["subject_cpu_share"] == pytest.approx(share, rel=0.01)
+
+
+def tell_more(directory: TrialDir, more: Callable[[int], dict[str, Any]]) -> None:
+    """Adds fields to the probe's samples of the subject; they may depend on the time since the window began, in ns."""
+    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "sample":
+            line["trees"][0] |= more(line["at_ns"] - START_NS)
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize(("pinned", "affinity", "share"), [((), 1, 0.5), ((), None, 0.25), ((0,), 2, 0.25)])
+def test_the_cpus_on_which_the_kernel_lets_the_subject_run_are_what_it_may_use(
+    tmp_path: Path, pinned: tuple[int, ...], affinity: int | None, share: float
+) -> None:
+    """A container with one CPU, or a server that runs already elsewhere than powerband may. Older engines tell
+    nothing."""
+    directory, figures = TrialDir(tmp_path / "0001"), Figures(subject_cores=0.5)
+    cpus = {"subject": list(pinned), "engine": [], "probe": []}
+    record = write_trial(directory, replace(record_of(spec(), figures), cpus=cpus), figures)
+    if affinity is not None:
+        tell_more(directory, lambda at_ns: {"cpus_now": affinity if at_ns > 5 * SECOND else 1})
+    assert measure(directory, record, experiment()).metrics["subject_cpu_share"] == pytest.approx(share, rel=0.01)
+
+
+@pytest.mark.parametrize(("own_quota", "named"), [(None, True), (2.0, False)])
+def test_a_quota_of_the_whole_trial_is_used_up_by_load_engine_and_server(
+    tmp_path: Path, own_quota: float | None, named: bool
+) -> None:
+    directory = TrialDir(tmp_path / "0001")
+    figures = Figures(subject_cores=1.2, thread_share=0.7, busy_cores=2.0, cpus=8)
+    record = replace(record_of(spec(), figures), cpus={}, cpu_quota=2.0)
+    write_trial(directory, record, figures)
+    tell_more(
+        directory,
+        lambda at_ns: {
+            "cpu_quota_now": 2.0,
+            "quota_periods": (at_ns + SECOND) // 100_000_000,
+            "throttled_periods": (at_ns + SECOND) * 95 // 10_000_000_000,
+        },
+    )
+    found = measure(directory, record, experiment(host={"cpu_quota": own_quota})).bottleneck
+    assert (found is not None and found.name is BottleneckName.CPU_QUOTA) is named
 
 
 def test_pressure_is_measured_and_noted(tmp_path: Path) -> None:

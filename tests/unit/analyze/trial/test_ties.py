@@ -83,6 +83,14 @@ def test_a_collector_that_has_a_small_part_of_a_full_cpu(collector: float, secon
     assert named(found) == (B.GARBAGE_COLLECTION, second)
 
 
+@pytest.mark.parametrize(("collector", "second"), [(0.15, B.SUBJECT_CPU), (0.30, None)])
+def test_a_thread_that_stops_the_others_takes_their_time_too(collector: float, second: BottleneckName | None) -> None:
+    """0.30 of two CPUs are 15 % of their time, but 30 % of the program's."""
+    alone = pool("VM Thread", collector, lock=1.0 - collector)
+    seen = scene(pool("pool", 1.65, 5.0), alone, POLLER, cpus=2.0, metrics={"subject_cpu_share": 0.92})
+    assert named(seen) == (B.GARBAGE_COLLECTION, second)
+
+
 def test_a_setting_whose_trials_are_divided_has_both() -> None:
     def trial(number: int, name: BottleneckName) -> TrialResult:
         found = Bottleneck(name, (f"trial {number}",), "advice")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, per_second, slots_served, verdict
-from powerband.analyze.trial.bottleneck.dotnet_rules import contended, pauses, starved_pool
+from powerband.analyze.trial.bottleneck.dotnet_rules import PAUSED, contended, pauses, starved_pool
 from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP, event_loop_blocked
 from powerband.analyze.trial.bottleneck.outside_rules import disturbed, engine_starves, generator, starved_generator
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, Scene
@@ -39,7 +39,7 @@ from powerband.loads.kind import LoadKind
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.fleet import SECOND_NS
-from powerband.readings.pools import WatchedPool
+from powerband.readings.pools import VM_THREAD, WatchedPool
 
 # Where no other reason stands beside a threshold, it was chosen so that the planted cases of
 # docs/methods/bottlenecks.md are named, and healthy trials are not.
@@ -229,21 +229,25 @@ def _at_work(pool: WatchedPool) -> float:
 
 def _garbage_collection(scene: Scene) -> Bottleneck | None:
     """Names garbage collection if collectors use much of the CPU. Those that stop the program take time from every
-    request. Those that run beside it, as Go's does, take time only if no CPU is left for both."""
+    request, whatever CPUs idle meanwhile if a single thread collects. Those that run beside it, as Go's does, take time
+    only if no CPU is left for both."""
     short = _short_of_cpu(scene)
     collectors = [pool for pool in scene.pools if pool.collects and (short or not pool.collects_beside)]
     cores_of = {pool.name: pool.use.on_cpu for pool in collectors}
     if short and scene.go_collecting_cores:
         cores_of["Go's collector"] = scene.go_collecting_cores
-    used = sum(cores_of.values())
-    if not scene.cpus or used < GC_SHARE * scene.cpus:
+    used, stopped = sum(cores_of.values()), scene.stopped_by_one
+    many = used >= GC_SHARE * (scene.cpus or 0.0)
+    if not scene.cpus or not (many or stopped >= PAUSED):
         return None
     names = " and ".join(list(cores_of)[:2])
+    taken = f"{names} used {cores(used)}, {share(used / scene.cpus)} of the server's CPU time"
+    rest = cores(max(0.0, scene.value("subject_cpu_cores") - used))
     return verdict(
         BottleneckName.GARBAGE_COLLECTION,
         [
-            f"{names} used {cores(used)}, {share(used / scene.cpus)} of the server's CPU time",
-            f"the rest of the server used {cores(max(0.0, scene.value('subject_cpu_cores') - used))}",
+            taken if many else f"`{VM_THREAD}` stops all other threads {share(stopped)} of the time, to collect",
+            f"the rest of the server used {rest}",
         ],
         noun=scene.noun,
     )
@@ -278,19 +282,24 @@ def _memory(scene: Scene) -> Bottleneck | None:
 
 def _cpu_quota(scene: Scene) -> Bottleneck | None:
     """Names the CPU quota if the kernel stops the subject in most periods because it has used up what its cgroup may
-    use, whatever CPUs are idle. Its threads then wait for a CPU as if they were too many."""
+    use, whatever CPUs are idle. Its threads then wait for a CPU as if they were too many. If load engine and bench are
+    under the same quota, as in a container, all that they use counts."""
     throttled, quota = scene.value("cpu_throttled_share"), scene.value("cpu_quota_cores")
-    if throttled < THROTTLED or scene.cpu_share < CPU_SHORT_LEAST:
+    own, beside = scene.value("subject_cpu_cores"), scene.beside_in_quota
+    together = beside > 0 and own + beside >= CPU_SHORT_LEAST * quota
+    if throttled < THROTTLED or (scene.cpu_share < CPU_SHORT_LEAST and not together):
         return None
     idle = (1 - scene.value("host_busy_share")) * (scene.host_cpus or 0.0)
+    used = f"it used {cores(own)} of the {significant(quota)} that its cgroup may use"
     return verdict(
         BottleneckName.CPU_QUOTA,
         [
             f"the quota was used up in {share(throttled)} of periods, and the server was stopped for the rest of each",
-            f"it used {cores(scene.value('subject_cpu_cores'))} of the {significant(quota)} that its cgroup may use",
+            f"{used}, load generator and powerband {significant(beside)}" if together else used,
             f"{cores(idle)} of the trial's CPUs were idle",
         ],
         noun=scene.noun,
+        more="; load from another machine would leave all of it to the server" if together else "",
     )
 
 

@@ -17,7 +17,7 @@ from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
-from powerband.readings.pools import WatchedPool, watched_share
+from powerband.readings.pools import VM_THREAD, WatchedPool, watched_share
 from powerband.readings.probe_samples import Counters
 from powerband.wire.load_events import EngineInterval
 
@@ -78,6 +78,9 @@ class Scene:
     """The word for one of the things that the rate counts."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
+    beside_in_quota: float = 0.0
+    """CPUs that load engine, bench and services used under the CPU quota that limits the subject; 0 if it has a quota
+    to itself, or none."""
     watched_share: float = 1.0
     """The share of the window between the first and the last look at the threads in it."""
     tried: Tried | None = None
@@ -122,6 +125,14 @@ class Scene:
             return False
         few = self.value("dotnet_pool_busy_mean") < WITH_A_THREAD * self.present
         return few and self.value("dotnet_pool_queue_mean") < QUEUED
+
+    @property
+    def stopped_by_one(self) -> float:
+        """The share of the time that HotSpot's VM thread works, which it does while all others stand still; no more
+        than the JVM tells that they stand still, and that it collects."""
+        works = [pool.use.on_cpu / max(1.0, pool.use.threads) for pool in self.pools if pool.name == VM_THREAD]
+        told = [self.metrics.get(name, 1.0) for name in ("jvm_safepoint_share", "jvm_gc_share")]
+        return min(max(works, default=0.0), *told)
 
     @property
     def queues(self) -> bool:
@@ -169,6 +180,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         shares_cpus=loaded and not evidence.pinned,
         noun=evidence.experiment.noun,
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
+        beside_in_quota=_beside_in_quota(evidence, metrics),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
         tried=_tried(evidence),
     )
@@ -179,6 +191,13 @@ def _tried(evidence: Evidence) -> Tried | None:
         return tried_of(evidence)
     except NotExactError:
         return None
+
+
+def _beside_in_quota(evidence: Evidence, metrics: Mapping[str, float]) -> float:
+    if not evidence.shares_quota:
+        return 0.0
+    engine = 0.0 if evidence.generators else metrics.get("engine_cpu_cores", 0.0)
+    return engine + metrics.get("bench_cpu_cores", 0.0) + metrics.get("services_cpu_cores", 0.0)
 
 
 def _turned_away(fleet: MergedFleet) -> float:
