@@ -40,7 +40,7 @@ def test_the_best_setting_is_named_and_the_knob_gets_its_value_back(tmp_path: Pa
     assert "was not restarted between settings" in said(analysis) and "from outside" in said(analysis)
     assert "start" not in said(analysis).replace("not restarted", "").replace("between its starts", "")
     assert said(analysis).endswith("The server was set back to n=3.")
-    assert server.is_alive and server.knob() == 3
+    assert server.is_alive and server.knob() == 3 and not (Path(analysis["run"]) / "restore.log").exists()
     assert not any("subject_cpu_cores" in trial["metrics"] for trial in analysis["trials"])
     assert not any("host_foreign_cores" in trial["metrics"] for trial in analysis["trials"])
     told = subprocess.run(
@@ -68,13 +68,14 @@ def test_a_pid_that_is_no_process_is_refused_before_anything_is_changed(tmp_path
     assert server.knob() == 3
 
 
-def interrupted(tmp_path: Path, server: RunningServer, *knob: str) -> None:
+def interrupted(tmp_path: Path, server: RunningServer, *knob: str, by: signal.Signals = signal.SIGINT) -> None:
     options = ("-P", "n=1,8", *knob, "--restore", "n=3", "--duration", "20s")
-    process = subprocess.Popen(command(tmp_path, server.url, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    words = ["env", "--default-signal=HUP", *command(tmp_path, server.url, *options)]  # the tests may run under nohup
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while server.knob() == 3:
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == INTERRUPTED, errors
     assert server.is_alive and server.knob() == 3
@@ -82,6 +83,10 @@ def interrupted(tmp_path: Path, server: RunningServer, *knob: str) -> None:
 
 def test_after_ctrl_c_the_knob_has_its_value_back(tmp_path: Path, server: RunningServer) -> None:
     interrupted(tmp_path, server, *KNOB)
+
+
+def test_after_the_terminal_was_closed_the_knob_has_its_value_back(tmp_path: Path, server: RunningServer) -> None:
+    interrupted(tmp_path, server, *KNOB, by=signal.SIGHUP)
 
 
 @pytest.mark.long

@@ -28,6 +28,18 @@ HEALTH = {
     "RAY_health_check_timeout_ms": "1000",
     "RAY_health_check_failure_threshold": "4",
 }
+# What Ray looks after ten times a second, once a second: of what it takes on a node a third is left (docs/cluster.md).
+SELDOM = {
+    "RAY_raylet_report_resources_period_milliseconds": "1000",
+    "RAY_raylet_check_gc_period_milliseconds": "1000",
+    "RAY_object_manager_timer_freq_ms": "1000",
+    "RAY_kill_idle_workers_interval_ms": "1000",
+    "RAY_memory_monitor_refresh_ms": "1000",
+    "RAY_local_fs_monitor_interval_ms": "5000",
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_event_stats": "0",
+}
 
 
 def why_not() -> str:
@@ -120,7 +132,7 @@ class Hosts:
 
     def __init__(self, hosts: Sequence[Host], folder: Path) -> None:
         self.hosts, self.folder = list(hosts), folder
-        self.env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16), **HEALTH}
+        self.env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16), **HEALTH, **SELDOM}
         self.env |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
         if "POWERBAND_ENGINE" in os.environ:
             self.env["POWERBAND_ENGINE"] = os.environ["POWERBAND_ENGINE"]

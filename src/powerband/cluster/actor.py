@@ -51,6 +51,7 @@ class NodeActor:
         self._why = ""
         self._phase = ""
         self._watch: asyncio.Task[None] | None = None
+        self._unpacking: asyncio.Future[None] | None = None
 
     async def facts(self) -> Answer:
         """The facts of this host, as in `host.json`; `failed` if there is no engine."""
@@ -66,7 +67,11 @@ class NodeActor:
         moved = list(order["moved"])
         try:
             for number, parcel in enumerate(parcels):
-                unpack(parcel, work / "files" / str(number))
+                folder = work / "files" / str(number)
+                self._unpacking = asyncio.ensure_future(asyncio.to_thread(unpack, parcel, folder))
+                await self._unpacking  # in a thread, so that `heard` is answered meanwhile
+                if self._work != work:
+                    return {"failed": {"kind": node.LOST, "message": "the node was closed while it got ready"}}
         except (PowerbandError, OSError) as error:
             return {"failed": {"kind": "MeasurementError", "message": str(error)}}
         moved += [[there, str(work / "files" / str(n))] for n, there in enumerate(order["copied"])]
@@ -85,7 +90,7 @@ class NodeActor:
     async def _clear(self) -> Path:
         """Ends what ran before, and makes a new work folder."""
         await self.close()
-        self._heard_s = time.monotonic()
+        self._heard_s, self._why = time.monotonic(), ""
         remove_stale()
         self._work = Path(tempfile.mkdtemp(prefix=_PREFIX))
         with open_private(self._work / "owner", "w") as file:
@@ -130,13 +135,15 @@ class NodeActor:
     async def close(self) -> None:
         """Ends the program, and removes its work folder. Safe to call twice."""
         program, self._program = self._program, None
+        work, self._work = self._work, None
         if self._watch is not None:
             self._watch.cancel()
         if program is not None:
             await _end(program)
-        if self._work is not None:
-            shutil.rmtree(self._work, ignore_errors=True)
-            self._work = None
+        if self._unpacking is not None:
+            await asyncio.wait([self._unpacking])
+        if work is not None:
+            shutil.rmtree(work, ignore_errors=True)
 
     def _send(self, order: Mapping[str, Any]) -> None:
         if self._program is not None and self._program.stdin is not None:

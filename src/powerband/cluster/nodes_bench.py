@@ -203,7 +203,7 @@ class ClusterBench:
         assert node.trial is not None
         while not node.trial.done():
             wait([node.trial], timeout=LOOK_S)
-            self._pass_on_stop()
+            self._pass_on_stop(again=True)  # a node that does not run its program yet forgets it
             if silent := node.silent:
                 raise MeasurementError(f"{silent} was not heard of for {SILENT_S:.0f} s while it got ready")
         answer, node.trial = got(node.name, node.trial, 0), None
@@ -280,7 +280,8 @@ class ClusterBench:
         return record_lost(directory, spec, node.name, f"{node.name} is lost: {why}")
 
     def _welcome_back(self) -> None:
-        """Gets lost nodes that answer again ready, as at the beginning."""
+        """Gets lost nodes that answer again ready, as at the beginning. A node that cannot get ready, and says why,
+        does not come back."""
         for node in self._nodes.values():
             if not node.lost or node.out:
                 continue
@@ -289,10 +290,16 @@ class ClusterBench:
                     node.opening = self._opening(node)
             elif node.opening.done():
                 opening, node.opening = node.opening, None
+                answer: dict[str, Any] = {}
                 with suppress(Exception):  # it is lost still
-                    if opening.result().get("said") == "ready":
-                        node.lost = ""
-                        self._job.observer.note(f"{node.name} is back")
+                    answer = opening.result()
+                failed = answer.get("failed")
+                if answer.get("said") == "ready":
+                    node.lost = ""
+                    self._job.observer.note(f"{node.name} is back")
+                elif failed and failed["kind"] != LOST:
+                    node.lost, node.out = failed["message"], True
+                    self._job.observer.note(f"{node.name} does not come back: {node.lost}")
 
     def _show_phase(self, busy: Sequence[_Place]) -> None:
         """Shows the phase of the trial that began last, for a view that has room for one trial."""
@@ -301,8 +308,8 @@ class ClusterBench:
             self._shown = (last.name, last.phase)
             self._job.observer.phase(last.phase)
 
-    def _pass_on_stop(self) -> None:
-        if self._job.stop.requested and not self._stopped:
+    def _pass_on_stop(self, *, again: bool = False) -> None:
+        if self._job.stop.requested and (again or not self._stopped):
             self._stopped = True
             for node in self._nodes.values():  # their generators end with the trial
                 with suppress(Exception):  # a lost node has stopped

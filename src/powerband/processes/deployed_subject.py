@@ -166,8 +166,8 @@ def run_command(argv: Sequence[str], folder: str | None, log_file: Path, limit_s
             _end(process)
             errors.seek(0)
             said = errors.read()
-            with writing(log_file):
-                log.write(said)
+            with suppress(OSError):  # the command has done its work; a full disk is noticed by what is written next
+                os.write(log.fileno(), said)
     if process.returncode:
         raise TrialFailed(
             Code.APPLY_FAILED,

@@ -1,4 +1,5 @@
-"""A user's request to stop: the first Ctrl-C (or SIGTERM) finishes gracefully, the second quits at once.
+"""A user's request to stop: the first Ctrl-C (or SIGTERM) finishes gracefully, the second quits at once. A terminal
+that is closed (SIGHUP) asks too, but never insists.
 
 `StopRequest` is passed down to everything that waits; `fileno` becomes readable on the first request, so that a
 selector wakes without polling. Without `on_signals` it is an ordinary flag that a test or another caller may set.
@@ -15,7 +16,7 @@ from types import FrameType
 
 from powerband.base.errors import UserInterruptError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
@@ -26,18 +27,21 @@ class StopRequest:
     @classmethod
     @contextmanager
     def on_signals(cls, advice: str = "") -> Iterator[StopRequest]:
-        """Handles SIGINT and SIGTERM until the block is left; outside the main thread, where Python does not allow
-        that, it is an ordinary flag. A second signal raises UserInterruptError at whatever point the program is, with
-        `advice` in its message; context managers clean up on the way out."""
+        """Handles SIGINT, SIGTERM and SIGHUP until the block is left, the last unless it is ignored, as under nohup;
+        outside the main thread, where Python does not allow that, it is an ordinary flag. A second SIGINT or SIGTERM
+        raises UserInterruptError at whatever point the program is, with `advice` in its message; context managers clean
+        up on the way out."""
         stop = cls()
 
-        def handler(_number: int, _frame: FrameType | None) -> None:
-            if stop.requested:
+        def handler(number: int, _frame: FrameType | None) -> None:
+            if not stop.requested:
+                stop.request()
+            elif number != signal.SIGHUP:  # of a closed terminal the shell and the kernel send one each
                 raise UserInterruptError(f"stopped at once{advice and ': '}{advice}")
-            stop.request()
 
         is_main = threading.current_thread() is threading.main_thread()
-        previous = {number: signal.signal(number, handler) for number in SIGNALS if is_main}
+        ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else set()
+        previous = {number: signal.signal(number, handler) for number in SIGNALS if is_main and number not in ignored}
         try:
             yield stop
         finally:

@@ -1,18 +1,20 @@
 """Leaves a deployed server at the setting that `subject.deployed.restore` names, else at the one tried last.
 
 In: the trials that changed the setting. Out: the setting in place, `left.json` of the run directory, and a sentence. It
-makes no difference whether the run ends by its plan, by Ctrl-C or by an error; after SIGKILL the server keeps the
-setting that it has.
+makes no difference whether the run ends by its plan, by Ctrl-C, by a closed terminal or by an error. After SIGKILL, or
+where the server did not take the setting, `powerband resume` does it at its end.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
-from powerband.base.errors import PowerbandError, UserInterruptError
+from powerband.base.errors import MeasurementError, PowerbandError, UserInterruptError
 from powerband.base.hosts import http_url, is_loopback, split_url
 from powerband.base.units import capital
 from powerband.model.experiment import Experiment
@@ -26,7 +28,15 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.ports import listener
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import render
-from powerband.store import NOT_AS_WRITTEN, RunDir, TrialRecord, write_atomically, writing
+from powerband.store import (
+    NOT_AS_WRITTEN,
+    DamagedError,
+    RunDir,
+    TrialRecord,
+    open_private,
+    write_atomically,
+    writing,
+)
 from powerband.trials.opening import check_reached
 
 REFUSED = "refused by it, so that it may have another"
@@ -41,22 +51,26 @@ class Leaving:
         self._experiment = experiment
         self._run = run
         self._given = given
-        self._last: Setting | None = None
-        self._refused = False
+        self._last, self._refused = (None, False) if experiment.subject.deployed is None else _since_before(run)
 
     @contextmanager
     def changing(self, setting: Setting) -> Iterator[Callable[[TrialRecord], None]]:
         """Surrounds a trial that gives the server this setting. Yields a function to be called with the trial's record;
-        without that call, the setting counts as changed.
+        without that call, the setting counts as changed. `left.json` is away meanwhile, so that it tells nothing untrue
+        after a kill; it comes back if the trial changed nothing.
 
         That function raises SubjectError if a deployed server was not reached (see `check_reached`)."""
         before, self._last = self._last, setting
         with writing(self._run.left):
+            left = self._run.left.read_text("utf-8", "replace") if self._run.left.is_file() else ""
             self._run.left.unlink(missing_ok=True)
 
         def changed(record: TrialRecord) -> None:
             if "applied" not in record.phases:
                 self._last = before
+                if left:
+                    with writing(self._run.left):
+                        write_atomically(self._run.left, left)
             else:
                 self._refused = record.failure is not None and record.failure.code == Code.APPLY_FAILED
             check_reached(record, self._run)
@@ -66,7 +80,7 @@ class Leaving:
     def leave(self) -> str:
         """Restores the setting if one is to be restored, records the outcome in the run directory, and returns it as a
         sentence; empty if nothing was changed. The first Ctrl-C meanwhile is taken as meant for the run; the second
-        cuts this short. Raises MeasurementError if the disk cannot be written."""
+        cuts this short. Raises MeasurementError, which has the sentence too, if the disk cannot be written."""
         with StopRequest.on_signals():
             return self._leave()
 
@@ -84,9 +98,13 @@ class Leaving:
             "asked": deployed.restore or None,
             "reason": reason or (REFUSED if self._refused and not deployed.restore else ""),
         }
-        with writing(self._run.left):
-            write_atomically(self._run.left, json.dumps(left))
-        return _sentence(left)
+        sentence = _sentence(left)
+        try:
+            with writing(self._run.left):
+                write_atomically(self._run.left, json.dumps(left))
+        except MeasurementError as error:
+            raise MeasurementError(f"{error}\n{capital(sentence)}.") from error
+        return sentence
 
     def _set(self, setting: Setting) -> str:
         """Gives the server this setting. Returns the reason why that failed; empty if it did not."""
@@ -96,11 +114,14 @@ class Leaving:
             rendered = render(subject, setting, find_engine(), self._given)
             with Pump(stop) as pump:
                 argv = render_deployed_command(subject, setting, self._given)
-                change(rendered, argv, self._run.restore_log, pump)
+                log = self._run.restore_log
+                change(rendered, argv, _writable(log) if argv else log, pump)
         except TrialFailed as failed:
             return failed.failure.message
         except UserInterruptError:
             return "that was cut short"
+        except (PowerbandError, OSError) as error:
+            return str(error)
         finally:
             stop.close()
         return ""
@@ -167,6 +188,41 @@ def _sentence(left: Mapping[str, object]) -> str:
     assert isinstance(asked, Mapping)
     wanted = Setting(tuple(asked.items())).id
     return f"the server was NOT set back to {wanted} and may still have {kept}: {left['reason']}"
+
+
+def _since_before(run: RunDir) -> tuple[Setting | None, bool]:
+    """The setting of an earlier session of the run that the server may still have, and whether the server refused it.
+    None if the server was left as was wanted, or if no trial has touched it."""
+    try:
+        left = json.loads(run.left.read_text(encoding="utf-8"))
+        reason = left["reason"]
+        return (Setting(tuple(left["setting"].items())) if reason else None), reason == REFUSED
+    except (OSError, *NOT_AS_WRITTEN):
+        return _tried_last(run), False  # that session was killed, or this is the first
+
+
+def _tried_last(run: RunDir) -> Setting | None:
+    """The setting of the last trial that touched the server, or may have: a killed one has no record."""
+    for number, spec in sorted(run.planned().items(), reverse=True):
+        directory = run.trial(number)
+        if not directory.spec.is_file():
+            continue
+        try:
+            if "applied" not in directory.read_record().phases:
+                continue
+        except DamagedError:
+            pass
+        return spec.setting
+    return None
+
+
+def _writable(log: Path) -> Path:
+    """The log file; where it cannot be opened, the null device, since the server matters more than the log."""
+    try:
+        open_private(log, "ab").close()
+    except OSError:
+        return Path(os.devnull)
+    return log
 
 
 def _of_server(setting: Setting) -> Setting:

@@ -174,10 +174,12 @@ def _command_fails_always(experiment: Experiment, code: str) -> bool:
 
 def check_reached(record: TrialRecord, run: RunDir) -> None:
     """Raises SubjectError if a deployed server was not reached, which ends the run. The trial's record is removed, so
-    that `powerband resume` runs it again once the server is there."""
+    that `powerband resume` runs it again once the server is there, and its spec, since it did not touch the server."""
     if record.failure is None or record.failure.code != Code.NOT_REACHABLE:
         return
-    run.trial(record.spec.number).record.unlink()
+    directory = run.trial(record.spec.number)
+    directory.record.unlink()
+    directory.spec.unlink(missing_ok=True)
     raise SubjectError(
         f"{record.failure.message}\nFinished trials are kept: `powerband report {run.path}` shows what they say, and "
         f"`powerband resume {run.path}` goes on once the server is there"

@@ -206,9 +206,10 @@ def _prepare(cpus: Sequence[int]) -> None:
 
 
 def _run(binaries: Path, words: Sequence[str], account: _Account, sql: str = "", **environment: str) -> None:
+    """Runs a program of PostgreSQL, out of reach of Ctrl-C in the terminal. Raises SubjectError if it fails."""
     done = subprocess.run(
         [str(binaries / words[0]), *words[1:]], input=sql.encode(), capture_output=True, check=False, cwd="/",
-        env={**_ENVIRONMENT, **environment}, **account.options(),
+        env={**_ENVIRONMENT, **environment}, start_new_session=True, **account.options(),
     )  # type: ignore[call-overload]  # fmt: skip
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip() or done.stdout.decode(errors="replace").strip()
@@ -219,8 +220,9 @@ def _wait_until_it_serves(
     binaries: Path, port: int, server: subprocess.Popen[bytes], log: Path, account: _Account
 ) -> None:
     asked = [str(binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+    options = {"cwd": "/", "env": _ENVIRONMENT, "start_new_session": True, **account.options()}
     deadline = time.monotonic() + _SERVES_WITHIN_S
-    while subprocess.run(asked, check=False, cwd="/", env=_ENVIRONMENT, **account.options()).returncode != 0:  # type: ignore[call-overload]
+    while subprocess.run(asked, check=False, **options).returncode != 0:  # type: ignore[call-overload]
         ended = server.poll()
         if ended is not None or time.monotonic() > deadline:
             what = f"ended (exit code {ended})" if ended is not None else f"did not serve within {_SERVES_WITHIN_S:g} s"

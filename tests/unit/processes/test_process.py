@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,34 @@ def test_the_first_signal_asks_and_the_second_insists() -> None:
         with pytest.raises(UserInterruptError):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.fixture
+def hang_up() -> Iterator[None]:
+    """Lets a closed terminal end this process, as it does without nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_up")
+def test_a_closed_terminal_asks_and_never_insists() -> None:
+    with StopRequest.on_signals() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.requested
+        signal.raise_signal(signal.SIGHUP)
+        with pytest.raises(UserInterruptError):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("hang_up")
+def test_under_nohup_a_closed_terminal_is_nothing() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopRequest.on_signals() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert not stop.requested
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 @pytest.mark.parametrize(("status", "words"), [(None, "still running"), (-9, "signal 9"), (3, "exit code 3")])

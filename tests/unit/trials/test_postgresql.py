@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,19 @@ def test_root_needs_somebody_to_run_it_as(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(postgresql.pwd, "getpwnam", nobody)
     with pytest.raises(SubjectError, match="refuses to run as root"):
         postgresql._account()
+
+
+def test_ctrl_c_in_the_terminal_does_not_reach_its_programs(tmp_path: Path) -> None:
+    """They would fail, and with them the run, which is to end in its own way."""
+    for name in ("createdb", "pg_isready"):
+        program = planted(tmp_path / name, name) / name
+        program.write_text(f"#!/bin/sh\ncut -d' ' -f6 /proc/$$/stat > {tmp_path}/session-of-{name}\n")
+    postgresql._run(tmp_path / "createdb", ["createdb"], postgresql._Account())
+    server = subprocess.Popen(["true"])
+    postgresql._wait_until_it_serves(tmp_path / "pg_isready", 1, server, tmp_path / "log", postgresql._Account())
+    server.wait()
+    sessions = [int(file.read_text()) for file in tmp_path.glob("session-of-*")]
+    assert len(sessions) == 2 and os.getsid(0) not in sessions
 
 
 def test_only_settings_that_say_so_use_it() -> None:

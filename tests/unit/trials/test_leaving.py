@@ -1,0 +1,203 @@
+"""The setting that a deployed server is left at, over several sessions of one run, whatever ended each."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes.trials import experiment, failed_record, spec, write_trial
+from powerband.base.errors import MeasurementError, SubjectError
+from powerband.model.deployed import Deployed
+from powerband.model.experiment import Experiment, Subject
+from powerband.model.plan import Level
+from powerband.processes.failures import Code
+from powerband.store import RunDir
+from powerband.trials import leaving
+from powerband.trials.leaving import REFUSED, Leaving
+
+NOT_BACK = "the server was NOT set back to n=3 and may still have n=1: "
+
+
+@pytest.fixture(autouse=True)
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "find_engine", lambda: Path("engine"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir.create(tmp_path / "runs", "x", "name: x\n", {})
+
+
+def deployed(knob: Path, restore: Mapping[str, Level] | None = None) -> Experiment:
+    """A server whose setting is a file; the command that writes it fails while there is a file `down` beside it."""
+    command = ("sh", "-c", f"test ! -e {knob.with_name('down')} && echo said && echo $0 > {knob}", "{n}")
+    asked: dict[str, Level] = {"n": 3} if restore is None else dict(restore)
+    server = Subject(name="s", url="http://127.0.0.1:1/", deployed=Deployed(command=command, restore=asked))
+    return experiment({"n": (1, 8)}, subject=server)
+
+
+@pytest.fixture
+def knob(tmp_path: Path) -> Path:
+    return tmp_path / "knob"
+
+
+def opened(run: RunDir, knob: Path) -> Leaving:
+    return Leaving(deployed(knob), run, {})
+
+
+def tried(run: RunDir, left: Leaving, n: int, *, number: int = 1, applied: bool = True, code: str = "") -> None:
+    """Runs a trial that changes the setting, or does not reach that point."""
+    planned = spec({"n": n}, number=number)
+    run.append_plan(planned)
+    with left.changing(planned.setting) as changed:
+        record = replace(failed_record(planned, code or Code.DIED), phases={"applied": 1} if applied else {})
+        write_trial(run.trial(number), record, None)
+        changed(record)
+
+
+def killed(run: RunDir, left: Leaving, n: int, *, number: int = 1) -> None:
+    """Begins a trial that SIGKILL ends, so that nothing of the session follows."""
+    planned = spec({"n": n}, number=number)
+    run.append_plan(planned)
+    with left.changing(planned.setting):
+        run.trial(number).begin(planned)
+
+
+def said(run: RunDir) -> str:
+    return leaving._sentence(json.loads(run.left.read_text()))
+
+
+def test_a_run_that_tried_nothing_leaves_nothing(run: RunDir, knob: Path) -> None:
+    assert opened(run, knob).leave() == "" and not run.left.exists() and not knob.exists()
+
+
+def test_what_was_tried_is_set_back_and_a_session_that_tries_nothing_more_does_nothing(run: RunDir, knob: Path) -> None:
+    left = opened(run, knob)
+    tried(run, left, 1)
+    assert left.leave() == "the server was set back to n=3"
+    assert knob.read_text() == "3\n" and run.restore_log.read_text() == "said\n"
+    knob.unlink()
+    assert opened(run, knob).leave() == "" and not knob.exists()
+    assert said(run) == "the server was set back to n=3"
+
+
+def test_a_run_that_was_killed_is_set_back_by_the_next_session(run: RunDir, knob: Path) -> None:
+    tried(run, opened(run, knob), 1)
+    assert opened(run, knob).leave() == "the server was set back to n=3" and knob.read_text() == "3\n"
+
+
+def test_a_trial_that_was_killed_may_have_changed_the_setting(run: RunDir, knob: Path) -> None:
+    left = opened(run, knob)
+    tried(run, left, 1)
+    left.leave()
+    killed(run, opened(run, knob), 8, number=2)
+    kept = Leaving(deployed(knob, {}), run, {})
+    assert kept.leave().startswith("the server keeps n=8, which was tried last")
+
+
+def test_trials_that_changed_nothing_are_not_taken_for_the_last(run: RunDir, knob: Path) -> None:
+    left = opened(run, knob)
+    tried(run, left, 8)
+    tried(run, left, 1, number=2, applied=False, code=Code.INTERRUPTED)
+    with pytest.raises(SubjectError, match="never got ready"):
+        tried(run, left, 1, number=3, applied=False, code=Code.NOT_REACHABLE)
+    run.append_plan(spec({"n": 1}, number=4))
+    assert Leaving(deployed(knob, {}), run, {}).leave().startswith("the server keeps n=8")
+
+
+def test_a_server_that_was_never_reached_is_not_said_to_have_a_tried_setting(run: RunDir, knob: Path) -> None:
+    with pytest.raises(SubjectError):
+        tried(run, opened(run, knob), 1, applied=False, code=Code.NOT_REACHABLE)
+    assert opened(run, knob).leave() == "" and not knob.exists()
+
+
+def test_a_restore_that_failed_is_tried_again_by_the_next_session(run: RunDir, knob: Path) -> None:
+    left = opened(run, knob)
+    tried(run, left, 1)
+    knob.with_name("down").touch()
+    assert left.leave().startswith(NOT_BACK)
+    assert opened(run, knob).leave().startswith(NOT_BACK) and said(run).startswith(NOT_BACK)
+    knob.with_name("down").unlink()
+    assert opened(run, knob).leave() == said(run) == "the server was set back to n=3"
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_what_was_left_is_known_still_where_a_session_changes_nothing(run: RunDir, knob: Path, *, down: bool) -> None:
+    left = opened(run, knob)
+    tried(run, left, 1)
+    if down:
+        knob.with_name("down").touch()
+    left.leave()
+    before = run.left.read_text()
+    again = opened(run, knob)
+    with pytest.raises(SubjectError):
+        tried(run, again, 8, number=2, applied=False, code=Code.NOT_REACHABLE)
+    assert run.left.read_text() == before
+    assert again.leave().startswith(NOT_BACK) is down and run.left.read_text() == before
+
+
+def test_a_setting_that_was_refused_is_said_to_be_so_by_the_next_session_too(run: RunDir, knob: Path) -> None:
+    left = Leaving(deployed(knob, {}), run, {})
+    tried(run, left, 1, code=Code.APPLY_FAILED)
+    sentence = left.leave()
+    assert REFUSED in sentence and Leaving(deployed(knob, {}), run, {}).leave() == sentence
+
+
+def test_what_is_damaged_is_as_if_the_run_had_been_killed(run: RunDir, knob: Path) -> None:
+    tried(run, opened(run, knob), 1)
+    run.left.write_text('{"reason": "torn')
+    run.trial(1).record.write_text("{")
+    assert opened(run, knob).leave() == "the server was set back to n=3"
+
+
+def test_without_its_log_the_command_runs_all_the_same(run: RunDir, knob: Path) -> None:
+    left = opened(run, knob)
+    tried(run, left, 1)
+    run.restore_log.mkdir()
+    assert left.leave() == "the server was set back to n=3" and knob.read_text() == "3\n"
+
+
+def test_whatever_prevents_the_restore_is_the_reason(run: RunDir, knob: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = opened(run, knob)
+    tried(run, left, 1)
+
+    def none() -> Path:
+        raise MeasurementError("there is no engine")
+
+    monkeypatch.setattr(leaving, "find_engine", none)
+    assert left.leave() == f"{NOT_BACK}there is no engine"
+
+
+def test_a_disk_that_is_full_does_not_hide_what_the_server_has(run: RunDir, knob: Path) -> None:
+    left = opened(run, knob)
+    tried(run, left, 1)
+    run.left.mkdir()
+    with pytest.raises(
+        MeasurementError, match=r"cannot write to .*left\.json(?s:.*)\nThe server was set back to n=3\."
+    ):
+        left.leave()
+
+
+def test_a_terminal_that_is_closed_meanwhile_does_not_cut_it_short(run: RunDir, knob: Path) -> None:
+    """The shell and the kernel send SIGHUP one after the other."""
+    made = deployed(knob)
+    assert made.subject.deployed is not None and made.subject.deployed.command is not None
+    shell, script = "kill -HUP $PPID; sleep 0.2; " * 2, made.subject.deployed.command[2]
+    command = ("sh", "-c", shell + script, "{n}")
+    server = made.subject.model_copy(update={"deployed": made.subject.deployed.model_copy(update={"command": command})})
+    left = Leaving(made.model_copy(update={"subject": server}), run, {})
+    tried(run, left, 1)
+    heard: list[int] = []
+    before = signal.signal(signal.SIGHUP, lambda number, _: heard.append(number))
+    try:
+        assert left.leave() == "the server was set back to n=3" and knob.read_text() == "3\n"
+        assert not heard
+        signal.raise_signal(signal.SIGHUP)
+        assert heard, "the handler is as it was"
+    finally:
+        signal.signal(signal.SIGHUP, before)
