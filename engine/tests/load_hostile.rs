@@ -142,15 +142,16 @@ fn a_tls_handshake_that_stalls_is_given_up_in_time() {
 
 #[test]
 fn labels_of_a_tally_are_bounded() {
-    let address = websocket_support::serve_opened(|mut peer| {
-        let mut label = 0u64;
+    // Labels differ between connections, too, so that there are enough of them however slow the machine is.
+    let labels = std::sync::atomic::AtomicU64::new(0);
+    let address = websocket_support::serve_opened(move |mut peer| {
         while peer.text().is_some() {
+            let label = labels.fetch_add(64, std::sync::atomic::Ordering::Relaxed);
             // One answer, followed by very many unsolicited messages: only answers may be counted.
             let answer = |label: u64| {
                 websocket_support::frame(websocket_support::TEXT, format!("w:{label:0200} n:1").as_bytes())
             };
             let answers: Vec<u8> = (0..64).flat_map(|more| answer(label + more)).collect();
-            label += 64;
             if !peer.send(&answers) {
                 return;
             }

@@ -20,6 +20,7 @@ from powerband.store import RunDir, TrialRecord
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
 SLOW = ("slow", "ignore-sigterm", "grace=0.6", "pace=0.6", "go-on")
+DRAIN = "slow=2s"  # the engine ends with the drain, and beside other tests it takes a while until it is killed
 
 
 def each(fault: Fault, phase: str) -> object:
@@ -57,7 +58,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(("fault", "phase"), [each(*case) for case in CASES])
 def test_what_a_kill_does(one_trial: Path, tmp_path: Path, fault: Fault, phase: str) -> None:
     folder = Path(shutil.copytree(one_trial, tmp_path / "run"))
-    with start(folder, "trials=2", *SLOW) as run:
+    with start(folder, "trials=2", *SLOW, *([DRAIN] if phase == "drain" else [])) as run:
         assert run.stdout is not None
         assert any(line == f"{phase}\n" for line in run.stdout), f"there was no phase {phase}"
         kill(run.pid, fault.victims)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,9 +26,10 @@ LAUNCH_TIMEOUT_S = 20.0  # arbitrary: exec takes ms, for a large program on a co
 SERIES = {"scrape", "scrape_failed", "statsd"}
 MEASURED = {"sample", "threads", "jvm", *SERIES}
 JVMS_MAX = 64  # `jvm` lines that are kept: 16 s of one JVM, or the last line of each of 64
-THREADS_MAX = 8  # `threads` lines that are kept: one a second, or two in a short trial
+THREADS_MAX = 16  # `threads` lines that are kept: one or two a second of each tree
 THREADS_SLACK = 1.1  # of a stretch: they come a little late, and two seconds should hold three
-COMPILERS = (" Compiler", ".NET Tiered Com")  # in the names of threads that compile, of 15 bytes: `C2 CompilerThre`
+# Threads that compile. The kernel keeps 15 bytes of a name, and newer JDKs cut it in the middle (`C2 Com..hread4`).
+COMPILERS = re.compile(r"C[12] Com|JVMCI|\.NET Tiered Com")
 JVM_GONE_NS = 2_500_000_000  # each JVM is read four times a second
 COMMAND_SAMPLE_NS = 2_000_000_000  # nobody reads these samples
 KILL_SLACK_S = 5.0  # time for the probe, beyond the subject's grace, to kill what is left and to report
@@ -77,7 +79,7 @@ class RunningProbe:
         mine = [event for event in events if event["tree"] == "subject"]
         recent = [event for event in mine if event["at_ns"] >= mine[-1]["at_ns"] - over_ns * THREADS_SLACK]
         worked = [
-            sum(pool["on_cpu_ns"] + pool["run_wait_ns"] for pool in event["pools"] if _compiles(pool["pool"]))
+            sum(pool["on_cpu_ns"] + pool["run_wait_ns"] for pool in event["pools"] if COMPILERS.match(pool["pool"]))
             for event in recent
         ]
         return (worked[-1] - worked[0]) / (recent[-1]["at_ns"] - recent[0]["at_ns"]) if len(recent) > 1 else 0.0
@@ -149,10 +151,6 @@ class RunningProbe:
                 f"the probe ended without a report ({describe_status(status)}); its last log lines are in engine.log "
                 "of the trial",
             )
-
-
-def _compiles(pool: str) -> bool:
-    return any(name in pool for name in COMPILERS)
 
 
 @contextmanager

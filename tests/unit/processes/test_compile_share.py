@@ -36,7 +36,7 @@ def test_what_a_jvm_tells_counts_where_no_thread_is_known() -> None:
     assert probe(jvm(0, 5), jvm(1, 5), jvm(2, 5.5), jvm(3, 6)).compile_share(2 * S) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("name", ["C2 CompilerThre", ".NET Tiered Com"])
+@pytest.mark.parametrize("name", ["C2 CompilerThre", "C1 Com..hread0", ".NET Tiered Com"])
 def test_a_method_that_takes_long_to_compile_is_seen_before_it_counts(name: str) -> None:
     """The compiler waits for a CPU most of the time: threads of the server have it."""
     told = [jvm(at_s, 8.0) for at_s in range(7)]
