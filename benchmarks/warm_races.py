@@ -174,10 +174,16 @@ def table(every: Sequence[Outcome], truths: Mapping[str, Truth]) -> str:
     """The races as a Markdown table with a line for each case and profile; races without a valid trial are not
     counted."""
     done = [row for row in every if row.kind != AnswerKind.NONE_VALID.value]
-    lines = [
+    head = (
         f"{time.strftime('%Y-%m-%d')}, {machine()}, commit {commit()}: {len(done)} races "
-        f"({len(every) - len(done)} more without a valid trial)",
-        "",
+        f"({len(every) - len(done)} more without a valid trial)"
+    )
+    return "\n".join([head, "", *summary(done, truths)])
+
+
+def summary(done: Sequence[Outcome], truths: Mapping[str, Truth]) -> list[str]:
+    """The lines of the table."""
+    lines = [
         "| case | profile | after a minute | races | right one named | wrong one | figures within 5 % | seconds |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -192,7 +198,7 @@ def table(every: Sequence[Outcome], truths: Mapping[str, Truth]) -> str:
             f"{named} ({verdicts[0]}) | {wrong} | {holding} ({verdicts[1]}) | "
             f"{sum(row.seconds for row in rows) / len(rows):.0f} |"
         )
-    return "\n".join(lines)
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.warm_races import AS_TUNE, CASES, Outcome, Truth, experiment, outcome, table, to_come
+from benchmarks.footer import ROOT
+from benchmarks.kept_rows import read_rows
+from benchmarks.warm_races import AS_TUNE, CASES, Outcome, Truth, experiment, outcome, summary, table, to_come
 
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.key_options import PROFILES
@@ -67,3 +69,12 @@ def test_the_table_counts_names_and_figures() -> None:
     text = table([*rows, replace(RACE, kind="none_valid", named=None)], {"jvm": TRUTH})
     assert "20 races (1 more without a valid trial)" in text
     assert "| jvm | normal | 6,000/s and 12,000/s | 20 | 18 (undecided) | 1 | 19 (undecided) | 300 |" in text
+
+
+def test_the_page_says_what_the_kept_races_say() -> None:
+    folder = ROOT / "docs" / "methods"
+    (kept,) = (folder / "data").glob("warm-races-*.jsonl")
+    truths = read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth)
+    page = (folder / "steady-state.md").read_text()
+    assert "\n".join(summary(read_rows(kept, Outcome), {truth.case: truth for truth in truths})) in page
+    assert f"data/{kept.name}" in page
