@@ -75,14 +75,18 @@ class RunningProbe:
         return max(self._told_compile_share(over_ns), self._seen_compile_share(over_ns))
 
     def _seen_compile_share(self, over_ns: int) -> float:
-        events: list[Threads] = [json.loads(line) for line in self._threads_lines]
-        mine = [event for event in events if event["tree"] == "subject"]
-        recent = [event for event in mine if event["at_ns"] >= mine[-1]["at_ns"] - over_ns * THREADS_SLACK]
+        recent: list[Threads] = []  # the latest first; older lines, which may be long, are not decoded
+        for line in reversed(self._threads_lines):
+            event: Threads = json.loads(line)
+            if recent and event["at_ns"] < recent[0]["at_ns"] - over_ns * THREADS_SLACK:
+                break
+            if event["tree"] == "subject":
+                recent.append(event)
         worked = [
             sum(pool["on_cpu_ns"] + pool["run_wait_ns"] for pool in event["pools"] if COMPILERS.match(pool["pool"]))
             for event in recent
         ]
-        return (worked[-1] - worked[0]) / (recent[-1]["at_ns"] - recent[0]["at_ns"]) if len(recent) > 1 else 0.0
+        return (worked[0] - worked[-1]) / (recent[0]["at_ns"] - recent[-1]["at_ns"]) if len(recent) > 1 else 0.0
 
     def _told_compile_share(self, over_ns: int) -> float:
         rows: list[Jvm] = [json.loads(line) for line in self._jvm_lines]

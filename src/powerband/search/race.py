@@ -29,7 +29,7 @@ from powerband.analyze.settings.contest import (
 )
 from powerband.analyze.settings.headline import FRESH_MIN
 from powerband.analyze.settings.nodes import CONFIRMED_ON, confirmed_on
-from powerband.analyze.settings.regret import is_bounded
+from powerband.analyze.settings.regret import unbounded
 from powerband.analyze.settings.starts import is_allowed, starts_of
 from powerband.base.machine import Noise
 from powerband.base.units import significant
@@ -373,7 +373,7 @@ class RacePlanner:
         they are worse than the others; returns True if there are any."""
         race = self.progress.race
         may = [setting for setting in self._live if not compliance[setting].barred]
-        loose = [s for s in self._departures if race is not None and not is_bounded(race, s, may)]
+        loose = frozenset[Setting]() if race is None else unbounded(race, may)
         for setting in loose:
             del self._departures[setting]
         if loose:

@@ -196,7 +196,7 @@ def test_a_thread_that_ended_before_the_stretch_hides_no_group() -> None:
 
 @pytest.mark.parametrize(("second", "groups"), [(1, 3), (2, 1), (4, 1), (6, 3)])
 def test_only_the_events_that_a_stretch_needs_must_list_every_thread(second: int, groups: int) -> None:
-    """Where many threads are new at once, some stand for all until the next event. The stretch begins at 3 s."""
+    """An event lists only some of many new threads; the next one lists all. The stretch begins at 3 s."""
     workers = [Thread(tid, 2, {"sleep": 9, "lock": 1}) for tid in (3, 4, 5, 6)]
     made = events([PARENT, LOOP, *workers], seconds=6)
     made[second]["threads"] = made[second]["threads"][:3]

@@ -303,7 +303,7 @@ def check_nothing_ran_twice(run: RunDir, *sessions: Ran) -> None:
 
 
 def test_a_run_whose_server_never_started_begins_anew_and_can_be_left_again(run: RunDir) -> None:
-    """What was told of the first starts is no longer true, since their records are removed."""
+    """The records of the first starts are removed, so their results are not told again."""
     with pytest.raises(SubjectError, match="nothing was measured"):
         go(run, bench("a", "b", kind=Failing))
     first, second, third = Ran(ended=5), Ran(ended=3), Ran()

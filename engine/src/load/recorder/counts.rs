@@ -24,8 +24,9 @@ pub struct Counts {
     pub send_lag_ns_max: u64,
     pub bytes_received: u64,
     pub bytes_sent: u64,
-    /// Of the requests that were not intended within the window: how many were sent, then how many had an outcome.
+    /// Number of requests sent that were not intended within the window.
     pub not_cohort_sent: u64,
+    /// Number of outcomes of requests that were not intended within the window.
     pub not_cohort_ended: u64,
     /// Sum of done - intended over all outcomes.
     pub time_in_system_ns_sum: u64,

@@ -37,7 +37,7 @@ from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
 from powerband.analyze.settings.nodes import nodes_of
 from powerband.analyze.settings.published import published_tables
-from powerband.analyze.settings.regret import is_bounded, regrets_of, with_regret
+from powerband.analyze.settings.regret import regrets_of, unbounded, with_regret
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import in_short
 from powerband.analyze.settings.soak import soak_of
@@ -194,7 +194,8 @@ def _by_blocks(
         estimates[setting] = {name: mean for name, mean in estimates[setting].items() if name not in TAKES_TIME}
     if race is not None:  # one that left as worse than a setting that can be no answer any more is judged anew
         may = [s for s in settings if table.valid(s) and s not in departures and not compliance[s].barred]
-        departures = {setting: left for setting, left in departures.items() if is_bounded(race, setting, may)}
+        loose = unbounded(race, may)
+        departures = {setting: left for setting, left in departures.items() if setting not in loose}
     contest = hold_contest(experiment, table, scale, compliance, departures)
     rows = tuple(
         SettingResult(

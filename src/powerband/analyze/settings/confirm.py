@@ -41,7 +41,7 @@ def confirm(
     It is not upheld if the fresh starts show it worse than its rival in the same blocks by more than the margin; if it
     serves worse than in the race by more than the margin, also in comparison with its rival (if both lose alike, the
     machine has changed, not the standing); or if it certainly breaks a constraint."""
-    counted = last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
+    counted = _fresh_trials(table, results)
     fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
     rivals = [other for other, _ in fresh if other != setting and other not in barred]
     rival = rivals[-1] if rivals else None
@@ -84,10 +84,13 @@ def confirm(
 
 def fresh_room(table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting) -> float:
     """How much more the valid fresh starts of a setting may have served undisturbed, on average, on the scale."""
-    counted = last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
-    own = [result for (of, _), result in counted.items() if of == setting]
+    own = [result for (of, _), result in _fresh_trials(table, results).items() if of == setting]
     values = np.array([result.metrics[table.metric] for result in own])
     return float(slack_of(np.array([result.held_up for result in own]), values, scale).mean())
+
+
+def _fresh_trials(table: ResponseTable, results: Sequence[TrialResult]) -> dict[tuple[Setting, int], TrialResult]:
+    return last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
 
 
 def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, bool] | None:

@@ -71,7 +71,7 @@ def regrets_of(
     are none if a setting left as worse than one that is no answer itself: then nothing bounds it."""
     left = {departure.setting: departure for departure in race.departures} if race else {}
     may = [s for s in table.settings if table.valid(s) and s not in left and not compliance[s].barred]
-    if race is not None and not all(is_bounded(race, departure.setting, may) for departure in race.departures):
+    if race is not None and unbounded(race, may):
         return Regrets()
     found = {}
     for setting in of:
@@ -102,9 +102,15 @@ def with_regret(
     return replace(decision, regret=regrets.of(decision.chosen), above=above)
 
 
-def is_bounded(race: Race, setting: Setting, may: Sequence[Setting]) -> bool:
+def unbounded(race: Race, may: Sequence[Setting]) -> frozenset[Setting]:
+    """The settings that left as worse than one that can be no answer any more, so that nothing says how good they are.
+    `may`: the settings that may be an answer."""
+    return frozenset(left.setting for left in race.departures if not _is_bounded(race, left.setting, may))
+
+
+def _is_bounded(race: Race, setting: Setting, may: Sequence[Setting]) -> bool:
     """True if a setting that left did so by its own fault or for a constraint, or as worse than a leader that may be an
-    answer or is bounded in this way itself. `may`: the settings that may be an answer."""
+    answer or is bounded in this way itself."""
     leaders = {look.block: look.leader for look in race.looks}
     left = {departure.setting: departure for departure in race.departures}
     if not left[setting].worse:

@@ -7,7 +7,7 @@ not tell how sure they are.
 
 from __future__ import annotations
 
-import itertools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -97,11 +97,11 @@ def rate_counter(intervals: Sequence[EngineInterval]) -> list[CounterLine]:
         return []
     lines: list[CounterLine] = []
     begun, count, total = first, 0, 0
-    for event, following in itertools.pairwise([*running, None]):
-        assert event is not None
+    next_ends = [*(event["end_ns"] for event in running[1:]), math.inf]
+    for event, next_end in zip(running, next_ends, strict=True):
         end = event["end_ns"]
         count += event["outcomes"].get("ok", 0)
-        together = following is not None and following["end_ns"] - end < (end - event["start_ns"]) / 2
+        together = next_end - end < (end - event["start_ns"]) / 2
         if end - begun < WINDOW_NS or together:
             continue
         total += count
