@@ -51,8 +51,9 @@ impl Histogram {
     }
 
     pub fn add_sparse(&mut self, buckets: &Sparse) {
-        for &(index, count) in buckets {
-            self.room()[index as usize] += count;
+        if !buckets.is_empty() {
+            let counts = self.room();
+            buckets.iter().for_each(|&(index, count)| counts[index as usize] += count);
         }
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from powerband.base.errors import FileProblem
 from powerband.base.hosts import request_target
@@ -64,19 +64,27 @@ def _check_open(root: Node) -> Iterator[FileProblem]:
         return
     if ALIASES.get(metric, metric) == "capacity_per_s":
         return
-    for key, defaults in ONLY_OPEN.items():
-        entry = is_set(load, key, *defaults)
-        if entry is not None:
-            yield entry.key_problem(
-                "is of an open load, and this one has users, who wait for their answers: write rate (--rate) in place "
-                "of users, or leave this out"
-            )
-    for name, factor in root.at("factors").children.items():
-        if name.startswith("load.") and name.removeprefix("load.") in ONLY_OPEN:
-            yield factor.key_problem(
-                "is of an open load, and this one has users, so that all settings would be the same: write rate "
-                "(--rate) in place of users, or vary another key"
-            )
+    for entry in set_keys(load, ONLY_OPEN):
+        yield entry.key_problem(
+            "is of an open load, and this one has users, who wait for their answers: write rate (--rate) in place "
+            "of users, or leave this out"
+        )
+    for factor in varied_keys(root, ONLY_OPEN):
+        yield factor.key_problem(
+            "is of an open load, and this one has users, so that all settings would be the same: write rate "
+            "(--rate) in place of users, or vary another key"
+        )
+
+
+def set_keys(load: Node, keys: Mapping[str, tuple[object, ...]]) -> Iterator[Node]:
+    """Those of the load's keys that have another value than their defaults."""
+    return filter(None, (is_set(load, key, *defaults) for key, defaults in keys.items()))
+
+
+def varied_keys(root: Node, keys: Collection[str]) -> Iterator[Node]:
+    """The factors that vary one of these keys of the load."""
+    factors = root.at("factors").children
+    return (factors[f"load.{key}"] for key in keys if f"load.{key}" in factors)
 
 
 def _check_requests(load: Node, url: str) -> Iterator[FileProblem]:

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
-from powerband.loads.http.checks import ONLY_OPEN, check_joining, check_own_requests, is_set
+from powerband.loads.http.checks import (
+    ONLY_OPEN,
+    check_joining,
+    check_own_requests,
+    is_set,
+    set_keys,
+    varied_keys,
+)
 
 _OPEN: dict[str, tuple[object, ...]] = {"rate": (), **ONLY_OPEN}
 _EVENTS = ("event", "call", "publish")
@@ -46,16 +53,13 @@ def with_websocket(root: Node) -> Node:
 
 def _check_users(root: Node, load: Node) -> Iterator[FileProblem]:
     """Checks that the load has users who stay, and nothing of an open load; they pause or have a pace, not both."""
-    for key, defaults in _OPEN.items():
-        entry = is_set(load, key, *defaults)
-        if entry is not None:
-            yield entry.key_problem(
-                "is of an open load, whose requests come and go; a WebSocket load has users who stay: write users, "
-                "join for how fast they come, and pace for how often each sends"
-            )
-    for name, factor in root.at("factors").children.items():
-        if name.startswith("load.") and name.removeprefix("load.") in (*_OPEN, "keep_alive"):
-            yield factor.key_problem("a WebSocket load has no such key to vary: vary load.users or load.pace")
+    for entry in set_keys(load, _OPEN):
+        yield entry.key_problem(
+            "is of an open load, whose requests come and go; a WebSocket load has users who stay: write users, "
+            "join for how fast they come, and pace for how often each sends"
+        )
+    for factor in varied_keys(root, (*_OPEN, "keep_alive")):
+        yield factor.key_problem("a WebSocket load has no such key to vary: vary load.users or load.pace")
     keep_alive = is_set(load, "keep_alive")
     if keep_alive is not None and keep_alive.value is False:
         yield keep_alive.key_problem("a WebSocket is a connection that is kept: leave this out")
