@@ -29,6 +29,7 @@ from fakes.pages import blocks
 from fakes.tmpfs import tmpfs
 from powerband.analyze.stored import stored_analysis
 from powerband.files.experiment_file import load_experiment
+from powerband.model.plan import Stage
 from powerband.model.results import Analysis, Verdict
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
@@ -45,6 +46,15 @@ factors: {threads: [2, 4, 8]}
 load: {users: 8, duration: %s}
 measure: {warmup: 100ms, repeats: %d, retries: 0}
 design: {order: %s, seed: 3, confirm: 3}
+"""
+CAPACITY = """
+name: pool
+subject: {use: reference, set: {wait: 20ms}}
+factors: {threads: [1, 4]}
+load: {users: 8, duration: 500ms}
+measure: {warmup: 100ms, repeats: 1, retries: 1, foreign_cpu_max: 100%, steal_max: 100%}
+objective: {metric: capacity, subject_to: ["p90 < 300ms", "errors < 1%"]}
+design: {seed: 3}
 """
 SLOW = """
 name: pool
@@ -159,6 +169,32 @@ def test_the_best_pool_is_best_on_all_three_hosts(cluster: Hosts, tmp_path: Path
     assert analysis.nodes is not None and len(analysis.nodes.rows) == 3
     if done.returncode == 0:
         assert "threads=8 is best" in done.stdout
+    check_nothing_left(cluster)
+
+
+@pytest.mark.long
+def test_capacities_are_searched_on_all_three_hosts_side_by_side(cluster: Hosts, tmp_path: Path) -> None:
+    """Pools of 1 and 4 threads that take 20 ms a request serve 50/s and 200/s."""
+    file = tmp_path / "capacity.yaml"
+    file.write_text(CAPACITY)
+    done = cluster.powerband("run", str(file), "--cluster", cluster.address, "--runs", str(tmp_path / "runs"))
+    assert done.returncode in (0, 5), done.stderr
+    run = only_run(tmp_path)
+    analysis = analysis_of(run)
+    names = {host.address for host in cluster.hosts}
+    nodes = defaultdict(set)
+    for trial in analysis.trials:
+        nodes[trial.block].add(trial.node)
+    assert all(len(each) == 1 for each in nodes.values()), "a round stays on its node"
+    looks = {trial.node for trial in analysis.trials if trial.stage is Stage.SATURATE}
+    searched = {trial.node for trial in analysis.trials if trial.stage is Stage.CAPACITY}
+    assert looks == searched == names
+    assert analysis.nodes is not None and {row.node for row in analysis.nodes.rows if row.ratio} == names
+    found = {row.setting.id: row.capacity.estimate for row in analysis.settings if row.capacity is not None}
+    small, large = found["threads=1"], found["threads=4"]
+    assert small is not None and large is not None and large.value > 2 * small.value
+    again = analyse_run(load_experiment(run.experiment), run)
+    assert (again.trials, again.answer) == (analysis.trials, analysis.answer)
     check_nothing_left(cluster)
 
 

@@ -1,5 +1,5 @@
-"""The duration of a race on so many nodes, in simulated time: trials of the planner's plan run side by side, each as
-long as a trial takes, on nodes of different speeds. Nothing is started.
+"""The duration of a race or of a search for capacities on so many nodes, in simulated time: trials of the planner's
+plan run side by side, each as long as a trial takes, on nodes of different speeds. Nothing is started.
 
 `python -m fakes.nodes_simulated` prints the figures of the table in docs/cluster.md."""
 
@@ -10,15 +10,18 @@ import math
 import random
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
+import numpy as np
+
+from fakes.edges import Server, answers_of, capacity_experiment
 from fakes.trials import experiment as fake_experiment
 from powerband.analyze.settings.compare import analyse
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
-from powerband.model.results import TrialResult
+from powerband.model.results import Analysis, TrialResult
 from powerband.search.planners import planner_for
 
 START_STOP_S = 1.5  # of a trial of the reference subject on two CPUs, beside its warm-up and window
@@ -32,16 +35,45 @@ class Simulated:
     trials: int
     chosen: Setting | None
     planner_cpu_s: float
+    analysis: Analysis
 
 
 def race(experiment: Experiment, nodes: int, rates: Sequence[float], seed: int) -> Simulated:
     """Simulates a race. `rates`: the rate of each setting, in the order of the plan, on a node of average speed."""
-    made = experiment.model_copy(update={"design": experiment.design.model_copy(update={"seed": seed})})
     dice = random.Random(f"{seed}/{nodes}")
     speeds = [math.exp(dice.gauss(0, NODE_SD)) for _ in range(nodes)]
-    rate_of = dict(zip(made.settings(), rates, strict=True))
+    rate_of = dict(zip(experiment.settings(), rates, strict=True))
+
+    def answer(spec: TrialSpec, speed: float) -> dict[str, float]:
+        rate = rate_of[spec.setting] * speed * math.exp(dice.gauss(0, START_SD))
+        return {"goodput_per_s": rate, "error_rate": 0.0}
+
+    return simulate(experiment, speeds, answer, seed)
+
+
+def search(servers: Sequence[Server], nodes: int, seed: int, node_sd: float = NODE_SD) -> Simulated:
+    """Simulates a search for the capacities of these servers."""
+    made = capacity_experiment(tuple(range(1, len(servers) + 1)))
+    dice = np.random.default_rng((seed, nodes))
+    speeds = np.exp(node_sd * dice.standard_normal(nodes)).tolist()
+    answered = answers_of(dict(enumerate(servers, 1)), dice)
+
+    def answer(spec: TrialSpec, speed: float) -> dict[str, float]:
+        rate = spec.rate_per_s
+        metrics = dict(answered(spec if rate is None else replace(spec, rate_per_s=rate / speed)).metrics)
+        return {name: value * speed if name == "goodput_per_s" else value for name, value in metrics.items()}
+
+    return simulate(made, speeds, answer, seed)
+
+
+def simulate(
+    experiment: Experiment, speeds: Sequence[float], answer: Callable[[TrialSpec, float], dict[str, float]], seed: int
+) -> Simulated:
+    """Simulates a run on nodes of these speeds. `answer`: the metrics of a trial on a node of such a speed."""
+    made = experiment.model_copy(update={"design": experiment.design.model_copy(update={"seed": seed})})
+    nodes = len(speeds)
     began = time.process_time()
-    planner = planner_for(made, seed)
+    planner = planner_for(made, seed, nodes=nodes)
     now_s, results = 0.0, list[TrialResult]()
     running: list[tuple[float, int, int, TrialSpec]] = []
     idle = list(range(nodes))
@@ -58,7 +90,7 @@ def race(experiment: Experiment, nodes: int, rates: Sequence[float], seed: int) 
         if not running:
             break
         now_s, _, node, spec = heapq.heappop(running)
-        result = _result(spec, rate_of[spec.setting] * speeds[node] * math.exp(dice.gauss(0, START_SD)), node)
+        result = _result(spec, answer(spec, speeds[node]), node)
         results.append(result)
         planner.tell(result)
         if (following := planner.ask(spec.block)) is not None:
@@ -67,13 +99,13 @@ def race(experiment: Experiment, nodes: int, rates: Sequence[float], seed: int) 
             idle.append(node)
     cpu_s = time.process_time() - began
     analysis = analyse(made, sorted(results, key=lambda each: each.number), planner.progress)
-    return Simulated(now_s, len(results), analysis.answer.setting, cpu_s)
+    return Simulated(now_s, len(results), analysis.answer.setting, cpu_s, analysis)
 
 
-def _result(spec: TrialSpec, rate: float, node: int) -> TrialResult:
+def _result(spec: TrialSpec, metrics: dict[str, float], node: int) -> TrialResult:
     return TrialResult(
-        spec.number, spec.block, spec.attempt, spec.setting, "measured", (), {"goodput_per_s": rate, "error_rate": 0.0},
-        stage=spec.stage, took_s=3.5, node=f"n{node}",
+        spec.number, spec.block, spec.attempt, spec.setting, "measured", (), metrics,
+        stage=spec.stage, rate_per_s=spec.rate_per_s, took_s=3.5, node=f"n{node}",
         window_s=None if spec.window_ns is None else spec.window_ns / 1e9,
     )  # fmt: skip
 

@@ -1,17 +1,17 @@
 """Plans the search for each setting's capacity, in rounds: each round runs every live setting at one rate.
 
-In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end. The first round measures
-every setting under a closed load; after that, each trial's rate is the one that gives most information about the
-setting's capacity. Random order within rounds spreads the machine's drift evenly over all settings. The trials depend
-only on the seed and the results. No I/O here; `analyze/settings/capacity.py` interprets the results.
+In: an experiment, a seed, results one by one. Out: the next `TrialSpec`, or None at the end. The first round on each
+node measures every setting under a closed load; after that, each trial's rate is the one that gives most information
+about the setting's capacity. Random order within rounds spreads the machine's drift evenly over all settings. The
+trials depend only on the seed and the results. No I/O here; `analyze/settings/capacity.py` interprets the results.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from powerband.analyze.settings.capacities import CapacityContest, contest_of
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, holds, search_of
@@ -31,9 +31,33 @@ class _Turn:
     rate_per_s: float | None = None  # None: chosen when its turn comes
 
 
+@dataclass
+class _Round:
+    """A round in flight. `queue`, then `retry`: trials to come. `pending`: the trial whose result is awaited. `at_s`:
+    the planner's `_wall_s` when that trial was asked for, or the last one ended."""
+
+    number: int
+    stage: Stage
+    queue: list[_Turn]
+    at_s: float
+    retry: list[_Turn] = field(default_factory=list)
+    pending: TrialSpec | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Number of trials in flight or still to come, without further retries."""
+        return len(self.queue) + len(self.retry) + (self.pending is not None)
+
+    def keep(self, settings: Collection[Setting]) -> None:
+        """Drops the trials to come of all other settings."""
+        self.queue = [turn for turn in self.queue if turn.setting in settings]
+        self.retry = [turn for turn in self.retry if turn.setting in settings]
+
+
 class CapacityPlanner:
-    """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell`; then `ask` again. One round at a
-    time is in flight: a capacity is that of one machine, so two nodes must not share a search.
+    """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell`; then `ask` again. `nodes`: how
+    many nodes run rounds, side by side. If a node is lost, its round continues on another. Differences between nodes
+    count like those between starts: a capacity is the rate that 95 % of starts hold, whichever node they run on.
 
     Sampling of a setting pauses once its capacity is known closely enough: to half the equivalence margin, so that two
     equal settings can be shown equivalent, or to the margin if there is only one setting. A setting is eliminated if
@@ -43,11 +67,12 @@ class CapacityPlanner:
 
     confirming = None
 
-    def __init__(self, experiment: Experiment, seed: int) -> None:
+    def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
         self._experiment = experiment
         self._seed = seed
         self._settings = experiment.settings()
-        self._rounds = 1 + TRIALS_PER_REPEAT * experiment.measure.repeats
+        self._looks = nodes  # rounds under a closed load, one on each node
+        self._rounds = nodes + TRIALS_PER_REPEAT * experiment.measure.repeats
         self._retries_left = math.ceil(experiment.measure.retry_budget * len(self._settings) * self._rounds)
         self._results: dict[Setting, list[TrialResult]] = {setting: [] for setting in self._settings}
         self._searches: dict[Setting, Search] = {}
@@ -55,11 +80,11 @@ class CapacityPlanner:
         self._out: set[Setting] = set()  # all eliminated settings, including those in `_left`
         self._live = list(self._settings)
         self._ended = False
-        self._told = 0
-        self._round = -1
-        self._queue: list[_Turn] = []
-        self._retry: list[_Turn] = []
-        self._pending: TrialSpec | None = None
+        self._asked = self._told = 0
+        self._begun = self._over = 0  # rounds
+        self._open: dict[int, _Round] = {}
+        self._round_ended = False
+        self._wall_s = 0.0  # time since the first trial was asked for; trials side by side count once
 
     @property
     def left(self) -> Mapping[Setting, str]:
@@ -68,10 +93,8 @@ class CapacityPlanner:
 
     @property
     def planned_total(self) -> int:
-        ahead = 0 if self._ended else len(self._live) * (self._rounds - 1 - max(self._round, 0))
-        if self._round < 0:
-            ahead += len(self._live)
-        return self._told + len(self._queue) + len(self._retry) + (self._pending is not None) + ahead
+        ahead = 0 if self._ended else len(self._live) * (self._rounds - self._begun)
+        return self._told + sum(each.waiting for each in self._open.values()) + ahead
 
     def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         """Returns None, since nobody knows how soon the rates will be found."""
@@ -83,51 +106,77 @@ class CapacityPlanner:
 
     @property
     def block_ended(self) -> bool:
-        """True if the last result received completed its round."""
-        return self._pending is None and not self._queue and not self._retry and self._told > 0
+        return self._round_ended
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
-        if block not in (None, self._round):
+        if block is None:
+            free = (each for each in self._open.values() if each.pending is None)
+            asked = next(free, None) or self._next_round()
+        else:
+            asked = self._open.get(block)
+        if asked is None:
             return None
-        if self._pending is not None:
-            assert block is None, "the trial asked for last was not told"
-            return None
-        if not self._queue:
-            self._queue, self._retry = self._retry, []
-        if not self._queue and (block is not None or not self._next_round()):
-            return None
-        turn = self._queue.pop(0)
-        stage = Stage.SATURATE if self._round == 0 else Stage.CAPACITY
+        assert asked.pending is None, "the trial asked for last was not told"
+        if not asked.queue:
+            asked.queue, asked.retry = asked.retry, []
+        turn = asked.queue.pop(0)
         rate, window_ns = turn.rate_per_s, None
-        if stage is Stage.CAPACITY:
+        if asked.stage is Stage.CAPACITY:
             search = self._search(turn.setting)
-            rate = search.next_rate_per_s() if rate is None else rate
+            rate = search.next_rate_per_s(self._tried_now(turn.setting)) if rate is None else rate
             window_ns = search.window_ns(rate)
-        self._pending = TrialSpec(
-            self._told + 1, self._round, turn.attempt, turn.setting, self._load_seed(), stage, rate, window_ns
+        self._asked += 1
+        asked.at_s = self._wall_s
+        seed = self._load_seed(asked.number)
+        asked.pending = TrialSpec(
+            self._asked, asked.number, turn.attempt, turn.setting, seed, asked.stage, rate, window_ns
         )
-        return self._pending
+        return asked.pending
+
+    def _tried_now(self, setting: Setting) -> list[float]:
+        """The rates of the setting's trials in flight."""
+        pending = (each.pending for each in self._open.values())
+        return [spec.rate_per_s for spec in pending if spec and spec.rate_per_s and spec.setting == setting]
 
     def tell(self, result: TrialResult) -> None:
-        spec, self._pending = self._pending, None
-        assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
+        told = self._open.get(result.block)
+        assert told is not None and told.pending is not None, "a result was told that was not asked for"
+        spec, told.pending = told.pending, None
+        assert spec.number == result.number, "a result was told that was not asked for"
         self._told += 1
+        self._round_ended = False
+        told.at_s += result.took_s or 0.0
+        self._wall_s = max(self._wall_s, told.at_s)
         if result.status == "interrupted":  # also if its node was lost: a round is no block, which would end with it
-            self._queue.insert(0, _Turn(spec.setting, spec.attempt, spec.rate_per_s))
+            told.queue.insert(0, _Turn(spec.setting, spec.attempt, spec.rate_per_s))
             return
         self._results[spec.setting].append(result)
         self._searches.pop(spec.setting, None)
         repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES)
         may_repeat = spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
-        may_repeat &= self._round == 0 or self._within_budget(len(self._queue) + len(self._retry) + 1)
+        may_repeat &= told.stage is Stage.SATURATE or self._within_budget(told.waiting + 1)
         if may_repeat and not repeats_itself and not self._says_something(result):
             self._retries_left -= 1
-            self._retry.append(self._again(spec))
-        if self._round == 0 and not self._within_budget(len(self._queue) + len(self._retry)):
-            self._queue, self._retry, self._ended = [], [], True
-        elif self.block_ended:
+            told.retry.append(self._again(spec))
+        if not self._over and not self._within_budget(told.waiting):
+            self._end()
+        elif not told.waiting:
+            self._close(told)
             self._settle()
             self._ended |= not self._within_budget(len(self._live))
+
+    def _end(self) -> None:
+        """Ends the search: only the trials in flight are awaited."""
+        self._ended = True
+        for each in list(self._open.values()):
+            each.keep(())
+            if not each.waiting:
+                self._close(each)
+
+    def _close(self, over: _Round) -> None:
+        del self._open[over.number]
+        self._over += 1
+        self._round_ended = True
 
     def _again(self, spec: TrialSpec) -> _Turn:
         """Another attempt at the same rate, unless the rate is now known to exceed what the load generator can
@@ -141,21 +190,26 @@ class CapacityPlanner:
         return holds(self._experiment, result) is not None
 
     def _settle(self) -> None:
-        """Ends a round: eliminates settings, pauses those known closely enough, and decides if the search is over."""
-        for setting in self._live:
+        """After a round: eliminates settings, pauses those known closely enough, and decides if the search is over."""
+        looking = any(each.stage is Stage.SATURATE for each in self._open.values())
+        for setting in () if looking else self._live:
             if self._search(setting).first_look is None:
                 problems = [problem.message for result in self._results[setting] for problem in result.problems]
                 self._left[setting] = f"gave no rate to begin from: {problems[-1] if problems else 'nothing ended ok'}"
         self._live = [setting for setting in self._live if setting not in self._left]
-        if self._round == 0:
-            return
-        contest = self._contest()
-        self._out |= {s for s, search in contest.searches.items() if search.nowhere or search.everywhere}
-        self._out |= {*contest.worse_beyond_margin(), *self._left}
-        margin = self._experiment.objective.margin
-        closely = margin / 2 if len(self._settings) > 1 else margin
-        self._live = [s for s in self._live if s not in self._out and not contest.searches[s].narrow(closely)]
-        self._ended = self._is_decided(contest)
+        if any(search.answers for search in map(self._search, self._settings)):
+            contest = self._contest()
+            self._out |= {s for s, search in contest.searches.items() if search.nowhere or search.everywhere}
+            self._out |= {*contest.worse_beyond_margin(), *self._left}
+            margin = self._experiment.objective.margin
+            closely = margin / 2 if len(self._settings) > 1 else margin
+            self._live = [s for s in self._live if s not in self._out and not contest.searches[s].narrow(closely)]
+            if self._is_decided(contest):
+                self._end()
+        for each in list(self._open.values()):
+            each.keep(self._live)
+            if not each.waiting:
+                self._close(each)
 
     def _is_decided(self, contest: CapacityContest) -> bool:
         """True if every other setting is shown worse or equivalent, and the leader's own capacity is known to within
@@ -168,27 +222,32 @@ class CapacityPlanner:
         known = leader.everywhere or leader.narrow(self._experiment.objective.margin)
         return known and not open_ones and verdicts <= {Verdict.WORSE, Verdict.EQUIVALENT}
 
-    def _next_round(self) -> bool:
-        self._ended |= not self._within_budget(len(self._live))
-        if self._ended or not self._live or self._round + 1 >= self._rounds:
-            return False
-        self._round += 1
+    def _next_round(self) -> _Round | None:
+        """Begins a round with every live setting, and returns it; None if none can begin, or none yet."""
+        looks = self._begun < self._looks
+        live = [s for s in self._live if looks or self._search(s).first_look is not None]
+        self._ended |= not self._within_budget(len(live))
+        if self._ended or not live or self._begun >= self._rounds:
+            return None
         order = list(self._settings)  # all settings, so that eliminated ones do not change the order of the others
-        random.Random(f"{self._seed}/order/{self._round}").shuffle(order)
-        self._queue = [_Turn(setting) for setting in order if setting in self._live]
-        return True
+        random.Random(f"{self._seed}/order/{self._begun}").shuffle(order)
+        queue = [_Turn(setting) for setting in order if setting in live]
+        stage = Stage.SATURATE if looks else Stage.CAPACITY
+        begun = self._open[self._begun] = _Round(self._begun, stage, queue, self._wall_s)
+        self._begun += 1
+        return begun
 
     def _within_budget(self, trials: int) -> bool:
-        """True if this many more trials would end within the budget, at the pace of the trials so far."""
+        """True if this many more trials, one after the other, would end within the budget, at the pace of the trials so
+        far."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None:
             return True
         took = [result.took_s for results in self._results.values() for result in results if result.took_s is not None]
-        spent_s = sum(took)
         measure = self._experiment.measure
         least_ns = measure.warmup_min_ns + self._experiment.load.duration_ns
-        each_s = spent_s / len(took) if took else least_ns / 1e9
-        return spent_s + each_s * trials <= budget_ns / 1e9
+        each_s = sum(took) / len(took) if took else least_ns / 1e9
+        return self._wall_s + each_s * trials <= budget_ns / 1e9
 
     def _search(self, setting: Setting) -> Search:
         """The search of a setting. It is kept until the setting's next result, since it takes milliseconds to make."""
@@ -199,6 +258,6 @@ class CapacityPlanner:
     def _contest(self) -> CapacityContest:
         return contest_of(self._experiment, {setting: self._search(setting) for setting in self._settings})
 
-    def _load_seed(self) -> int:
+    def _load_seed(self, number: int) -> int:
         """The seed is shared by all settings of a round: at equal rates they get the same arrivals."""
-        return random.Random(f"{self._seed}/load/{self._round}").getrandbits(48)
+        return random.Random(f"{self._seed}/load/{number}").getrandbits(48)

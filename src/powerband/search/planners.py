@@ -23,7 +23,7 @@ def planner_for(experiment: Experiment, seed: int, *, nodes: int = 1) -> Planner
     if experiment.is_race and len(experiment.settings()) > 1:  # a single setting has no rival: it is only measured
         return RacePlanner(experiment, seed, nodes=nodes)
     if experiment.objective.is_capacity:
-        return CapacityPlanner(experiment, seed)
+        return CapacityPlanner(experiment, seed, nodes=nodes)
     return BlockPlanner(experiment, seed, nodes=nodes)
 
 

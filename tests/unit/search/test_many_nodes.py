@@ -1,4 +1,5 @@
-"""Races and grids on many nodes in simulated time: they are faster than on one node, and give the same answer."""
+"""Races, grids and searches on many nodes in simulated time: they take less time than on one, and give the same
+answer."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from statistics import median
 
 import pytest
 
-from fakes.nodes_simulated import many, questions, race
+from fakes.edges import Server, setting
+from fakes.nodes_simulated import many, questions, race, search
+from powerband.model.results import AnswerKind
 
 FASTER = {2: 1.8, 4: 3.2, 8: 5.5}
 
@@ -28,6 +31,19 @@ def test_short_trials_first_leave_less_to_share() -> None:
     made, rates = list(questions().values())[2]
     took_s = [median(race(made, nodes, rates, seed).took_s for seed in range(5)) for nodes in (1, 2, 4, 8)]
     assert took_s == sorted(took_s, reverse=True) and took_s[0] > 3 * took_s[3]
+
+
+@pytest.mark.long
+def test_capacities_are_found_sooner_and_nodes_that_differ_name_no_wrong_winner() -> None:
+    """Speeds of nodes differ by 10 %. The edge of a node of average speed lies within nearly every interval."""
+    alone, four = ([search((Server(1000.0), Server(1500.0)), nodes, seed) for seed in range(4)] for nodes in (1, 4))
+    assert median(run.took_s for run in alone) >= 3 * median(run.took_s for run in four)
+    assert {run.chosen for run in four} == {setting(2)}
+    equal = [search((Server(), Server()), 4, seed) for seed in range(6)]
+    assert sum(run.analysis.answer.kind is AnswerKind.BEST for run in equal) <= 1
+    found = [row.capacity.estimate for run in equal for row in run.analysis.settings if row.capacity]
+    covered = [estimate.low <= Server().capacity_per_s <= estimate.high for estimate in found]
+    assert sum(covered) >= 11
 
 
 @pytest.mark.long

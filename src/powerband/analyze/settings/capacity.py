@@ -113,11 +113,12 @@ class Search:
         floor = math.log(self.floor_per_s)
         return locate(self.answers, max(math.log(self.first_look), floor), floor)
 
-    def next_rate_per_s(self) -> float:
-        """The rate to try next, rounded so that the same rate comes again and the plan reads well."""
+    def next_rate_per_s(self, in_flight: Sequence[float] = ()) -> float:
+        """The rate to try next, rounded so that the same rate comes again and the plan reads well. `in_flight`: rates
+        that are being tried."""
         digits = 3 if self.objective.margin >= 0.02 else 4
         highest = self._highest_per_s
-        rate = math.exp(self.edge.next_log_rate(math.log(highest)))
+        rate = math.exp(self.edge.next_log_rate(math.log(highest), [math.log(each) for each in in_flight]))
         return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
 
     def window_ns(self, rate_per_s: float) -> int | None:
@@ -213,17 +214,17 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
     """The state of one setting's search. A first look counts even if it is not valid: it only says where to begin."""
     mine = tuple(sorted((r for r in results if r.setting == setting), key=lambda result: result.number))
     answered = [(result, held) for result in mine if (held := holds(experiment, result)) is not None]
-    looks = [
-        goodput / len(experiment.load.scenario)
+    looks = {
+        result.node: goodput / len(experiment.load.scenario)  # the last on each node
         for result in mine
         if result.stage is Stage.SATURATE and (goodput := result.metrics.get("goodput_per_s", 0.0)) > 0
-    ]
+    }
     return Search(
         setting=setting,
         experiment=experiment,
         trials=mine,
         answers=tuple(Answered(math.log(result.rate_per_s or 1.0), held) for result, held in answered),
-        first_look=looks[-1] if looks else None,
+        first_look=float(np.median(list(looks.values()))) if looks else None,
         floor_per_s=floor_per_s(experiment),
         ceiling_per_s=_ceiling(mine, len(experiment.load.scenario)),
     )

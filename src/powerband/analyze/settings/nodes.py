@@ -9,7 +9,7 @@ by least squares, since settings that left are missing from later blocks. Method
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,6 +69,9 @@ def nodes_of(
         return Nodes(named, tuple(bare.values()), None, fresh_on, ())
     residual = _Residual.of(cells)
     ratios = _ratios(cells, experiment.objective.confidence)
+    if experiment.objective.is_capacity:  # its trials have different rates: only the first rounds compare nodes
+        looked = tuple(replace(row, ratio=ratios.get(name)) for name, row in bare.items())
+        return Nodes(named, looked, None, (), _looks_differ(experiment, ratios))
     rows = bare | {
         name: _row(experiment, cells, residual, bare[name], named=named, ratio=ratios.get(name)) for name in cells.nodes
     }
@@ -82,9 +85,12 @@ def nodes_of(
 
 
 def _cells(experiment: Experiment, valid: Sequence[TrialResult]) -> _Cells | None:
-    metric = experiment.objective.metric
-    found = last_valid(result for result in valid if metric in result.metrics and result.node)
-    if not found or experiment.objective.is_capacity:
+    """The trials that compare nodes; those of the first rounds if capacities are searched."""
+    metric, stage = experiment.objective.metric, Stage.COMPARE
+    if experiment.objective.is_capacity:
+        metric, stage = "goodput_per_s", Stage.SATURATE
+    found = last_valid((result for result in valid if metric in result.metrics and result.node), stage)
+    if not found:
         return None
     settings = list(dict.fromkeys(setting for setting, _ in found))
     names = sorted({result.node for result in found.values()})
@@ -279,6 +285,18 @@ def _sentences(
     elif fresh_on:
         told.append(f"Fresh starts confirm it on {plural(len(fresh_on), 'node')} only: {joined(fresh_on)}.")
     return tuple(told)
+
+
+def _looks_differ(experiment: Experiment, ratios: Mapping[str, Estimate]) -> tuple[str, ...]:
+    """Says what a capacity means on nodes that differ by more than the margin."""
+    speeds = [ratio.value for ratio in ratios.values()]
+    if not speeds or max(speeds) <= min(speeds) * (1 + experiment.objective.margin):
+        return ()
+    low, high = (significant(100 * speed) for speed in (min(speeds), max(speeds)))
+    return (
+        f"Under a full load of users the nodes served {low} to {high} % of their average. "
+        "95 % of starts hold a capacity whichever of these nodes they run on.",
+    )
 
 
 def _percent(ratio: float) -> str:

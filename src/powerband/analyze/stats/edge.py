@@ -151,12 +151,16 @@ class Edge:
         low, high = self.interval(confidence)
         return (high - low) / 2
 
-    def next_log_rate(self, ceiling: float = math.inf) -> float:
+    def next_log_rate(self, ceiling: float = math.inf, in_flight: Sequence[float] = ()) -> float:
         """The log rate, at most `ceiling`, whose trial tells most about the edge: the greatest expected fall of the
-        posterior's entropy (Kontsevich & Tyler 1999), width and lapse being nuisances (Prins 2013)."""
+        posterior's entropy (Kontsevich & Tyler 1999), width and lapse being nuisances (Prins 2013). `in_flight`: log
+        rates that are being tried; it keeps away from them, as far as the plausible rates allow for so many."""
         low, high = self.quantile(0.02), self.quantile(0.98) + float(self.joint.sum((0, 2)) @ BELOW_MIDDLE)
         tried = np.minimum(np.linspace(low, high, CANDIDATES), ceiling)
-        return float(tried[int(np.argmax(self._gains(tried)))])
+        gains = self._gains(tried)
+        for each in in_flight:
+            gains[np.abs(tried - each) < (high - low) / (2 * len(in_flight) + 2)] -= 1.0  # more than any gain
+        return float(tried[int(np.argmax(gains))])
 
     def _gains(self, tried: Array) -> Array:
         """The mutual information of the edge and the outcome of a trial at each rate, in nats."""

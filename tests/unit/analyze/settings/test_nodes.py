@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fakes.edges import capacity_experiment
 from fakes.trials import experiment as fake_experiment
 from powerband.analyze.settings.nodes import nodes_of
 from powerband.model.experiment import Objective
@@ -45,6 +46,22 @@ def made(
 
 def test_trials_of_one_machine_have_no_nodes() -> None:
     assert nodes_of(MADE, trials({"": 4}, lambda node, threads: RATES[threads]), SETTINGS[2]) is None
+
+
+def test_a_search_for_capacities_compares_nodes_by_its_first_rounds() -> None:
+    """Node a serves 800/s where b serves 1,000/s. The nodes' own rounds are one each, so nobody knows the noise."""
+    searched = capacity_experiment((16, 32, 64))
+    looks = trials(dict.fromkeys("ab", 1), lambda node, threads: RATES[threads] * (0.8 if node == "a" else 1.0), 0.0)
+    rows = [replace(row, stage=Stage.SATURATE) for row in looks]
+    found = nodes_of(searched, rows, SETTINGS[2])
+    assert found is not None and found.differ is None
+    speeds = [row.ratio for row in found.rows]
+    assert all(speed is not None and speed.low is None for speed in speeds)
+    (said,) = found.sentences
+    assert said.startswith("Under a full load of users the nodes served ") and "whichever of these nodes" in said
+    alike = trials(dict.fromkeys("ab", 1), lambda node, threads: RATES[threads], 0.0)
+    same = nodes_of(searched, [replace(row, stage=Stage.SATURATE, block=0) for row in alike[:3]], SETTINGS[2])
+    assert same is not None and same.sentences == ()
 
 
 def test_where_less_is_better_a_slow_node_has_more_all_the_same() -> None:
