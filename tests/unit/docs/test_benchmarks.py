@@ -75,8 +75,8 @@ def judged() -> Iterator[tuple[str, Spread, dict[str, float], str]]:
         # A range stays a range for any number of pairs: it is not taken for the narrower interval.
         spread = Spread(*map(float, found.groups()), int(row["pairs"]), is_interval=False)
         yield f"{row['against']} {row['measured']}", spread, {"at_most": number(row["at most"])}, row[""]
-    for row in titled("probe on / off (95 % interval)"):
-        found = WITH_ENDS.fullmatch(row["probe on / off (95 % interval)"])
+    for row in titled("monitor on / off (95 % interval)"):
+        found = WITH_ENDS.fullmatch(row["monitor on / off (95 % interval)"])
         assert found, row
         spread = Spread(*map(float, found.groups()), int(row["pairs of windows"]), is_interval=True)
         yield f"{row['actors']} {row['measured']}", spread, {"at_least": 0.99}, row[""]
@@ -126,7 +126,7 @@ def quoted() -> dict[str, list[str]]:
         for name in ("wrk", "oha", "k6", "JMeter")
     }
     ours = [number(row["ours us"]) for row in plain]
-    probe = [number(text) for text in watched("the probe on a server with 1,000 threads")]
+    probe = [number(text) for text in watched("the monitor on a server with 1,000 threads")]
     races = [row["ratio"] for row in titled("race", "full grid")]
     answers = {row["row"]: number(row["seconds"]) for row in titled("row", "seconds")}
     gunicorn = [seconds for name, seconds in answers.items() if name.startswith("gunicorn")]
