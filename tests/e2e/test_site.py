@@ -94,7 +94,8 @@ def test_the_search_finds_a_page_without_another_host(site: str, browser: Browse
         requested: list[str] = []
         page.on("request", lambda request: requested.append(request.url))
         page.goto(f"{site}index.html", wait_until="networkidle")
-        page.locator("input.md-search__input").fill("connect_refused")
+        page.locator("input.md-search__input").click()
+        page.keyboard.type("connect_refused", delay=20)
         page.locator("a.md-search-result__link").first.wait_for(state="attached")
         found = page.locator("a.md-search-result__link").first.get_attribute("href")
         assert found is not None and "failures.html" in found
