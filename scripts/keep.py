@@ -145,7 +145,8 @@ def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[st
         estimate = _estimate(row["estimates"].get(objective))
         figures = format_estimate(estimate, objective), format_interval(estimate, objective)
         name = changed.get(row["setting"]["id"], "baseline") if changed else row["setting"]["id"]
-        rows.append((f"`{name}`", *figures, format_change(_estimate(row["effect"])), row["verdict"]))
+        verdict = "leader" if row["setting"] == found["answer"]["leader"] else row["verdict"]
+        rows.append((f"`{name}`", *figures, format_change(_estimate(row["effect"])), verdict))
     return ("setting", metric_words(objective), interval, "to the leader", "verdict"), rows
 
 

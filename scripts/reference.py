@@ -23,6 +23,7 @@ from powerband.model.experiment import Parameter
 from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import format_level
 from scripts import keep
+from scripts.answer import analysis_of, answer_of
 from scripts.man_page import man_page
 
 ROOT = Path(__file__).parents[1]
@@ -59,9 +60,20 @@ def reference() -> dict[Path, str]:
         if page is None:
             raise SystemExit(f"{kept.folder}: no page tells of this experiment")
         made[page] = _between(made.get(page) or page.read_text(), keep.mark(kept), keep.block(kept), page)
+    for readme in (ROOT / "README.md", ROOT / "README.ko.md"):
+        made[readme] = _between(readme.read_text(), "answer", quickstart_answer(), readme)
     schema = DOCS / "reference" / "analysis.schema.json"
     made[schema] = bottlenecks_schema(schema.read_text())
     return made
+
+
+def quickstart_answer() -> str:
+    """The answer of the newest quickstart that is kept, without what limits the named setting
+    and what others cost."""
+    kept = max((each for each in keep.all_kept() if each.analysis["name"] == "quickstart"), key=lambda each: each.date)
+    analysis = analysis_of(kept)
+    named = analysis.answer.setting
+    return answer_of(analysis, without=rf"With {named and named.id} |\S+ costs more")
 
 
 def options_page() -> str:

@@ -40,7 +40,7 @@ from fakes.guides import (
     yaml_of,
 )
 from fakes.hosted_job import SERVERS, repository
-from fakes.needs import find_prometheus, need_dotnet, need_node, need_prometheus, without
+from fakes.needs import find_prometheus, need_dotnet, need_jmeter, need_node, need_prometheus, without
 from fakes.pages import ROOT, blocks, tables
 from fakes.prometheus import prometheus_started
 from fakes.real_builds import REAL, further_python
@@ -284,6 +284,27 @@ def my_server(tmp_path: Path, engine: Path) -> None:
     script = tmp_path / "my-server"
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(engine))} serve --wait 5ms --payload 16 "$@"\n')
     script.chmod(0o755)
+
+
+def test_a_plan_of_jmeter(tmp_path: Path) -> None:
+    """The sample, whose file is on the page, in the real JMeter."""
+    need_jmeter()
+    example = shutil.copytree(ROOT / "examples" / "jmeter", tmp_path / "examples" / "jmeter")
+    assert yaml_of("jmeter.md", "name: shop-by-jmeter") in (example / "experiment.yaml").read_text()
+    command = [*shown("jmeter.md", "run"), "--format", "json", *CALM]
+    short = ("load.duration=1500ms", "measure.warmup=2s", "measure.repeats=1", "factors.threads=[8]")
+    trials = answered(tmp_path, *command, *sets(*short, "load.jvm_args=[-Xms256m]"))
+    assert set(by_level(trials, "threads")) == {8}
+
+
+@pytest.mark.usefixtures("my_server")
+def test_a_plan_that_is_imported(tmp_path: Path) -> None:
+    """The sample's plan stands for the reader's."""
+    shutil.copy(ROOT / "examples" / "jmeter" / "plan.jmx", tmp_path)
+    powerband = [sys.executable, "-m", "powerband"]
+    subprocess.run([*powerband, *shown("jmeter-import.md", "import")], cwd=tmp_path, check=True, timeout=60)
+    short = ("load.duration=500ms", "measure.warmup=300ms", "measure.repeats=1")
+    answered(tmp_path, *shown("jmeter-import.md", "run"), "--format", "json", *CALM, *sets(*short))
 
 
 @pytest.mark.usefixtures("my_server")

@@ -75,8 +75,8 @@ def judged() -> Iterator[tuple[str, Spread, dict[str, float], str]]:
         # A range stays a range for any number of pairs: it is not taken for the narrower interval.
         spread = Spread(*map(float, found.groups()), int(row["pairs"]), is_interval=False)
         yield f"{row['against']} {row['measured']}", spread, {"at_most": number(row["at most"])}, row[""]
-    for row in titled("probe on / off (95 % interval)"):
-        found = WITH_ENDS.fullmatch(row["probe on / off (95 % interval)"])
+    for row in titled("monitor on / off (95 % interval)"):
+        found = WITH_ENDS.fullmatch(row["monitor on / off (95 % interval)"])
         assert found, row
         spread = Spread(*map(float, found.groups()), int(row["pairs of windows"]), is_interval=True)
         yield f"{row['actors']} {row['measured']}", spread, {"at_least": 0.99}, row[""]
@@ -126,7 +126,7 @@ def quoted() -> dict[str, list[str]]:
         for name in ("wrk", "oha", "k6", "JMeter")
     }
     ours = [number(row["ours us"]) for row in plain]
-    probe = [number(text) for text in watched("the probe on a server with 1,000 threads")]
+    probe = [number(text) for text in watched("the monitor on a server with 1,000 threads")]
     races = [row["ratio"] for row in titled("race", "full grid")]
     answers = {row["row"]: number(row["seconds"]) for row in titled("row", "seconds")}
     gunicorn = [seconds for name, seconds in answers.items() if name.startswith("gunicorn")]
@@ -162,7 +162,7 @@ def test_each_figure_of_the_readme_is_the_tables(paragraph: str) -> None:
 def test_the_readme_names_the_days_of_the_tables() -> None:
     (days,) = re.findall(r"^Measured on (.*?) on 2-core", README, re.M)
     assert days == "2026-11-20, 21 and 25"
-    quoted_rows = titled("ours us", "connections") + titled("precision") + titled("fleet's CPU, of a core")
+    quoted_rows = titled("ours us", "connections") + titled("precision") + titled("generators' CPU, of a core")
     measured = {row["measured"][:10] for row in quoted_rows}
     watching = {row["on"][:10] for row in titled("what", "measured", "target", "on")}
     assert measured | watching == {"2026-11-20", "2026-11-21", "2026-11-25"}

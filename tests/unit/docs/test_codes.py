@@ -30,6 +30,17 @@ def test_every_failure_is_documented() -> None:
     assert sorted(documented) == sorted(code.value for code in Code)
 
 
+def test_every_outcome_of_a_request_is_documented() -> None:
+    """A row of the page may explain several."""
+    page = (DOCS / "reference" / "failures.md").read_text()
+    section = page.partition("## A request\n")[2].partition("\n## ")[0]
+    source = (ROOT / "engine" / "src" / "contract" / "outcome.rs").read_text()
+    (listed,) = re.findall(r"pub enum Outcome \{(.*?)^\}", source, re.S | re.M)
+    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in re.findall(r"^ +(\w+),$", listed, re.M)]
+    assert len(names) > 10
+    assert sorted(set(re.findall(r"`(\w+)`", section)) - {"check"}) == sorted(names)
+
+
 def test_every_problem_of_the_gate_is_documented() -> None:
     source = "".join(
         path.read_text()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts.answer import LEFT_OUT, analysis_of, answer_of, whole_answer
 from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, claim_rows, keep
 
 from fakes.finished_run import new_run, run_to_its_end
@@ -53,7 +54,20 @@ def test_a_block_says_what_the_data_say(run: RunDir, tmp_path: Path) -> None:
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `{row['setting']['id']}` |")]
         shown = float(line.split(" | ")[1].removesuffix("/s").replace(",", ""))
         assert shown == pytest.approx(row["estimates"]["goodput_per_s"]["value"], rel=0.01)
-        assert line.endswith(f" {row['verdict']} |")
+        leads = row["setting"] == kept.analysis["answer"]["leader"]
+        assert line.endswith(" leader |" if leads else f" {row['verdict']} |")
+
+
+def test_the_shown_answer_consists_of_whole_lines_of_the_terminal_s() -> None:
+    kept = next(kept for kept in all_kept() if kept.analysis["name"] == "quickstart")
+    analysis = analysis_of(kept)
+    assert analysis.answer.setting is not None
+    assert analysis.answer.setting.id == kept.analysis["answer"]["setting"]["id"]
+    whole = whole_answer(analysis)
+    shown = [line.removeprefix("    ") for line in answer_of(analysis, without="With ").splitlines()]
+    assert shown[0] == whole[1] and LEFT_OUT in shown and not any(line.startswith("With ") for line in shown)
+    rest = iter(whole)  # in their order
+    assert [line for line in shown if line not in (LEFT_OUT, "") and line not in rest] == []
 
 
 def found(claim: dict[str, Any]) -> str:

@@ -128,6 +128,12 @@ def test_the_words_are_those_of_the_glossary(korean: str) -> None:
     assert {word for word in ruled_out if word in text} == set()
 
 
+@pytest.mark.parametrize("korean", [korean for _, korean in PAIRS] + [korean for korean, _ in RETOLD])
+def test_units_are_written_as_koreans_do(korean: str) -> None:
+    """Outside of code: no space before %, and µs in place of us."""
+    assert re.findall(r"\d %|\d us\b", prose(without_blocks(page(korean)))) == []
+
+
 def english_pages(korean: str, told: list[str]) -> dict[str, str]:
     """The text of each English page that the Korean page retells, by name."""
     return {name: page(f"{korean.rpartition('/')[0]}/{name}") for name in told}

@@ -1,0 +1,40 @@
+"""The sentence about nodes on the page of clusters is one that the code says, but for its figures."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from fakes.pages import ROOT, blocks
+from fakes.trials import experiment
+from powerband.analyze.settings.nodes import nodes_of
+from powerband.model.results import TrialResult
+
+MADE = experiment({"threads": (16, 32, 64)}, measure={"repeats": 12})
+LAST = MADE.settings()[-1]
+RATES = {16: 800.0, 32: 1140.0, 64: 1200.0}
+
+
+def without_figures(text: str) -> str:
+    return re.sub(r"\b\d+(\.\d+)? ", "N ", text)
+
+
+def test_the_sentence_of_the_page_is_the_code_s() -> None:
+    dice = np.random.default_rng(1)
+    trials = []
+    for block in range(12):
+        node = "abcd"[block % 4]
+        for setting in MADE.settings():
+            threads = setting.as_dict()["threads"]
+            assert isinstance(threads, int)
+            rate = 1270.0 if (node, threads) == ("b", 32) else RATES[threads]
+            metrics = {"goodput_per_s": rate * math.exp(dice.normal(0, 0.003))}
+            trials.append(TrialResult(len(trials) + 1, block, 1, setting, "measured", (), metrics, node=node))
+    found = nodes_of(MADE, trials, LAST)
+    assert found is not None
+    shown = blocks((ROOT / "docs" / "cluster.md").read_text())[0].text
+    assert shown.splitlines() and [without_figures(line) for line in shown.splitlines()] == [
+        without_figures(sentence) for sentence in found.sentences
+    ]
