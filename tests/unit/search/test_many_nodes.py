@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from fakes.edges import Server, setting
-from fakes.nodes_simulated import many, questions, race, search
+from fakes.nodes_simulated import SERVERS, many, questions, race, search
 from powerband.model.results import AnswerKind
 
 FASTER = {2: 1.8, 4: 3.2, 8: 5.5}
@@ -36,7 +36,7 @@ def test_short_trials_first_leave_less_to_share() -> None:
 @pytest.mark.long
 def test_capacities_are_found_sooner_and_nodes_that_differ_name_no_wrong_winner() -> None:
     """Speeds of nodes differ by 10 %. The edge of a node of average speed lies within nearly every interval."""
-    alone, four = ([search((Server(1000.0), Server(1500.0)), nodes, seed) for seed in range(4)] for nodes in (1, 4))
+    alone, four = ([search(SERVERS, nodes, seed) for seed in range(4)] for nodes in (1, 4))
     assert median(run.took_s for run in alone) >= 3 * median(run.took_s for run in four)
     assert {run.chosen for run in four} == {setting(2)}
     equal = [search((Server(), Server()), 4, seed) for seed in range(6)]
