@@ -110,7 +110,7 @@ class Tuning:
         if self.revisions is not None:
             factors = _with_revisions(factors, self.revisions, problems)
         root = root.with_children({"factors": factors})
-        return build_experiment(root, problems, Path())
+        return build_experiment(root, problems, Path(), to_run=True)
 
     def _is_deployed(self) -> bool:
         """True if the server runs already: there is no command, but something that changes its setting, or its load.
@@ -164,7 +164,7 @@ def load_of(
     # A load is checked as part of an experiment, so a stand-in takes the place of the server that runs already.
     stand_in = {"command": ["server"], "url": kind_of_url(url).local_url}
     root = _with_options(_node("", {"name": "load", "subject": stand_in}), options, closed=True)
-    return build_experiment(merge(root, _request(url, request, expect, headers)), [], Path()).load
+    return build_experiment(merge(root, _request(url, request, expect, headers)), [], Path(), to_run=True).load
 
 
 def _node(key: str, value: object) -> Node:

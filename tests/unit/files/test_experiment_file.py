@@ -31,7 +31,7 @@ def with_lines(*lines: str, without: str = "") -> str:
 
 def errors_of(text: str, profile: str | None = None) -> list[str]:
     with pytest.raises(ExperimentError) as caught:
-        parse(text, profile)
+        parse_experiment(text, "x.yaml", profile, to_run=True)
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -300,6 +300,10 @@ MISTAKES = {
 def test_a_mistake_is_named_with_its_place(name: str) -> None:
     text, message = MISTAKES[name]
     assert errors_of(text) == [message]
+
+
+def test_an_old_run_of_users_with_arrivals_is_read() -> None:
+    assert parse(with_lines("load: {users: 5, arrivals: constant}", without="load")).load.users == 5
 
 
 def test_all_mistakes_are_reported_together_in_the_order_of_lines() -> None:
