@@ -227,8 +227,8 @@ impl Epoll {
     }
 
     /// Waits for events, at most `timeout_ns` (None: without limit). Returns the number of `events` filled, which is 0
-    /// also after a signal. The timeout is exact to the timer slack (`epoll_pwait2`); kernels before 5.11 round it up
-    /// to a millisecond.
+    /// also after a signal. The timeout is exact to the timer slack (`epoll_pwait2`); kernels before 5.11, and containers
+    /// whose seccomp filter does not know the call (EPERM), round it up to a millisecond.
     #[inline]
     pub fn wait(&self, events: &mut [libc::epoll_event], timeout_ns: Option<u64>) -> usize {
         let (fd, start, length) = (self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as libc::c_int);
@@ -237,7 +237,7 @@ impl Epoll {
         let no_mask = std::ptr::null::<libc::sigset_t>();
         // SAFETY: slice and timespec are valid during the call; no signal mask is passed.
         let mut n = unsafe { libc::syscall(libc::SYS_epoll_pwait2, fd, start, length, timeout, no_mask, 0usize) };
-        if n < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+        if n < 0 && matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
             let timeout_ms = timeout_ns.map_or(-1, |ns| ns.div_ceil(1_000_000).min(i32::MAX as u64) as libc::c_int);
             // SAFETY: the event slice is valid for its length.
             n = unsafe { libc::epoll_wait(fd, start, length, timeout_ms) }.into();
@@ -412,5 +412,38 @@ impl Signals {
                 return None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_epoll_pwait2_is_replaced_by_epoll_wait() {
+        let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        let (load, equals, end) =
+            (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET);
+        let step = |code: u32, k, jf| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+        // The number of the call comes first in what the filter sees.
+        let mut filter = [
+            step(load, 0, 0),
+            step(equals, libc::SYS_epoll_pwait2 as u32, 1),
+            step(end, refuse, 0),
+            step(end, libc::SECCOMP_RET_ALLOW, 0),
+        ];
+        let wait = move || {
+            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+            // SAFETY: the program is valid during the call; it binds this thread alone.
+            unsafe {
+                assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+                assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+            }
+            let (epoll, bell) = (Epoll::new().unwrap(), Bell::new().unwrap());
+            epoll.add(bell.fd(), libc::EPOLLIN, 7).unwrap();
+            bell.ring();
+            epoll.wait(&mut [libc::epoll_event { events: 0, u64: 0 }], Some(0))
+        };
+        assert_eq!(std::thread::spawn(wait).join().unwrap(), 1);
     }
 }

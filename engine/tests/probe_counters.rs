@@ -207,7 +207,7 @@ time.sleep(600)
     let mut probe = Probe::start(&bench.launch(&["sh", "-c", script, python(), code, sign.to_str().unwrap()]));
     probe.until_that("sample of a server with one CPU", |event| event["trees"][0]["cpus_now"] == 1);
     std::fs::write(&sign, "").unwrap();
-    bench.wait_for_log("cpus");
+    bench.wait_for_log("\n");
     let both = bench.log_text().trim().strip_prefix("cpus ").unwrap().parse::<u32>().unwrap();
     probe.until_that("sample of all its CPUs", |event| event["trees"][0]["cpus_now"] == both);
     probe.finish();

@@ -343,8 +343,9 @@ os.read(up, 1)
 fn a_probe_that_only_watches_ends_nothing_not_even_its_own_child() {
     let bench = Bench::new();
     // A process that replaces itself by a probe is still the parent of the processes it had started.
+    // No duration is too long.
     let mut watcher = Command::new("sh")
-        .args(["-c", "sleep 600 & exec \"$0\" probe --pid $! --interval 10ms"])
+        .args(["-c", "sleep 600 >&2 & exec \"$0\" probe --pid $! --interval 10ms -d 99999999999h"])
         .arg(engine())
         .env("POWERBAND_PROBE_TEST", &bench.mark)
         .stdout(Stdio::piped())

@@ -19,7 +19,8 @@ pub struct LinkSpec {
     pub rate_bits_per_s: Option<u64>,
     /// Most bytes that may wait for the transmitter of one direction; packets beyond it are dropped. Absent: 512 KiB,
     /// or what the rate sends in a round trip if that is more; 64 MiB without a rate, where it bounds the bytes in
-    /// transit.
+    /// transit. At least a full packet, 1,514. Netem counts packets, and drops small ones early: queue and wire together
+    /// hold as many as if all were full.
     pub queue_bytes: Option<u64>,
     #[serde(default)]
     pub form: WantedForm,

@@ -18,8 +18,8 @@ use crate::contract::print;
 use crate::contract::spec::check_protocol;
 use bridge::Bridge;
 use control::Control;
-use lane::{sent_bytes, usual_queue_bytes};
-use namespace::{ADDRESSES, Namespace};
+use lane::{ETHERNET_HEADER_BYTES, sent_bytes, usual_queue_bytes};
+use namespace::{ADDRESSES, MTU_BYTES, Namespace};
 
 /// Longest delay, and fastest and slowest rate.
 const DELAY_NS_MAX: u64 = 60_000_000_000;
@@ -56,7 +56,8 @@ fn serve(spec: &LinkSpec, control: &mut Control) -> Result<Summary, ErrorEvent> 
             netem::join(&namespaces, spec, queue_bytes).map_err(|message| ErrorEvent::new("limit", message))?;
             print(&up(Form::Netem, &namespaces, queue_bytes));
             while !control.wait(&[], None).map_err(|message| ErrorEvent::new("spec", message))? {}
-            Ok(summary(netem::carried(&namespaces), |_| None))
+            let carried = netem::carried(&namespaces).map_err(|message| ErrorEvent::new("internal", message))?;
+            Ok(summary(carried, |_| None))
         }
         Some(reason) if spec.form == WantedForm::Netem => Err(ErrorEvent::new(
             "limit",
@@ -98,6 +99,12 @@ fn check(spec: &LinkSpec) -> Result<u64, String> {
         && !RATE_BITS_PER_S.contains(&rate)
     {
         return Err(format!("rate_bits_per_s: {rate} is not from 1 kbit/s to 1 Tbit/s"));
+    }
+    let packet_bytes = MTU_BYTES as u64 + ETHERNET_HEADER_BYTES;
+    if let Some(bytes) = spec.queue_bytes
+        && bytes < packet_bytes
+    {
+        return Err(format!("queue_bytes: {bytes} hold no full packet, which has {packet_bytes}"));
     }
     let queue_bytes = spec.queue_bytes.unwrap_or_else(|| usual_queue_bytes(spec.rate_bits_per_s, spec.delay_ns));
     let under_way = spec.rate_bits_per_s.map_or(0, |rate| sent_bytes(spec.delay_ns, rate));
@@ -159,6 +166,7 @@ mod tests {
         assert!(refused(|spec| spec.delay_ns = u64::MAX).starts_with("delay_ns"));
         assert!(refused(|spec| spec.rate_bits_per_s = Some(0)).starts_with("rate_bits_per_s: 0"));
         assert!(refused(|spec| spec.queue_bytes = Some(u64::MAX)).contains("more than 1 GiB"));
+        assert!(refused(|spec| spec.queue_bytes = Some(1_513)).starts_with("queue_bytes: 1513 hold no full packet"));
         assert!(
             refused(|spec| (spec.delay_ns, spec.rate_bits_per_s) = (DELAY_NS_MAX, Some(1_000_000_000)))
                 .contains("under way")

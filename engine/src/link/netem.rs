@@ -34,11 +34,12 @@ pub fn join(namespaces: &[Namespace; 2], spec: &LinkSpec, queue_bytes: u64) -> R
 }
 
 /// The traffic sent at each end.
-pub fn carried(namespaces: &[Namespace; 2]) -> [Carried; 2] {
-    [0, 1].map(|from| {
-        let shown = namespaces[from].enter().and_then(|()| tc(&format!("-s -j qdisc show dev {DEVICE} root")));
-        shown.ok().and_then(|text| counted(&text)).unwrap_or_default()
-    })
+pub fn carried(namespaces: &[Namespace; 2]) -> Result<[Carried; 2], String> {
+    let sent = |from: usize| {
+        namespaces[from].enter()?;
+        counted(&tc(&format!("-s -j qdisc show dev {DEVICE} root"))?)
+    };
+    Ok([sent(0)?, sent(1)?])
 }
 
 /// The words of the command that delays packets and limits their rate.
@@ -48,18 +49,23 @@ fn qdisc(spec: &LinkSpec, queue_bytes: u64) -> String {
     format!("qdisc add dev {DEVICE} root netem limit {limit} delay {delay_us}us{rate}")
 }
 
-/// netem limits packets, including those in transit: the number of full-size ones that the queue and the wire hold.
+/// netem limits packets, including those in transit: the number of full-size ones that the queue and the wire hold. More,
+/// for small packets, would lengthen the queue of full-size ones. (A `tbf` below netem limits bytes, but sends bursts
+/// early.)
 fn limit_packets(spec: &LinkSpec, queue_bytes: u64) -> u64 {
     let under_way = spec.rate_bits_per_s.map_or(0, |rate| sent_bytes(spec.delay_ns, rate));
     (queue_bytes + under_way).div_ceil(MTU_BYTES as u64 + ETHERNET_HEADER_BYTES).max(1)
 }
 
 /// Parses the output of `tc -s -j`.
-fn counted(json: &str) -> Option<Carried> {
-    let shown: serde_json::Value = serde_json::from_str(json).ok()?;
-    let netem = shown.as_array()?.iter().find(|qdisc| qdisc["kind"] == "netem")?;
-    let count = |name: &str| netem[name].as_u64();
-    Some(Carried { packets: count("packets")?, bytes: count("bytes")?, dropped: count("drops")?, missed: 0 })
+fn counted(json: &str) -> Result<Carried, String> {
+    let read = || {
+        let shown: serde_json::Value = serde_json::from_str(json).ok()?;
+        let netem = shown.as_array()?.iter().find(|qdisc| qdisc["kind"] == "netem")?;
+        let count = |name: &str| netem[name].as_u64();
+        Some(Carried { packets: count("packets")?, bytes: count("bytes")?, dropped: count("drops")?, missed: 0 })
+    };
+    read().ok_or_else(|| format!("`tc` shows no counts of netem: {json:?}"))
 }
 
 /// Runs `tc` in the namespace of the calling thread; returns its output.
@@ -93,8 +99,9 @@ mod tests {
     #[test]
     fn what_netem_carried_is_read_off_its_statistics() {
         let json = r#"[{"kind":"netem","handle":"8001:","root":true,"bytes":9000,"packets":7,"drops":2,"backlog":0}]"#;
-        assert_eq!(counted(json), Some(Carried { packets: 7, bytes: 9000, dropped: 2, missed: 0 }));
-        assert_eq!(counted(r#"[{"kind":"noqueue"}]"#), None);
-        assert_eq!(counted(""), None);
+        assert_eq!(counted(json), Ok(Carried { packets: 7, bytes: 9000, dropped: 2, missed: 0 }));
+        for other in [r#"[{"kind":"noqueue"}]"#, ""] {
+            assert!(counted(other).unwrap_err().contains("no counts of netem"), "{other}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! takes longer than the period skips points. `page` parses the answers.
 
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -61,8 +61,11 @@ fn read_for_ever(page: &Page, spec: &spec::Scrape, sender: &Sender<ProbeEvent>) 
 
 /// The address of the page.
 struct Page {
+    /// An IPv6 address is without its brackets.
     host: String,
     port: u16,
+    /// Host and port as written in the URL, for the Host header.
+    authority: String,
     path: String,
 }
 
@@ -81,7 +84,15 @@ impl Page {
         if host.is_empty() || path.contains([' ', '\r', '\n']) {
             return Err(format!("scrape: `{url}` is no URL"));
         }
-        Ok(Page { host: host.trim_matches(['[', ']']).into(), port, path: format!("/{path}") })
+        let host = host.trim_matches(['[', ']']).into();
+        Ok(Page { host, port, authority: authority.into(), path: format!("/{path}") })
+    }
+
+    fn request(&self) -> String {
+        format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nAccept: text/plain;version=0.0.4\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n",
+            self.path, self.authority
+        )
     }
 
     /// The body of one GET.
@@ -95,16 +106,12 @@ impl Page {
             std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => format!("it took longer than {timeout:?}"),
             _ => format!("{what}: {error}"),
         };
-        let address = (self.host.as_str(), self.port).to_socket_addrs().ok().and_then(|mut all| all.next());
-        let address = address.ok_or_else(|| format!("{} has no address", self.host))?;
-        let mut stream =
-            TcpStream::connect_timeout(&address, left()?).map_err(|e| failed("it cannot be connected to", e))?;
-        let request = format!(
-            "GET {} HTTP/1.1\r\nHost: {}:{}\r\nAccept: text/plain;version=0.0.4\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n",
-            self.path, self.host, self.port
-        );
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs().into_iter().flatten();
+        let connect =
+            |address| TcpStream::connect_timeout(&address, left()?).map_err(|e| failed("it cannot be connected to", e));
+        let mut stream = first_of(addresses, connect)?;
         stream.set_write_timeout(Some(left()?)).map_err(|e| failed("writing", e))?;
-        stream.write_all(request.as_bytes()).map_err(|e| failed("it cannot be asked", e))?;
+        stream.write_all(self.request().as_bytes()).map_err(|e| failed("it cannot be asked", e))?;
         let (mut answer, mut buffer) = (Answer::default(), [0; 64 * 1024]);
         loop {
             stream.set_read_timeout(Some(left()?)).map_err(|e| failed("reading", e))?;
@@ -117,9 +124,46 @@ impl Page {
     }
 }
 
+/// The first connection to one of the addresses of a host, or else the last failure. At some nothing may listen
+/// (localhost: ::1 and 127.0.0.1).
+fn first_of<T>(
+    addresses: impl Iterator<Item = SocketAddr>,
+    connect: impl Fn(SocketAddr) -> Result<T, String>,
+) -> Result<T, String> {
+    let mut tried = Err("its host has no address".into());
+    for address in addresses {
+        tried = connect(address);
+        if tried.is_ok() {
+            break;
+        }
+    }
+    tried
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_address_of_a_host_is_tried_until_one_answers() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        let closed = |last: u8| SocketAddr::from(([127, 0, 0, last], here.port()));
+        let connect = |address| TcpStream::connect(address).map_err(|error| format!("{address}: {error}"));
+        let stream = first_of([closed(8), here, closed(9)].into_iter(), connect).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), here);
+        let reason = first_of([closed(8), closed(9)].into_iter(), connect).unwrap_err();
+        assert!(reason.starts_with("127.0.0.9:"), "{reason}");
+        assert_eq!(first_of([].into_iter(), connect).unwrap_err(), "its host has no address");
+    }
+
+    #[test]
+    fn the_host_is_asked_for_as_it_stands_in_the_url() {
+        for authority in ["[::1]:9", "[::1]", "localhost:80", "a.example"] {
+            let request = Page::at(&format!("http://{authority}/x")).unwrap().request();
+            assert!(request.starts_with(&format!("GET /x HTTP/1.1\r\nHost: {authority}\r\n")), "{request}");
+        }
+    }
 
     #[test]
     fn urls_are_taken_apart() {

@@ -61,7 +61,7 @@ pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
         return complain(&format!("there is no process {pid}; `ps` lists those that run"));
     }
     let limits = raise_descriptor_limit();
-    let mut input = Input::none(duration_ns.map(|duration| now_ns() + duration));
+    let mut input = Input::none(duration_ns.map(|duration| now_ns().saturating_add(duration)));
     let mut output = Output::new(-1);
     let result = Session::new(&spec, &signals, &mut output, limits).and_then(|mut session| session.run(&mut input));
     conclude(result, &mut output, &signals)

@@ -65,7 +65,8 @@ pub struct Tree {
     limits: Limits,
     /// The room that these limits leave: when to read it again, threads, memory in bytes.
     left: (Due, Option<u64>, Option<u64>),
-    /// Number of threads created, and of those alive, when the threads were last listed.
+    /// Number of threads created, and of those alive, when the threads were last listed; None if members have come or
+    /// gone since, for which one may make up for the other.
     listed: Option<(u64, u32)>,
     switches: (Due, Option<u64>),
     scratch: Vec<i32>,
@@ -134,6 +135,7 @@ impl Tree {
         }
         let Some(process) = Process::open(pid) else { return false }; // it has gone already
         self.members.push(process);
+        self.listed = None;
         true
     }
 
@@ -146,6 +148,7 @@ impl Tree {
         self.reaped.push(pid);
         self.gone += usage;
         self.members.retain(|member| member.pid != pid);
+        self.listed = None;
     }
 
     pub fn is_alive(&self) -> bool {
@@ -230,6 +233,7 @@ impl Tree {
             let lightly = !full && member.threads > FEW_THREADS;
             if wanted(member) && !(lightly && member.update_lightly() || member.update()) {
                 let member = self.members.remove(i);
+                self.listed = None;
                 vanished.insert(member.pid, member);
             }
         }
@@ -383,5 +387,28 @@ impl Due {
     pub fn again(&mut self, now_ns: u64, period_ns: u64, pause_ns: u64) {
         self.at_ns = now_ns + (period_ns - period_ns / 20).max(pause_ns.min(self.pause_ns));
         self.pause_ns = pause_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn threads_are_listed_anew_when_a_member_comes_or_goes() {
+        let own = std::process::id() as i32;
+        let listed = Some((1, 1));
+        let mut tree = Tree { members: Process::open(own).into_iter().collect(), listed, ..Tree::default() };
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        assert!(tree.offer(child.id() as i32, own));
+        assert_eq!(tree.listed, None);
+        tree.listed = listed;
+        tree.update_members(true);
+        assert_eq!(tree.listed, listed);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        tree.update_members(true);
+        assert_eq!(tree.listed, None);
     }
 }

@@ -144,7 +144,7 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 struct Number(u64);
 
 /// Accepts objects only. serde also reads arrays as structs, in the order of their fields; SocketCluster does not.
-fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Option<T> {
+pub(super) fn object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Option<T> {
     let is_object = text.trim_ascii_start().first() == Some(&b'{');
     serde_json::from_slice(text).ok().filter(|_| is_object)
 }

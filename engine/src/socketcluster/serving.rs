@@ -6,9 +6,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::incoming::object;
+
 /// Accepts a handshake, answers a call with its own data, and returns any other message unchanged.
 pub fn answer(message: &[u8]) -> Cow<'_, [u8]> {
-    let Ok(Call { event, cid, data }) = serde_json::from_slice::<Call>(message) else { return Cow::Borrowed(message) };
+    let Some(Call { event, cid, data }) = object(message) else { return Cow::Borrowed(message) };
     let data = match (&*event, data) {
         // Without `pingTimeout` a client waits for no heartbeat.
         ("#handshake", _) => r#"{"id":"reference","isAuthenticated":false}"#,
@@ -58,7 +60,8 @@ mod tests {
 
     #[test]
     fn what_is_no_call_comes_back_as_it_is() {
-        for message in [&outgoing::event("ping", r#"{"hello":1}"#), "#2", "", "[1]", "{", r#"{"event":7,"cid":1}"#] {
+        let event = outgoing::event("ping", r#"{"hello":1}"#);
+        for message in [&event, "#2", "", "[1]", r#"["add",7,[1]]"#, "{", r#"{"event":7,"cid":1}"#] {
             assert_eq!(text(message), *message, "{message}");
         }
     }

@@ -12,7 +12,7 @@ use crate::serve::planted::collector::Collector;
 use crate::serve::planted::downstream::Remote;
 use crate::serve::planted::permits::Permits;
 use crate::serve::planted::stall::Stall;
-use crate::serve::timing::{burn, burn_with, wait_from};
+use crate::serve::timing::{burn_with, wait_from};
 use crate::sys::touch_memory;
 
 /// The state that all requests share: the lock, the downstream, the random times and the pauses.
@@ -60,17 +60,12 @@ impl Work {
         if plan.memory_bytes > 0 {
             touch_memory(plan.memory_bytes);
         }
-        let piece_ns = self.draw(plan.cpu) / (u64::from(plan.yields) + 1);
-        self.burn(piece_ns);
-        for _ in 0..plan.yields {
-            std::thread::yield_now();
-            self.burn(piece_ns);
-        }
+        self.burn(self.draw(plan.cpu), plan.yields);
         if plan.lock_ns > 0 {
             let held_since_ns = self.lock.acquire();
             match plan.lock_kind {
                 LockKind::Sleep => wait_from(held_since_ns, plan.lock_ns),
-                LockKind::Burn => self.burn(plan.lock_ns),
+                LockKind::Burn => self.burn(plan.lock_ns, 0),
             }
             self.lock.release();
         }
@@ -91,10 +86,10 @@ impl Work {
     }
 
     /// Burns CPU, with a safe point for the collector every half microsecond.
-    fn burn(&self, cpu_ns: u64) {
+    fn burn(&self, cpu_ns: u64, yields: u32) {
         match &self.collector {
-            Some(collector) => burn_with(cpu_ns, || collector.gate()),
-            None => burn(cpu_ns),
+            Some(collector) => burn_with(cpu_ns, yields, || collector.gate()),
+            None => burn_with(cpu_ns, yields, || ()),
         }
     }
 
@@ -110,7 +105,8 @@ impl Work {
 }
 
 /// The SplitMix64 sequence (Steele, Lea, Flood 2014) by index, so that threads share one stream without a lock and a
-/// seed gives the same multiset of times whatever the interleaving.
+/// seed gives the same multiset of times whatever the interleaving; if both CPU time and wait are random, it decides which
+/// of them gets which.
 struct Draws {
     seed: u64,
     drawn: AtomicU64,
