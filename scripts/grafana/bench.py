@@ -80,9 +80,7 @@ _LOAD = Section(
     "Load",
     (
         Panel("Requests answered correctly", (Query(now("powerband_rate_per_second"), "{{setting}}"),), unit="reqps"),
-        Panel(
-            "Requests that failed", (Query(now("powerband_errors_per_second"), "{{setting}}"),), unit="reqps"
-        ),
+        Panel("Requests that failed", (Query(now("powerband_errors_per_second"), "{{setting}}"),), unit="reqps"),
         Panel(
             "Requests in flight and users",
             (

@@ -103,7 +103,8 @@ def _cpu(facts: Mapping[str, Any]) -> Iterator[Finding]:
 def _limits(facts: Mapping[str, Any]) -> Iterator[Finding]:
     limits, network = facts["limits"], facts["network"]
     descriptors = limits["descriptors_hard"]
-    held = "" if descriptors is None else f", {most_connections(descriptors):,} connections for the whole load generator"
+    most = None if descriptors is None else most_connections(descriptors)
+    held = "" if most is None else f", {most:,} connections for the load generator as a whole"
     yield _finding(
         "descriptors",
         descriptors is None or descriptors >= _DESCRIPTORS_WANTED,

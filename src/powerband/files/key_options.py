@@ -65,7 +65,8 @@ KEY_OPTIONS = {
     "--timeout": Option("load.timeout", "TIME", "Timeout of one request.  [default: 30s]"),
     "--connect-timeout": Option("load.connect_timeout", "TIME", "Timeout of one connection.  [default: 5s]"),
     "--precision": Option(
-        "load.precision", "TIME", "How late a request may be sent, so that several share a wake-up; 0s: busy waiting.  [default: 100us]",
+        "load.precision", "TIME",
+        "How late a request may be sent, so that several share a wake-up; 0s: busy waiting.  [default: 100us]",
     ),
     "--ca-file": Option(
         "load.tls_ca_file", "FILE", "With an https url: PEM file of trusted roots.  [default: Mozilla's]",

@@ -537,7 +537,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All that the trials of a run show. It is recomputed from the run directory, and holds nothing that is not there."""
+    """All that the trials of a run show. It is computed from the run directory alone."""
 
     name: str  # of the experiment
     question: str  # the one that the experiment asks; empty if its file has none

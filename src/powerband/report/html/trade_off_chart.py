@@ -88,9 +88,7 @@ def trade_off_chart(analysis: Analysis) -> TradeOffChart | None:
     fronts = tuple(
         TradeOffFront(pair, tuple(place[setting] for setting in front)) for pair, front in found.fronts.items()
     )
-    note = (
-        "Filled: unbeaten in all of these together. The line joins those that none beats in the two shown."
-    )
+    note = "Filled: unbeaten in all of these together. The line joins those that none beats in the two shown."
     note += short.told
     return TradeOffChart("trade-offs", "trade_offs", "Trade-offs", note, axes, points, fronts)
 
