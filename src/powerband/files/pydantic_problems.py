@@ -135,7 +135,9 @@ _WORDS = {
     **dict.fromkeys(("float_type", "float_parsing"), "{shown} is no number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "{shown} must be true or false"),
     **dict.fromkeys(("tuple_type", "list_type"), "{shown} must be a list"),
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "{shown} must be a mapping of keys to values"),
+    **dict.fromkeys(
+        ("dict_type", "model_type", "model_attributes_type"), "{shown} must be a mapping of keys to values"
+    ),
     "string_type": "{shown} must be text; put it in quotes",
     "too_short": "must not be empty",
     "greater_than": "{shown} must be above {gt}",
