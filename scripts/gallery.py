@@ -98,8 +98,8 @@ SHOTS = (
     Shot("thread-vs-pool", "thread-vs-pool", of="Settings compared", height=560),
     Shot("vertx-instances", "vertx-instances", of="Settings compared", height=560),
     Shot("spring-executor", "spring-executor", of="Settings compared", height=515),
-    Shot("infinite-reflection", "infinite-reflection", of="Two factors at once", height=700),
-    Shot("socketcluster-workers", "socketcluster-workers", of="Two factors at once", height=700),
+    Shot("infinite-reflection", "infinite-reflection", of="Two parameters at once", height=700),
+    Shot("socketcluster-workers", "socketcluster-workers", of="Two parameters at once", height=700),
 )
 
 

@@ -28,7 +28,7 @@ from powerband.model.claim_expression import Reference, Term, parse_claim
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
-from powerband.model.results import Analysis, Estimate
+from powerband.model.results import Analysis, ClaimVerdict, Estimate
 from powerband.report.wording.numbers import format_change, format_estimate, format_interval, format_share
 from powerband.search.session import analyse_run
 from powerband.store import RunDir, read_host
@@ -152,7 +152,10 @@ def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[st
 
 def claim_rows(claims: Sequence[Mapping[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
     """The headings and rows of the table of claims. The column of published figures is omitted if there are none."""
-    rows = [(each["says"].rstrip("."), each["published"] or "", each["verdict"], _found(each)) for each in claims]
+    rows = [
+        (each["says"].rstrip("."), each["published"] or "", ClaimVerdict(each["verdict"]).words, _found(each))
+        for each in claims
+    ]
     heads = ("claim", "published", "verdict", "measured")
     shown = [at for at in range(len(heads)) if at != 1 or any(row[1] for row in rows)]
     return [heads[at] for at in shown], [[row[at] for at in shown] for row in rows]

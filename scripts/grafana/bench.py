@@ -79,10 +79,8 @@ _ANSWER = Section(
 _LOAD = Section(
     "Load",
     (
-        Panel("Requests that ended right", (Query(now("powerband_rate_per_second"), "{{setting}}"),), unit="reqps"),
-        Panel(
-            "Requests that ended otherwise", (Query(now("powerband_errors_per_second"), "{{setting}}"),), unit="reqps"
-        ),
+        Panel("Requests answered correctly", (Query(now("powerband_rate_per_second"), "{{setting}}"),), unit="reqps"),
+        Panel("Requests that failed", (Query(now("powerband_errors_per_second"), "{{setting}}"),), unit="reqps"),
         Panel(
             "Requests in flight and users",
             (
@@ -98,7 +96,7 @@ _LOAD = Section(
                 Query(now("powerband_response_time_mean_seconds"), "{{setting}} mean"),
             ),
             unit="s",
-            about="Of each second, from intended to done",
+            about="Of each second, from scheduled to done",
             logarithmic=True,
             width=24,
         ),
@@ -110,13 +108,13 @@ _RESOURCES = Section(
     (
         Panel("CPU by process tree", (Query(now("powerband_cpu_cores", "setting, tree"), "{{setting}} {{tree}}"),)),
         Panel(
-            "Threads of the subject by state",
+            "Threads of the server by state",
             (Query(now("powerband_threads", "state"), "{{state}}"),),
             about="Thread seconds per second spent in each state",
             stacked=True,
         ),
         Panel(
-            "Context switches of the subject",
+            "Context switches of the server",
             (Query(now("powerband_context_switches_per_second"), "{{setting}}"),),
             unit="ops",
         ),
@@ -127,7 +125,7 @@ _RESOURCES = Section(
             width=12,
         ),
         Panel(
-            "What the subject tells of itself",
+            "Metrics of the server itself",
             (Query(now("powerband_gauge", "setting, name"), "{{setting}} {{name}}"),),
             about="Metrics of its own that the experiment asks for, and the heap of a JVM",
             width=12,

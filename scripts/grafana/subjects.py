@@ -15,7 +15,7 @@ def _line(expr: str, what: str = "") -> Query:
 REFERENCE = Dashboard(
     "reference",
     "powerband: subject reference",
-    "What the reference subject (powerband-engine serve) tells of itself, in each of its concurrency models",
+    "Metrics of the reference server (powerband-engine serve), in each of its concurrency models",
     "requests_total",
     (
         Section(
@@ -122,7 +122,7 @@ REFERENCE = Dashboard(
 THREADS = Dashboard(
     "threads",
     "powerband: subject threads",
-    "What the plain Java server tells of itself: a thread for each connection, pools, virtual threads",
+    "Metrics of the plain Java server: a thread for each connection, pools, virtual threads",
     "server_requests_total",
     (
         Section(
@@ -246,7 +246,7 @@ VERTX = Dashboard(
 SPRING = Dashboard(
     "spring",
     "powerband: subject spring",
-    "What Spring Boot's actuator tells: requests, the executor, connections to the database",
+    "Metrics of Spring Boot's actuator: requests, the executor, connections to the database",
     "executor_pool_size_threads",
     (
         Section(
@@ -382,7 +382,7 @@ _MEMORY = (
 PEKKO = Dashboard(
     "pekko",
     "powerband: subject pekko",
-    "What the pairs of actors that reflect messages for ever tell of themselves",
+    "Metrics of the pairs of actors that reflect messages for ever",
     "reflection_messages_total",
     (Section("Messages", _MESSAGES), Section("Memory", _MEMORY)),
 )
@@ -390,7 +390,7 @@ PEKKO = Dashboard(
 AKKA_NET = Dashboard(
     "akka-net",
     "powerband: subject akka-net",
-    "What the pairs of Akka.NET actors that reflect messages for ever tell of themselves",
+    "Metrics of the pairs of Akka.NET actors that reflect messages for ever",
     "reflection_messages_total",
     (
         Section("Messages", _MESSAGES),

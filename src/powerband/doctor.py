@@ -103,12 +103,13 @@ def _cpu(facts: Mapping[str, Any]) -> Iterator[Finding]:
 def _limits(facts: Mapping[str, Any]) -> Iterator[Finding]:
     limits, network = facts["limits"], facts["network"]
     descriptors = limits["descriptors_hard"]
-    held = "" if descriptors is None else f", {most_connections(descriptors):,} connections for the whole load engine"
+    most = None if descriptors is None else most_connections(descriptors)
+    held = "" if most is None else f", {most:,} connections for the load generator as a whole"
     yield _finding(
         "descriptors",
         descriptors is None or descriptors >= _DESCRIPTORS_WANTED,
         f"{descriptors} for each process{held}" if descriptors else "no limit",
-        "a load of many users needs more engine processes: raise it with `ulimit -Hn` or in limits.conf",
+        "a load of many users needs more processes of the load generator: raise it with `ulimit -Hn` or in limits.conf",
     )
     low, high = network["local_ports"] or (32768, 60999)
     yield _finding(
@@ -138,7 +139,7 @@ def _observability(facts: Mapping[str, Any]) -> Iterator[Finding]:
         "pressure (PSI)",
         bool(facts["psi"]),
         "readable" if facts["psi"] else "absent",
-        "the kernel does not tell how long work waited for CPU, memory, disk; nothing else is lost",
+        "the kernel does not report how long work waited for CPU, memory, disk; nothing else is lost",
     )
 
 
@@ -147,7 +148,7 @@ def _link() -> Iterator[Finding]:
     try:
         yield Finding("link", CheckStatus.OK, check_link(find_engine()))
     except SubjectError as error:
-        yield Finding("link", CheckStatus.WARNING, "none", f"only subjects with services: link need one: {error}")
+        yield Finding("link", CheckStatus.WARNING, "none", f"only servers with `services: link` need one: {error}")
     except MeasurementError:
         return
 

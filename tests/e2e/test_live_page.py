@@ -301,9 +301,9 @@ def test_a_trial_whose_seconds_cannot_be_had_shows_no_others(browser: Browser, s
     assert {"1", "2", "3"} <= set(numbers)
     for number, said in (
         ("1", "the measured window is shaded."),
-        ("2", "the server does not tell its seconds (404)."),
+        ("2", "its seconds could not be loaded (404)."),
         ("1", "the measured window is shaded."),
-        ("3", "the server that would tell its seconds has gone."),
+        ("3", "the live server has stopped."),
     ):
         page.locator(f'#plan button[data-trial="{number}"]').click()
         page.locator("#series-about").get_by_text(said).wait_for(timeout=WAIT_MS)

@@ -127,7 +127,7 @@ def test_a_node_whose_program_is_killed_loses_its_block_which_runs_again(
     analysis = go(made, run, nodes, stop, watching)
     assert [trial.node for trial in lost(analysis)] == ["b"]
     check_whole(made, run, analysis)
-    assert any("b is lost" in note and "ended without a word" in note for note in watching.notes)
+    assert any("b is lost" in note and "stopped unexpectedly" in note for note in watching.notes)
 
 
 @pytest.mark.long

@@ -280,7 +280,7 @@ def test_what_was_found_the_inside_and_errors_are_told_and_fit_a_phone(visit: Op
     failed = replace(trial, errors=(ErrorKind("status 503", 412, f"the server gave up; its log names {EVIL}"),))
     analysis = replace(
         base.analysis,
-        found=("Claims: 8 held and 1 refuted.", f"Refuted: {EVIL}."),
+        found=("Claims: 8 confirmed and 1 refuted.", f"Refuted: {EVIL}."),
         published=(PublishedTable("goodput_per_s", "per_s", first.id, "one run each", (row, other)),),
         trials=tuple(failed if each is trial else each for each in base.analysis.trials),
     )
@@ -289,7 +289,7 @@ def test_what_was_found_the_inside_and_errors_are_told_and_fit_a_phone(visit: Op
     path = tmp_path / "inside.html"
     path.write_text(render_page(replace(base, analysis=analysis, inside=(inside,))))
     page = visit(path)
-    assert "Claims: 8 held" in page.locator("#found").inner_text()
+    assert "Claims: 8 confirmed" in page.locator("#found").inner_text()
     assert "124,600/s" in page.locator("#found").inner_text()
     assert "status 503" in page.locator("#errors").inner_text() and "412" in page.locator("#errors").inner_text()
     page.locator("#inside summary").first.click()

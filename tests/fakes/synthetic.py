@@ -207,7 +207,7 @@ def page(of: Analysis | None = None, **changes: object) -> ReportPage:
             Facts(
                 "Host", (("CPU", "Example CPU 2.4 GHz"), ("CPUs", "2"), ("Memory", "7.7 GiB"), ("Kernel", "Linux 6.18"))
             ),
-            Facts("CPUs used", (("subject", "0"), ("engine", "1"), ("probe", "1"))),
+            Facts("CPUs used", (("server", "0"), ("load generator", "1"), ("monitor", "1"))),
             Facts("Versions", (("powerband", "0.1.0"), ("engine", "0.1.0"))),
         ),
         "distributions": tuple(_distribution(row, of) for row in settings),

@@ -70,10 +70,12 @@ class Run:
 
     @property
     def claims(self) -> tuple[ClaimResult, ...]:
+        """Every claim of the experiment with its verdict, in the experiment's order."""
         return self.analysis.claims
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """What lessens the worth of the run's results, one sentence each."""
         return self.analysis.warnings
 
     def setting(self, **levels: Level) -> SettingResult:
@@ -177,14 +179,17 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
+        """The verdict in words."""
         return self.result.sentence
 
     @property
     def changes(self) -> tuple[Change, ...]:
+        """Every setting that was compared, with both estimates, their ratio and its verdict."""
         return self.result.changes
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """What lessens the worth of the comparison, one sentence each."""
         return self.result.warnings
 
     @overload
@@ -202,6 +207,7 @@ class Comparison:
         return export(changes_table(self.result), Path(file))
 
     def markdown(self) -> str:
+        """The comparison for a pull request, as `powerband compare --format md` prints it."""
         return render_changes(self.result, None if self.run is None else self.run.directory)
 
     def __repr__(self) -> str:

@@ -48,7 +48,7 @@ def ask() -> int:
         knobs = [(knob.name, _filled(knob.levels)) for knob in known.knobs if knob.name in taken]
     parameters: list[str] = []
     for name, proposed in knobs:
-        levels = _prompt(f"Levels of {name}: some (1,2,4), or a range that doubles (1..8)", proposed or "1..8")
+        levels = _prompt(f"Values of {name}: a list (1,2,4), or a range that doubles (1..8)", proposed or "1..8")
         try:
             parse_levels(levels)
         except ValueError as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @format_option
 def calibrate(quick: bool, keep: Path | None, output: str) -> int:
-    """Measure servers of known capacity and hold the results against theory.
+    """Measure servers of known capacity and compare the results with theory.
 
     Throughput of closed loads, mean response time of Poisson loads; each must agree within 5 %. The exit code is 1
     where one does not.

@@ -13,7 +13,7 @@ from powerband.files.library import experiment_names
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
-    """Print what makes a shell complete powerband's words.
+    """Print the code by which a shell completes powerband's commands and options.
 
     \b
     eval "$(powerband completion bash)"            in ~/.bashrc; zsh alike, in ~/.zshrc

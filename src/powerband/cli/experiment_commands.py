@@ -101,8 +101,8 @@ def _size(experiment: Experiment) -> dict[str, int]:
 def plan(*, output: str, **asked: Any) -> None:
     """Show the trials in their order, how long they take, and how small a difference they find.
 
-    Starts nothing. Each block runs every setting once, in random order from the seed; in a race, settings that are
-    shown worse leave after a block, so there will be fewer trials.
+    Starts nothing. Each round runs every setting once, in random order from the seed; in a race, settings that are
+    shown worse are eliminated after a round, so there will be fewer trials.
     """
     from powerband.base.machine import known_noise
     from powerband.search.forecast import forecast
@@ -157,7 +157,7 @@ def _plan_document(experiment: Experiment, trials: list[TrialSpec], expected: Fo
 @click.command("list")
 @format_option
 def list_command(output: str) -> None:
-    """List the experiments and subjects that come with it."""
+    """List the experiments and servers that come with powerband."""
     from powerband.files.shipped import shipped_experiments, shipped_subjects
 
     experiments, subjects = shipped_experiments(), shipped_subjects()
@@ -179,6 +179,6 @@ def list_command(output: str) -> None:
     click.echo("Experiments (powerband run NAME)")
     for experiment in experiments:
         click.echo(f"  {experiment.name:{width}}  {experiment.question}")
-    click.echo("\nSubjects (subject: {use: NAME} in an experiment file)")
+    click.echo("\nServers (subject: {use: NAME} in an experiment file)")
     for subject in subjects:
         click.echo(f"  {subject.name:{width}}  {subject.about}")

@@ -1,4 +1,4 @@
-"""The command import: writes a JMeter test plan as an experiment file, or tells every reason why it cannot be one."""
+"""The command import: writes a JMeter test plan as an experiment file, or lists every reason why it cannot be one."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def import_plan(
 ) -> None:
     """Convert a JMeter test plan into an experiment file.
 
-    What it does not know it refuses, each element with its path, its line and what to do instead (exit code 2); then
-    nothing is written. COMMAND starts your server; without it the file has a place for it.
+    Nothing is written if the plan has elements that cannot be converted (exit code 2): each is listed with its path,
+    its line and what to do instead. COMMAND starts your server; without it the file has a place for it.
 
     \b
     powerband import plan.jmx -o plan.yaml -- ./my-server --port {port}
@@ -59,6 +59,6 @@ def import_plan(
         except OSError as error:
             raise UsageError(f"cannot write {written}: {error.strerror or error}") from None
     shown = written or "the file"
-    progress(f"{plan}: {imported.summary}, told at the top of {shown}")
+    progress(f"{plan}: {imported.summary}, listed at the top of {shown}")
     if not command:
         progress(f"fill in subject.command in {shown}, then: powerband check {written or 'FILE'}")

@@ -18,12 +18,12 @@ from powerband.cli.options import progress
 )
 @click.option("--host", default="127.0.0.1", show_default=True,
               help="Address to listen on. Anything but this machine's own asks viewers for a token.")  # fmt: skip
-@click.option("--token", metavar="TEXT", help="What viewers must know.  [default: drawn, where --host needs one]")
+@click.option("--token", metavar="TEXT", help="Token that viewers need.  [default: drawn, where --host needs one]")
 def watch(directory: Path, port: int | None, host: str, token: str | None) -> None:
     """Open the live page of a run, or of all runs of a folder.
 
-    DIRECTORY is a run directory, or the folder that runs are made in (runs). The page follows what goes on there, and
-    shows what went on; it changes nothing. It is read with a browser at the address that is printed; Ctrl-C ends it.
+    DIRECTORY is a run directory, or the folder that runs are made in (runs). The page follows a run in progress,
+    and shows finished ones; it changes nothing. Open the printed address in a browser; Ctrl-C ends the page.
     """
     from powerband.live.watch import watch as serve
 

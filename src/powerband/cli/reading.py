@@ -52,12 +52,12 @@ def compare(
     """Compare two revisions of a server, or two runs.
 
     With a command after --, OLD and NEW are what {revision} stands for in it: a binary, a jar, a folder, an image
-    tag. Both are started in turn, in the same blocks, until it is decided; of a server that runs already,
-    --apply-command with {revision} puts each there. All options are those of `tune`, -P among
-    them: then each setting gets a verdict. Without a command, OLD and NEW are run directories; OLD alone is the
-    directory of such a comparison, told again.
+    tag. Both are started in turn, in the same rounds, until the verdict is certain; of a server that runs already,
+    --apply-command with {revision} puts each there. All options are those of `tune`, -P among them: then each setting
+    gets a verdict. Without a command, OLD and NEW are run directories; OLD alone is the directory of such a comparison,
+    shown again.
 
-    The exit code is 1 where NEW is worse, and 5 where nothing can be compared.
+    The exit code is 1 if NEW is worse, and 5 if nothing can be compared.
 
     \b
     powerband compare ./server-1.4 ./server-1.5 -- {revision} --port {port}
@@ -94,7 +94,7 @@ def _revisions_of(directory: Path) -> Run:
     run = read(directory)
     if not holds_revisions(run.experiment):
         raise UsageError(
-            f"{directory} compares no revisions (its experiment has no factor `revision` of two levels): name two "
+            f"{directory} compares no revisions (its experiment has no parameter `revision` of two values): name two "
             "runs, or write the server's command after --"
         )
     return run

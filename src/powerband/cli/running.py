@@ -44,7 +44,7 @@ _SERVER = "SERVER AND ARGUMENTS"
     "parameters",
     multiple=True,
     metavar="NAME=LEVELS",
-    help="A setting to vary, {NAME} in the command: 1,2,4, 1..64 (doubling), '1..9 step 2' or a,b. "
+    help="A parameter to vary, {NAME} in the command: 1,2,4, 1..64 (doubling), '1..9 step 2' or a,b. "
     "Several make a grid. Also `load.users=...`, `host.cpu_quota=...`.",
 )
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="What is requested.")
@@ -104,12 +104,12 @@ _SERVER = "SERVER AND ARGUMENTS"
 def tune(*, command: tuple[str, ...], runs: Path, progress: bool, live: bool, output: str, **options: Any) -> int:
     """Find the best setting of a server of your own.
 
-    Settings race: after each block of trials, those shown worse leave. It ends when all that remain are equivalent, or
-    at the last block. Large spaces are explored first.
+    Settings race: after each round of trials, those shown worse are eliminated. The race ends when the rest are
+    equivalent, or after the last round. Large spaces are explored first.
 
     Without arguments, on a terminal, it asks for the command and proposes the line.
 
-    The command after -- starts the server; {port} is a free port that powerband picks, and each {NAME} a level of
+    The command after -- starts the server; {port} is a free port that powerband picks, and each {NAME} a value of
     -P NAME. It is started without a shell, once for each trial. A server that runs already needs no command: --apply
     or --apply-command changes its setting.
 
@@ -150,8 +150,8 @@ def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None,
 def run(*, runs: Path, progress: bool, live: bool, output: str, **asked: Any) -> int:
     """Run an experiment, and answer its question.
 
-    FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C drains and saves, the
-    second quits; `powerband resume` goes on.
+    FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C stops in order and
+    saves, the second quits at once; `powerband resume` goes on.
     """
     return measure(load(**asked), runs, View(progress, live), answers(output))
 

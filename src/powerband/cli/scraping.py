@@ -26,7 +26,7 @@ def prometheus(url: str | None, every: str, folder: Path | None) -> None:
     """Print the configuration of a Prometheus that scrapes a live page.
 
     URL is the page's, as `powerband watch` and --live print it; by default http://127.0.0.1:8420/. The configuration
-    holds for every run and trial that the page shows, and reaches the running subject's own metrics too. Nothing is
+    holds for every run and trial that the page shows, and reaches the running server's own metrics too. Nothing is
     started.
 
     \b

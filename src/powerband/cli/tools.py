@@ -63,14 +63,14 @@ def load(
     output: str,
     **options: Any,
 ) -> int:
-    """Load a server that runs already, and sum up.
+    """Load a server that runs already, and print the figures.
 
     \b
     powerband load http://127.0.0.1:8080/ -c 64 -d 10s
     powerband load http://127.0.0.1:8080/ -r 5000 --format json
     powerband load ws://127.0.0.1:8080/ -c 1000 --join 100/s --pace 1s --message ping --expect pong
 
-    The exit code is 4 where no request was answered rightly.
+    The exit code is 4 if no request was answered correctly.
     """
     from powerband.files.tune_options import load_of, parted
     from powerband.processes.stop_request import StopRequest

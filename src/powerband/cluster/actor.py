@@ -168,7 +168,7 @@ class NodeActor:
         program, log = self._program, None if self._work is None else self._work / "program.log"
         status = "" if program is None else f" ({await program.wait()})"
         said = log.read_text(errors="replace")[-OPEN_LOG_BYTES:] if log is not None and log.is_file() else ""
-        return f"the program on the node ended without a word{status}{': ' + said.strip() if said else ''}"
+        return f"the program on the node stopped unexpectedly{status}{': ' + said.strip() if said else ''}"
 
     async def _hold_lease(self, program: asyncio.subprocess.Process) -> None:
         while program.returncode is None:

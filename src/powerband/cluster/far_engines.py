@@ -76,7 +76,7 @@ class Generator:
             try:
                 return offset_of([_exchange(connection) for _ in range(EXCHANGES)])
             except (OSError, ValueError) as error:
-                raise GeneratorLostError(self.name, f"it does not tell its time ({error})") from error
+                raise GeneratorLostError(self.name, f"it does not report its time ({error})") from error
 
 
 def _exchange(connection: socket.socket) -> Exchange:

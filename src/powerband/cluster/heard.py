@@ -58,8 +58,7 @@ class HeardNode:
 
 
 class Heartbeat:
-    """Tells every node again and again, in a thread of its own, that the driver is there; one call to each at a
-    time."""
+    """Sends each node a heartbeat every second, from its own thread; one call to each at a time."""
 
     def __init__(self, nodes: Sequence[HeardNode]) -> None:
         self._nodes = nodes

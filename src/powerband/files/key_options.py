@@ -65,7 +65,8 @@ KEY_OPTIONS = {
     "--timeout": Option("load.timeout", "TIME", "Timeout of one request.  [default: 30s]"),
     "--connect-timeout": Option("load.connect_timeout", "TIME", "Timeout of one connection.  [default: 5s]"),
     "--precision": Option(
-        "load.precision", "TIME", "How late a send may be to share a wake-up; 0s spins.  [default: 100us]",
+        "load.precision", "TIME",
+        "How late a request may be sent, so that several share a wake-up; 0s: busy waiting.  [default: 100us]",
     ),
     "--ca-file": Option(
         "load.tls_ca_file", "FILE", "With an https url: PEM file of trusted roots.  [default: Mozilla's]",
@@ -80,7 +81,7 @@ KEY_OPTIONS = {
     "--budget": Option("design.budget", "TIME", "Time for the whole run: 1m, 5m, 30m.  [default: none]"),
     "--order": Option(
         "design.order", "KIND",
-        "race: settings shown worse leave early; blocks: all run to the end.  [default: race]",
+        "race: settings shown worse are eliminated early; blocks: all run to the end.  [default: race]",
     ),
     "--confirm": Option(
         "design.confirm", "N",
@@ -116,7 +117,7 @@ KEY_OPTIONS = {
         "A command that changes the setting of a server that runs already, once for each trial; no shell.",
     ),
     "--pid": Option("subject.deployed.pid", "PID", "Process of a server that runs here already, to be watched."),
-    "--stop-signal": Option("subject.stop.signal", "NAME", "What asks the server to stop.  [default: TERM]"),
+    "--stop-signal": Option("subject.stop.signal", "NAME", "Signal that asks the server to stop.  [default: TERM]"),
     "--stop-grace": Option("subject.stop.grace", "TIME", "How long it may take to stop.  [default: 5s]"),
     "--cpus": Option(
         "host.cpus", "N|all|LIST",
@@ -136,7 +137,7 @@ KEY_OPTIONS = {
     ),
     "--generators": Option(
         "cluster.generators", "N",
-        "So many other nodes load each server, which listens on {address}.  [default: 0]",
+        "Number of other nodes that load each server, which listens on {address}.  [default: 0]",
     ),
     "--cwd": Option("subject.cwd", "DIR", "Where the server is started."),
     "--name": Option("name", "NAME", "Names the run.  [default: tune, or compare]"),

@@ -54,7 +54,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], root: Node) -> FilePr
     node = _node_at(root, detail["loc"])
     match detail["type"]:
         case "missing":
-            return FileProblem("missing, and needed", join(node.key, str(detail["loc"][-1])), node.position)
+            return FileProblem("required, but missing", join(node.key, str(detail["loc"][-1])), node.position)
         case "extra_forbidden":
             known = _known_keys(model, detail["loc"][:-1])
             return node.key_problem(f"unknown key; {did_you_mean(str(detail['loc'][-1]), known)}")
@@ -135,7 +135,9 @@ _WORDS = {
     **dict.fromkeys(("float_type", "float_parsing"), "{shown} is no number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "{shown} must be true or false"),
     **dict.fromkeys(("tuple_type", "list_type"), "{shown} must be a list"),
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "{shown} must hold keys with values"),
+    **dict.fromkeys(
+        ("dict_type", "model_type", "model_attributes_type"), "{shown} must be a mapping of keys to values"
+    ),
     "string_type": "{shown} must be text; put it in quotes",
     "too_short": "must not be empty",
     "greater_than": "{shown} must be above {gt}",

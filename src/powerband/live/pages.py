@@ -26,7 +26,7 @@ _STATUS = {
     RunStatus.RUNNING: "running",
     RunStatus.FINISHED: "finished",
     RunStatus.INTERRUPTED: "interrupted",
-    RunStatus.STALE: "ended without a word",
+    RunStatus.STALE: "stopped unexpectedly",
     RunStatus.UNREADABLE: "cannot be read",
     RunStatus.UNKNOWN: "cannot be seen now",
 }
@@ -78,9 +78,9 @@ def _history_row(line: HistoryLine, index: int) -> str:
 def run_page(folder: str, name: str) -> str:
     """The frame of a run's page; its first message fills it."""
     there = run_address(folder)
-    body = f"""<div id="lost" class="banner" role="status" hidden>The page has lost its server, which ends with its run
-or with its command. <code>powerband watch</code> and the run's folder open it again; the report is the file
-<code>report.html</code> in it.</div>
+    body = f"""<div id="lost" class="banner" role="status" hidden>Connection lost: the live server has stopped.
+<code>powerband watch</code> with the run's folder reopens it; the report is the file <code>report.html</code> in that
+folder.</div>
 <div id="refused" class="banner" role="status" hidden></div>
 <header class="top">
 <p class="eyebrow"><a href="/">Runs</a> / <b>{escape(folder)}</b> <span id="status" class="pill">…</span>

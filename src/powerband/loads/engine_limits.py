@@ -37,7 +37,7 @@ def _sentences(users: int, host: str, descriptors: int, ports: int) -> Iterator[
     if len(fleet) > 1 or sources:
         engines = f"{len(fleet)} process{'' if len(fleet) == 1 else 'es'}"
         addresses = f" with {len(sources)} source addresses ({sources[0]} to {sources[-1]})" if sources else ""
-        yield f"{users:,} users take {engines} of the load engine{addresses}, each with {descriptors:,} descriptors."
+        yield f"{users:,} users take {engines} of the load generator{addresses}, each with {descriptors:,} descriptors."
     if users > descriptors - DESCRIPTORS_RESERVED:
         yield (
             f"One process of the server may open {descriptors:,} descriptors too, so that {users:,} users need several "

@@ -28,8 +28,8 @@ CAUSES = {
     "connect_failed": "the connection could not be opened",
     "tls_failed": "the TLS handshake failed",
     "unfinished": "still without an answer when the drain was over",
-    "no_descriptors": "the load engine had no descriptor left: not the server's fault",
-    "no_ports": "the load engine had no port left: not the server's fault",
+    "no_descriptors": "the load generator had no descriptor left: not the server's fault",
+    "no_ports": "the load generator had no port left: not the server's fault",
     "dropped": "as many requests as load.max_in_flight allows were waiting already",
 }
 # The effect of a full accept queue: the kernel completes the connection for the client only, and forgets it.

@@ -76,6 +76,8 @@ class Ready(Frozen):
 
 
 class SubjectStop(Frozen):
+    """How the server is stopped: it gets the signal, and is killed if it still runs after `grace`."""
+
     signal: Literal["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"] = "TERM"
     grace_ns: Ns = Field(default=5_000_000_000, alias="grace")
 
@@ -323,6 +325,9 @@ class Design(Section):
 
 
 class Objective(Section):
+    """What is best. `metric`: the figure to maximise or minimise; `constraints`: the conditions of the SLO, which the
+    answer must meet; `margin`: smaller differences count as none; `confidence`: of all intervals and verdicts."""
+
     metric: MetricName = "goodput_per_s"
     direction: Literal["maximise", "minimise"] = "maximise"
     constraints: Constraints = Field(default=(), alias="subject_to")
@@ -390,11 +395,14 @@ def count_settings(factors: Mapping[str, Sequence[object]], vary: str) -> int:
 
 
 class Experiment(Frozen):
+    """An experiment: a server, the settings to compare, the load, how to measure, and what is best. It holds all that a
+    file says, with every default filled in."""
+
     name: str
-    question: str = ""
-    source: str | None = None
+    question: str = ""  # what the run is to answer, in words
+    source: str | None = None  # the publication that claims and figures come from
     subject: Subject
-    factors: dict[str, tuple[Level, ...]] = {}
+    factors: dict[str, tuple[Level, ...]] = {}  # the parameters to vary, each with its values; empty: one setting
     load: Load
     measure: Measure = Measure()
     design: Design = Design()
@@ -404,7 +412,7 @@ class Experiment(Frozen):
     host: HostUse = HostUse()
     cluster: ClusterUse | None = None  # None: every trial runs on this machine
     profile: str | None = None  # the profile that was applied
-    allow_hosts: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()  # hosts that may be loaded besides this machine
 
     @property
     def is_race(self) -> bool:

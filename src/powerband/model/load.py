@@ -32,11 +32,15 @@ PACE_MIN_NS = 1000  # the load engine's own limit
 
 
 class Constant(Frozen):
+    """The same time always."""
+
     kind: Literal["constant"] = "constant"
     ns: WithinDay = 0
 
 
 class Uniform(Frozen):
+    """A random time, equally likely anywhere between two."""
+
     kind: Literal["uniform"] = "uniform"
     min_ns: WithinDay = Field(alias="min")
     max_ns: WithinDay = Field(alias="max")
@@ -49,6 +53,8 @@ class Uniform(Frozen):
 
 
 class Exponential(Frozen):
+    """A random time with this mean, distributed exponentially, as between the arrivals of independent users."""
+
     kind: Literal["exponential"] = "exponential"
     mean_ns: WithinDay = Field(alias="mean")
 

@@ -26,7 +26,7 @@ class Metric:
 
     @property
     def needs_load(self) -> bool:
-        """True if it describes requests, users or load engines, so that a self-driven program never has it."""
+        """True if it describes requests, users or load engines, so that a no-load server never has it."""
         return self.name in _OF_A_LOAD or (self.source in _LOAD_SOURCES and self.name not in _OF_A_COUNTER)
 
 
@@ -37,9 +37,9 @@ _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", 
 
 # One metric a line: name | unit | source | help. A name with braces stands for several that share one help.
 _TABLE = """\
-goodput_per_s | per_s | load | requests answered rightly per second; of a program without requests the growth of its
+goodput_per_s | per_s | load | requests answered correctly per second; of a program without requests the growth of its
   counter
-capacity_per_s | per_s | search | highest Poisson rate at which the constraints hold; an objective only
+capacity_per_s | per_s | search | highest Poisson rate at which the SLO holds; an objective only
 achieved_rate_per_s | per_s | load | requests ended per second, whatever their outcome
 offered_rate_per_s | per_s | load | requests scheduled per second
 error_rate | ratio | load | share of requests that did not end ok; includes dropped work and users_unserved
@@ -154,7 +154,7 @@ alone_time_ns_mean | ns | slots | request time of one user alone
 prompt_time_ns_mean | ns | slots | request time of one user alone who acknowledges each part of an answer at once
 doubled_users_rate_per_s | per_s | slots | goodput with twice the users
 doubled_users_gain | ratio | slots | doubled_users_rate_per_s over goodput: near 1 where more load gains nothing
-bench_cpu_cores | cores | trial | CPU of the bench itself, engine apart
+bench_cpu_cores | cores | trial | CPU of powerband itself, load generator apart
 """
 
 

@@ -53,6 +53,9 @@ Term = AnyTerm[Series]
 
 @dataclass(frozen=True)
 class OwnExpression:
+    """What is made of the values of a term over the measured window: `mean(...)` of a gauge, `rate(...)` of a counter,
+    or the figure of a log line."""
+
     function: str
     term: Term
 

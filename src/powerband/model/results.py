@@ -30,6 +30,8 @@ class Verdict(StrEnum):
 
 
 class AnswerKind(StrEnum):
+    """How far the trials decide which setting to use."""
+
     BEST = "best"  # one setting beats all others
     EQUIVALENT_SET = "equivalent_set"  # several are equivalent within the margin; the cheapest is named
     BOUNDED = "bounded"  # several cannot be told apart; the cheapest is named, and how much better any other can be
@@ -39,9 +41,16 @@ class AnswerKind(StrEnum):
 
 
 class ClaimVerdict(StrEnum):
-    HELD = "held"
-    REFUTED = "refuted"
-    UNDECIDED = "undecided"
+    """The outcome of judging a claim or one of its comparisons by its interval. The values are those of the JSON."""
+
+    HELD = "held"  # the whole interval agrees
+    REFUTED = "refuted"  # none of it does
+    UNDECIDED = "undecided"  # the interval has values of both kinds, or nothing could be measured
+
+    @property
+    def words(self) -> str:
+        """The verdict as people read it."""
+        return {"held": "confirmed", "undecided": "inconclusive"}.get(self.value, self.value)
 
 
 @dataclass(frozen=True)
@@ -392,7 +401,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Answer:
-    kind: AnswerKind
+    """The answer to the experiment's question: which setting to use, and how sure that is."""
+
+    kind: AnswerKind  # how far the trials decide it
     setting: Setting | None  # the recommended one: the best, or the cheapest of those equivalent or not told apart
     leader: Setting | None  # highest point estimate
     equivalent: tuple[Setting, ...]  # all settings equivalent within the margin, including the answer's
@@ -526,22 +537,24 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Analysis:
-    name: str
-    question: str
+    """All that the trials of a run show. It is computed from the run directory alone."""
+
+    name: str  # of the experiment
+    question: str  # the one that the experiment asks; empty if its file has none
     objective: str  # metric name
     direction: str  # maximise | minimise
-    constraints: tuple[str, ...]
-    confidence: float
-    margin: float
+    constraints: tuple[str, ...]  # the conditions of the SLO, as text
+    confidence: float  # of all intervals and verdicts
+    margin: float  # smaller differences of the objective count as none
     answer: Answer
     settings: tuple[SettingResult, ...]  # in plan order
-    trials: tuple[TrialResult, ...]
-    warnings: tuple[str, ...] = ()
+    trials: tuple[TrialResult, ...]  # in the order of execution, including excluded ones
+    warnings: tuple[str, ...] = ()  # what lessens the worth of the results, one sentence each
     claims: tuple[ClaimResult, ...] = ()  # in the experiment's order
-    race: Race | None = None
-    exploration: Exploration | None = None
+    race: Race | None = None  # None: the run is no race
+    exploration: Exploration | None = None  # None: all settings were compared
     rules: tuple[RuleVerdict, ...] = ()  # empty if no factor counts threads
-    published: tuple[PublishedTable, ...] = ()
+    published: tuple[PublishedTable, ...] = ()  # the figures that the experiment cites, one table for each metric
     found: tuple[str, ...] = ()  # findings, in sentences; empty if nothing is claimed and no figures are cited
     noun: str = "request"  # the noun for one unit of the rate: for a no-load server the unit that it counts
     soak: Soak | None = None  # None: none was asked for, or it has not run

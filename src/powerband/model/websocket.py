@@ -72,11 +72,15 @@ Json = Annotated[str, BeforeValidator(_json_text)]
 
 
 class Text(Frozen):
+    """A text message, sent as it is written."""
+
     kind: Literal["text"] = "text"
     text: str
 
 
 class Binary(Frozen):
+    """A binary message, written as base64."""
+
     kind: Literal["binary"] = "binary"
     base64: str
 
@@ -100,12 +104,16 @@ class Event(Frozen):
 
 
 class Call(Frozen):
+    """A call of a remote procedure; its answer has the number of the call."""
+
     kind: Literal["call"] = "call"
     event: Word
     data: Json = "null"
 
 
 class Publish(Frozen):
+    """A message that the server passes on to all subscribers of a channel."""
+
     kind: Literal["publish"] = "publish"
     channel: Word
     data: Json = "null"

@@ -255,7 +255,7 @@ def duration_text(expected: Forecast) -> str:
 
 
 ONE_SETTING = (
-    "There is one setting, so nothing can be compared: name more levels of what is to be chosen (-P threads=1..64, "
+    "There is one setting, so nothing can be compared: name more values to compare (-P threads=1..64, "
     "factors in a file). It is measured all the same."
 )
 

@@ -113,7 +113,7 @@ class StepSummary(TypedDict):
 
 @as_message
 class Window(TypedDict):
-    """Requests that ended within the measured window, whenever they were intended, and the times that its edges cut:
+    """Requests that ended within the measured window, whenever they were scheduled, and the times that its edges cut:
     ages of requests in flight and of pauses under way. user_ns x pipeline == time in system + think - carried in +
     carried out."""
 
@@ -164,7 +164,7 @@ class WebSocketSummary(TypedDict):
 
 @as_message
 class Summary(TypedDict):
-    """An engine's last line. `total`: the whole run; `cohort`: the requests intended in the measured window; `window`:
+    """An engine's last line. `total`: the whole run; `cohort`: the requests scheduled in the measured window; `window`:
     those that ended in it."""
 
     type: Literal["summary"]

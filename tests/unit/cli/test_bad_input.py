@@ -86,7 +86,7 @@ def test_one_setting_is_measured_and_told_to_be_alone(said: Said, tmp_path: Path
         "It is the only setting, so there was nothing to compare: name more values of a parameter "
         "(-P threads=1..64, factors in a file)." in answer
     )
-    assert "There is one setting, so nothing can be compared: name more levels" in errors
+    assert "There is one setting, so nothing can be compared: name more values to compare" in errors
     assert trials(tmp_path) == 4
 
 

@@ -61,8 +61,8 @@ def test_claims_that_hold_are_exit_code_0(tmp_path: Path, capsys: pytest.Capture
     code, folder = run(tmp_path, FILE)
     out = " ".join(capsys.readouterr().out.split())
     assert code == 0
-    assert "held: Two serve more than one (published: twice)" in out
-    assert "held: Nothing fails" in out
+    assert "confirmed: Two serve more than one (published: twice)" in out
+    assert "confirmed: Nothing fails" in out
     assert invoke(["report", str(folder)]) == 0
 
 
@@ -87,5 +87,5 @@ def test_an_undecided_claim_is_exit_code_0_and_is_seen(tmp_path: Path, capsys: p
     code, _ = run(tmp_path, FILE + OPEN)
     out = " ".join(capsys.readouterr().out.split())
     assert code == 0
-    assert "undecided: Two serve more than twice" in out
+    assert "inconclusive: Two serve more than twice" in out
     assert "The interval includes both" in out

@@ -47,7 +47,7 @@ def test_nothing_is_written_where_anything_is_refused(folder: Path, capsys: pyte
     said = capsys.readouterr()
     assert said.out == ""
     assert "Test Plan > Cookies (CookieManager)" in said.err
-    assert "the load engine keeps no cookies" in said.err
+    assert "the load generator keeps no cookies" in said.err
     assert not (folder / "bad.yaml").exists()
     assert invoke(["import", "bad.jmx", "-o", "bad.yaml", "--partial", "Cookies"]) == 0
 

@@ -49,7 +49,7 @@ def test_what_ended_an_earlier_program_is_not_said_of_the_next() -> None:
         node._why = "the driver was not heard for 3 s"
         try:
             await node._clear()
-            assert (await node._answer("ready"))["failed"]["message"] == "the program on the node ended without a word"
+            assert (await node._answer("ready"))["failed"]["message"] == "the program on the node stopped unexpectedly"
         finally:
             await node.close()
 

@@ -34,8 +34,8 @@ def test_true_is_a_server_whose_requests_change_it() -> None:
 
 
 def test_false_is_a_server_that_needs_a_command() -> None:
-    assert "subject.command: missing, and needed" in refused({"deployed": False})
-    assert "subject.command: missing, and needed" in refused({"deployed": None})
+    assert "subject.command: required, but missing" in refused({"deployed": False})
+    assert "subject.command: required, but missing" in refused({"deployed": None})
 
 
 def test_what_a_run_directory_keeps_is_read_as_the_same() -> None:

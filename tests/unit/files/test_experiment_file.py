@@ -159,7 +159,7 @@ MISTAKES = {
     ),
     "claim without an expression": (
         with_lines("claims: [{id: a, says: b}]"),
-        "claims[0].holds in x.yaml:5:10: missing, and needed",
+        "claims[0].holds in x.yaml:5:10: required, but missing",
     ),
     "factor in no template": (
         with_lines("factors: {threads: [1, 2], queue: [1]}", without="factors"),
@@ -253,7 +253,7 @@ MISTAKES = {
     ),
     "no command": (
         "subject: {url: 'http://127.0.0.1:8080/'}\nload: {users: 5}\n",
-        "subject.command in x.yaml:1:10: missing, and needed",
+        "subject.command in x.yaml:1:10: required, but missing",
     ),
     "two ways to be ready": (
         with_lines("subject: {command: './s {port} {threads}', ready: {http: /, log: up}}", without="subject"),
@@ -291,7 +291,7 @@ MISTAKES = {
     ),
     "no subject": (
         with_lines(without="subject"),
-        "subject in x.yaml:1:1: missing, and needed",
+        "subject in x.yaml:1:1: required, but missing",
     ),
 }  # fmt: skip
 

@@ -61,7 +61,7 @@ def test_it_reads_back_from_what_a_run_keeps() -> None:
         (("duration: 3s", "duration: 3s, users: 5"), "is not loaded, so its load has a duration only: leave users out"),
         (("duration: 3s", "rate: 5/s, scenario: [{get: /}]"), "leave rate out"),
         (("{threads: [1, 2]}", "{threads: [1, 2], load.users: [1]}"), "load.users cannot vary"),
-        (("{statsd_port}", ""), "nothing says where this counter is told"),
+        (("{statsd_port}", ""), "nothing says where this counter can be read"),
         (('"n_total{kind=\\"a\\"}"', "1x"), "is no series"),
         (('"^final: "', '"("'), "is no regular expression"),
         (("load: {duration: 3s}", "objective: capacity"), "has no capacity"),

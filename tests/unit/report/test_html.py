@@ -152,7 +152,7 @@ def test_claims_have_a_table(html: str) -> None:
         ):
             assert words in outline.text
         tone = {"held": "good", "refuted": "bad", "undecided": "unsure"}[claim.verdict]
-        assert f'<td class="words {tone}">{claim.verdict}</td>' in html
+        assert f'<td class="words {tone}">{claim.verdict.words}</td>' in html
     assert 'id="claims"' not in render_page(synthetic.page(synthetic.analysis(claims=())))
 
 

@@ -178,8 +178,8 @@ def test_a_run_is_told_whole(tmp_path: Path) -> None:
     (row,) = [line for line in lines if line.startswith("| **`32`** |")]
     assert row.count("|") == lines[lines.index(row) - 6].count("|")
     assert "| equivalent |" in row and "131\u00a0ms" in row
-    assert [verdict for verdict in ("held", "refuted", "undecided") if f"| **{verdict}** |" in text] == [
-        "held", "refuted", "undecided",
+    assert [verdict for verdict in ("confirmed", "refuted", "inconclusive") if f"| **{verdict}** |" in text] == [
+        "confirmed", "refuted", "inconclusive",
     ]  # fmt: skip
     assert "<details><summary>2 trials excluded</summary>" in text
     assert f"powerband run {tmp_path}/run/experiment.yaml" in text

@@ -41,7 +41,7 @@ def test_everything_is_there_and_fits(width: int) -> None:
     assert "trial 30 (threads=256) failed: the server exited with code 137" in plain(text)
     assert "Warning: this machine has 2 CPUs" in text
     for claim in analysis.claims:
-        assert f"{claim.verdict}: {claim.says}" in plain(text)
+        assert f"{claim.verdict.words}: {claim.says}" in plain(text)
         assert claim.sentence in plain(text)
     assert "(published: about four times)" in plain(text)
 

@@ -58,7 +58,7 @@ def test_the_words_say_who_is_unbeaten() -> None:
     page = trade_off_section(trade_off_chart(synthetic.two_factor_analysis()))
     assert "Throughput, response time p99, CPU and memory:" in page
     assert 'id="trade-offs-across"' in page and 'id="trade-offs-up"' in page
-    assert "is as good or better" in page and "unbeaten" in page
+    assert "Filled: unbeaten in all of these together" in page and "unbeaten" in page
 
 
 def test_names_are_escaped_and_nothing_to_weigh_is_nothing() -> None:

@@ -39,7 +39,7 @@ def compare_two(first: ToldRun, second: ToldRun, earlier: Sequence[Mapping[Setti
     kinds = {run.experiment.objective.is_capacity for run in (first, second)}
     if len(kinds) == 2:
         raise UsageError(
-            f"one of {first.name} and {second.name} searched for capacities, the other did not: no like to compare"
+            f"one of {first.name} and {second.name} searched for capacities, the other did not: they cannot be compared"
         )
     sessions, analyses = spread_of_sessions(earlier), (first.analysis, second.analysis)
     found = (

@@ -38,7 +38,7 @@ def compare_runs(
     if first.objective.startswith("context_switches_per_") and partial[0] != partial[1]:
         raise UsageError(
             f"{first.objective} counts all threads in one run and only living ones in the other, where perf was not "
-            "permitted: no like to compare; run both with the same rights"
+            "permitted: they cannot be compared; run both with the same rights"
         )
     values = _like_with_like(first, second)
     rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]

@@ -264,7 +264,8 @@ def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
     deciding = [part for part in parts if part.verdict is verdict]
     first = f"{deciding[0].comparison}{f' at {deciding[0].where}' if deciding[0].where else ''}"
     count = f"All {len(parts)}" if verdict is HELD else f"{len(deciding)} of {len(parts)}"
-    return f"{count} comparisons {'is' if count.startswith('1 ') else 'are'} {verdict}; {first}: {deciding[0].sentence}"
+    are = "is" if count.startswith("1 ") else "are"
+    return f"{count} comparisons {are} {verdict.words}; {first}: {deciding[0].sentence}"
 
 
 def _sentence(judged: _Judged, unit: str, blocks: int) -> str:

@@ -83,7 +83,7 @@ def confirm(
 
 
 def fresh_room(table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting) -> float:
-    """How much more the valid fresh starts of a setting may have served undisturbed, on average, on the scale."""
+    """The mean gain that a setting's valid fresh starts may have lost to disturbance, on the comparison's scale."""
     own = [result for (of, _), result in _fresh_trials(table, results).items() if of == setting]
     values = np.array([result.metrics[table.metric] for result in own])
     return float(slack_of(np.array([result.held_up for result in own]), values, scale).mean())

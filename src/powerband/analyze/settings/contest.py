@@ -114,8 +114,8 @@ class ResponseTable:
         return self._of_cells(lambda result: result.metrics[self.metric])
 
     def slack(self, scale: Scale) -> Array:
-        """How much more each trial may have served undisturbed, on the scale, (blocks, settings); NaN for missing
-        cells."""
+        """The gain that each trial may have lost to disturbance, on the comparison's scale, (blocks, settings); NaN for
+        missing cells."""
         return slack_of(self._of_cells(lambda result: result.held_up), self.values(), scale)
 
     def _of_cells(self, figure: Callable[[TrialResult], float]) -> Array:

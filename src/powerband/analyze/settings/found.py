@@ -34,19 +34,19 @@ def found_sentences(analysis: Analysis) -> tuple[str, ...]:
 
 
 def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
-    """Says how many claims held; refuted ones are told with what was measured."""
+    """Says how many claims are confirmed; each refuted one is given with what was measured."""
     if not claims:
         return
     kinds = {verdict: [claim for claim in claims if claim.verdict is verdict] for verdict in ClaimVerdict}
-    parts = [f"{len(found)} {verdict.value}" for verdict, found in kinds.items() if found]
+    parts = [f"{len(found)} {verdict.words}" for verdict, found in kinds.items() if found]
     yield f"Claims: {joined(parts)}."
-    if held := kinds[ClaimVerdict.HELD]:
-        yield f"Held: {_listed(held)}."
+    if confirmed := kinds[ClaimVerdict.HELD]:
+        yield f"Confirmed: {_listed(confirmed)}."
     for claim in kinds[ClaimVerdict.REFUTED]:
         published = f" (published: {claim.published})" if claim.published else ""
         yield f"Refuted: {_lower(claim.says)}{published}; {_lower(claim.sentence.rstrip('.'))}."
     if open_ones := kinds[ClaimVerdict.UNDECIDED]:
-        yield f"Undecided: {_listed(open_ones)}."
+        yield f"Inconclusive: {_listed(open_ones)}."
 
 
 def _spread(analysis: Analysis) -> Iterator[str]:

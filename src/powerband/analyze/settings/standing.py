@@ -81,7 +81,7 @@ class Standing:
         return format_value(value, METRICS[metric].unit)
 
     def words_of(self, metric: str) -> str:
-        """The words for a metric: `response time p99`; `goodput`, for a self-driven subject `messages`."""
+        """The words for a metric: `response time p99`; `goodput`, for a no-load server `messages`."""
         return kind_of(self.experiment).goodput_words(self.experiment) if metric == GOODPUT else metric_words(metric)
 
     def is_beyond_engine(self, setting: Setting) -> bool:

@@ -40,7 +40,7 @@ def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     if evidence.probe is None:
-        message = "the probe took no sample: CPU, memory and threads of this trial are unknown"
+        message = "the monitor took no sample: CPU, memory and threads of this trial are unknown"
         yield Problem("no_probe", message, fatal=False)
     elif (
         "context_switches_per_s" in metrics

@@ -41,7 +41,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
     if subject.deployed is not None:
         yield from check_deployed(subject, root)
     elif subject.command is None:
-        yield FileProblem("missing, and needed", join(node.key, "command"), node.position)
+        yield FileProblem("required, but missing", join(node.key, "command"), node.position)
         return
     used = placeholders(templates_of(subject))
     asked = used | asked_by_services(subject)

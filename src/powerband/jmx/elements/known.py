@@ -117,7 +117,7 @@ class Advice:
 
 
 _SCRIPT = Advice(
-    "it runs a script, and the load engine runs none",
+    "it runs a script, and the load generator runs none",
     "write what it computes into the plan as user variables or a CSV file",
 )
 _EXTRACTOR = Advice(
@@ -135,20 +135,20 @@ _OTHER_GROUP = Advice(
 
 REFUSED: dict[str, Advice] = {
     "CookieManager": Advice(
-        "the load engine keeps no cookies",
+        "the load generator keeps no cookies",
         "where the server needs none, leave it out by name; a session that stays the same can be a Cookie header in an "
         "HTTP Header Manager",
     ),
     "CacheManager": Advice(
-        "the load engine has no cache: it sends every request", "leave it out by name, if that is the load you want"
+        "the load generator has no cache: it sends every request", "leave it out by name, if that is the load you want"
     ),
     "AuthManager": Advice(
-        "the load engine answers no challenges", "write an Authorization header into an HTTP Header Manager"
+        "the load generator answers no challenges", "write an Authorization header into an HTTP Header Manager"
     ),
     "DNSCacheManager": Advice(
         "an experiment loads one server by its address", "leave it out by name: no other name is looked up"
     ),
-    "KeystoreConfig": Advice("the load engine sends no client certificates", "use a server that asks for none"),
+    "KeystoreConfig": Advice("the load generator sends no client certificates", "use a server that asks for none"),
     "CounterConfig": Advice(
         "a counter gives another value each time, and a step sends the same each time",
         "list the values in a CSV file that a CSV Data Set reads",

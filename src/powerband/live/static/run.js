@@ -6,7 +6,7 @@ import { about, mark, offered, onChoice, plan, trialsKnown } from "./plan.js";
 import { Plots } from "./plots.js";
 import { rank } from "./ranking.js";
 
-const STATUS = { running: "running", finished: "finished", interrupted: "interrupted", stale: "ended without a word", unreadable: "cannot be read", unknown: "cannot be seen now" };
+const STATUS = { running: "running", finished: "finished", interrupted: "interrupted", stale: "stopped unexpectedly", unreadable: "cannot be read", unknown: "cannot be seen now" };
 const PHASES = { starting: "starting", launched: "getting ready", warmup: "warming up", measure: "measuring", drain: "draining", ending: "stopping" };
 const LOST_AFTER_MS = 6000; // three times the pause after which a browser connects again (retry: 2000)
 
@@ -58,7 +58,7 @@ async function refused(url) {
   if (!answer || answer.ok) return;
   clearTimeout(lost);
   warn("refused");
-  at("refused").textContent = `The server is there, but refuses to tell of this run: ${answer.status} ${answer.statusText}.`;
+  at("refused").textContent = `The server is there, but refuses to show this run: ${answer.status} ${answer.statusText}.`;
 }
 
 /** Disconnects while the page is hidden, so that it costs the run nothing. */
@@ -162,7 +162,7 @@ async function load(trial) {
   const told = answer?.ok ? await answer.json().catch(() => null) : null;
   if (shown !== trial.number) return;
   if (told === null) {
-    unread = answer ? `the server does not tell its seconds (${answer.status})` : "the server that would tell its seconds has gone";
+    unread = answer ? `its seconds could not be loaded (${answer.status})` : "the live server has stopped";
     return tick();
   }
   clear();
@@ -201,7 +201,7 @@ function tick() {
   at("series-about").textContent = here
     ? `${current.setting}${offered(current)}, trial ${current.number}, second by second; the measured window is shaded.`
     : trial
-      ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : unread || "its files tell nothing second by second"}.`
+      ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : unread || "no data by second was recorded"}.`
       : goes
         ? run.nodes.length
           ? "No trial has arrived from its node yet."

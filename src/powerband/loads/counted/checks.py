@@ -43,7 +43,7 @@ def check_counter(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     subject, where = experiment.subject, root.at("subject", "counts")
     if not has_series(subject):
         yield where.problem(
-            "nothing says where this counter is told: name the program's Prometheus page in subject.metrics_url, "
+            "nothing says where this counter can be read: name the program's Prometheus page in subject.metrics_url, "
             f"or give the program {{{STATSD[0]}}} or {{{STATSD[1]}}} in its command or env, and it sends StatsD "
             "metrics there"
         )

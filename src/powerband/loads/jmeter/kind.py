@@ -45,7 +45,7 @@ class JMeterPlan(LoadKind):
 
     def why_missing(self, metric: str) -> str | None:
         if metric.startswith(_BY_ITS_CLOCK):
-            return "JMeter does not tell it, or it is less than the 1 ms that its clock tells apart"
+            return "JMeter does not report it, or it is less than the 1 ms that its clock resolves"
         return None
 
     def prepare(self, experiment: Experiment, stop: StopRequest) -> None:

@@ -57,7 +57,7 @@ def jmeter_problems(
         yield Problem(
             "littles_law",
             f"Little's law does not hold: by their times {present:.1f} requests were under way, and JMeter had "
-            f"{users:.1f} threads: something is counted twice, such as a sampler that tells of sub-samples",
+            f"{users:.1f} threads: something is counted twice, such as a sampler that reports sub-samples",
         )
     if alone := told.get("transactions_alone", 0):
         yield Problem(
@@ -69,7 +69,7 @@ def jmeter_problems(
     if response.count and response.quantile(0.5) <= 0:
         yield Problem(
             "jmeter_clock",
-            "half of the requests were answered in less than 1 ms, which JMeter's clock does not tell apart: a "
+            "half of the requests were answered in less than 1 ms, which JMeter's clock does not resolve: a "
             "quantile below 1 ms is left out; powerband's own engine measures such a server (powerband import turns "
             "the plan into a scenario)",
             fatal=False,

@@ -224,7 +224,7 @@ class Account:
         return "measure" if at_ns < self.measure_ns + self._duration_ns else "drain"
 
     def _place(self, ended: _Ended) -> None:
-        """Counts a sample for the run, for the requests intended in the window, and for those that ended in it."""
+        """Counts a sample for the run, for the requests scheduled in the window, and for those that ended in it."""
         end_ns, start_ns, outcome, sample = ended
         self._total.add(ended)
         if outcome == "ok":

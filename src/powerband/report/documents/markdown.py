@@ -158,7 +158,7 @@ def _footnote(analysis: Analysis) -> str:
 def _claims(analysis: Analysis) -> Iterator[str]:
     if analysis.claims:
         rows = [
-            [prose(claim.says), prose(claim.published or ""), f"**{claim.verdict.value}**", prose(claim.sentence)]
+            [prose(claim.says), prose(claim.published or ""), f"**{claim.verdict.words}**", prose(claim.sentence)]
             for claim in analysis.claims
         ]
         yield _table(("claim", "published", "here", "measured"), rows, left=range(4))

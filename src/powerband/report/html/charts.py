@@ -133,7 +133,7 @@ _RESOURCES = (
     ("run_wait_cores", "Waiting for a CPU", "thread-seconds per second runnable but not running"),
     ("thread_cpu_share_max", "Busiest thread", "CPU share of the busiest of its threads"),
     ("gc_cpu_share", "Garbage collection", "share of its CPUs that the collector’s threads used"),
-    ("jvm_heap_used_bytes_max", "Java heap in use", "most, as the JVM last told"),
+    ("jvm_heap_used_bytes_max", "Java heap in use", "most, as last reported by the JVM"),
     ("jvm_gc_share", "Java’s collections", "share of the time that they took"),
     ("dotnet_gc_share", ".NET’s pauses", "share of the time in which collections stopped its threads"),
     ("dotnet_heap_bytes_max", ".NET heap in use", "most"),

@@ -25,7 +25,7 @@ def claims_table(analysis: Analysis) -> str:
     rows = "".join(_row(claim, published=published) for claim in analysis.claims)
     shown = f'<table class="claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     return (
-        '<p class="lead">The experiment’s claims, judged by the differences within each round. Held: the '
+        '<p class="lead">The experiment’s claims, judged by the differences within each round. Confirmed: the '
         "whole interval agrees; refuted: none of it does.</p>" + scrolling("Claims", shown)
     )
 
@@ -57,7 +57,7 @@ def _row(claim: ClaimResult, *, published: bool) -> str:
     return (
         f'<tr><th scope="row">{escape(claim.says)}{_written(claim.holds)}</th>{said}'
         f'<td class="words">{wrapping(claim.sentence)}{more}</td>'
-        f'<td class="words {_TONES[claim.verdict]}">{escape(claim.verdict)}</td></tr>'
+        f'<td class="words {_TONES[claim.verdict]}">{escape(claim.verdict.words)}</td></tr>'
     )
 
 
@@ -71,6 +71,6 @@ def _written(expression: str) -> str:
 def _part(part: ClaimPart) -> str:
     where = f" at {part.where}" if part.where else ""
     return (
-        f'<b class="{_TONES[part.verdict]}">{escape(part.verdict)}</b> '
+        f'<b class="{_TONES[part.verdict]}">{escape(part.verdict.words)}</b> '
         f"{wrapping(part.comparison)}{escape(where)}: {wrapping(part.sentence)}"
     )

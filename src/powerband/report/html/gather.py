@@ -71,11 +71,11 @@ def _unless_odd(views: Callable[[], tuple[T, ...]]) -> tuple[T, ...] | None:
 def _own_share(analysis: Analysis) -> Facts:
     """powerband's own CPU use, so that a reader can judge how much it disturbed the run."""
     rows = []
-    for metric, name in (("bench_cpu_cores", "control plane and probes"), ("engine_cpu_cores", "load engine")):
+    for metric, name in (("bench_cpu_cores", "control plane and monitors"), ("engine_cpu_cores", "load generator")):
         values = [trial.metrics[metric] for trial in analysis.trials if trial.valid and metric in trial.metrics]
         if values:
             rows.append((name, f"{100 * statistics.median(values):.1f} % of a CPU, at most {100 * max(values):.1f} %"))
-    return Facts("What the bench used itself", tuple(rows))
+    return Facts("What powerband used itself", tuple(rows))
 
 
 def _experiment_of(run: RunDir) -> Experiment | None:
@@ -125,7 +125,10 @@ def _pinning(records: list[TrialRecord]) -> Facts:
             text = ", ".join(map(str, cpus)) or "any"
             if text not in seen.setdefault(part, []):
                 seen[part].append(text)
-    return Facts("CPUs used", tuple((part, "; ".join(texts)) for part, texts in seen.items()))
+    return Facts("CPUs used", tuple((_PARTS.get(part, part), "; ".join(texts)) for part, texts in seen.items()))
+
+
+_PARTS = {"subject": "server", "engine": "load generator", "probe": "monitor"}
 
 
 def runtime_facts(analysis: Analysis) -> Facts:

@@ -97,8 +97,8 @@ def body(page: ReportPage, charts: Charts) -> str:
     analysis = page.analysis
     sections = [
         ("settings", "Settings compared", _settings(page, charts.main)),
-        ("surface", "Two factors at once", surface_section(charts.surface)),
-        ("trade-offs", "What is bought with what", trade_off_section(charts.trade_offs)),
+        ("surface", "Two parameters at once", surface_section(charts.surface)),
+        ("trade-offs", "Trade-offs", trade_off_section(charts.trade_offs)),
         ("changes", "What each change costs", changes_section(analysis)),
         ("bars", "Rate over time", _ODD if page.bars is None else bars_section(page.bars, analysis)),
         ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
@@ -349,7 +349,7 @@ def _distributions(page: ReportPage) -> str:
     choice = (
         '<fieldset class="no-print"><legend>Show</legend>'
         '<label><input type="radio" name="times" value="response_time" checked>'
-        "response time (from intended to done)</label>"
+        "response time (from scheduled to done)</label>"
         '<label><input type="radio" name="times" value="service_time">service time (from sent to done)</label>'
         "</fieldset>"
     )

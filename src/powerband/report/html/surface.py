@@ -99,9 +99,9 @@ def surface_section(chart: SurfaceChart | None) -> str:
     if chart is None:
         return ""
     several = len(chart.factors) > 2
-    lead = "Two factors at once: how each measure changes with both."
+    lead = "Two parameters at once: how each measure changes with both."
     if several:
-        lead += " Choose which two; the others stand at the answer’s levels until you choose others."
+        lead += " Choose which two; the others keep the answer’s values until you choose others."
     choosers = chooser("surface-measure", "Colour", [measure.title for measure in chart.measures], 0)
     if several:
         names = [factor.name for factor in chart.factors]

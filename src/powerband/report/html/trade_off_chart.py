@@ -88,11 +88,9 @@ def trade_off_chart(analysis: Analysis) -> TradeOffChart | None:
     fronts = tuple(
         TradeOffFront(pair, tuple(place[setting] for setting in front)) for pair, front in found.fronts.items()
     )
-    note = (
-        "Filled: no other is as good or better in all of these. The line joins those that none beats in the two shown."
-    )
+    note = "Filled: unbeaten in all of these together. The line joins those that none beats in the two shown."
     note += short.told
-    return TradeOffChart("trade-offs", "trade_offs", "What is bought with what", note, axes, points, fronts)
+    return TradeOffChart("trade-offs", "trade_offs", "Trade-offs", note, axes, points, fronts)
 
 
 def trade_off_section(chart: TradeOffChart | None) -> str:
@@ -110,9 +108,8 @@ def trade_off_section(chart: TradeOffChart | None) -> str:
         else f"{len(unbeaten)} of {len(chart.points)} settings are beaten by no other in all of them."
     )
     lead = (
-        f"{capital(which)} What is beaten gives something away for nothing. "
-        "Which of the unbeaten to take is a choice between what they buy and what they cost; the answer above goes by "
-        "the objective alone."
+        f"{capital(which)} A beaten setting is worse in one measure and better in none. Choosing among the unbeaten is "
+        "a trade-off; the answer above uses the objective alone."
     )
     choosers = chooser("trade-offs-across", "Across", names, min(1, len(names) - 1))
     choosers += chooser("trade-offs-up", "Up", names, 0)
@@ -142,8 +139,8 @@ _NAMED_MAX = 4  # arbitrary: more names would cover the points
 _LONG_NAMES = 100  # characters in all names together from which the text uses short names
 _WORDS = {
     TradeOffStanding.UNBEATEN: "unbeaten",
-    TradeOffStanding.CLOSE: "{} is as good or better, but not for certain",
-    TradeOffStanding.BEATEN: "{} is as good or better",
+    TradeOffStanding.CLOSE: "{} is at least as good in all, better in one, but not for certain",
+    TradeOffStanding.BEATEN: "{} is at least as good in all, better in one",
     TradeOffStanding.NOT_ALLOWED: "violates the SLO",
 }
 

@@ -137,7 +137,7 @@ def changes_section(analysis: Analysis) -> str:
 
 
 def capacity_section(analysis: Analysis, charts: Sequence[CapacityChart]) -> str:
-    """The highest rate at which the constraints hold, for each setting, and the curve of response times below and above
+    """The highest rate at which the SLO holds, for each setting, and the curve of response times below and above
     it."""
     found = [(row.setting, row.capacity) for row in analysis.settings if row.capacity is not None]
     if not found:
@@ -146,10 +146,10 @@ def capacity_section(analysis: Analysis, charts: Sequence[CapacityChart]) -> str
         (setting.id, capacity_words(capacity), str(capacity_trials(capacity)), capacity.note)
         for setting, capacity in found
     ]
-    slo = " and ".join(analysis.constraints)
+    slo = f" ({' and '.join(analysis.constraints)})" if analysis.constraints else ""
     pictures = "".join(map(_capacity_figure, charts))
     return (
-        f'<p class="lead">The highest rate of Poisson arrivals at which {escape(slo or "the constraints")} holds. '
+        f'<p class="lead">The highest rate of Poisson arrivals at which the SLO{escape(slo)} holds. '
         "Each dot is one offered rate: filled where it held in all trials, hollow where in some, a cross where in "
         "none. The shaded band is the interval of the capacity, the dashed line the limit.</p>"
         f'<div class="grid two">{pictures}</div>'

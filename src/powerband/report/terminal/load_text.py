@@ -41,7 +41,7 @@ def load_text(fleet: MergedFleet, crowd: Crowd | None = None, generators: Sequen
     if crowd is not None:
         lines += _crowd_lines(crowd)
     lines.append(
-        f"engine        {significant(fleet.cpu_cores)} cores, busiest thread {100 * fleet.cpu_share_max:.0f} % of one; "
+        f"generator     {significant(fleet.cpu_cores)} cores, busiest thread {100 * fleet.cpu_share_max:.0f} % of one; "
         f"{fleet.connections_opened:,} connections opened"
     )
     lines += [each.words for each in generators]

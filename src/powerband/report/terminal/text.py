@@ -214,7 +214,7 @@ def _claims(analysis: Analysis) -> Iterator[RenderableType]:
         yield Text("Claims:")
     for claim in analysis.claims:
         published = f" (published: {claim.published})" if claim.published else ""
-        said = Text.assemble((claim.verdict.value, _CLAIM_STYLES[claim.verdict]), f": {claim.says}{published}")
+        said = Text.assemble((claim.verdict.words, _CLAIM_STYLES[claim.verdict]), f": {claim.says}{published}")
         yield Padding(said, (0, 0, 0, 2))
         yield Padding(Text(claim.sentence, style="dim"), (0, 0, 0, 4))
 

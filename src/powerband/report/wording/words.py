@@ -201,9 +201,9 @@ def short_id(setting: Setting, analysis: Analysis) -> str:
 
 
 def not_allowed(analysis: Analysis) -> list[tuple[str, str]]:
-    """Settings that violate a constraint: their id, and the constraint."""
+    """Settings that violate a condition: their id, and the condition."""
     return [
-        (result.setting.id, "; ".join(result.infeasible_because) or "a constraint is not met")
+        (result.setting.id, "; ".join(result.infeasible_because) or "a condition is not met")
         for result in analysis.settings
         if result.trials and not result.feasible
     ]

@@ -172,7 +172,9 @@ def test_factors_left_out_must_all_agree() -> None:
     (held,) = judge_claims(made, trials(180))
     assert held.verdict == "held" and [part.where for part in held.parts] == ["queue=10", "queue=20"]
     assert all(part.interval is not None and part.interval.confidence == pytest.approx(0.975) for part in held.parts)
-    assert held.sentence.startswith("All 2 comparisons are held; goodput[core=2] > goodput[core=1] at queue=10: 200/s")
+    assert held.sentence.startswith(
+        "All 2 comparisons are confirmed; goodput[core=2] > goodput[core=1] at queue=10: 200/s"
+    )
     (refuted,) = judge_claims(made, trials(50))
     assert refuted.verdict == "refuted" and [part.verdict for part in refuted.parts] == ["held", "refuted"]
     assert refuted.sentence.startswith("1 of 2 comparisons is refuted; goodput[core=2] > goodput[core=1] at queue=20")

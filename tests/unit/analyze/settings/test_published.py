@@ -70,7 +70,7 @@ def test_the_base_is_the_first_that_was_measured() -> None:
 
 def test_the_paragraph_is_made_of_the_figures() -> None:
     said = " ".join(analysed({1: 1000.0, 2: 1400.0, 4: 900.0}).found)
-    assert said.startswith("Claims: 1 held and 1 refuted. Held: two serve more than one.")
+    assert said.startswith("Claims: 1 confirmed and 1 refuted. Confirmed: two serve more than one.")
     assert "Refuted: four serve more than two (published: 7 % more); 917/s against 1,426/s" in said
     assert "threads=2 had the best goodput" in said and "threads=4 the worst" in said and "a factor of 1.5" in said
     assert "As ratios to threads=1, 1 of 2 published figures for goodput lie within our intervals" in said
@@ -80,7 +80,7 @@ def test_the_paragraph_is_made_of_the_figures() -> None:
 def test_one_block_is_no_interval_and_nothing_is_held_against_it() -> None:
     found = analysed({1: 1000.0, 2: 1400.0, 4: 900.0}, drift=(1.0,))
     assert found.published[0].rows[1].our_ratio is not None and found.published[0].rows[1].our_ratio.low is None
-    assert "within our intervals" not in " ".join(found.found) and "2 undecided" in " ".join(found.found)
+    assert "within our intervals" not in " ".join(found.found) and "2 inconclusive" in " ".join(found.found)
 
 
 def test_nothing_claimed_and_nothing_cited_is_nothing_found() -> None:
