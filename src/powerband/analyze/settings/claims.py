@@ -26,6 +26,7 @@ from powerband.model.claim_expression import (
     Term,
     parse_claim,
     settings_of,
+    unit_of,
 )
 from powerband.model.experiment import Claim, Experiment
 from powerband.model.metrics import METRICS
@@ -227,25 +228,8 @@ def _half(differences: Array, confidence: float, floor: float) -> float:
 
 def _shared_unit(comparison: ClaimComparison) -> str:
     """The unit of both sides; empty for plain numbers, and where the sides do not agree."""
-    units = {unit for unit in map(_unit, (comparison.left, comparison.right)) if unit is not None}
+    units = {unit for unit in map(unit_of, (comparison.left, comparison.right)) if unit is not None}
     return units.pop() if len(units) == 1 else ""
-
-
-def _unit(term: Term) -> str | None:
-    """The unit of a term; None for a number, which is in whatever unit it is compared with; empty if it has no
-    metric's unit."""
-    match term:
-        case Number():
-            return None
-        case Reference(metric, _):
-            return METRICS[metric].unit
-        case Arithmetic(op, left, right):
-            first, second = _unit(left), _unit(right)
-            if op in "+-":
-                return first or second
-            if second is None or (first is None and op == "*"):
-                return first or second
-            return ""
 
 
 def _where(case: Mapping[Reference, Setting]) -> str:
