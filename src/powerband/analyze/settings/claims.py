@@ -168,8 +168,9 @@ class _Judged:
 
 def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | None:
     """Judges a comparison of a side that is never below zero with zero: one block that is not zero shows that the mean
-    is not, and zero in every block is taken as zero. None for all other comparisons, which an interval decides."""
-    if not (_is_zero(comparison.right) and _never_negative(comparison.left)):
+    is not, and zero in every block is taken as zero. None for all other comparisons, which an interval decides: also
+    those of a metric that was below zero, such as a growth."""
+    if not (_is_zero(comparison.right) and _never_negative(comparison.left)) or (left < 0).any():
         return None
     seen = int((left > 0).sum())
     is_zero = HELD if seen == 0 else REFUTED
@@ -181,7 +182,7 @@ def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | N
 
 
 def _never_negative(term: Term) -> bool:
-    """True if a term cannot be negative: no metric or written number is, so only a minus can lead below zero."""
+    """True if a term has no minus: few metrics, and no written numbers, are below zero."""
     return not isinstance(term, Arithmetic) or (
         term.op != "-" and _never_negative(term.left) and _never_negative(term.right)
     )
