@@ -56,7 +56,7 @@ class TuneOptions(TypedDict, total=False):
     headers: Mapping[str, str]
     body: str
     message: str
-    expect: int | str | Sequence[int | str]
+    expect: str | Sequence[str]
     ca_file: str
     insecure: bool
     allow_hosts: str | Sequence[str]
