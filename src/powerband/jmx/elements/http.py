@@ -396,7 +396,7 @@ def _of_manager(manager: Element, values: Values) -> list[tuple[str, str]]:
             )
         if "{env:" in value:  # in an experiment it stands for a variable of whoever runs it
             raise Unresolved(
-                f"{manager.name} has a header {name} with {{env: in it, which would send a variable of your environment",
+                f"{manager.name} has a header {name} with {{env: in it: it would send a variable of your environment",
                 "write another value, and {env:NAME} into the experiment if you mean that",
             )
         if name.lower() == "transfer-encoding":
