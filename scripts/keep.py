@@ -35,7 +35,6 @@ from powerband.store import RunDir, read_host
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "experiments" / "data"
-MEASURED_BY = ("src", "engine/src", "subjects", "experiments")  # the parts of the repository that a run depends on
 BYTES_MAX = 256 * 1024  # of all files of a folder
 _CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # a server's working folder; ours run in any folder
 _DROPPED = ("hostname", "uptime_s")
@@ -263,23 +262,25 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join((head, "|" + "---|" * len(heads), *lines))
 
 
-def _commit() -> str:
-    """The commit that is measured. Raises NotKeptError if the code that runs differs from the commit."""
-    changed = _git("status", "--porcelain", "--", *MEASURED_BY)
-    if changed:
-        raise NotKeptError(f"commit first what the run was made with: {changed}")
-    return _git("rev-parse", "HEAD")
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(("git", *arguments), cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+def commit_of(run: RunDir, repository: Path = ROOT) -> str:
+    """The commit that the run was made with. Raises NotKeptError if files were changed then, or if the repository has
+    no such commit."""
+    commit = str(read_host(run.host).get("commit"))
+    if commit.endswith("-dirty"):
+        raise NotKeptError(f"{run.path}: it was made with changed files: commit them, and run it again")
+    asked = ("git", "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    done = subprocess.run(asked, check=False, cwd=repository, capture_output=True, text=True)
+    if done.returncode:
+        raise NotKeptError(f"{run.path}: it was made with no commit of {repository} ({commit}): run it again there")
+    return done.stdout.strip()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Keeps the data of a run for the pages of docs/experiments.")
-    parser.add_argument("run", type=Path, help="directory of a finished run, made with what is committed now")
+    parser.add_argument("run", type=Path, help="directory of a finished run, made with a commit of this repository")
     try:
-        folder = keep(RunDir(parser.parse_args().run), _commit())
+        run = RunDir(parser.parse_args().run)
+        folder = keep(run, commit_of(run))
     except NotKeptError as reason:
         sys.exit(str(reason))
     sys.stderr.write(f"kept: {folder.relative_to(ROOT)}; next: its marks on the page, and `make reference`\n")

@@ -80,7 +80,8 @@ def test_a_bounded_pool_refuses_what_finds_its_queue_full_or_lets_the_acceptor_s
     )  # fmt: skip
     ((_, metrics),) = measured(analysis)
     assert metrics["app_threads_most"] == 2
-    assert (metrics["error_rate"] > 0.1) == (metrics["app_refused_per_s"] > 0) == (policy == "abort")
+    assert metrics["app_refused_per_s"] > 0
+    assert (metrics["error_rate"] > 0.1) == (policy == "abort")
     # The acceptor serves at most as much as a third thread.
     assert 0 < metrics["goodput_per_s"] < 1.1 * 1000 / 10 * (2 if policy == "abort" else 3)
 

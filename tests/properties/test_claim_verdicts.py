@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from fakes.trials import experiment
 from powerband.analyze.settings.claims import judge_claims
@@ -44,7 +45,10 @@ def test_a_claim_and_its_negation_and_its_mirror(
     texts = [f"{left} {op} {right}", f"{left} {NEGATION[op]} {right}"]
     if op in MIRROR:
         texts.append(f"{right} {MIRROR[op]} {left}")
-    claims = tuple(Claim(id=str(number), says="", holds=text) for number, text in enumerate(texts))
+    try:
+        claims = tuple(Claim(id=str(number), says="", holds=text) for number, text in enumerate(texts))
+    except ValidationError:  # its numbers have wrong units
+        assume(False)
     results = [
         TrialResult(number, block, 1, Setting((("threads", threads),)), "measured", (), metrics)
         for number, (threads, block, metrics) in enumerate(measured)

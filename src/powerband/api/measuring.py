@@ -306,8 +306,9 @@ def _levels(levels: Levels) -> str | tuple[Level, ...]:
     return tuple(_plain(list(levels))) if isinstance(levels, Iterable) else (_plain(levels),)
 
 
-def _listed(value: str | Sequence[str]) -> list[str]:
-    return [value] if isinstance(value, str) else [str(each) for each in value]
+def _listed(value: Any) -> list[str]:
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    return [str(each) for each in (value if several else [value])]
 
 
 # Options that may be given more than once, with functions that turn them into the texts that would be typed.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|min|h)\s*$")
+_PLAIN_DURATION = re.compile(r"[0-9]+(ns|us|ms|s|m|h)")
 _NS = {
     "ns": 1,
     "us": 10**3,
@@ -69,6 +70,12 @@ def duration_text(ns: int) -> str:
         if ns % _NS[unit] == 0:
             return f"{ns // _NS[unit]}{unit}" if ns else "0s"
     return f"{ns}ns"
+
+
+def plain_duration(text: str) -> str:
+    """The same duration in a form that any program reads, a whole number with one of ns, us, ms, s, m, h: `1500ms` for
+    `1.5s`. Text of that form is unchanged."""
+    return text if _PLAIN_DURATION.fullmatch(text) else duration_text(0 if text == "0" else parse_duration_ns(text))
 
 
 def parse_rate(value: Any) -> Any:

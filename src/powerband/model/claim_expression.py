@@ -5,9 +5,11 @@
   number     = digits [ unit ]
   leaf       = metric [ "[" factor "=" level { "," factor "=" level } "]" ]
 
-`arithmetic.py` defines `sum`. All metrics of one claim name the same factors; the factors that they leave out run over
-all their levels, and the claim must hold for each combination. `analyze/settings/claims.py` decides if a claim holds,
-which takes more than a comparison, since measured values are uncertain.
+`arithmetic.py` defines `sum`. A number that is compared with a metric, or added to one, has its unit, as in a
+condition; one that multiplies or divides has none, or is a percentage. All metrics of one claim name the same factors;
+the factors that they leave out run over all their levels, and the claim must hold for each combination.
+`analyze/settings/claims.py` decides if a claim holds, which takes more than a comparison, since measured values are
+uncertain.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from powerband.base.arithmetic import Number, Parser, leaves
+from powerband.base.arithmetic import Arithmetic, Number, Parser, leaves
 from powerband.base.arithmetic import Term as AnyTerm
 from powerband.base.errors import did_you_mean
-from powerband.base.units import parse_bytes, parse_duration_ns, parse_rate, parse_share
-from powerband.model.metrics import metric_named
+from powerband.base.units import parse_quantity, parse_share
+from powerband.model.metrics import METRICS, metric_named
 from powerband.model.plan import Level, Setting, format_level, grid
 
 _TOKEN = re.compile(
@@ -74,9 +76,23 @@ class Claimed:
         return tuple(reference for comparison in self.comparisons for reference in comparison.references)
 
 
+def unit_of(term: Term) -> str | None:
+    """The unit of a term; None for a number, which is in whatever unit it is compared with; empty if it has no
+    metric's unit."""
+    match term:
+        case Reference(metric, _):
+            return METRICS[metric].unit
+        case Arithmetic(op, left, right):
+            first, second = unit_of(left), unit_of(right)
+            if op in "+-" or second is None or (first is None and op == "*"):
+                return first or second
+            return first if first and second == "count" else ""
+    return None
+
+
 def parse_claim(text: str) -> Claimed:
-    """Parses a claim. Raises ValueError, with the column within the text, for text outside the grammar and for unknown
-    metrics."""
+    """Parses a claim. Raises ValueError for text outside the grammar, with the column within it, for unknown metrics
+    and for wrong units."""
     parser = _ClaimParser(text)
     comparisons = [parser.comparison()]
     while parser.take("and"):
@@ -130,25 +146,48 @@ class _ClaimParser(Parser[Reference]):
         if op not in OPERATORS:
             raise self.error("a comparison is wanted here: < <= > >= == !=", back=True)
         right = self.sum()
-        return ClaimComparison(op, left, right, self.text[start - 1 : self.column() - 1].strip())
+        text = self.text[start - 1 : self.column() - 1].strip()
+        try:
+            sides = _converted(left, unit_of(right)), _converted(right, unit_of(left))
+        except ValueError as error:
+            raise ValueError(f"in `{text}`: {error}") from None
+        return ClaimComparison(op, *sides, text)
 
     def number(self, token: str) -> Number:
-        return Number(_number(token))
+        return _Written(0.0, token)
 
     def leaf(self, name: str) -> Reference:
         levels = _levels(self.next()) if self.peek().startswith("[") else ()
         return Reference(metric_named(name).name, levels)
 
 
-def _number(text: str) -> float:
-    """A number in the unit of metrics: times in ns, sizes in bytes, shares as ratios, rates per second."""
-    if text.endswith("%"):
+@dataclass(frozen=True)
+class _Written(Number):
+    """A number whose unit is not converted yet."""
+
+    text: str
+
+
+def _converted(term: Term, beside: str | None) -> Term:
+    """The term with its numbers in the units of metrics. `beside`: the unit of what a number is compared with."""
+    own = unit_of(term)
+    unit = beside if own is None else own
+    match term:
+        case _Written(_, text):
+            return Number(_number(text, unit))
+        case Arithmetic(op, left, right):
+            unit = unit if op in "+-" else None
+            return replace(term, left=_converted(left, unit), right=_converted(right, unit))
+    return term
+
+
+def _number(text: str, unit: str | None) -> float:
+    if unit and text.strip("0."):
+        return parse_quantity(text, unit)
+    try:
         return float(parse_share(text))
-    if text.endswith("/s"):
-        return float(parse_rate(text))
-    if text.endswith("B"):
-        return float(parse_bytes(text))
-    return float(text) if re.fullmatch(r"[\d.]+", text) else float(parse_duration_ns(text))
+    except ValueError:
+        raise ValueError(f"{text} has a unit, but no metric that it is compared with or added to") from None
 
 
 def _levels(text: str) -> tuple[tuple[str, str], ...]:

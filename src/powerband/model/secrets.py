@@ -2,7 +2,7 @@
 them.
 
 A secret is the value of a header, of a variable or of a command's option whose name says so (`Authorization`,
-`DB_PASSWORD`, `--db-password=...`), and the password in a URL. Pure.
+`DB_PASSWORD`, `-Ddb.password=...`, `--db-password ...`), and the password in a URL. Pure.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ from powerband.model.experiment import Experiment
 HIDDEN = "(hidden)"
 _WORDS = r"pass|pwd|secret|token|credential|authori[sz]ation|cookie|api-?_?key|access-?_?key|private-?_?key|signature"
 _NAME = re.compile(_WORDS, re.IGNORECASE)
+_OPTION = rf"-[\w.-]*(?:{_WORDS})[\w.-]*"
+_ASKS = re.compile(_OPTION, re.IGNORECASE)
+"""An option whose value is the next word."""
 _IN_TEXT = re.compile(
-    rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)|(?P<option>^--?[\w-]*(?:{_WORDS})[\w-]*=).+", re.IGNORECASE
+    rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)"
+    rf"|(?P<name>^[\w.=-]*(?:{_WORDS})[\w.-]*(?:=(?!=)|:)\s*|(?<=\s){_OPTION}(?:[=:]|\s+(?=[^\s-]))).+",
+    re.IGNORECASE,
 )
 Shown = TypeVar("Shown")
 
@@ -41,11 +46,11 @@ def command_without_secrets(arguments: Sequence[str], experiment: Experiment) ->
     pairs = (pair for key in ("env", "headers") for pair in pairs_of(experiment, key))
     secrets = [(name, value) for name, value in pairs if value and _NAME.search(name)]
 
-    def shown(argument: str) -> str:
+    def shown(argument: str, hidden: str) -> str:
         values = (value for name, value in secrets if name.lower() in argument.lower())
-        return reduce(lambda text, value: text.replace(value, HIDDEN), values, _hidden(argument))
+        return reduce(lambda text, value: text.replace(value, HIDDEN), values, hidden)
 
-    return [shown(argument) for argument in arguments]
+    return list(map(shown, arguments, _hidden(tuple(arguments))))
 
 
 def _hidden(value: Shown, key: str = "") -> Shown:
@@ -59,10 +64,16 @@ def _hidden(value: Shown, key: str = "") -> Shown:
     elif isinstance(value, tuple) and key == "headers":
         found = tuple((name, _hidden_pair(name, item)) for name, item in value)
     elif isinstance(value, tuple):
-        found = tuple(map(_hidden, value))
+        found = tuple(map(_hidden_word, ("", *value), value))
     elif isinstance(value, str):
-        found = _IN_TEXT.sub(lambda match: f"{match['user'] or match['option']}{HIDDEN}", value)
+        found = _IN_TEXT.sub(lambda match: f"{match['user'] or match['name']}{HIDDEN}", value)
     return cast(Shown, found)
+
+
+def _hidden_word(before: Shown, value: Shown) -> Shown:
+    """An item of a list, without its secrets: all of it if the item before it is an option that asks for one."""
+    asked = isinstance(before, str) and isinstance(value, str) and _ASKS.fullmatch(before) and value[:1] != "-"
+    return cast(Shown, HIDDEN) if asked else _hidden(value)
 
 
 def _hidden_pair(name: str, value: str | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from powerband.base.errors import did_you_mean
 from powerband.base.hosts import LOCAL, loadable_host
-from powerband.base.units import parse_bit_rate, parse_duration_ns
+from powerband.base.units import parse_bit_rate, parse_duration_ns, plain_duration
 from powerband.model.experiment import Experiment, Parameter, Subject
 from powerband.model.load import Step
 from powerband.model.plan import Level, Setting, format_level
@@ -65,8 +65,12 @@ def render_text(subject: Subject, setting: Setting, given: Mapping[str, str], te
 
 def values_of(subject: Subject, setting: Setting, given: Mapping[str, str]) -> dict[str, str]:
     """The value of each placeholder: `given`, else a factor's level, else the experiment's `set` value, else the
-    default."""
-    return {**{name: format_level(level) for name, level in subject.levels_at(setting).items()}, **given}
+    default. A duration is written as every program reads it."""
+    found = {name: format_level(level) for name, level in subject.levels_at(setting).items()}
+    for name, parameter in subject.parameters.items():
+        if parameter.type == "duration":
+            found[name] = plain_duration(found[name])
+    return {**found, **given}
 
 
 def templates_of(subject: Subject) -> list[str]:
@@ -116,8 +120,10 @@ def asked_by_services(subject: Subject) -> set[str]:
 def uses(subject: Subject, name: Literal["postgresql", "link"], setting: Setting) -> bool:
     """True if a setting needs this service: the subject has it, and the setting has every value in the service's
     `when`."""
-    service, values = subject.services.get(name), values_of(subject, setting, {})
-    return service is not None and all(values.get(name) == format_level(level) for name, level in service.when.items())
+    service, levels = subject.services.get(name), subject.levels_at(setting)
+    return service is not None and all(
+        name in levels and format_level(levels[name]) == format_level(level) for name, level in service.when.items()
+    )
 
 
 def link_of(subject: Subject, setting: Setting) -> tuple[int, int | None]:

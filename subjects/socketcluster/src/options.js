@@ -3,7 +3,7 @@
 
 const { LOCAL } = require('./settings');
 
-const UNITS_NS = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
+const UNITS_NS = { ns: 1, us: 1e3, ms: 1e6, s: 1e9, m: 6e10, h: 3.6e12 };
 const NAMES = ['host', 'port', 'metrics-port', 'version', 'balancers', 'workers', 'brokers', 'payload', 'burn'];
 
 function parse(words) {
@@ -45,7 +45,7 @@ function whole(given, name, absent, least) {
 }
 
 function durationNs(text) {
-  const match = /^(\d+(?:\.\d+)?)(ns|us|ms|s)$/.exec(text);
+  const match = /^(\d+(?:\.\d+)?)(ns|us|ms|s|m|h)$/.exec(text);
   if (match === null && text !== '0') {
     throw new Error(`--burn ${text} is no duration: write 20us or 1.5ms`);
   }

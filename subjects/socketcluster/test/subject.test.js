@@ -8,6 +8,7 @@ const fs = require('node:fs');
 const net = require('node:net');
 const { describe, it } = require('node:test');
 
+const { parse } = require('../src/options');
 const { EVERY_MS } = require('../src/tell');
 const { LOCAL, Start, freePort, until } = require('./support');
 
@@ -231,6 +232,12 @@ async function connected(port) {
 }
 
 describe('options', () => {
+  it('have durations in every unit that powerband fills in', () => {
+    for (const [text, ns] of [['0', 0], ['5us', 5e3], ['1500ms', 1.5e9], ['2m', 1.2e11], ['1h', 3.6e12]]) {
+      assert.equal(parse(['--burn', text]).burnNs, ns);
+    }
+  });
+
   it('change what a ping costs and what a pong weighs', () =>
     started({ version: 20, payload: 1000, burn: '50us' }, async (start) => {
       const [user] = await users(start, 1);

@@ -28,7 +28,7 @@ final class MetricsPage {
     private static String text(ThreadsServer server) {
         StringBuilder text = new StringBuilder();
         add(text, "counter", "server_connections_accepted_total", "Connections accepted", server.accepted.sum());
-        add(text, "counter", "server_connections_refused_total", "Connections that the pool refused", server.refused.sum());
+        add(text, "counter", "server_connections_refused_total", "Connections that the pool refused", server.pool.refused().sum());
         add(text, "counter", "server_requests_total", "Requests answered", server.requests.sum());
         ThreadPoolExecutor threads = server.pool.threads();
         if (threads != null) {

@@ -8,21 +8,22 @@ import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
 
 /**
  * The executor that connections are handed to, as its option says: {@code per-request}, {@code cached}, {@code
  * fixed:N}, {@code bounded:CORE,MAX,QUEUE}, {@code virtual}. {@code threads} is null if there is no pool whose state
- * could be read.
+ * could be read. {@code refused} counts the connections that the pool refused, whoever served them then.
  */
-record Pool(Executor executor, ThreadPoolExecutor threads) {
+record Pool(Executor executor, ThreadPoolExecutor threads, LongAdder refused) {
     private static final long KEEP_ALIVE_S = 60; // as in Executors.newCachedThreadPool
 
     static Pool parse(String text, String policy) {
         String kind = text.contains(":") ? text.substring(0, text.indexOf(':')) : text;
         String sizes = text.substring(Math.min(text.length(), kind.length() + 1));
         return switch (kind) {
-            case "per-request" -> new Pool(task -> Thread.ofPlatform().name("request-", 0).start(task), null);
-            case "virtual" -> new Pool(virtual(), null);
+            case "per-request" -> new Pool(task -> Thread.ofPlatform().name("request-", 0).start(task), null, new LongAdder());
+            case "virtual" -> new Pool(virtual(), null, new LongAdder());
             case "cached" -> of(new ThreadPoolExecutor(
                     0, Integer.MAX_VALUE, KEEP_ALIVE_S, TimeUnit.SECONDS, new SynchronousQueue<>(), named()));
             case "fixed" -> {
@@ -48,12 +49,17 @@ record Pool(Executor executor, ThreadPoolExecutor threads) {
             case "caller-runs" -> new ThreadPoolExecutor.CallerRunsPolicy();
             default -> throw new IllegalArgumentException("--policy " + policy + ": write abort or caller-runs");
         };
-        return of(new ThreadPoolExecutor(core, max, KEEP_ALIVE_S, TimeUnit.SECONDS,
-                queue == 0 ? new SynchronousQueue<>() : new ArrayBlockingQueue<>(queue), named(), refusal));
+        LongAdder refused = new LongAdder();
+        ThreadPoolExecutor threads = new ThreadPoolExecutor(core, max, KEEP_ALIVE_S, TimeUnit.SECONDS,
+                queue == 0 ? new SynchronousQueue<>() : new ArrayBlockingQueue<>(queue), named(), (task, pool) -> {
+                    refused.increment();
+                    refusal.rejectedExecution(task, pool);
+                });
+        return new Pool(threads, threads, refused);
     }
 
     private static Pool of(ThreadPoolExecutor threads) {
-        return new Pool(threads, threads);
+        return new Pool(threads, threads, new LongAdder());
     }
 
     private static ExecutorService virtual() {

@@ -30,7 +30,6 @@ public final class ThreadsServer {
 
     final Pool pool;
     final LongAdder accepted = new LongAdder();
-    final LongAdder refused = new LongAdder();
     final LongAdder requests = new LongAdder();
 
     private final boolean keepAlive;
@@ -45,7 +44,8 @@ public final class ThreadsServer {
             case "close" -> false;
             case String other -> throw new IllegalArgumentException("--connection " + other + ": write close or keep-alive");
         };
-        idleTimeoutMs = Math.toIntExact(Times.parse(options.getOrDefault("idle-timeout", "60s")).toMillis());
+        long idleMs = Times.parse(options.getOrDefault("idle-timeout", "60s")).toMillis();
+        idleTimeoutMs = Math.clamp(idleMs, 1, Integer.MAX_VALUE); // 0 would be never
         cpuNs = Times.parse(options.getOrDefault("cpu", "0ms")).toNanos();
         wait = Times.parse(options.getOrDefault("wait", "0ms"));
     }
@@ -87,7 +87,6 @@ public final class ThreadsServer {
             try {
                 pool.executor().execute(() -> serve(socket));
             } catch (RejectedExecutionException full) {
-                refused.increment();
                 refuse(socket);
             }
         }

@@ -2,9 +2,9 @@ import java.time.Duration;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Times as powerband writes them: {@code 500us}, {@code 20ms}, {@code 3s}, {@code 1m}. */
+/** Times as powerband writes them: {@code 500us}, {@code 20ms}, {@code 3s}, {@code 1m}, {@code 1h}. */
 final class Times {
-    private static final Pattern TIME = Pattern.compile("(\\d+(?:\\.\\d+)?)(ns|us|ms|s|m)");
+    private static final Pattern TIME = Pattern.compile("(\\d+(?:\\.\\d+)?)(ns|us|ms|s|m|h)");
 
     private Times() { }
 
@@ -18,7 +18,8 @@ final class Times {
             case "us" -> 1_000L;
             case "ms" -> 1_000_000L;
             case "s" -> 1_000_000_000L;
-            default -> 60_000_000_000L;
+            case "m" -> 60_000_000_000L;
+            default -> 3_600_000_000_000L;
         };
         return Duration.ofNanos(Math.round(Double.parseDouble(matcher.group(1)) * unitNs));
     }

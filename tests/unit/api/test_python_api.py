@@ -241,6 +241,14 @@ def test_tune_makes_the_experiment_of_the_command_line(started: list[Experiment]
     assert made.model_copy(update={"factors": same.factors}) == same
 
 
+def test_one_value_stands_for_a_list_of_one(started: list[Experiment]) -> None:
+    for text in (200, "200", [200]):
+        expect: Any = text
+        powerband.tune("./server {port} {n}", {"n": "1..4"}, expect=expect, slo="p99 < 50ms")
+    assert started == [started[0]] * 3
+    assert started[0].load.scenario[0].checks.body_contains == ("200",)
+
+
 def test_tune_of_a_server_that_runs_already(started: list[Experiment]) -> None:
     powerband.tune(None, {"n": "1..4"}, url="http://127.0.0.1:81/", apply="POST /knob {n}", restore={"n": 8}, pid=7)
     (made,) = started

@@ -140,6 +140,11 @@ def test_a_budget_for_one_block_and_no_more_says_so_too(said: Said, tmp_path: Pa
             "load.users=10",
             "This machine does not show it: see `powerband doctor`.",
         ),
+        (
+            "finish_s",
+            "load={users: 10, requests_per_user: 9}",
+            "Only users with a set number of requests (load.requests_per_user) finish, and some did not.",
+        ),
         ("users_mean", "load={rate: 100, users: null}", "Only a load with users has it, and this load has a rate."),
     ],
 )

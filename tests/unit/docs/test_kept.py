@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripts.answer import LEFT_OUT, analysis_of, answer_of, whole_answer
-from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, claim_rows, keep
+from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, claim_rows, commit_of, keep
 
 from fakes.finished_run import new_run, run_to_its_end
 from powerband.store import RunDir
@@ -117,6 +118,25 @@ def test_what_tells_of_this_machine_alone_or_measured_nothing_is_not_kept(run: R
     shutil.rmtree(copy.trials)
     with pytest.raises(NotKeptError, match="no valid trial"):
         keep(copy, COMMIT, tmp_path / "data")
+
+
+def test_a_run_is_kept_with_the_commit_that_it_was_made_with(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        return subprocess.check_output(("git", *who, *words), cwd=tmp_path, text=True).strip()
+
+    git("init", "--quiet")
+    made = []
+    for message in ("one", "two"):
+        git("commit", "--quiet", "--allow-empty", "-m", message)
+        made.append(git("rev-parse", "HEAD"))
+    run = RunDir(tmp_path)
+    run.host.write_text(json.dumps({"commit": made[0][:12]}))
+    assert commit_of(run, tmp_path) == made[0]
+    for commit, said in ((f"{made[1][:12]}-dirty", "changed files"), (None, "no commit"), ("0" * 12, "no commit")):
+        run.host.write_text(json.dumps({"commit": commit}))
+        with pytest.raises(NotKeptError, match=f"it was made with {said}"):
+            commit_of(run, tmp_path)
 
 
 @pytest.mark.parametrize("kept", all_kept(), ids=lambda kept: kept.folder.name)

@@ -187,3 +187,9 @@ def test_each_example_of_the_page_is_valid(text: str) -> None:
 def test_the_sample_of_the_page_is_there() -> None:
     for path in re.findall(r"examples/[\w./-]+\.py", PAGE):
         assert (ROOT / path).is_file(), path
+
+
+def test_pekkos_pinned_dispatcher_reads_no_throughput() -> None:
+    file = "name: x\nsubject: {use: pekko, set: {dispatcher: pinned, throughput: 5}}\nload: {duration: 1s}\n"
+    said = "pekko reads throughput only with dispatcher=fork-join or thread-pool or affinity or virtual"
+    assert said in errors_of(file)

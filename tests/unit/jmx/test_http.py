@@ -140,6 +140,7 @@ def test_variables_stand_everywhere() -> None:
         (sampler(body="${__UUID}", method="POST"), "gives another value each time"),
         (sampler(headers(("Bad Name", "1"))), "has a header named 'Bad Name'"),
         (sampler(headers(("A", "소"))), "a letter beyond ASCII"),
+        (sampler(headers(("A", "Bearer {env:API_TOKEN}"))), "it would send a variable of your environment"),
         (sampler(headers(("Transfer-Encoding", "chunked"))), "which the body decides"),
     ],
 )  # fmt: skip

@@ -16,6 +16,16 @@ from powerband.search.session import analyse_run
 from powerband.store import RunDir
 
 SECRETS = ("tiger-1", "tiger-2", "tiger-3", "tiger-4", "tiger-5")
+OPTIONS = [
+    ("--spring.datasource.password=tiger-9", "--spring.datasource.password=(hidden)"),
+    ("-Ddb.password=tiger-9", "-Ddb.password=(hidden)"),
+    ("SHOP_PASSWORD=tiger-9", "SHOP_PASSWORD=(hidden)"),
+    ("Authorization: Basic tiger-9", "Authorization: (hidden)"),
+    ("java -Ddb.password=tiger-9 -jar shop.jar", "java -Ddb.password=(hidden)"),
+    ("psql --password tiger-9", "psql --password (hidden)"),
+    ("server --password --port 80", "server --password --port 80"),
+    ("the token is in a file", "the token is in a file"),
+]
 FILE = """
 name: with-secrets
 subject:
@@ -52,10 +62,27 @@ def test_a_file_that_no_longer_reads_shows_no_secret_either() -> None:
         ("DATABASE_URL=postgres://ann:tiger-3@db/shop", "DATABASE_URL=postgres://ann:(hidden)@db/shop"),
         ("--api-token=tiger-1", "--api-token=(hidden)"),
         ("MODE=fast", "MODE=fast"),
+        *OPTIONS,
     ],
 )
 def test_a_command_line_is_shown_without_secrets(typed: str, shown: str) -> None:
     assert command_without_secrets([typed], parse_experiment(FILE, "with-secrets")) == [shown]
+
+
+@pytest.mark.parametrize(("written", "shown"), OPTIONS)
+def test_a_servers_command_is_shown_without_secrets(written: str, shown: str) -> None:
+    experiment = parse_experiment(FILE.replace("--api-token=tiger-1", written), "with-secrets")
+    assert (without_secrets(experiment).subject.command or ())[1] == shown
+
+
+def test_the_word_after_an_option_that_asks_for_a_secret_is_hidden() -> None:
+    typed = ["tune", "--", "server", "--password", "tiger-9", "--port", "80", "-Dapi.token", "tiger-9", "--token", "-v"]
+    shown = ["tune", "--", "server", "--password", HIDDEN, "--port", "80", "-Dapi.token", HIDDEN, "--token", "-v"]
+    experiment = parse_experiment(FILE, "with-secrets")
+    assert command_without_secrets(typed, experiment) == shown
+    subject = experiment.subject.model_copy(update={"command": tuple(typed)})
+    told = without_secrets(experiment.model_copy(update={"subject": subject}))
+    assert told.subject.command == tuple(shown)
 
 
 def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -> None:

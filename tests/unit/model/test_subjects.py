@@ -30,6 +30,14 @@ def test_level_beats_set_beats_default() -> None:
     assert render_text(SUBJECT, setting, GIVEN, "http://h:{port}/{threads}") == "http://h:80/4"
 
 
+@pytest.mark.parametrize(
+    ("written", "filled"),
+    [(0, "0s"), ("1.5s", "1500ms"), ("20 ms", "20ms"), ("1min", "1m"), ("5µs", "5us"), ("1h", "1h"), ("60s", "60s")],
+)
+def test_a_duration_is_filled_in_as_every_program_reads_it(written: Level, filled: str) -> None:
+    assert render_command(SUBJECT, Setting((("wait", written),)), GIVEN)[-1] == filled
+
+
 def test_levels_are_written_as_a_person_would() -> None:
     subject = Subject(name="s", command=("{a}", "{b}", "{c}"))
     assert render_command(subject, Setting((("a", True), ("b", 2.0), ("c", "x y"))), {}) == ["true", "2", "x y"]

@@ -26,6 +26,7 @@ from powerband.model.claim_expression import (
     Term,
     parse_claim,
     settings_of,
+    unit_of,
 )
 from powerband.model.experiment import Claim, Experiment
 from powerband.model.metrics import METRICS
@@ -167,8 +168,9 @@ class _Judged:
 
 def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | None:
     """Judges a comparison of a side that is never below zero with zero: one block that is not zero shows that the mean
-    is not, and zero in every block is taken as zero. None for all other comparisons, which an interval decides."""
-    if not (_is_zero(comparison.right) and _never_negative(comparison.left)):
+    is not, and zero in every block is taken as zero. None for all other comparisons, which an interval decides: also
+    those of a metric that was below zero, such as a growth."""
+    if not (_is_zero(comparison.right) and _never_negative(comparison.left)) or (left < 0).any():
         return None
     seen = int((left > 0).sum())
     is_zero = HELD if seen == 0 else REFUTED
@@ -180,7 +182,7 @@ def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | N
 
 
 def _never_negative(term: Term) -> bool:
-    """True if a term cannot be negative: no metric or written number is, so only a minus can lead below zero."""
+    """True if a term has no minus: few metrics, and no written numbers, are below zero."""
     return not isinstance(term, Arithmetic) or (
         term.op != "-" and _never_negative(term.left) and _never_negative(term.right)
     )
@@ -227,25 +229,8 @@ def _half(differences: Array, confidence: float, floor: float) -> float:
 
 def _shared_unit(comparison: ClaimComparison) -> str:
     """The unit of both sides; empty for plain numbers, and where the sides do not agree."""
-    units = {unit for unit in map(_unit, (comparison.left, comparison.right)) if unit is not None}
+    units = {unit for unit in map(unit_of, (comparison.left, comparison.right)) if unit is not None}
     return units.pop() if len(units) == 1 else ""
-
-
-def _unit(term: Term) -> str | None:
-    """The unit of a term; None for a number, which is in whatever unit it is compared with; empty if it has no
-    metric's unit."""
-    match term:
-        case Number():
-            return None
-        case Reference(metric, _):
-            return METRICS[metric].unit
-        case Arithmetic(op, left, right):
-            first, second = _unit(left), _unit(right)
-            if op in "+-":
-                return first or second
-            if second is None or (first is None and op == "*"):
-                return first or second
-            return ""
 
 
 def _where(case: Mapping[Reference, Setting]) -> str:

@@ -436,7 +436,8 @@ def _standing(
 
 def _lacks(metric: str, lacking: Sequence[TrialResult]) -> str:
     """Says that valid trials lack the objective. These may be the worst: a slow start has the fewest requests."""
-    why = next((f": {p.message}" for result in lacking for p in result.problems if p.code == "few_requests"), "")
+    code = "users_unfinished" if metric == "finish_s" else "few_requests"
+    why = next((f": {p.message}" for result in lacking for p in result.problems if p.code == code), "")
     return f"{plural(len(lacking), 'trial')} of it measured no {metric_words(metric)}{why}"
 
 

@@ -49,13 +49,29 @@ def _times_of_trial(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if "go" not in phases or "end" not in phases:
         return
     took_ns = max(1, phases["end"] - phases["go"])
-    if evidence.load.requests_per_user is not None:
+    if evidence.load.requests_per_user is not None and _all_finished(evidence):
         yield "finish_s", took_ns / SECOND_NS
     if record.control_cpu_ns is not None and evidence.probe is not None:
         yield "bench_cpu_cores", record.control_cpu_ns / took_ns + evidence.probe.own_cores
 
 
-TRIAL = Source("trial", _times_of_trial)
+def _all_finished(evidence: Evidence) -> bool:
+    engines = evidence.record.engines
+    return bool(engines) and all(summary["ended_by"] == "work" for summary in engines)
+
+
+def _unfinished(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    """Yields a note if users had requests left when the load ended, so that its length is none of theirs."""
+    if evidence.load.requests_per_user is not None and not _all_finished(evidence):
+        yield Problem(
+            "users_unfinished",
+            "not all users ended their requests, so this trial has no finish_s: lengthen load.duration, or lower "
+            "load.requests_per_user",
+            fatal=False,
+        )
+
+
+TRIAL = Source("trial", _times_of_trial, _unfinished)
 
 
 def sources_of(kind: LoadKind) -> tuple[Source, ...]:

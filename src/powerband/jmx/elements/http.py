@@ -394,6 +394,11 @@ def _of_manager(manager: Element, values: Values) -> list[tuple[str, str]]:
                 f"{manager.name} has a header {name} with a line end or a letter beyond ASCII",
                 "write it percent-encoded",
             )
+        if "{env:" in value:  # in an experiment it stands for a variable of whoever runs it
+            raise Unresolved(
+                f"{manager.name} has a header {name} with {{env: in it: it would send a variable of your environment",
+                "write another value, and {env:NAME} into the experiment if you mean that",
+            )
         if name.lower() == "transfer-encoding":
             raise Unresolved(f"{manager.name} has a header {name}, which the body decides", "take it out")
         found.append((name, value.strip(" \t")))

@@ -46,6 +46,7 @@ def judged(holds: str, trials: Sequence[TrialResult], **objective: Any) -> Claim
 
 GOODPUT = series("goodput_per_s", {1: [100, 101, 99, 100], 2: [200, 203, 196, 201]})
 NO_ERRORS = series("error_rate", {1: [0, 0, 0], 2: [0.0, 0.02, 0.0]})
+GROWTH = series("jvm_live_growth_bytes", {1: [-9e6, -8e6, -9.5e6, -9e6], 2: [-1e6, 1e6, 2e6, -2e6]})
 THREADS = series("threads_max", {1: [4, 4, 4], 2: [8, 8, 8]})
 
 
@@ -80,6 +81,10 @@ THREADS = series("threads_max", {1: [4, 4, 4], 2: [8, 8, 8]})
         ("error_rate[threads=1] < 1%", NO_ERRORS, "held"),
         ("error_rate[threads=2] < 1%", NO_ERRORS, "undecided"),
         ("error_rate[threads=1] == error_rate[threads=2]", NO_ERRORS, "held"),  # within 3 points of share
+        ("jvm_live_growth_bytes[threads=1] == 0", GROWTH, "refuted"),
+        ("jvm_live_growth_bytes[threads=1] >= 0", GROWTH, "refuted"),
+        ("jvm_live_growth_bytes[threads=1] < 0", GROWTH, "held"),
+        ("jvm_live_growth_bytes[threads=2] > 0", GROWTH, "undecided"),
         ("threads[threads=2] == 2 * threads[threads=1]", THREADS, "held"),
         ("threads[threads=2] <= 8", THREADS, "held"),
         ("threads[threads=2] < 8", THREADS, "refuted"),

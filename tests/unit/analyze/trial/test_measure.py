@@ -115,6 +115,18 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     assert result.warmup_s == 2.0
 
 
+@pytest.mark.parametrize("ended_by", ["work", "time", "deadline"])
+def test_users_who_did_not_finish_have_no_time_to_finish(ended_by: str, tmp_path: Path) -> None:
+    figures = Figures(engines=2)
+    directory, record = TrialDir(tmp_path / "0001"), record_of(spec(), figures)
+    engines = [{**record.engines[0], "ended_by": "work"}, {**record.engines[1], "ended_by": ended_by}]
+    record = write_trial(directory, replace(record, engines=engines), figures)
+    result = measure(directory, record, experiment(load=Load(users=10, requests_per_user=1000)))
+    assert result.valid
+    assert ("finish_s" in result.metrics) is (ended_by == "work")
+    assert codes(result) == (set() if ended_by == "work" else {"users_unfinished"})
+
+
 def test_without_pinning_the_subjects_share_is_of_all_cpus_and_a_note_says_so(tmp_path: Path) -> None:
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
     for cpus in ({}, {"subject": [0, 1], "engine": [1], "probe": [1]}):
