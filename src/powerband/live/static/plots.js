@@ -150,7 +150,7 @@ export class Plots {
         { ...axis, size: 30, values: (plot, values) => values.map((value) => `${value} s`), space: 60 },
         { ...axis, size: 58, values: (plot, values) => ticks(values, panel.unit), ...(panel.unit === "bytes" ? { incrs: BYTES } : {}) },
       ],
-      series: [{}, ...panel.lines.map((line, i) => ({ stroke: css(`--c${(i % 6) + 1}`), width: 1.75, points: { show: false }, dash: i >= 6 ? [5, 3] : undefined }))],
+      series: [{}, ...panel.lines.map((line, i) => ({ stroke: css(`--c${(i % 6) + 1}`), width: 1.75, points: { show: false }, dash: i >= 6 ? [5, 3] : undefined, spanGaps: panel.id === "switches" }))], // of many threads they are not read each second
       hooks: {
         drawClear: [(plot) => this.#window(plot)],
         setCursor: [(plot) => this.#legend(panel, plot.cursor.idx)],
