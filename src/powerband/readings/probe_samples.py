@@ -54,6 +54,12 @@ class Counters:
         low, high = np.interp([first, last], at, values)
         return float(high - low) / covered
 
+    def falls(self, name: str, start_ns: int, end_ns: int) -> bool:
+        """True if a counter is smaller at some reading than at the one before, in a step that the period touches."""
+        at, values = self._readings(name)
+        touched = (at[1:] > start_ns) & (at[:-1] < end_ns)
+        return bool((np.diff(values)[touched] < 0).any())
+
     def slopes(self, name: str) -> tuple[float | None, ...]:
         """Growth per ns from each sample to the next, constant between two readings; None without readings around
         it."""
