@@ -314,6 +314,15 @@ def draw_gauges(page: Page, names: list[str], step: float = 1) -> None:
     )
 
 
+# True if the canvas of a figure has a pixel in the colour of its first line.
+HAS_LINE = """figure => {
+  const [canvas, mark] = [figure.querySelector("canvas"), figure.querySelector(".legend i")];
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const colour = getComputedStyle(mark).backgroundColor.match(/\\d+/g).map(Number);
+  for (let i = 0; i < data.length; i += 4) if (colour.every((value, c) => Math.abs(value - data[i + c]) < 4)) return true;
+  return false; }"""
+
+
 def test_a_plot_has_room_for_large_negative_and_counted_values(visit: Open, server: Served) -> None:
     page = visit(of_run(server, "notes"))
     names = ["level", "http_bytes_sum", "http_bytes_count", "http_bytes_bucket per second"]
@@ -323,6 +332,7 @@ def test_a_plot_has_room_for_large_negative_and_counted_values(visit: Open, serv
         figure.locator("canvas").wait_for()
         assert figure.locator(".legend b").inner_text() == f"{2 * step:,.0f}"
         assert figure.evaluate("figure => parseFloat(figure.querySelector('.u-over').style.left)") > 75
+        assert figure.evaluate(HAS_LINE)
     assert page.locator('figure[data-panel="gauge http_bytes_sum"] .legend b').first.inner_text() == "23.8 MiB"
     assert page.locator('figure[data-panel="gauge http_bytes_bucket per second"] .legend b').first.inner_text() == "75,000,000"
 
