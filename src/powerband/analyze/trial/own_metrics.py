@@ -68,7 +68,6 @@ class MetricsPage:
         ]
         return sum(grown) if grown else math.nan
 
-
     def falling(self, series: Series, start_ns: int, end_ns: int) -> list[str]:
         return [text for text in self.fields(series) if self.scrapes.falls(text, start_ns, end_ns)]
 
