@@ -6,9 +6,11 @@ from __future__ import annotations
 import csv
 import fcntl
 import json
+import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -30,6 +32,8 @@ from powerband.analyze.runs.two_runs import ToldRun, compare_two
 from powerband.analyze.stored import stored_analysis
 from powerband.cluster.nodes_now import NodesNow
 from powerband.files.experiment_file import load_experiment
+from powerband.files.resolved import resolved_yaml
+from powerband.model.experiment import ClusterUse
 from powerband.report.html.report import render_page
 from powerband.report.wording.comparison import change_cells
 from powerband.search.earlier import earlier_runs
@@ -250,20 +254,88 @@ def test_the_nodes_of_a_cluster_are_told_with_what_each_runs(visit: Open, serve:
         now.tell({"a": {"trial": 1, "phase": "stop", "phase_began_s": 0}, "b": {"trial": 2, "phase": ""}})
         page.locator("#nodes").get_by_text("starting").wait_for()
         assert page.locator("#nodes tbody tr").count() == 2
+        page.clock.set_fixed_time((time.time() + 3600) * 1000)  # the clock of the browser differs from the server's
+        now.tell({"a": {**measures, "phase_began_s": time.time()}})
+        page.locator("#nodes").get_by_text(re.compile(r"measuring for \d+ s")).wait_for()
         now.close()
         page.locator("#nodes-part").wait_for(state="hidden")
 
 
-def draw_gauges(page: Page, names: list[str]) -> None:
-    """Draws plots of series that no server sent."""
+def test_the_seconds_of_a_cluster_are_those_of_the_newest_trial(visit: Open, serve: Serve, tmp_path: Path) -> None:
+    run = written(tmp_path / "runs", "newest")
+    cluster = load_experiment(run.experiment).model_copy(update={"cluster": ClusterUse(nodes=("a", "b"))})
+    run.experiment.write_text(resolved_yaml(cluster))
+    lines = run.plan.read_text().splitlines(keepends=True)
+
+    def arrived(trials: int) -> None:
+        run.plan.write_text("".join(lines[:trials]))
+        run.analysis.write_text(run.analysis.read_text() + "\n")
+
+    arrived(1)
+    now = NodesNow(run)
+    with (run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        now.tell({"a": {}, "b": {}})
+        page = visit(serve(run.path).address)
+        title = page.locator("#series-title")
+        title.get_by_text("Trial 1").wait_for()
+        arrived(2)
+        title.get_by_text("Trial 2").wait_for()
+        page.locator('#plan button[data-trial="1"]').click()
+        arrived(3)
+        page.locator('#plan button[data-trial="3"][data-outcome="valid"]').wait_for()
+        assert title.inner_text() == "Trial 1", "which somebody chose"
+        now.close()
+
+
+def test_the_axis_of_a_figure_is_in_a_unit_that_fits(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, RACE))
+    page.wait_for_selector("#ranking-chart[data-drawn=yes] svg")
+    assert "/s" in page.locator("#ranking-chart svg").text_content()
     page.evaluate(
-        """async (names) => {
+        """async () => {
+          const { drawIntervals } = await import("/static/intervals.js");
+          const points = [5e8, 6e8].map((value) => ({ value, low: value - 1e7, high: value + 1e7, text: "" }));
+          const box = document.getElementById("ranking-chart");
+          drawIntervals(box, ["a", "b"], [{ points, colours: ["red"] }], [1e6, "ms"]);
+        }"""
+    )
+    assert "500 ms" in page.locator("#ranking-chart svg").text_content()
+
+
+def draw_gauges(page: Page, names: list[str], step: float = 1) -> None:
+    """Draws plots of series that no server sent, the n-th of which is n steps from 0."""
+    page.evaluate(
+        """async ([names, step]) => {
           const { Plots } = await import("/static/plots.js");
-          const point = (t_s) => ({ t_s, ...Object.fromEntries(names.map((name, i) => [`gauges:${name}`, i])) });
+          const point = (t_s) => ({ t_s, ...Object.fromEntries(names.map((name, i) => [`gauges:${name}`, i * step])) });
           new Plots(document.getElementById("plots")).add([point(1), point(2)], {});
         }""",
-        names,
+        [names, step],
     )
+
+
+# True if the canvas of a figure has a pixel in the colour of its first line.
+HAS_LINE = """figure => {
+  const [canvas, mark] = [figure.querySelector("canvas"), figure.querySelector(".legend i")];
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const colour = getComputedStyle(mark).backgroundColor.match(/\\d+/g).map(Number);
+  const like = (pixel) => colour.every((value, i) => Math.abs(value - data[4 * pixel + i]) < 4);
+  return [...Array(data.length / 4).keys()].some(like); }"""
+
+
+def test_a_plot_has_room_for_large_negative_and_counted_values(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, "notes"))
+    names = ["level", "http_bytes_sum", "http_bytes_count", "http_bytes_bucket per second"]
+    for step in (25e6, -25e6):
+        draw_gauges(page, names, step)
+        figure = page.locator('figure[data-panel="gauge http_bytes_count"]').last
+        figure.locator("canvas").wait_for()
+        assert figure.locator(".legend b").inner_text() == f"{2 * step:,.0f}"
+        assert figure.evaluate("figure => parseFloat(figure.querySelector('.u-over').style.left)") > 75
+        assert figure.evaluate(HAS_LINE)
+    for name, shown in (("sum", "23.8 MiB"), ("bucket per second", "75,000,000")):
+        assert page.locator(f'figure[data-panel="gauge http_bytes_{name}"] .legend b').first.inner_text() == shown
 
 
 def test_a_plot_says_how_many_lines_it_leaves_out(visit: Open, server: Served) -> None:
@@ -381,6 +453,7 @@ def test_the_first_page_leads_everywhere_by_keyboard(visit: Open, server: Served
     (root / RACE / "report.html").write_text("<!doctype html><title>the report</title><p>of the race</p>")
     page = visit(server.origin + "/")
     assert page.locator("tbody tr").count() == 4
+    assert re.match(r"\w{3} \d+, \d{4}", page.locator("tbody time").first.inner_text()), "as the browser says it"
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.locator(f'tr[data-run="{RACE}"] a').first.focus()
@@ -420,6 +493,10 @@ def test_two_runs_side_by_side(visit: Open, server: Served, root: Path) -> None:
             values = [t.metrics["goodput_per_s"] for t in analysis.trials if t.setting == change.setting and t.valid]
             assert float(shown.removesuffix("/s").replace(",", "")) == pytest.approx(fmean(values), rel=0.03)
     assert "threads=32" in page.locator("#compare-chart svg").text_content()
+    assert "/s" in page.locator("#compare-chart svg").text_content()
+    shown, told_at = page.locator(".side time").first.evaluate("e => [e.textContent, e.dateTime]")
+    local = page.evaluate("at => import('/static/format.js').then(({ day }) => day(Date.parse(at) / 1000))", told_at)
+    assert shown == local
     page.get_by_text("Swap A and B").click()
     page.wait_for_url(f"**/compare?a={LARGE}&b={RACE}")
     page.wait_for_selector("#compare-chart[data-drawn=yes]")
@@ -440,6 +517,13 @@ def test_500_trials_are_a_map_that_the_keyboard_walks(visit: Open, server: Serve
     page.keyboard.press("End")
     page.locator('#plan button[data-outcome="failed"]').click()
     assert "exited with code 137" in page.locator("#series-about").inner_text()
+
+
+def test_a_long_name_of_a_setting_stays_beside_its_trials(visit: Open, server: Served) -> None:
+    page = visit(of_run(server, RACE))
+    name = page.locator("#plan tbody th").first
+    for text in ("threads=16, queue=unbounded, cache=none, database=postgresql, collector=ZGC", "x" * 99):
+        assert name.evaluate("(e, text) => { e.textContent = text; return e.scrollWidth <= e.clientWidth; }", text)
 
 
 def test_names_are_shown_and_never_run(visit: Open, server: Served) -> None:

@@ -92,6 +92,20 @@ def test_a_trial_is_chosen_by_keyboard_and_by_click(look: Open, report: Path) ->
     assert page.locator("#trial-title").inner_text() == first
 
 
+def test_a_trial_without_a_series_says_why_and_one_below_zero_is_drawn(visit: Open, tmp_path: Path) -> None:
+    page = synthetic.page()
+    track = replace(page.trials[0].tracks[0], points=((1.0, -5.0), (2.0, -9.0), (3.0, 4.0)), unit="")
+    view = replace(page.trials[0], tracks=(track,), limits=())
+    for analysis, said in ((page.analysis, "files are damaged"), (synthetic.analysis(blocks=56), "is left out")):
+        path = tmp_path / "report.html"
+        path.write_text(render_page(replace(page, analysis=analysis, trials=(view,))))
+        shown = visit(path)
+        shown.locator(".map button[data-trial='2']").click()
+        assert said in shown.locator("#trial-none").inner_text()
+        shown.locator(f".map button[data-trial='{view.number}']").click()
+        assert "-10" in shown.locator("#trial-panels svg").text_content()
+
+
 def test_a_trials_series_can_be_read_as_a_table(look: Open, report: Path) -> None:
     page = look(report)
     figure = page.locator("#trial-panels figure").nth(2)

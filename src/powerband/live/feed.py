@@ -72,6 +72,8 @@ class Feed:
 
     async def messages(self) -> AsyncGenerator[bytes, None]:
         """Messages for one viewer, until the feed is closed; the first message has everything."""
+        if not self.viewers:
+            self._made.clear()  # their time of day is that of the last viewer
         self.viewers += 1
         self._empty.clear()
         if self._task is None or self._task.done():
@@ -132,8 +134,8 @@ class Feed:
                 known = self._line_changed.get(line.number)
                 if known is None or known[0] != line:
                     self._line_changed[line.number] = line, self._changes
+        self._made.clear()  # they have the time of day
         if before is None or _differs(before, state):
-            self._made.clear()
             self._wake()
 
     def _wake(self) -> None:

@@ -68,9 +68,13 @@ class _FollowedTrial:
 
     spec: TrialSpec
     began_s: float | None = None
-    recorded: bool = False
+    record: Version = None  # of the record that `result` and `because` are about
     result: TrialResult | None = None
     because: str = ""  # why it was not measured
+
+    @property
+    def recorded(self) -> bool:
+        return self.record is not None
 
 
 @dataclass
@@ -85,6 +89,7 @@ class _Known:
     left_s: float | None = None  # seconds left of the run, as the plan says at the trial that began last
     analysis: Analysis | None = None
     analysis_version: Version = None
+    settled: frozenset[int] = frozenset()  # trials of an analysis that this process of the run wrote: none is repeated
     analysis_problem: str = ""
     own_analysis: bool = False  # made here, not read
     damaged: int = 0  # lines of the plan
@@ -129,8 +134,8 @@ class RunFollower:
         self._ask_lock()
         self._read_nodes()  # before the plan, which then contains each of their trials
         self._read_plan()
-        self._read_records()
         self._read_analysis()
+        self._read_records()  # after the analysis, which may have a trial that is being repeated
         self._measure_one()
         self._analyse_at_rest()
         self._follow_current()
@@ -181,8 +186,7 @@ class RunFollower:
     def _ask_lock(self) -> None:
         running = is_held(self.run.path / ".lock")
         if running and not self._known.running:
-            for trial in self._known.trials.values():  # a resumed run may repeat one
-                trial.recorded = False
+            self._known.settled = frozenset()  # a resumed run may repeat any trial
         self._stale = self._stale or running != self._known.running
         self._known.running = running
 
@@ -227,16 +231,21 @@ class RunFollower:
         return self._known.experiment is not None and self._known.experiment.cluster is not None
 
     def _read_records(self) -> None:
-        """Updates `recorded`: a trial without a record may have one now; in a resumed run, one may have lost its
-        record."""
+        """Updates the trials whose records have come, or have gone or changed because a trial is repeated."""
         for number, trial in self._known.trials.items():
-            if trial.recorded:
+            if trial.recorded and number in self._known.settled:
                 continue
             directory = self.run.trial(number)
-            if trial.began_s is None and (found := changed_at(directory.spec)) is not None:
+            record = changed_at(directory.record)
+            repeated = trial.record not in (None, record)
+            if repeated or record is None:
+                trial.result, trial.because = None, ""
+            if record != trial.record:
+                trial.record, self._stale = record, True
+            if (repeated or trial.began_s is None or (record is None and not self._on_nodes)) and (
+                found := changed_at(directory.spec)
+            ) is not None:
                 trial.began_s = found[2] / 1e9
-            if changed_at(directory.record) is not None:
-                trial.recorded = self._stale = True
 
     def _read_analysis(self) -> None:
         """Reads the analysis that the run writes after each block, with every trial measured by then."""
@@ -245,6 +254,7 @@ class RunFollower:
         if version == known.analysis_version:
             return
         text = read_plain(self.run.analysis)
+        seen_before = known.analysis_version is not None
         known.analysis_version, self._stale = version, True
         if text is None:
             return
@@ -256,7 +266,9 @@ class RunFollower:
         known.own_analysis, known.analysis_problem = False, ""
         for result in known.analysis.trials:
             if (trial := known.trials.get(result.number)) is not None:
-                trial.result = result
+                trial.result, trial.because = result, ""
+        if seen_before:
+            known.settled = frozenset(result.number for result in known.analysis.trials)
 
     def _measure_one(self) -> None:
         """Measures one trial that is in no analysis: the newest first, since viewers wait for it."""
@@ -366,7 +378,8 @@ class RunFollower:
     def _lines(self, trials: list[_FollowedTrial], metric: str, nodes: tuple[NodeState, ...]) -> tuple[TrialLine, ...]:
         """The lines of all trials. While the run is in progress, its last trial without a record is in flight (on nodes
         all of them, since a lost one has a record); other trials without a record are lost."""
-        in_flight = {max(self._known.trials, default=0)} if self._known.running else set()
+        unrecorded = [trial.spec.number for trial in trials if not trial.recorded]
+        in_flight = {max(unrecorded, default=0)} if self._known.running else set()
         if self._known.running and self._on_nodes:
             in_flight = set(self._known.trials)
         node_of = {node.trial.number: node.name for node in nodes if node.trial is not None}
@@ -419,7 +432,7 @@ class RunFollower:
         the pace of those that began one after the other, or at a first guess."""
         if state.planned_total is None:
             return None
-        began = [trial.began_s for trial in self._known.trials.values() if trial.began_s is not None]
+        began = sorted(trial.began_s for trial in self._known.trials.values() if trial.began_s is not None)
         if began and self._known.left_s is not None:
             return max(0.0, self._known.left_s - max(0.0, self._clock() - began[-1]))
         gaps = [later - earlier for earlier, later in pairwise(began[-_PACE_TRIALS:]) if later > earlier]

@@ -15,8 +15,9 @@ from powerband.base.units import plural
 from powerband.base.version import __version__
 from powerband.live.growing_files import plain_text
 from powerband.live.history import HistoryLine
-from powerband.live.payload import as_json
+from powerband.live.payload import as_json, axis_scale
 from powerband.live.state import RunState, RunStatus
+from powerband.model.metrics import METRICS
 from powerband.report.wording.comparison import change_cells, change_reasons, comparison_note
 from powerband.report.wording.findings import estimate_phrase
 from powerband.report.wording.standings import metric_name
@@ -189,8 +190,10 @@ def _side(letter: str, folder: str, state: RunState) -> str:
 
 def _picture(found: RunComparison) -> dict[str, Any]:
     """Estimates of both runs: numbers for a plot, and text for its tooltips."""
+    estimates = [each for change in found.changes for each in (change.first, change.second) if each is not None]
     return {
         "metric": metric_name(found.objective),
+        "scale": axis_scale((estimate.value for estimate in estimates), METRICS[found.objective].unit),
         "settings": [change.setting.id for change in found.changes],
         "runs": [
             [

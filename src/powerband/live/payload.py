@@ -14,7 +14,7 @@ from typing import Any
 from powerband.live.state import Figures, NodeState, RunState, SettingState, TrialLine, TrialState
 from powerband.model.results import Estimate
 from powerband.report.wording.findings import range_phrase
-from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number
+from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, unit_scale
 from powerband.report.wording.standings import metric_name
 from powerband.report.wording.words import COLUMNS, NARROW, has_column
 
@@ -45,10 +45,16 @@ def run_row(state: RunState, folder: str) -> Row:
         **_fields(state, but=("path", "eta_s", "current", "trials", "nodes", "version")),
         "folder": folder,
         "objective": metric_name(state.objective) if state.objective else "",
+        "scale": axis_scale((setting.estimate for setting in state.settings), state.unit),
         "settings": [_setting(setting, state) for setting in state.settings],
         "columns": [name for metric, name in _COLUMNS if _present(metric, state)],
         "nodes": [_node(node) for node in state.nodes],
     }
+
+
+def axis_scale(values: Iterable[float | None], unit: str) -> tuple[float, str]:
+    """The divisor and the suffix of an axis for these values."""
+    return unit_scale(max((abs(value) for value in values if value is not None), default=0.0), unit)
 
 
 def _node(node: NodeState) -> Row:

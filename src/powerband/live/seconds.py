@@ -19,7 +19,7 @@ from powerband.analyze.trial.own_metrics import own_series
 from powerband.analyze.trial.series import one_second
 from powerband.analyze.trial.threads import is_counter
 from powerband.model.own_expression import OwnExpression
-from powerband.readings.probe_samples import Counters, own_readings
+from powerband.readings.probe_samples import MANY_THREADS, PER_THREAD, Counters, own_readings
 from powerband.wire.message import kind_of
 
 SECOND_NS = 1_000_000_000
@@ -132,6 +132,7 @@ class ProbeSeconds:
         self._early: deque[bytes] = deque(maxlen=_EARLY_LINES)
         self._kept: tuple[int, bytes] | None = None
         self._sample: Json | None = None
+        self._counted: tuple[int, Json] | None = None  # the last sample whose context switches were read, not repeated
         self._pools: tuple[int, dict[str, Json]] | None = None
         self._jvm: int | None = None
         self._readings: dict[str, list[Json]] = {}
@@ -205,19 +206,37 @@ class ProbeSeconds:
     def _level(self, second: int, line: bytes) -> None:
         sample = json.loads(line)
         before, self._sample = self._sample, sample
+        switches = next((self._switches(sample["at_ns"], t) for t in sample["trees"] if t["name"] == "subject"), None)
         if before is None or second < 0:
             return
         into = self._seconds.setdefault(second, ProbeSecond())
+        into.context_switches_per_s = switches
         passed = max(1, sample["at_ns"] - before["at_ns"])
         earlier = {tree["name"]: tree for tree in before["trees"]}
         for tree in sample["trees"]:
             name = tree["name"]
+            if name.startswith("awake-"):
+                continue  # a loop that keeps a CPU awake counts as idle time
             into.rss_bytes[name] = float(tree["rss_bytes_now"])
             if name in earlier:
                 grown = sum(tree[key] - earlier[name][key] for key in ("cpu_user_ns", "cpu_system_ns"))
                 into.cpu_cores[name] = max(0.0, grown / passed)
-                if name == "subject":
-                    into.context_switches_per_s = _switches(earlier[name], tree, passed)
+
+    def _switches(self, at_ns: int, now: Json) -> float | None:
+        """Context switches per second: exact if the kernel allows it, otherwise those of the living threads. None if
+        the sample only repeats the counts, as those of many threads do between two readings."""
+        counts = ("context_switches",) if now.get("context_switches") is not None else PER_THREAD
+        many, before = now["threads_now"] > MANY_THREADS, self._counted
+        if before is None:
+            self._counted = 0 if many else at_ns, now  # 0: when these were read is not known
+            return None
+        if many and all(now.get(name) == before[1].get(name) for name in counts):
+            return None
+        self._counted = at_ns, now
+        if not before[0]:
+            return None
+        grown = sum(now[name] - (before[1].get(name) or 0) for name in counts if name.endswith("_switches"))
+        return float(max(0, grown)) * SECOND_NS / max(1, at_ns - before[0])
 
     def _event(self, kind: str, event: Json) -> None:
         second = self._second(event["at_ns"])
@@ -271,14 +290,6 @@ def _second(since_go_ns: float) -> int:
     if not abs(since_go_ns) < SECONDS_MAX * SECOND_NS:
         raise ValueError(f"{since_go_ns} ns after go is in no trial")
     return int(since_go_ns // SECOND_NS)
-
-
-def _switches(before: Json, now: Json, passed: int) -> float:
-    """Context switches per second: exact if the kernel allows it, otherwise those of the living threads."""
-    exact = ("context_switches",) if now.get("context_switches") is not None else None
-    names = exact or ("voluntary_switches", "involuntary_switches")
-    grown = sum(now[name] - (before.get(name) or 0) for name in names)
-    return float(max(0, grown)) * SECOND_NS / passed
 
 
 def _blocked_on(before: Json, now: Json) -> dict[str, float]:

@@ -21,7 +21,10 @@ from powerband.wire.probe_events import Jvm, Sample, Scrape, ScrapeFailed, Stats
 
 MANY_THREADS = 64  # the probe's own limit (`FEW_THREADS` of tree.rs)
 PER_THREAD = ("voluntary_switches", "involuntary_switches", "run_wait_ns")
-READ_TOGETHER = (*PER_THREAD, "minor_faults", "major_faults")
+READ_TOGETHER = {  # counters by those that show whether they were read
+    PER_THREAD: (*PER_THREAD, "minor_faults", "major_faults"),
+    ("context_switches",): ("context_switches",),
+}
 COVERED_LEAST = 0.5  # half of a window: growth beyond what was seen would be a guess
 SINK_FIGURES = ("packets", "updates", "malformed", "dropped")  # of the StatsD sink, as series statsd_<name>_total
 
@@ -50,6 +53,12 @@ class Counters:
             return None
         low, high = np.interp([first, last], at, values)
         return float(high - low) / covered
+
+    def falls(self, name: str, start_ns: int, end_ns: int) -> bool:
+        """True if a counter is smaller at some reading than at the one before, in a step that the period touches."""
+        at, values = self._readings(name)
+        touched = (at[1:] > start_ns) & (at[:-1] < end_ns)
+        return bool((np.diff(values)[touched] < 0).any())
 
     def slopes(self, name: str) -> tuple[float | None, ...]:
         """Growth per ns from each sample to the next, constant between two readings; None without readings around
@@ -213,10 +222,11 @@ class _Readings:
 
     def counters(self) -> Counters:
         fields = {name: np.array(column, dtype=float) for name, column in self._fields.items()}
-        repeated = _repeated(fields)
-        for name in READ_TOGETHER:
-            if name in fields:
-                fields[name][repeated] = np.nan
+        for shown_by, names in READ_TOGETHER.items():
+            repeated = _repeated(fields, shown_by)
+            for name in names:
+                if name in fields:
+                    fields[name][repeated] = np.nan
         return Counters(at_ns=np.array(self.at_ns, dtype=float), fields=fields)
 
 
@@ -275,15 +285,15 @@ def _merged(parts: Sequence[Counters]) -> Counters:
     return Counters(at_ns=at[order], fields=fields)
 
 
-def _repeated(fields: Mapping[str, Array]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Marks the samples of a tree with many threads that only repeat the per-thread counts, i.e. in which none of them
-    has changed."""
+def _repeated(fields: Mapping[str, Array], counts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Marks the samples of a tree with many threads that only repeat these counts, i.e. in which none of them has
+    changed."""
     threads = fields.get("threads_now")
     if threads is None:
         return np.zeros(0, dtype=bool)
     repeated = threads > MANY_THREADS
     repeated[0] = False
-    for name in PER_THREAD:
+    for name in counts:
         if name in fields:
             repeated[1:] &= np.diff(fields[name]) == 0
     return repeated

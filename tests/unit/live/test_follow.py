@@ -126,6 +126,32 @@ def test_a_run_that_goes_on_is_followed(small: RunDir, tmp_path: Path) -> None:
     assert state.status is not RunStatus.RUNNING
 
 
+def test_a_trial_that_is_measured_again_goes_on(small: RunDir) -> None:
+    """When a run is resumed, the old result may be in an analysis, and the trial may be none of the last."""
+    analysis = analyse_run(load_experiment(small.experiment), small)
+    lines = small.plan.read_text().splitlines()
+    small.plan.write_text("".join(json.dumps({**json.loads(line), "left_s": 50.0}) + "\n" for line in lines))
+    whole = small.trial(5).record.read_bytes()
+    small.trial(5).record.write_text("{")
+    follower = RunFollower(small.path, lambda: 2000)
+    assert settled(follower).trials[4].because
+    small.analysis.write_text(json.dumps(analysis.to_json()))
+    assert settled(follower).warnings == analysis.warnings
+    with held(small):
+        assert settled(follower).done == 6
+        small.trial(5).record.unlink()
+        for number in range(1, 7):
+            began_s = 1990 if number == 5 else 1000 + number
+            os.utime(small.trial(number).spec, (began_s, began_s))
+        state = settled(RunFollower(small.path, lambda: 2000))
+        assert state.eta_s == pytest.approx(40), "since the trial that began last, which is not the last of the plan"
+        state = settled(follower)
+        assert (state.done, state.trials[4].outcome) == (5, Outcome.RUNNING)
+        assert state.current is not None and state.current.number == 5
+        small.trial(5).record.write_bytes(whole)
+        assert settled(follower).trials[4].outcome is Outcome.VALID
+
+
 def test_nothing_is_read_twice(small: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     follower = RunFollower(small.path)
     measured = []

@@ -83,6 +83,23 @@ def test_what_the_probe_saw_is_there_by_second(recorded: TrialDir) -> None:
     assert names.index("app_queued") < names.index("queue_length"), "what was asked for before what it is made of"
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_switches_of_many_threads_are_not_read_each_second(recorded: TrialDir, exact: bool) -> None:
+    """The probe repeats what it read. Loops that keep CPUs awake are no processes of the trial."""
+    lines = [json.loads(line) for line in recorded.probe.read_text().splitlines()]
+    for line in lines:
+        for tree in line.get("trees", ()):
+            read_s = (line["at_ns"] - GO_NS) // SECOND_NS // 3 * 3
+            tree |= {"threads_now": 65, "voluntary_switches": 1000 * read_s, "run_wait_ns": read_s}
+            tree["context_switches"] = 1000 * read_s if exact else None
+        if "trees" in line:
+            line["trees"].append({**line["trees"][0], "name": "awake-0"})
+    recorded.probe.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    points = read(recorded)
+    assert [point.context_switches_per_s for point in points] == [None, None, None, 1000, None, None, 1000, None]
+    assert set(points[0].cpu_cores) == set(points[0].rss_bytes) == {"subject", "engine"}
+
+
 @pytest.mark.parametrize("piece", [333, 4096, 1 << 20])
 def test_it_says_the_same_while_it_grows(recorded: TrialDir, growing: TrialDir, piece: int) -> None:
     whole = read(recorded)

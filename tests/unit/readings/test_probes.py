@@ -28,6 +28,7 @@ def tree(at: range, threads: int, counter: Callable[[int], int], *, read_every: 
             "run_wait_ns": counter(read),
             "minor_faults": 3,
             "major_faults": 0,
+            "context_switches": counter(read),
         }
         samples.append({"type": "sample", "at_ns": now, "trees": [subject], "host": {"forks": 1}})
     probe = read_probe(samples)
@@ -54,9 +55,10 @@ def test_repeated_values_are_no_readings() -> None:
     assert counters.growth("run_wait_ns", 2_900 * MS, 5_900 * MS) == pytest.approx(3 * SECOND)
     assert counters.growth("voluntary_switches", 2_900 * MS, 5_900 * MS) == pytest.approx(6 * SECOND)
     assert counters.growth("minor_faults", 2_900 * MS, 5_900 * MS) == 0
-    slopes = counters.slopes("run_wait_ns")
-    assert slopes[:70] == pytest.approx([1.0] * 70), "no spikes"
-    assert slopes[70:] == (None,) * 9, "after the last reading nothing is known"
+    for name in ("run_wait_ns", "context_switches"):
+        slopes = counters.slopes(name)
+        assert slopes[:70] == pytest.approx([1.0] * 70), "no spikes"
+        assert slopes[70:] == (None,) * 9, "after the last reading nothing is known"
 
 
 def test_few_threads_are_read_every_time_so_an_even_value_is_one() -> None:

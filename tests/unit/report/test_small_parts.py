@@ -83,6 +83,14 @@ def test_proposals_stand_beside_the_answer_and_what_was_tried() -> None:
     assert rows["USL"].proposal is None and rows["USL"].text == "refused"
 
 
+def test_a_value_of_0_can_be_as_good_as_the_answer() -> None:
+    base, none = synthetic_verdicts.race_analysis(), synthetic.setting(threads=0)
+    rows = (replace(base.settings[0], setting=none), *base.settings[1:])
+    answer = replace(base.answer, equivalent=(*base.answer.equivalent, none))
+    chart = rule_chart(replace(base, settings=rows, answer=answer))
+    assert chart is not None and chart.equal is not None and chart.equal[0] == 0
+
+
 def test_a_rule_of_thumb_is_judged_by_the_margin_of_its_objective() -> None:
     """An error rate of 6 % in place of 5 % is within 3 percentage points, though it is 20 % more."""
     base, cost = synthetic_verdicts.race_analysis(), Estimate(1.2, 1.15, 1.25, 0.95, 5)

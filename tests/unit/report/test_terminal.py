@@ -103,6 +103,18 @@ def test_a_terminal_shows_progress_the_trial_and_the_ranking() -> None:
     assert ranking.index("threads=64") < ranking.index("threads=16") < ranking.index("threads=1 ")
 
 
+def test_a_trial_that_goes_on_on_another_node_is_shown_when_one_ends() -> None:
+    out = io.StringIO()
+    one, two = (TrialSpec(number, 0, 1, synthetic.setting(threads=number), 1) for number in (1, 2))
+    with LiveView(Console(file=out, width=100, force_terminal=True), Clock()) as view:
+        for spec in (one, two):
+            view.trial_started(spec, 10)
+        for ended, shown in ((two, "trial 1"), (one, "between trials")):
+            out.truncate(out.seek(0))
+            view.trial_ended(record(ended), synthetic.analysis().trials[0])
+            assert shown in out.getvalue()
+
+
 def test_intervals_redraw_no_more_than_twice_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     out, clock = io.StringIO(), Clock()
     view = LiveView(Console(file=out, width=100, force_terminal=True), clock)

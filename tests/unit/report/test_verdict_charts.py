@@ -38,6 +38,11 @@ def test_the_picture_shows_the_margin_on_the_side_that_is_worse() -> None:
     assert most.span[0] >= 1 - 12 * 0.03 and most.span[1] <= 1 + 12 * 0.03
 
 
+def test_a_race_without_a_margin_has_a_width_all_the_same() -> None:
+    chart = race_chart(replace(synthetic_verdicts.race_analysis(), margin=0.0))
+    assert chart is not None and chart.span[0] <= 0.995 and chart.span[1] >= 1.005
+
+
 def test_the_margin_of_a_share_is_drawn_as_a_part_of_the_leaders() -> None:
     """3 percentage points are 60 % of an error rate of 5 %."""
     base = synthetic_verdicts.race_analysis()

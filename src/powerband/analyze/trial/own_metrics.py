@@ -57,14 +57,19 @@ class MetricsPage:
         return np.where(np.isnan(found).all(axis=0), np.nan, np.nansum(found, axis=0))
 
     def growth(self, series: Series, start_ns: int, end_ns: int) -> float:
-        """The growth of all matching series; NaN if none is known. If a series covers only a part of the window, its
-        rate is extrapolated."""
+        """The growth of all matching series; NaN if none is known, or if one falls, so that it cannot be known. If a
+        series covers only a part of the window, its rate is extrapolated."""
+        if self.falling(series, start_ns, end_ns):
+            return math.nan
         grown = [
             growth
             for text in self.fields(series)
             if (growth := self.scrapes.growth(text, start_ns, end_ns, covered_least=0.0)) is not None
         ]
         return sum(grown) if grown else math.nan
+
+    def falling(self, series: Series, start_ns: int, end_ns: int) -> list[str]:
+        return [text for text in self.fields(series) if self.scrapes.falls(text, start_ns, end_ns)]
 
 
 def _over(expression: OwnExpression, page: MetricsPage, start_ns: int, end_ns: int) -> float | None:
@@ -133,7 +138,7 @@ def _metrics(evidence: Evidence) -> dict[str, float]:
 def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     """Yields a problem for counts that were lost on their way, and a note on readings of the metrics page that failed
     within the window, with the most frequent reason. Later readings do not count: the subject's end may cut the last
-    one."""
+    one. Another note names the metrics that are left out because a counter of theirs falls within the window."""
     probe, subject = evidence.probe, evidence.experiment.subject
     if probe is None:
         return
@@ -147,6 +152,14 @@ def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
         ((reason, _),) = reasons.most_common(1)
         message = f"{times} of the server's metrics page failed within the window: {reason}"
         yield Problem("metrics_page", message, fatal=False)
+    if probe.scrapes is None:
+        return
+    page = MetricsPage(probe.scrapes)
+    for name, expression in evidence.experiment.measure.own_metrics().items():
+        series = expression.series if expression.function in COUNTERS else ()
+        if falling := sorted({text for each in series for text in page.falling(each, *evidence.window)}):
+            message = f"{name} is left out: {falling[0]} falls within the window, so it is no counter or began again"
+            yield Problem("metrics_page", message, fatal=False)
 
 
 OWN = Source("own", _metrics, _problems)

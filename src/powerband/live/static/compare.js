@@ -1,6 +1,6 @@
 // Two runs side by side in one picture; the numbers are those of the table below it.
 
-import { at, css } from "./format.js";
+import { at, css, localTimes } from "./format.js";
 import { drawIntervals } from "./intervals.js";
 
 const data = JSON.parse(at("compare-data").textContent);
@@ -9,7 +9,7 @@ const box = at("compare-chart");
 function draw() {
   box.style.height = `${70 + 34 * data.settings.length}px`;
   const groups = data.runs.map((points, i) => ({ name: "AB"[i], points, colours: [css(`--c${i + 1}`)] }));
-  drawIntervals(box, data.settings, groups);
+  drawIntervals(box, data.settings, groups, data.scale);
 }
 
 if (box) {
@@ -17,4 +17,5 @@ if (box) {
   new ResizeObserver(draw).observe(box.parentElement);
   draw();
 }
+localTimes(document);
 document.documentElement.dataset.ready = "yes";

@@ -35,13 +35,24 @@ export function duration(seconds) {
   return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-export function clock(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-}
-
 export function day(seconds) {
   return new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }
+
+/** Shows the times below an element in the zone of the browser, like those that scripts show. */
+export function localTimes(below) {
+  for (const time of below.querySelectorAll("time")) time.textContent = day(Date.parse(time.dateTime) / 1000);
+}
+
+let skew_s = 0;
+
+/** Sets the clock of the server, which may differ from the browser's. */
+export function setNow(server_s) {
+  skew_s = server_s - Date.now() / 1000;
+}
+
+/** Returns the seconds since a moment by the server's clock. */
+export const since = (moment_s) => Date.now() / 1000 + skew_s - moment_s;
 
 /** Returns an element with text and children; names from files never become markup. */
 export function make(tag, about = {}, ...children) {

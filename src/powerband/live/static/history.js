@@ -1,9 +1,12 @@
 // Keeps the list of runs as it is on disk, while somebody looks at it; runs picked for a comparison stay picked.
 
+import { localTimes } from "./format.js";
+
 const EVERY_MS = 4000; // arbitrary: a run's line changes every few seconds at most
 const count = document.getElementById("count");
 const content = document.getElementById("content");
 let told = content.innerHTML;
+localTimes(content);
 
 async function refresh() {
   if (document.hidden) return;
@@ -17,6 +20,7 @@ async function refresh() {
   const picked = [...content.querySelectorAll("input:checked")];
   count.replaceChildren(...page.getElementById("count").childNodes);
   content.replaceChildren(...there.childNodes);
+  localTimes(content);
   if (picked.length < 2) return; // with a single run there was nothing to pick
   for (const input of content.querySelectorAll("input")) {
     if (picked.some(({ name, value }) => name === input.name && value === input.value)) input.checked = true;

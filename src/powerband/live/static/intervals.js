@@ -3,16 +3,17 @@
 import { css, make } from "./format.js";
 
 /** Returns horizontal points with whiskers, for one run or two. `points` have value, low, high and text, or are null;
- * `room`: the width of the whole, in pixels. */
-function intervals(names, groups, room) {
+ * `scale`: the divisor and the suffix of the axis; `room`: the width of the whole, in pixels. */
+function intervals(names, groups, [size, suffix], room) {
   const [ink, muted, rule, card] = ["--ink", "--muted", "--rule", "--card"].map(css);
   const shift = (i) => (groups.length === 1 ? 0 : i * 9 - 4.5);
+  const inUnit = (value) => `${value.toLocaleString("en-US", { maximumSignificantDigits: 6 })}${/^\w/.test(suffix) ? " " : ""}${suffix}`;
   const label = { color: muted, fontSize: 12 };
   return {
     animation: false,
     textStyle: { fontFamily: css("--sans"), color: ink },
     grid: { left: 8, right: 24, top: 10, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
-    xAxis: { type: "value", scale: true, axisLabel: { ...label, hideOverlap: true }, splitLine: { lineStyle: { color: rule } } },
+    xAxis: { type: "value", scale: true, axisLabel: { ...label, hideOverlap: true, formatter: inUnit }, splitLine: { lineStyle: { color: rule } } },
     yAxis: { type: "category", inverse: true, data: names, axisLine: { show: false }, axisTick: { show: false }, axisLabel: { ...label, color: ink, width: Math.min(380, 0.42 * room), overflow: "truncate", interval: 0 } },
     tooltip: {
       trigger: "item",
@@ -25,7 +26,7 @@ function intervals(names, groups, room) {
     series: groups.map((group, g) => ({
       type: "custom",
       name: group.name,
-      data: group.points.flatMap((point, i) => (point ? [[i, point.value, point.low ?? point.value, point.high ?? point.value]] : [])),
+      data: group.points.flatMap((point, i) => (point ? [[i, ...[point.value, point.low ?? point.value, point.high ?? point.value].map((value) => value / size)]] : [])),
       encode: { x: [1, 2, 3], y: 0 },
       renderItem: (params, api) => whisker(api, shift(g), group.colours[api.value(0)] ?? group.colours[0]),
     })),
@@ -33,10 +34,10 @@ function intervals(names, groups, room) {
 }
 
 /** Draws these groups into an element of the page. */
-export function drawIntervals(box, names, groups) {
+export function drawIntervals(box, names, groups, scale) {
   const chart = echarts.getInstanceByDom(box) ?? echarts.init(box, null, { renderer: "svg" });
   chart.resize();
-  chart.setOption(intervals(names, groups, box.clientWidth), true);
+  chart.setOption(intervals(names, groups, scale, box.clientWidth), true);
   box.dataset.drawn = "yes";
 }
 

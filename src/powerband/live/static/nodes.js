@@ -1,6 +1,6 @@
 // The nodes of a run on a cluster, and what each does now. A run on one machine has none, and its page no such part.
 
-import { at, duration, make } from "./format.js";
+import { at, duration, make, since } from "./format.js";
 import { offered } from "./plan.js";
 
 const DOES = { idle: "idle", lost: "lost" };
@@ -37,7 +37,7 @@ function row(node, phases) {
 /** Updates how long each node has been in its phase. */
 export function nodesTick() {
   for (const cell of at("nodes").querySelectorAll("td[data-phase]")) {
-    const since = cell.dataset.began ? ` for ${duration(Date.now() / 1000 - Number(cell.dataset.began))}` : "";
-    cell.textContent = cell.dataset.phase + since;
+    const passed = cell.dataset.began ? ` for ${duration(since(Number(cell.dataset.began)))}` : "";
+    cell.textContent = cell.dataset.phase + passed;
   }
 }

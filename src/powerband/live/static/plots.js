@@ -74,7 +74,7 @@ export class Plots {
       if (lines.length) found.push({ ...panel, ...first(lines) });
     }
     for (const [metric, lines] of [...this.#gauges()].slice(0, GAUGE_PANELS)) {
-      found.push({ id: `gauge ${metric}`, title: metric, unit: /bytes/.test(metric) ? "bytes" : "", ...first(lines) });
+      found.push({ id: `gauge ${metric}`, title: metric, unit: /bytes/.test(metric) && !/bytes\w*_(count|bucket)\b/.test(metric) ? "bytes" : "", ...first(lines) });
     }
     return found;
   }
@@ -145,12 +145,12 @@ export class Plots {
       height: HEIGHT,
       legend: { show: false },
       cursor: { sync: { key: "seconds" }, drag: { x: true, y: false }, points: { size: 6 } },
-      scales: { x: { time: false }, y: { range: (plot, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+      scales: { x: { time: false }, y: { range: (plot, low, high) => [Math.min(0, low * 1.08), high > 0 ? high * 1.08 : low < 0 ? 0 : 1] } },
       axes: [
         { ...axis, size: 30, values: (plot, values) => values.map((value) => `${value} s`), space: 60 },
-        { ...axis, size: 58, values: (plot, values) => ticks(values, panel.unit), ...(panel.unit === "bytes" ? { incrs: BYTES } : {}) },
+        { ...axis, size: room, values: (plot, values) => ticks(values, panel.unit), ...(panel.unit === "bytes" ? { incrs: BYTES } : {}) },
       ],
-      series: [{}, ...panel.lines.map((line, i) => ({ stroke: css(`--c${(i % 6) + 1}`), width: 1.75, points: { show: false }, dash: i >= 6 ? [5, 3] : undefined }))],
+      series: [{}, ...panel.lines.map((line, i) => ({ stroke: css(`--c${(i % 6) + 1}`), width: 1.75, points: { show: false }, dash: i >= 6 ? [5, 3] : undefined, spanGaps: panel.id === "switches" }))], // of many threads they are not read each second
       hooks: {
         drawClear: [(plot) => this.#window(plot)],
         setCursor: [(plot) => this.#legend(panel, plot.cursor.idx)],
@@ -210,6 +210,11 @@ export class Plots {
     }
     this.#draw();
   }
+}
+
+/** Returns the width of an axis with these labels: a letter is about 6.5 px wide. */
+function room(plot, labels) {
+  return Math.max(58, 16 + 6.5 * Math.max(0, ...(labels ?? []).map((label) => label.length)));
 }
 
 /** Returns the lines that are drawn, and how many are not. */

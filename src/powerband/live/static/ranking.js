@@ -89,7 +89,7 @@ function draw(run) {
   const box = at("ranking-chart");
   box.style.height = `${60 + 24 * known.length}px`;
   box.setAttribute("aria-label", `${run.objective} of the first ${known.length} settings with their intervals, as in the table`);
-  drawIntervals(box, known.map((setting) => setting.id), [{ name: run.objective, points: known, colours: known.map(colour) }]);
+  drawIntervals(box, known.map((setting) => setting.id), [{ name: run.objective, points: known, colours: known.map(colour) }], run.scale);
 }
 
 function colour(setting) {

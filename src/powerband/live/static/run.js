@@ -1,6 +1,6 @@
 // One run, live: messages of the server in, the page out. Nothing is asked for while nobody looks at it.
 
-import { at, clock, day, duration, make } from "./format.js";
+import { at, day, duration, make, setNow, since } from "./format.js";
 import { nodes, nodesTick, summary } from "./nodes.js";
 import { about, mark, offered, onChoice, plan, trialsKnown } from "./plan.js";
 import { Plots } from "./plots.js";
@@ -69,6 +69,7 @@ document.addEventListener("visibilitychange", () => {
 });
 
 function take(told) {
+  setNow(told.now_s);
   if (told.run) {
     run = told.run;
     head();
@@ -84,7 +85,7 @@ function take(told) {
   if (over) current = null;
   // The last seconds of a trial are written when it is no longer followed.
   if (over && was !== undefined && was === shown) show(trialsKnown.get(was));
-  else if (shown === null && !current) showLast();
+  else if (!chosen && !current && (over || run.nodes.length || shown === null)) showLast();
   tick();
   root.dataset.ready = "yes";
 }
@@ -127,12 +128,12 @@ function follow(trial) {
   plots.add(trial.points, trial.phases_s);
 }
 
-/** Shows a trial while none runs: the last valid one of the setting to use, or else of all. */
+/** Shows a trial while none is followed: the last valid one of the setting to use, or else of all. */
 function showLast() {
   const valid = [...trialsKnown.values()].filter((trial) => trial.outcome === "valid");
   const answer = run.settings.find((setting) => setting.answer)?.id;
   const last = valid.filter((trial) => trial.setting === answer).at(-1) ?? valid.at(-1);
-  if (last) show(last);
+  if (last && last.number !== shown) show(last);
 }
 
 onChoice((trial) => {
@@ -185,16 +186,15 @@ at("follow").addEventListener("click", back);
 
 function tick() {
   if (!run) return;
-  const since = (moment_s) => duration(Date.now() / 1000 - moment_s);
   const goes = run.status === "running";
-  if (!goes) at("eta").textContent = run.ended_s ? `ended ${clock(run.ended_s)}` : "–";
+  if (!goes) at("eta").textContent = run.ended_s ? `ended ${day(run.ended_s)}` : "–";
   else if (left?.eta_s === null || left === null) at("eta").textContent = "–";
   else at("eta").textContent = `${run.at_most && run.blocks === null ? "at most " : "about "}${duration(Math.max(0, left.eta_s - (Date.now() - left.at) / 1000))}`;
   nodesTick();
   const apart = run.nodes.length ? summary() : "between trials";
   at("now").textContent = current ? current.setting + offered(current) : goes ? apart : STATUS[run.status];
   const phase = current ? `trial ${current.number}, ${PHASES[current.phase]}` : "";
-  at("phase").textContent = phase && current.phase_began_s ? `${phase} for ${since(current.phase_began_s)}` : phase;
+  at("phase").textContent = phase && current.phase_began_s ? `${phase} for ${duration(since(current.phase_began_s))}` : phase;
   const trial = trialsKnown.get(shown);
   const here = current && shown === current.number;
   at("series-title").textContent = here ? "Now" : shown === null ? "Now" : `Trial ${shown}`;

@@ -48,7 +48,8 @@ def rule_chart(analysis: Analysis) -> RuleChart | None:
         return None
     line = [row.setting for row in analysis.settings if _beside(row.setting, against, factor)]
     tried = sorted(level for of in line if (level := _number(of.as_dict()[factor])) is not None)
-    as_good = [level for of in analysis.answer.equivalent if of in line and (level := _number(of.as_dict()[factor]))]
+    equivalent = [of for of in line if of in analysis.answer.equivalent]
+    as_good = [level for of in equivalent if (level := _number(of.as_dict()[factor])) is not None]
     spread = [*proposals, *tried]
     return RuleChart(
         "rules",

@@ -9,6 +9,7 @@ from html import escape
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, TrialResult
+from powerband.report.html.tracks import TRIALS_MAX
 from powerband.report.wording.numbers import format_number
 from powerband.report.wording.standings import metric_name
 
@@ -28,6 +29,11 @@ def trial_map(analysis: Analysis) -> str:
             here = [trial for trial in trials if trial.setting == setting and _column(trial) == column]
             cells.append(f"<td>{''.join(_trial_button(trial, trial is first) for trial in here)}</td>")
         rows.append(f'<tr><th scope="row">{escape(setting.id)}</th>{"".join(cells)}</tr>')
+    absent = (
+        "The time series of this trial is left out, to keep the page of a long run small; the run directory holds it."
+        if len(trials) > TRIALS_MAX
+        else "There is no time series of this trial, since its files are damaged."
+    )
     return (
         '<p class="lead no-print">Choose a trial, with a click or the arrow keys, to see it second by second. A dashed '
         "frame marks an excluded trial. Each button shows the trial’s place in the order of the run.</p>"
@@ -35,7 +41,7 @@ def trial_map(analysis: Analysis) -> str:
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         '<div class="trial-head" aria-live="polite"><h3 id="trial-title"></h3><p id="trial-about"></p>'
         '<p id="trial-why" class="bad" hidden></p>'
-        '<p id="trial-none" hidden></p>'
+        f'<p id="trial-none" data-absent="{absent}" hidden></p>'
         '</div></div><div class="grid two" id="trial-panels"></div>'
     )
 

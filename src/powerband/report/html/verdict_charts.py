@@ -24,6 +24,7 @@ from powerband.report.wording.words import STATES, margin_as_ratio
 from powerband.store import TrialRecord
 
 RACE_REACH = (5.0, 12.0)  # width of a race's chart, in margins to each side of the leader: the least and the most
+MARGIN_LEAST = 0.001  # for that width, which a margin of 0 would make 0
 RACE_BARS = 10  # the most bars of one setting; of more looks every second or third is drawn, always the last one too
 POOL_ROWS = 12  # with more rows, only the busiest pool of each setting is drawn
 _BLOCKED = {kind: words for kind, words in STATES.items() if kind not in ("on_cpu", "run_wait", "blocked")}
@@ -130,7 +131,7 @@ def _span(analysis: Analysis, margin: float) -> tuple[float, float]:
     """The range around the leader: wide enough for intervals near it, ignoring hopeless settings. `margin`: as a
     ratio."""
     assert analysis.race is not None
-    least, most = (reach * margin for reach in RACE_REACH)
+    least, most = (reach * max(margin, MARGIN_LEAST) for reach in RACE_REACH)
     ends = [
         end
         for look in analysis.race.looks[-1:]

@@ -108,7 +108,7 @@ function positionAxis(axis, t) {
 
 function valueAxis(chart, t) {
   if (chart.log_value) return logAxis(chart.lines.flatMap((line) => line.points.flatMap((p) => [p.value, p.low ?? p.value, p.high ?? p.value])), round, t);
-  return { ...axisStyle(t), type: "value", min: 0, splitNumber: 4, axisLabel: { ...axisStyle(t).axisLabel, formatter: round } };
+  return { ...axisStyle(t), type: "value", min: (extent) => (extent.min < 0 ? null : 0), splitNumber: 4, axisLabel: { ...axisStyle(t).axisLabel, formatter: round } };
 }
 
 /** Returns a value axis over log10, so that ticks may be at 1, 2 and 5 and the range may end there. */

@@ -54,9 +54,7 @@ function showTrial(trial, button) {
   for (const track of trial?.tracks ?? []) panels.set(track.panel, [...(panels.get(track.panel) ?? []), track]);
   const none = document.getElementById("trial-none");
   none.hidden = panels.size > 0;
-  none.textContent = trial
-    ? "No time series of this trial was recorded."
-    : "The time series of this trial is left out, to keep the page of a long run small; the run directory holds it.";
+  none.textContent = trial ? "No time series of this trial was recorded." : none.dataset.absent;
   const of = button.dataset.title;
   const file = `trial-${button.dataset.trial}`;
   // Panels are drawn once all are in place: a first panel alone would be measured as wide as the page.

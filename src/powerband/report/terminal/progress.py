@@ -83,7 +83,7 @@ class LiveView(Observer):
         self._redraw()
 
     def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
-        self._state.end_trial()
+        self._state.end_trial(record.spec)
         if self._lines:
             self.note(self._state.trial_line(result))
         elif not result.valid:
@@ -120,7 +120,8 @@ class _Progress:
         self._first_guess_s = 0.0
         self._likely: tuple[float, float] | None = None  # seconds left, and when that was said
         self._began_s = self._trial_began_s = clock()
-        self.spec: TrialSpec | None = None
+        self._in_flight: dict[int, tuple[TrialSpec, float]] = {}  # with the time of the beginning; nodes run several
+        self.spec: TrialSpec | None = None  # the one that is shown
         self.phase = ""
         self.rate_per_s: float | None = None
         self.response_time_ns: float | None = None
@@ -149,14 +150,22 @@ class _Progress:
         return self.experiment is not None and (self.experiment.is_race or self.experiment.objective.is_capacity)
 
     def start_trial(self, spec: TrialSpec, planned: int) -> None:
-        self.spec, self.planned = spec, planned
-        self.phase, self.rate_per_s, self.response_time_ns, self.in_flight = "", None, None, 0
-        self._trial_began_s = self._clock()
+        self.planned = planned
+        self._in_flight[spec.number] = spec, self._clock()
+        self._show(spec.number)
 
-    def end_trial(self) -> None:
+    def _show(self, number: int) -> None:
+        self.spec, self._trial_began_s = self._in_flight[number]
+        self.phase, self.rate_per_s, self.response_time_ns, self.in_flight = "", None, None, 0
+
+    def end_trial(self, spec: TrialSpec) -> None:
         self.done += 1
         self._done_here += 1
-        self.spec = None
+        self._in_flight.pop(spec.number, None)
+        if not self._in_flight:
+            self.spec = None
+        elif self.spec is not None and self.spec.number == spec.number:
+            self._show(max(self._in_flight))
 
     def left(self) -> str:
         """Returns `about 2 min left`: what was said last, or else the time for the trials still to come, at the pace of

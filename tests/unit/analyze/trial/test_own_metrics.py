@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from powerband.analyze.trial.own_metrics import own_metrics
+from powerband.analyze.trial.own_metrics import OWN, own_metrics
 from powerband.model.own_expression import parse_own
+from powerband.readings.evidence import Evidence
 from powerband.readings.probe_samples import Counters
 
 S = 10**9
@@ -62,6 +65,21 @@ def test_a_counter_that_begins_or_ends_in_the_window_grows_by_what_it_counted(
     fields = {name: np.array(values, dtype=float) for name, values in series.items()}
     scrapes = Counters(at_ns=np.arange(6, dtype=float) * S, fields=fields, complete=True)
     assert own_metrics({"app_x": parse_own("increase(n)")}, scrapes, S, 5 * S) == {"app_x": pytest.approx(grown)}
+
+
+def test_a_metric_whose_counter_falls_is_left_out_and_the_trial_says_so() -> None:
+    fields = {'n{w="1"}': np.array([0, 10, 20, 5, 15.0]), 'n{w="2"}': np.array([9, 1, 2, 3, 4.0])}
+    scrapes = Counters(at_ns=np.arange(5, dtype=float) * S, fields=fields)
+    wanted = {f"app_{worker}": parse_own(f'rate(n{{w="{worker}"}})') for worker in (1, 2)}
+    assert own_metrics(wanted, scrapes, S, 4 * S) == {"app_2": 1}, "the other one fell before the window"
+    experiment = SimpleNamespace(
+        subject=SimpleNamespace(counts=None), measure=SimpleNamespace(metrics=wanted, own_metrics=lambda: wanted)
+    )
+    fleet = SimpleNamespace(start_ns=S, end_ns=4 * S)
+    probe = SimpleNamespace(scrapes=scrapes, scrapes_failed=())
+    evidence = SimpleNamespace(probe=probe, experiment=experiment, window=(S, 4 * S), fleet=fleet)
+    (problem,) = OWN.problems(cast(Evidence, evidence), {})
+    assert problem.message.startswith('app_1 is left out: n{w="1"} falls within the window') and not problem.fatal
 
 
 def test_a_mean_time_is_the_growth_of_the_sum_over_that_of_the_count() -> None:
