@@ -44,4 +44,4 @@ def _line(row: DataclassInstance) -> str:
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

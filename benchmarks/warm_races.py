@@ -5,8 +5,9 @@ there: which is named, and how near the figures are to those after that minute.
         [--folder runs/warm-races]
 
 `jvm` is the JDK's own server whose handler computes, `spring` Spring Boot on the subject of that name. What is true is
-measured first, once for a folder: fresh starts of both settings that warm up for a minute. Then each race is a run of
-the profile as `tune` has it. One line of JSON is kept for each: called again, it goes on until there are so many.
+measured first, once for a folder: fresh starts of both settings that are loaded for over a minute. Each also shows how
+its own rate after its warm-up compares with that after a minute. Then each race is a run of the profile as `tune` has
+it. One line of JSON is kept for each: called again, it goes on until there are so many.
 Nothing else should run on the machine.
 """
 
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ CASES = {"jvm": "javac", "spring": "mvn"}
 TIERS = (1, 4)
 AS_TUNE = {"order": "race", "screen": DEFAULT_SCREEN, "confirm_early": True}
 USERS = 64
-TRUTH_WARMUP, TRUTH_DURATION = "60s", "10s"
+TRUTH_DURATION_S, WINDOW_S = 70, 10
 TRUTH_STARTS = 8  # starts of a JVM differ by some 3 %
 RIGHT_SHARE = 19 / 20
 WITHIN = 0.05
@@ -49,10 +50,12 @@ WITHIN = 0.05
 
 @dataclass(frozen=True)
 class Truth:
-    """Rates of both settings after a minute of load, in the order of `TIERS`."""
+    """Rates of both settings after a minute of load, in the order of `TIERS`. `early`: for each start of each, the rate
+    of the `WINDOW_S` after its warm-up, as a ratio to its own rate after a minute; empty: not known."""
 
     case: str
     rates: tuple[float, ...]
+    early: tuple[tuple[float, ...], ...] = ()
 
     @property
     def best(self) -> str:
@@ -142,13 +145,35 @@ def rates_of(analysis: Mapping[str, Any]) -> tuple[float | None, ...]:
 
 
 def truth_of(case: str, built: Path, folder: Path, starts: int) -> Truth:
-    """Measures the truth of a case. Raises RuntimeError if a setting has no figure after a minute."""
-    keys = {"load.duration": TRUTH_DURATION, "measure.warmup": TRUTH_WARMUP, "measure.repeats": str(starts)}
-    analysis, _ = run(experiment(case, built, keys, {"order": "blocks"}), folder)
-    rates = [rate for rate in rates_of(analysis) if rate is not None]
-    if len(rates) < len(TIERS):
+    """Measures the truth of a case. Raises RuntimeError if a setting has no valid start."""
+    keys = {"load.duration": f"{TRUTH_DURATION_S}s", "measure.repeats": str(starts)}
+    runs = folder / "truth" / case
+    analysis, _ = run(experiment(case, built, keys, {"order": "blocks"}), runs)
+    (made,) = (runs / "runs").iterdir()
+    found: dict[int, list[tuple[float, float]]] = {tier: [] for tier in TIERS}
+    for trial in analysis["trials"]:
+        if not any(problem["fatal"] for problem in trial["problems"]):
+            lines = (made / "trials" / f"{trial['number']:04}" / "events.jsonl").read_text().splitlines()
+            found[trial["setting"]["levels"]["tier"]].append(first_and_last(map(json.loads, lines)))
+    if not all(found.values()):
         raise RuntimeError(f"{case}: {' '.join(analysis['answer']['sentences'])}")
-    return Truth(case, tuple(rates))
+    rates = tuple(sum(last for _, last in each) / len(each) for each in found.values())
+    return Truth(case, rates, tuple(tuple(first / last for first, last in each) for each in found.values()))
+
+
+def first_and_last(events: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
+    """The rates of the first and of the last `WINDOW_S` of a measured window, from the events of one engine."""
+    inside = [event for event in events if event["type"] == "interval" and event["phase"] == "measure"]
+    begin, end, window = inside[0]["start_ns"], inside[-1]["end_ns"], WINDOW_S * 10**9
+
+    def rate(chosen: Sequence[Mapping[str, Any]]) -> float:
+        ended = sum(event["outcomes"].get("ok", 0) for event in chosen)
+        return 1e9 * ended / (chosen[-1]["end_ns"] - chosen[0]["start_ns"])
+
+    return (
+        rate([event for event in inside if event["end_ns"] <= begin + window]),
+        rate([event for event in inside if event["start_ns"] >= end - window]),
+    )
 
 
 def outcome(case: str, profile: str, analysis: Mapping[str, Any], seconds: float) -> Outcome:

@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 from benchmarks.footer import ROOT
 from benchmarks.kept_rows import read_rows
-from benchmarks.warm_races import AS_TUNE, CASES, Outcome, Truth, experiment, outcome, summary, table, to_come
+from benchmarks.warm_races import (
+    AS_TUNE,
+    CASES,
+    Outcome,
+    Truth,
+    experiment,
+    first_and_last,
+    outcome,
+    summary,
+    table,
+    to_come,
+)
 
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.key_options import PROFILES
@@ -57,6 +68,20 @@ def test_an_outcome_is_what_the_analysis_says() -> None:
 )
 def test_figures_are_near_or_a_bound(rates: tuple[float, float], rising: tuple[bool, bool], holds: bool) -> None:
     assert replace(RACE, rates=rates, rising=rising).figures_hold(TRUTH) is holds
+
+
+def test_the_first_and_the_last_ten_seconds_of_a_window_are_compared() -> None:
+    second = 10**9
+    events = [
+        {"type": "phase", "phase": "measure"},
+        {"type": "interval", "phase": "warmup", "start_ns": 0, "end_ns": second, "outcomes": {"ok": 7}},
+        *(
+            {"type": "interval", "phase": "measure", "start_ns": at * second, "end_ns": (at + 1) * second,
+             "outcomes": {"ok": 90 if at <= 10 else 100, "timeout": 5}}
+            for at in range(1, 71)
+        ),
+    ]  # fmt: skip
+    assert first_and_last(events) == (90.0, 100.0)
 
 
 def test_cases_take_turns_until_each_has_its_races_of_the_profile() -> None:
