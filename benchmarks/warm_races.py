@@ -209,8 +209,9 @@ def table(every: Sequence[Outcome], truths: Mapping[str, Truth]) -> str:
 def summary(done: Sequence[Outcome], truths: Mapping[str, Truth]) -> list[str]:
     """The lines of the table."""
     lines = [
-        "| case | profile | after a minute | races | right one named | wrong one | figures within 5 % | seconds |",
-        "|---|---|---|---|---|---|---|---|",
+        "| case | profile | after a minute | at once, to that | races | right one named | wrong one "
+        "| figures within 5 % | seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for case, profile in dict.fromkeys((row.case, row.profile) for row in done):
         rows, truth = [row for row in done if (row.case, row.profile) == (case, profile)], truths[case]
@@ -219,11 +220,17 @@ def summary(done: Sequence[Outcome], truths: Mapping[str, Truth]) -> list[str]:
         holding = sum(row.figures_hold(truth) for row in rows)
         verdicts = [share_of(count, len(rows)).verdict(at_least=RIGHT_SHARE) for count in (named, holding)]
         lines.append(
-            f"| {case} | {profile} | {' and '.join(f'{rate:,.0f}/s' for rate in truth.rates)} | {len(rows)} | "
+            f"| {case} | {profile} | {' and '.join(f'{rate:,.0f}/s' for rate in truth.rates)} | "
+            f"{' and '.join(map(_early, truth.early)) or '–'} | {len(rows)} | "
             f"{named} ({verdicts[0]}) | {wrong} | {holding} ({verdicts[1]}) | "
             f"{sum(row.seconds for row in rows) / len(rows):.0f} |"
         )
     return lines
+
+
+def _early(ratios: Sequence[float]) -> str:
+    """The ratios of all starts of a setting: their mean, and the least and greatest."""
+    return f"{sum(ratios) / len(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -93,7 +93,9 @@ def test_the_table_counts_names_and_figures() -> None:
     rows = [*[RACE] * 18, replace(RACE, named="tier=1"), replace(RACE, named=None, rates=(6000.0, 9000.0))]
     text = table([*rows, replace(RACE, kind="none_valid", named=None)], {"jvm": TRUTH})
     assert "20 races (1 more without a valid trial)" in text
-    assert "| jvm | normal | 6,000/s and 12,000/s | 20 | 18 (undecided) | 1 | 19 (undecided) | 300 |" in text
+    assert "| jvm | normal | 6,000/s and 12,000/s | – | 20 | 18 (undecided) | 1 | 19 (undecided) | 300 |" in text
+    known = table([RACE], {"jvm": replace(TRUTH, early=((0.9, 1.0), (1.0, 1.1)))})
+    assert "| 0.95 (0.90 to 1.00) and 1.05 (1.00 to 1.10) | 1 |" in known
 
 
 def test_the_page_says_what_the_kept_races_say() -> None:
