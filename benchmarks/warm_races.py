@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -32,10 +33,12 @@ from benchmarks.sweeps import powerband
 from powerband.files.key_options import PROFILES
 from powerband.files.tune_options import DEFAULT_SCREEN
 from powerband.model.results import AnswerKind
+from powerband.processes.jdk import find_jdk
 
 SOURCE = Path(__file__).parent / "workers" / "Warm.java"
 SPRING = ROOT / "subjects" / "spring"
 # Each request reads, sorts and writes for some ms on its own thread. -1: no page of metrics.
+SPRING_JDK = 21  # at least
 SPRING_OPTIONS = {"spring.profiles.active": "h2", "subject.rows": "200", "management.server.port": "-1"}
 CASES = {"jvm": "javac", "spring": "mvn"}
 """The cases, and the program that builds each."""
@@ -89,23 +92,25 @@ class Outcome:
 
 
 def build(case: str, folder: Path) -> None:
-    """Builds the program of a case. Raises CalledProcessError."""
+    """Builds the program of a case. Raises CalledProcessError; SubjectError if there is no JDK for it."""
     commands = {
         "jvm": "javac -d {folder} {source}",
         "spring": "mvn -q -B --strict-checksums -f {spring}/pom.xml -Dtarget={folder} package",
     }
     given = {"folder": folder, "source": SOURCE, "spring": SPRING}
-    subprocess.run([word.format(**given) for word in commands[case].split()], check=True)
+    home = {"JAVA_HOME": str(find_jdk(SPRING_JDK, compiles=True).home)} if case == "spring" else {}
+    subprocess.run([word.format(**given) for word in commands[case].split()], check=True, env={**os.environ, **home})
 
 
 def subject(case: str, built: Path) -> dict[str, Any]:
-    java = ["java", "-XX:TieredStopAtLevel={tier}"]
+    tier = "-XX:TieredStopAtLevel={tier}"
     if case == "jvm":
         nodelay = "-Dsun.net.httpserver.nodelay=true"  # else each answer waits 40 ms for an acknowledgement
-        return {"command": [*java, nodelay, "-cp", str(built), "Warm", "{port}", str(USERS)]}
+        return {"command": ["java", tier, nodelay, "-cp", str(built), "Warm", "{port}", str(USERS)]}
     given = {"server.port": "{port}", **SPRING_OPTIONS}
     return {
-        "command": [*java, "-jar", str(built / "spring.jar"), *(f"--{name}={value}" for name, value in given.items())],
+        "jdk": SPRING_JDK,
+        "command": ["{java}", tier, "-jar", str(built / "spring.jar"), *(f"--{k}={v}" for k, v in given.items())],
         "url": "http://127.0.0.1:{port}/test",
         "ready": {"log": "^ready after ", "timeout": "60s"},
     }
