@@ -140,10 +140,10 @@ def claims() -> tuple[ClaimResult, ...]:
     four = Estimate(1.332, 1.309, 1.356, 0.95, 5)
     half = Estimate(0.501, 0.492, 0.511, 0.975, 5)
     near = Estimate(1.09, 1.018, 1.167, 0.975, 5)
-    said = "197/s against 148/s, a ratio of 1.332 (95 % interval 1.309 to 1.356, over 5 rounds)."
-    less = "1,479/s against 2,951/s, a ratio of 0.501 (97.5 % interval 0.492 to 0.511, over 5 rounds)."
+    said = "197/s is 1.332 times 148/s (95 % interval 1.309 to 1.356, over 5 rounds)."
+    less = "1,479/s is 0.501 times 2,951/s (97.5 % interval 0.492 to 0.511, over 5 rounds)."
     open_ended = (
-        "144 ms against 132 ms, a ratio of 1.09 (97.5 % interval 1.018 to 1.167, over 5 rounds). "
+        "144 ms is 1.09 times 132 ms (97.5 % interval 1.018 to 1.167, over 5 rounds). "
         "The interval includes both: more rounds would decide."
     )
     no_errors = "error_rate[threads=512] == 0"

@@ -191,7 +191,9 @@ def _reach(experiment: Experiment, noise: Noise, parts: _Parts) -> Reach | None:
     most = parts.blocks if race else None
     finds = smallest_difference(noise.sd, parts.raced, blocks, confidence, most=most) if blocks >= 2 else None
     enough = blocks_to_find(objective.margin, noise.sd, parts.raced, confidence, race=race)
-    margin_ns = None if enough is None else round(parts.trial_ns * parts.trials(enough))
+    margin_ns = None
+    if enough is not None:
+        margin_ns = round(parts.trial_ns * parts.trials(enough)) + parts.slots_ns + parts.short_ns
     return Reach(noise, blocks, finds, objective.margin, enough, margin_ns)
 
 

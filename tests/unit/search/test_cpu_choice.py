@@ -146,9 +146,9 @@ def test_where_cpus_were_kept_from_the_server_the_answer_says_so(tmp_path: Path)
     run, stop = RunDir.create(tmp_path, "fake", "name: fake\n", {}), StopRequest()
     analysis = run_session(experiment(host=HostUse(cpus=1)), run, Observer(), stop, trial=dear([]))
     stop.close()
-    told = "with 10 users that never pause, on 1 of this machine's 2 CPUs, apart from the load generator."
+    told = "with 10 users that never pause, on 1 of this machine's 2 CPUs, the load generator on the other."
     assert analysis.answer.sentences[0].endswith(told)
-    assert analysis.warnings[0].startswith("threads may be right for 1 of this machine's 2 CPUs only")
+    assert analysis.warnings[0].startswith("with more CPUs another value of threads may be best: the server had 1 of ")
 
 
 def test_the_option_of_tune_is_the_key_of_a_file() -> None:

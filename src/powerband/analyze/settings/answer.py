@@ -85,7 +85,7 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     if starts.failed:
         return f"It {failed_words(starts)}: up to {most} of all starts may fail."
     made = plural(starts.made, "start")
-    return f"{made} cannot rule out a rare fault: one that strikes up to {most} of all starts may not have shown."
+    return f"{made} may have missed a fault that strikes up to {most} of all starts."
 
 
 def _raced(standing: Standing) -> str:
@@ -359,7 +359,7 @@ def _worse(standing: Standing, worse: Sequence[SettingResult], *, whole: bool) -
     metric = standing.experiment.objective.metric
     best = standing.value(standing.leader, metric) or 0.0
     closest = min(worse, key=lambda row: abs((standing.value(row.setting, metric) or 0.0) - best))
-    near = "" if len(worse) == 1 else f"; the nearest, {closest.setting.id},"
+    near = "" if len(worse) == 1 else f"; the best of them, {closest.setting.id},"
     return f"{who} worse{near} {_gap(standing, closest, best)}"
 
 

@@ -54,7 +54,8 @@ def _slow_answers(search: Search, rate_per_s: float, around: Sequence[TrialResul
     conditions = " and ".join(constraint.text for constraint in search.objective.constraints)
     most = format_value(search.most_per_s, "per_s")
     evidence = [
-        f"{conditions} stops holding at {share(rate_per_s / search.most_per_s)} of the {most} that it serves at most"
+        f"the SLO ({conditions}) stops holding at {share(rate_per_s / search.most_per_s)} of the {most} that it serves "
+        "at most"
     ]
     if any("subject_cpu_share" in trial.metrics for trial in around):
         evidence.append(f"the server uses {share(middle('subject_cpu_share'))} of its CPU time there")

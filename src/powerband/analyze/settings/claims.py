@@ -85,7 +85,8 @@ def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells:
         return base(verdict=UNDECIDED, left=None, right=None, unit=unit, scale="difference", interval=None,
                     blocks=reason.blocks, sentence=f"{reason}.")  # fmt: skip
     return base(verdict=judged.verdict, left=judged.left, right=judged.right, unit=unit, scale=judged.scale,
-                interval=judged.interval, blocks=len(left), sentence=_sentence(judged, unit, len(left)))  # fmt: skip
+                interval=judged.interval, blocks=len(left),
+                sentence=_sentence(judged, unit, len(left), reckoned=_reckoned(comparison.text)))  # fmt: skip
 
 
 class _CannotSayError(Exception):
@@ -244,8 +245,8 @@ def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
     """The sentence of the only part, or of the first part that decides, with the number of parts. Sides that are not
     just measured but computed (`0.9 * goodput[...]`) are shown as their expression."""
     if len(parts) == 1:
-        reckoned = "*" in parts[0].comparison or "+" in parts[0].comparison
-        return f"{parts[0].comparison}: {parts[0].sentence}" if reckoned else parts[0].sentence
+        first = parts[0]
+        return f"{first.comparison}: {first.sentence}" if _reckoned(first.comparison) else first.sentence
     deciding = [part for part in parts if part.verdict is verdict]
     first = f"{deciding[0].comparison}{f' at {deciding[0].where}' if deciding[0].where else ''}"
     count = f"All {len(parts)}" if verdict is HELD else f"{len(deciding)} of {len(parts)}"
@@ -253,23 +254,31 @@ def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
     return f"{count} comparisons {are} {verdict.words}; {first}: {deciding[0].sentence}"
 
 
-def _sentence(judged: _Judged, unit: str, blocks: int) -> str:
+def _reckoned(comparison: str) -> bool:
+    """True if the sides are not just measured but computed."""
+    return "*" in comparison or "+" in comparison
+
+
+def _sentence(judged: _Judged, unit: str, blocks: int, *, reckoned: bool) -> str:
+    """The sentence of a comparison. `reckoned`: its sides are computed, so each is named beside its value."""
     found = judged.interval
     if found is None or found.low is None or found.high is None:
         return f"It was {judged.why}."
-    sides = f"{_shown(judged.left, unit)} against {_shown(judged.right, unit)}"
+    left, right = _shown(judged.left, unit), _shown(judged.right, unit)
+    if reckoned:
+        left, right = f"the left side, {left},", f"the right side, {right}"
     figures = (found.value, found.low, found.high)
     if judged.scale == "ratio":
         middle, low, high = map(_digits, figures)
-        measured = f"a ratio of {middle}"
+        measured = f"{left} is {middle} times {right}"
     else:
         middle, low, high = (_difference(figure, unit) for figure in figures)
-        measured = f"a difference of {middle}"
+        measured = f"{left} against {right}, a difference of {middle}"
     open_ended = ". The interval includes both: more rounds would decide" if judged.verdict is UNDECIDED else ""
     if found.low == found.high:
-        return f"{sides}, {measured} in each of {blocks} rounds."
+        return f"{measured} in each of {blocks} rounds."
     sure = f"{found.confidence * 100:.4g} % interval {low} to {high}, over {blocks} rounds"
-    return f"{sides}, {measured} ({sure}){open_ended}."
+    return f"{measured} ({sure}){open_ended}."
 
 
 def _shown(value: float, unit: str) -> str:

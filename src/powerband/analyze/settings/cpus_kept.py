@@ -27,8 +27,8 @@ _COUNTS_CPUS = re.compile(
 
 
 def holds_for(standing: Standing, setting: Setting) -> str:
-    """Words load and CPUs: `, with 64 users that never pause, on 1 of this machine's 2 CPUs, apart from the load
-    generator`; for a capacity, which has a rate of its own, the CPUs alone."""
+    """Words load and CPUs: `, with 64 users that never pause, on 1 of this machine's 2 CPUs, the load generator on the
+    other`; for a capacity, which has a rate of its own, the CPUs alone."""
     experiment = standing.experiment
     load = "" if experiment.objective.is_capacity else kind_of(experiment).load_words(experiment.load_for(setting))
     cpus = "" if standing.cpus is None else _on_cpus(standing, standing.cpus, setting)
@@ -38,7 +38,8 @@ def holds_for(standing: Standing, setting: Setting) -> str:
 def _on_cpus(standing: Standing, cpus: CpuUse, setting: Setting) -> str:
     one = cpus.machine == 1
     if cpus.server < cpus.machine:
-        apart = "" if cpus.shared else ", apart from the load generator"
+        others = "the other" if cpus.machine - cpus.server == 1 else "others"
+        apart = "" if cpus.shared else f", the load generator on {others}"
         return f"on {cpus.server:.3g} of {_machines(cpus)}{apart}"
     used = standing.value(setting, "engine_cpu_cores") if cpus.shared else None
     load = "" if used is None else f" (the load took {100 * used / cpus.machine:.1f} % of {'it' if one else 'them'})"
@@ -52,9 +53,8 @@ def cpus_kept(experiment: Experiment, cpus: CpuUse | None, results: Sequence[Tri
     if cpus is None or cpus.server >= cpus.machine or not counting:
         return
     yield (
-        f"{joined(counting)} may be right for {cpus.server:.3g} of {_machines(cpus)} only: the others were "
-        f"kept from the server{_seen(results)}, and with more CPUs more may be better; --cpus all (host.cpus: all) "
-        "gives it all of them"
+        f"with more CPUs another value of {joined(counting)} may be best: the server had {cpus.server:.3g} of "
+        f"{_machines(cpus)}{_seen(results)}; --cpus all (host.cpus: all) gives it all of them"
     )
 
 

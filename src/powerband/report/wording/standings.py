@@ -29,7 +29,7 @@ def ranking(analysis: Analysis, width: int) -> Table:
         return _race(analysis, look, width)
     capacity = any(result.capacity for result in analysis.settings)
     extra = "rates tried" if capacity else "p99"
-    table = _table(metric_name(analysis.objective), "interval", extra, "change")
+    table = _table(metric_name(analysis.objective), "interval", extra, "to leader")
     for result in ranked(analysis)[:RANKING_ROWS]:
         objective = result.estimates.get(analysis.objective)
         p99 = result.estimates.get("response_time_ns_p99")

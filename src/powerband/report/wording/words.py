@@ -25,10 +25,10 @@ COLUMNS = (
     MetricColumn("response_time_ns_p99", "response time p99", "p99"),
     MetricColumn("error_rate", "errors", "errors"),
     MetricColumn("users_unserved", "users never served", "unserved"),
-    MetricColumn("subject_cpu_cores", "CPU cores", "CPU"),
+    MetricColumn("subject_cpu_cores", "CPU cores", "CPUs"),
     MetricColumn("rss_bytes_max", "memory", "memory"),
-    MetricColumn("threads_max", "threads alive, most", "thr. max"),
-    MetricColumn("context_switches_per_request", "context switches / {noun}", "sw/{short}"),
+    MetricColumn("threads_max", "threads alive, most", "max threads"),
+    MetricColumn("context_switches_per_request", "context switches / {noun}", "switches/{short}"),
 )
 
 # These fit on a narrow page.

@@ -106,13 +106,13 @@ def test_what_was_measured_is_told() -> None:
     assert part.interval is not None and part.scale == "ratio" and part.interval.confidence == 0.95
     assert part.interval.low == pytest.approx(np.exp(ratios.mean() - half), rel=1e-6)
     assert part.interval.high == pytest.approx(np.exp(ratios.mean() + half), rel=1e-6)
-    assert result.sentence.startswith(f"{result.holds}: 200/s against 190/s, a ratio of 1.05")
+    assert result.sentence.startswith(f"{result.holds}: the left side, 200/s, is 1.05")
     assert result.sentence.endswith(", over 4 rounds).")
 
 
 def test_what_never_varies_is_told_without_an_interval() -> None:
     assert judged("threads[threads=2] < threads[threads=1]", THREADS).sentence == (
-        "8 against 4, a ratio of 2 in each of 3 rounds."
+        "8 is 2 times 4 in each of 3 rounds."
     )
 
 

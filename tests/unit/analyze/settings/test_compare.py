@@ -181,7 +181,7 @@ def test_lower_is_better_where_the_objective_says_so() -> None:
     assert analysis.answer.setting == setting(2)
     effect = analysis.settings[0].effect
     assert effect is not None and effect.value == pytest.approx(3, rel=0.02)
-    assert "Every other setting is worse; the nearest, threads=1, by 1" in analysis.answer.sentences[1]
+    assert "Every other setting is worse; the best of them, threads=1, by 1" in analysis.answer.sentences[1]
 
 
 def test_a_setting_that_is_hundreds_of_times_worse_is_worse_by_a_factor() -> None:

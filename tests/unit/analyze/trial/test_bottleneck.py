@@ -697,7 +697,7 @@ def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
 def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
     found = bottleneck_of(scene(SLEEPERS, POLLER, tried=tried(8)))
     assert found is not None
-    assert found.evidence[-1] == "the server serves 8 at once, 20.0 ms each, so about 400/s at most"
+    assert found.evidence[-1] == "the server serves 8 at once (one user alone waits 20.0 ms), 400/s at most"
 
 
 def test_one_at_a_time_without_threads_that_wait() -> None:

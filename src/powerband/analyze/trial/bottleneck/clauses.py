@@ -40,10 +40,12 @@ def verdict(
 
 
 def slots_served(slots: Slots) -> str:
-    """Words the slots, which forecast any number of users: `the server serves 4 at once, 20 ms each, so about
+    """Words the slots, which forecast any number of users: `the server serves 4 at once (one user alone waits 20.5 ms),
     197/s at most`. Slots are whole; what a request does outside of them adds a part of one."""
     at_once, each = max(1, round(slots.value)), format_duration(slots.alone_ns)
-    return f"the server serves {at_once:,} at once, {each} each, so about {per_second(slots.most_per_s)} at most"
+    return (
+        f"the server serves {at_once:,} at once (one user alone waits {each}), {per_second(slots.most_per_s)} at most"
+    )
 
 
 def served_twice(slots: Slots) -> str:

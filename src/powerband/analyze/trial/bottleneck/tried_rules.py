@@ -19,6 +19,7 @@ from powerband.base.units import format_duration, share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
+ALL_TAKEN = 1.1  # threads for each request in flight: twice the requests would wait for threads
 DELAYED_ACK_SHARE = 0.3  # of an answer's time under load: less of it is not what users wait for
 
 
@@ -41,11 +42,13 @@ def none(scene: Scene) -> Bottleneck | None:
             f"`{workers.name}` has {count(workers.use.threads)} threads for {count(scene.present)} requests in flight"
         )
     slots = scene.tried.slots
-    evidence.append(served_twice(slots))
+    threads = 0.0 if workers is None else workers.use.threads
+    all_taken = not slots.more_is_served and slots.enough and threads <= ALL_TAKEN * scene.present
+    evidence.append(served_twice(slots) + (": those threads are the next limit" if all_taken else ""))
     users = f"{slots.users:,}"
     keep = (
-        f"nothing needs to change for {users} users. Twice as many are not served more: if you expect more than "
-        f"{users}, measure again with so many, and with larger settings"
+        f"nothing needs to change for {users} users. More users get no more: if you expect more than {users}, measure "
+        "again with that many (load.users) and with larger settings"
     )
     return verdict(BottleneckName.NONE, evidence, advice="" if slots.more_is_served else keep)
 
