@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from powerband.analyze.settings.capacities import CapacityContest, contest_of
+from powerband.analyze.settings.capacities import CapacityContest, contest_of, on_even_nodes
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, holds, search_of
 from powerband.analyze.settings.compare import Progress
 from powerband.analyze.trial.faults import fatal_codes
@@ -34,7 +34,7 @@ class _Turn:
 @dataclass
 class _Round:
     """A round in flight. `queue`, then `retry`: trials to come. `pending`: the trial whose result is awaited. `at_s`:
-    the planner's `_wall_s` when that trial was asked for, or the last one ended."""
+    the planner's `_wall_s` when that trial was asked for, or the last one ended. `took_s`: durations of its trials."""
 
     number: int
     stage: Stage
@@ -42,6 +42,7 @@ class _Round:
     at_s: float
     retry: list[_Turn] = field(default_factory=list)
     pending: TrialSpec | None = None
+    took_s: list[float] = field(default_factory=list)
 
     @property
     def waiting(self) -> int:
@@ -72,7 +73,8 @@ class CapacityPlanner:
         self._seed = seed
         self._settings = experiment.settings()
         self._looks = nodes  # rounds under a closed load, one on each node
-        self._rounds = nodes + TRIALS_PER_REPEAT * experiment.measure.repeats
+        # Side by side or not, each node has the rounds that learn from one another which a single repeat has on one.
+        self._rounds = nodes + TRIALS_PER_REPEAT * max(nodes, experiment.measure.repeats)
         self._retries_left = math.ceil(experiment.measure.retry_budget * len(self._settings) * self._rounds)
         self._results: dict[Setting, list[TrialResult]] = {setting: [] for setting in self._settings}
         self._searches: dict[Setting, Search] = {}
@@ -81,7 +83,8 @@ class CapacityPlanner:
         self._live = list(self._settings)
         self._ended = False
         self._asked = self._told = 0
-        self._begun = self._over = 0  # rounds
+        self._begun = 0  # rounds
+        self._took_s: list[float] = []  # durations of measured trials
         self._open: dict[int, _Round] = {}
         self._round_ended = False
         self._wall_s = 0.0  # time since the first trial was asked for; trials side by side count once
@@ -147,23 +150,35 @@ class CapacityPlanner:
         self._round_ended = False
         told.at_s += result.took_s or 0.0
         self._wall_s = max(self._wall_s, told.at_s)
+        wanted = not self._ended and spec.setting in self._live  # else another round has decided meanwhile
         if result.status == "interrupted":  # also if its node was lost: a round is no block, which would end with it
-            told.queue.insert(0, _Turn(spec.setting, spec.attempt, spec.rate_per_s))
-            return
+            if wanted:
+                told.queue.insert(0, _Turn(spec.setting, spec.attempt, spec.rate_per_s))
+                return
+        else:
+            self._learn(told, spec, result, wanted=wanted)
+        if told.stage is Stage.SATURATE and not self._within_budget(told.waiting, told.took_s):
+            told.keep(())
+            self._ended |= len(self._open) == 1
+        if not told.waiting:
+            self._close(told)
+            if not self._ended:
+                self._settle()
+                self._ended |= not self._within_budget(len(self._live))
+
+    def _learn(self, told: _Round, spec: TrialSpec, result: TrialResult, *, wanted: bool) -> None:
+        """Takes a result, and schedules the trial again if it says nothing."""
         self._results[spec.setting].append(result)
         self._searches.pop(spec.setting, None)
+        if result.status == "measured" and result.took_s is not None:
+            told.took_s.append(result.took_s)
+            self._took_s.append(result.took_s)
         repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES)
-        may_repeat = spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
+        may_repeat = wanted and spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
         may_repeat &= told.stage is Stage.SATURATE or self._within_budget(told.waiting + 1)
         if may_repeat and not repeats_itself and not self._says_something(result):
             self._retries_left -= 1
             told.retry.append(self._again(spec))
-        if not self._over and not self._within_budget(told.waiting):
-            self._end()
-        elif not told.waiting:
-            self._close(told)
-            self._settle()
-            self._ended |= not self._within_budget(len(self._live))
 
     def _end(self) -> None:
         """Ends the search: only the trials in flight are awaited."""
@@ -175,7 +190,6 @@ class CapacityPlanner:
 
     def _close(self, over: _Round) -> None:
         del self._open[over.number]
-        self._over += 1
         self._round_ended = True
 
     def _again(self, spec: TrialSpec) -> _Turn:
@@ -191,25 +205,32 @@ class CapacityPlanner:
 
     def _settle(self) -> None:
         """After a round: eliminates settings, pauses those known closely enough, and decides if the search is over."""
-        looking = any(each.stage is Stage.SATURATE for each in self._open.values())
-        for setting in () if looking else self._live:
-            if self._search(setting).first_look is None:
-                problems = [problem.message for result in self._results[setting] for problem in result.problems]
-                self._left[setting] = f"gave no rate to begin from: {problems[-1] if problems else 'nothing ended ok'}"
-        self._live = [setting for setting in self._live if setting not in self._left]
+        self._leave_without_look()
         if any(search.answers for search in map(self._search, self._settings)):
             contest = self._contest()
             self._out |= {s for s, search in contest.searches.items() if search.nowhere or search.everywhere}
             self._out |= {*contest.worse_beyond_margin(), *self._left}
             margin = self._experiment.objective.margin
             closely = margin / 2 if len(self._settings) > 1 else margin
-            self._live = [s for s in self._live if s not in self._out and not contest.searches[s].narrow(closely)]
+            # A setting that paused goes on if an answer that was in flight then has widened its interval.
+            self._live = [s for s in self._settings if s not in self._out and not self._search(s).narrow(closely)]
             if self._is_decided(contest):
                 self._end()
         for each in list(self._open.values()):
             each.keep(self._live)
             if not each.waiting:
                 self._close(each)
+        self._leave_without_look()
+
+    def _leave_without_look(self) -> None:
+        """Once no first look is in flight, settings without one are eliminated."""
+        if any(each.stage is Stage.SATURATE for each in self._open.values()):
+            return
+        for setting in self._live:
+            if self._search(setting).first_look is None:
+                problems = [problem.message for result in self._results[setting] for problem in result.problems]
+                self._left[setting] = f"gave no rate to begin from: {problems[-1] if problems else 'nothing ended ok'}"
+        self._live = [setting for setting in self._live if setting not in self._left]
 
     def _is_decided(self, contest: CapacityContest) -> bool:
         """True if every other setting is shown worse or equivalent, and the leader's own capacity is known to within
@@ -225,28 +246,29 @@ class CapacityPlanner:
     def _next_round(self) -> _Round | None:
         """Begins a round with every live setting, and returns it; None if none can begin, or none yet."""
         looks = self._begun < self._looks
-        live = [s for s in self._live if looks or self._search(s).first_look is not None]
-        self._ended |= not self._within_budget(len(live))
-        if self._ended or not live or self._begun >= self._rounds:
+        self._ended |= not self._within_budget(len(self._live))
+        if self._ended or not self._live or self._begun >= self._rounds:
+            return None
+        if not looks and any(self._search(setting).first_look is None for setting in self._live):
             return None
         order = list(self._settings)  # all settings, so that eliminated ones do not change the order of the others
         random.Random(f"{self._seed}/order/{self._begun}").shuffle(order)
-        queue = [_Turn(setting) for setting in order if setting in live]
+        queue = [_Turn(setting) for setting in order if setting in self._live]
         stage = Stage.SATURATE if looks else Stage.CAPACITY
         begun = self._open[self._begun] = _Round(self._begun, stage, queue, self._wall_s)
         self._begun += 1
         return begun
 
-    def _within_budget(self, trials: int) -> bool:
-        """True if this many more trials, one after the other, would end within the budget, at the pace of the trials so
-        far."""
+    def _within_budget(self, trials: int, took_s: Sequence[float] = ()) -> bool:
+        """True if this many more trials, one after the other, would end within the budget, at the pace of trials that
+        took so long; without any, of all measured ones."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None:
             return True
-        took = [result.took_s for results in self._results.values() for result in results if result.took_s is not None]
+        took_s = took_s or self._took_s
         measure = self._experiment.measure
         least_ns = measure.warmup_min_ns + self._experiment.load.duration_ns
-        each_s = sum(took) / len(took) if took else least_ns / 1e9
+        each_s = sum(took_s) / len(took_s) if took_s else least_ns / 1e9
         return self._wall_s + each_s * trials <= budget_ns / 1e9
 
     def _search(self, setting: Setting) -> Search:
@@ -256,7 +278,8 @@ class CapacityPlanner:
         return self._searches[setting]
 
     def _contest(self) -> CapacityContest:
-        return contest_of(self._experiment, {setting: self._search(setting) for setting in self._settings})
+        searches = {setting: self._search(setting) for setting in self._settings}
+        return contest_of(self._experiment, on_even_nodes(searches))
 
     def _load_seed(self, number: int) -> int:
         """The seed is shared by all settings of a round: at equal rates they get the same arrivals."""

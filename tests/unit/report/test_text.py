@@ -34,7 +34,7 @@ def test_everything_is_there_and_fits(width: int) -> None:
         assert sentence in plain(text)
     for level in synthetic.LADDER:
         assert f" {level} " in text
-    for heading in ("goodput", "interval", "p50", "p99", "errors", "CPUs", "memory", "switches/req", "verdict"):
+    for heading in ("goodput", "interval", "p50", "p99", "errors", "CPUs", "memory", "sw/req", "verdict"):
         assert heading in text
     assert "violates the SLO: error_rate < 1%" in plain(text)
     assert "trial 12 (threads=32) invalid: another process used 0.61 cores" in plain(text)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fakes.edges import Server, answers_of, capacity_experiment, result, search, setting
+from powerband.analyze.settings.capacities import hold_capacity_contest
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.model.experiment import Design, Experiment, Objective
 from powerband.model.plan import Stage, TrialSpec
-from powerband.model.results import AnswerKind, TrialResult
+from powerband.model.results import AnswerKind, TrialResult, Verdict
 from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.planners import dry_run
 
@@ -241,3 +244,92 @@ def test_a_plan_shows_the_first_looks_alone() -> None:
     """A dry run learns nothing, and the rates depend on what the first trials show."""
     specs = dry_run(capacity_experiment((1, 2, 4)), 1)
     assert [(spec.stage, spec.attempt) for spec in specs] == [(Stage.SATURATE, 1)] * 3
+
+
+def looked(planner: CapacityPlanner, spec: TrialSpec, **metrics: float) -> None:
+    planner.tell(result(spec, {"goodput_per_s": 1000.0, **metrics}))
+
+
+def asked(planner: CapacityPlanner, block: int | None = None) -> TrialSpec:
+    spec = planner.ask(block)
+    assert spec is not None
+    return spec
+
+
+def test_on_two_nodes_each_looks_and_no_search_begins_before_every_setting_has_a_look() -> None:
+    planner = CapacityPlanner(capacity_experiment((1, 2)), 1, nodes=2)
+    first, second = asked(planner), asked(planner)
+    assert (first.block, second.block) == (0, 1) and {first.stage, second.stage} == {Stage.SATURATE}
+    planner.tell(result(first, {}, "not_ready", status="failed"))
+    while (spec := planner.ask(0)) is not None:
+        planner.tell(result(spec, {}, "not_ready", status="failed"))
+    assert planner.ask() is None, "the other node still looks"
+    looked(planner, second)
+    looked(planner, asked(planner, 1))
+    here, there = asked(planner), asked(planner)
+    assert (here.stage, there.stage) == (Stage.CAPACITY, Stage.CAPACITY) and here.block != there.block
+    assert not planner.left
+
+
+def test_rates_that_are_tried_at_once_differ() -> None:
+    planner = CapacityPlanner(capacity_experiment((1,)), 1, nodes=3)
+    for spec in [asked(planner) for _ in range(3)]:
+        looked(planner, spec)
+    rates = [spec.rate_per_s for spec in (asked(planner), asked(planner), asked(planner))]
+    assert len(set(rates)) == 3
+
+
+def test_once_another_node_has_decided_a_disturbed_trial_is_not_repeated() -> None:
+    wanted = Objective(metric="capacity", subject_to=["p99 < 50ms", "errors < 0.1%"], margin=0.3)
+    planner = CapacityPlanner(capacity_experiment((4,), objective=wanted), 1, nodes=2)
+    answer = answers_of({4: Server(sd=0.005, p99_sd=0.02)}, dice())
+    for spec in (asked(planner), asked(planner)):
+        planner.tell(answer(spec))
+    late = asked(planner)
+    while (spec := planner.ask()) is not None:
+        planner.tell(answer(spec))
+    planner.tell(result(late, {}, "host_foreign"))
+    assert planner.ask(late.block) is None and planner.ask() is None
+    assert planner.progress.to_come == 0
+
+
+def test_a_slow_node_does_not_look_beyond_the_budget() -> None:
+    made = capacity_experiment(tuple(range(1, 11)), design=Design(budget="250s", seed=7))
+    planner = CapacityPlanner(made, 7, nodes=2)
+    fast, slow = asked(planner), asked(planner)
+    while fast is not None:
+        planner.tell(replace(result(fast, {"goodput_per_s": 1000.0}), took_s=5.0))
+        fast = planner.ask(fast.block)
+    planner.tell(replace(result(slow, {"goodput_per_s": 1000.0}), took_s=60.0))
+    assert planner.ask(slow.block) is None, "nine more would take 540 s"
+
+
+def test_a_budget_that_two_nodes_spent_on_looks_is_said_to_be_too_small() -> None:
+    made = capacity_experiment((1, 2), design=Design(budget="25s", seed=7))
+    planner, results = CapacityPlanner(made, 7, nodes=2), []
+    in_flight = [asked(planner), asked(planner)]
+    while in_flight:
+        spec = in_flight.pop(0)
+        results.append(result(spec, {"goodput_per_s": 1000.0}))
+        planner.tell(results[-1])
+        in_flight += filter(None, [planner.ask(spec.block)])
+    told = " ".join(analyse(made, results, planner.progress).answer.sentences)
+    assert "budget of 25.0 s was too little" in told, told
+
+
+def test_settings_are_compared_as_on_one_node_though_nodes_differ() -> None:
+    """Node a serves 1.5 times as much as node b; threads=2 serves 1.1 times as much as threads=1 on each."""
+    speed = {"a": 1.2, "b": 0.8}
+    results = []
+    for node, factor in speed.items():
+        for threads, most in ((1, 1000.0), (2, 1100.0)):
+            look = TrialSpec(len(results) + 1, 0, 1, setting(threads), 1, Stage.SATURATE)
+            results.append(replace(result(look, {"goodput_per_s": most * factor}), node=node))
+            for share in (0.8, 0.9, 0.94, 0.97, 1.03, 1.06, 1.1, 1.2):
+                tried = TrialSpec(len(results) + 1, 1, 1, setting(threads), 1, Stage.CAPACITY, most * factor * share)
+                p99 = {"response_time_ns_p99": 10e6 if share < 1 else 5e9, "error_rate": 0.0}
+                results.append(replace(result(tried, p99), node=node))
+    made = capacity_experiment((1, 2))
+    assert hold_capacity_contest(made, made.settings(), results).verdict(setting(1)) is Verdict.WORSE
+    blind = [replace(each, node="") for each in results]
+    assert hold_capacity_contest(made, made.settings(), blind).verdict(setting(1)) is Verdict.INCONCLUSIVE

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from powerband.analyze.settings.capacity import Search, search_of
 from powerband.analyze.stats.edge import difference_quantiles
@@ -49,7 +51,7 @@ def gap_between(search: Search, leader: Search, error: float) -> Gap:
     """Compares the rates that half of each setting's quick starts hold, since so few trials do not show what the
     slowest twentieth of its starts does. `error`: the chance that the interval may miss."""
     tails = (0.5, error / 2, 1 - error / 2, error, 1 - error)
-    return Gap(*difference_quantiles(search.edge.compared, leader.edge.compared, tails))
+    return Gap(*difference_quantiles(search.compared, leader.compared, tails))
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,22 @@ class CapacityContest:
 def hold_capacity_contest(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]
 ) -> CapacityContest:
-    return contest_of(experiment, {setting: search_of(experiment, setting, results) for setting in settings})
+    searches = {setting: search_of(experiment, setting, results) for setting in settings}
+    return contest_of(experiment, on_even_nodes(searches))
+
+
+def on_even_nodes(searches: Mapping[Setting, Search]) -> Mapping[Setting, Search]:
+    """The searches, each with the speeds of the nodes, so that settings are compared as on a node of median speed. A
+    node's speed is the mean over the settings, on the log scale, of its first look less the median of all nodes'."""
+    looks = {setting: search.looks for setting, search in searches.items() if search.looks}
+    nodes = set[str]().union(*looks.values())
+    whole = [each for each in looks.values() if each.keys() == nodes]
+    if len(nodes) < 2 or not whole:
+        return searches
+    logs = np.log([[each[node] for node in sorted(nodes)] for each in whole])
+    speeds = (logs - np.median(logs, axis=1, keepdims=True)).mean(axis=0)
+    by_node = dict(zip(sorted(nodes), map(float, speeds), strict=True))
+    return {setting: replace(search, speeds=by_node) for setting, search in searches.items()}
 
 
 def contest_of(experiment: Experiment, searches: Mapping[Setting, Search]) -> CapacityContest:

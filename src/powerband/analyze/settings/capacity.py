@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -91,27 +91,50 @@ def _kept_up(result: TrialResult, window_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Search:
-    """One setting's search so far. `first_look`: the rate that it served under a full load of users, in scenarios per
-    second; None: not known yet. `floor_per_s`: the lowest rate at which a trial says something. `ceiling_per_s`: the
-    load engine's limit; infinite if it was not met."""
+    """One setting's search so far. `answered`: trials that say something, each with whether the SLO held. `looks`: the
+    rate that it served under a full load of users, by node, in scenarios per second. `floor_per_s`: the lowest rate at
+    which a trial says something. `ceiling_per_s`: the load engine's limit; infinite if it was not met. `speeds`: how
+    much faster each node is than their median, in log rate; empty: not known, or one node."""
 
     setting: Setting
     experiment: Experiment
     trials: tuple[TrialResult, ...]
-    answers: tuple[Answered, ...]
-    first_look: float | None
+    answered: tuple[tuple[TrialResult, bool], ...]
+    looks: Mapping[str, float]
     floor_per_s: float
     ceiling_per_s: float
+    speeds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def objective(self) -> Objective:
         return self.experiment.objective
 
+    @property
+    def first_look(self) -> float | None:
+        """The rate that it served under a full load of users, on a node of median speed; None: not known yet."""
+        return float(np.median(list(self.looks.values()))) if self.looks else None
+
+    @property
+    def answers(self) -> tuple[Answered, ...]:
+        return tuple(Answered(math.log(trial.rate_per_s or 1.0), held) for trial, held in self.answered)
+
     @cached_property
     def edge(self) -> Edge:
+        return self._located(self.answers)
+
+    @cached_property
+    def compared(self) -> Edge:
+        """The edge by which settings are compared, as on a node of median speed."""
+        if not any(self.speeds.values()):
+            return self.edge.compared
+        pairs = zip(self.answers, self.answered, strict=True)
+        even = [replace(each, log_rate=each.log_rate - self.speeds.get(trial.node, 0.0)) for each, (trial, _) in pairs]
+        return self._located(even).compared
+
+    def _located(self, answers: Sequence[Answered]) -> Edge:
         assert self.first_look is not None, "no rate is known to begin from"
         floor = math.log(self.floor_per_s)
-        return locate(self.answers, max(math.log(self.first_look), floor), floor)
+        return locate(answers, max(math.log(self.first_look), floor), floor)
 
     def next_rate_per_s(self, in_flight: Sequence[float] = ()) -> float:
         """The rate to try next, rounded so that the same rate comes again and the plan reads well. `in_flight`: rates
@@ -138,9 +161,13 @@ class Search:
 
     @cached_property
     def most_per_s(self) -> float:
-        """The most that it was seen to serve, in scenarios per second; 0: nothing yet."""
-        served = [trial.metrics.get("goodput_per_s", 0.0) for trial in self.trials if trial.status == "measured"]
-        return max(served, default=0.0) / len(self.experiment.load.scenario)
+        """The most that it was seen to serve, in scenarios per second, on the slowest of the nodes that had a first
+        look; 0: nothing yet."""
+        most: dict[str, float] = {}
+        for trial in self.trials:
+            if trial.status == "measured" and (trial.node in self.looks or not self.looks):
+                most[trial.node] = max(most.get(trial.node, 0.0), trial.metrics.get("goodput_per_s", 0.0))
+        return min(most.values(), default=0.0) / len(self.experiment.load.scenario)
 
     @property
     def _highest_per_s(self) -> float:
@@ -186,12 +213,12 @@ class Search:
     def narrow(self, half_width: float) -> bool:
         """True if the capacity is known this closely, as a share of it."""
         wanted = math.log1p(half_width)
-        enough = self._answered and len(self.answers) >= TRIALS_MIN
+        enough = self._answered and len(self.answered) >= TRIALS_MIN
         return enough and self.edge.half_width(self.objective.confidence) <= wanted
 
     @property
     def _answered(self) -> bool:
-        return self.first_look is not None and bool(self.answers)
+        return bool(self.looks) and bool(self.answered)
 
     @property
     def _sure(self) -> float:
@@ -223,8 +250,8 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
         setting=setting,
         experiment=experiment,
         trials=mine,
-        answers=tuple(Answered(math.log(result.rate_per_s or 1.0), held) for result, held in answered),
-        first_look=float(np.median(list(looks.values()))) if looks else None,
+        answered=tuple(answered),
+        looks=looks,
         floor_per_s=floor_per_s(experiment),
         ceiling_per_s=_ceiling(mine, len(experiment.load.scenario)),
     )

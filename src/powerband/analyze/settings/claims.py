@@ -260,15 +260,15 @@ def _reckoned(comparison: str) -> bool:
 
 
 def _sentence(judged: _Judged, unit: str, blocks: int, *, reckoned: bool) -> str:
-    """The sentence of a comparison. `reckoned`: its sides are computed, so each is named beside its value."""
+    """The sentence of a comparison. `reckoned`: its sides are computed, so that their ratio needs their names."""
     found = judged.interval
     if found is None or found.low is None or found.high is None:
         return f"It was {judged.why}."
     left, right = _shown(judged.left, unit), _shown(judged.right, unit)
-    if reckoned:
-        left, right = f"the left side, {left},", f"the right side, {right}"
     figures = (found.value, found.low, found.high)
     if judged.scale == "ratio":
+        if reckoned:
+            left, right = f"the left side, {left},", f"the right side, {right}"
         middle, low, high = map(_digits, figures)
         measured = f"{left} is {middle} times {right}"
     else:

@@ -277,9 +277,10 @@ def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progres
         return standing
     looked = [result.took_s for result in ran if result.stage is Stage.EXPLORE and result.took_s is not None]
     looks = min(experiment.design.explore_trials, len(experiment.settings()))
-    one_block = experiment.measure.repeats == 1 and not experiment.objective.is_capacity
-    # The first round of a capacity search only looks.
-    compared = any(result.block >= 1 for result in trials) or one_block
+    if experiment.objective.is_capacity:  # its first rounds only look
+        compared = any(result.stage is Stage.CAPACITY for result in trials)
+    else:
+        compared = any(result.block >= 1 for result in trials) or experiment.measure.repeats == 1
     block_s = sum(took) / len(took) * len(standing.rows)
     live = any(row.setting not in progress.left for row in standing.rows)  # else nothing was left to spend time on
     return replace(

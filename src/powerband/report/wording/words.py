@@ -28,7 +28,7 @@ COLUMNS = (
     MetricColumn("subject_cpu_cores", "CPU cores", "CPUs"),
     MetricColumn("rss_bytes_max", "memory", "memory"),
     MetricColumn("threads_max", "threads alive, most", "max threads"),
-    MetricColumn("context_switches_per_request", "context switches / {noun}", "switches/{short}"),
+    MetricColumn("context_switches_per_request", "context switches / {noun}", "sw/{short}"),
 )
 
 # These fit on a narrow page.

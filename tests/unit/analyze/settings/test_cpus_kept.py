@@ -88,4 +88,4 @@ def test_cpus_that_were_kept_are_told_with_what_the_runtime_made_of_them() -> No
     view = RuntimeView("JVM", 1, "availableProcessors", 1, "asked", 1, {"collector": "Serial"})
     kept = CpuUse(1, 2, shared=False)
     (warning,) = cpus_kept(experiment(**WORKERS), kept, [trial(1, view, cpus=kept)])
-    assert "kept from the server (JVM has availableProcessors 1 and the Serial collector), and with" in warning
+    assert "2 CPUs (JVM has availableProcessors 1 and the Serial collector); --cpus all" in warning
