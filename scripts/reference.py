@@ -73,7 +73,7 @@ def quickstart_answer() -> str:
     kept = max((each for each in keep.all_kept() if each.analysis["name"] == "quickstart"), key=lambda each: each.date)
     analysis = analysis_of(kept)
     named = analysis.answer.setting
-    return answer_of(analysis, without=rf"With {named and named.id} |\S+ costs more")
+    return answer_of(analysis, without=rf"With {re.escape(named.id) if named else None} |\S+ costs more")
 
 
 def options_page() -> str:

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -74,8 +75,12 @@ impl Link {
 }
 
 fn launch(line: &str) -> (Child, ChildStdin, BufReader<ChildStdout>) {
+    launch_with(&std::env::var("PATH").unwrap(), line)
+}
+
+fn launch_with(path: &str, line: &str) -> (Child, ChildStdin, BufReader<ChildStdout>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_powerband-engine"));
-    command.arg("link").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg("link").env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the engine starts");
     let mut stdin = child.stdin.take().unwrap();
     writeln!(stdin, "{line}").unwrap();
@@ -271,6 +276,24 @@ fn after_a_kill_nothing_is_left_of_it() {
     killed.send(()).unwrap();
     assert!(!watching.join().unwrap().contains("link0"), "the device outlived its holder");
     assert!(!std::path::Path::new(link.up["b"]["namespace"].as_str().unwrap()).exists());
+}
+
+#[test]
+fn a_tc_that_shows_no_counts_is_found_at_the_start() {
+    if Link::start(&json!({"protocol": 1, "delay_ns": 0})).is_none() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("powerband-tc-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("tc"), "#!/bin/sh\necho qdisc netem 8001: root\n").unwrap();
+    std::fs::set_permissions(folder.join("tc"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let spec = json!({"protocol": 1, "delay_ns": 0, "form": "netem"});
+    let (mut child, _stdin, mut stdout) = launch_with(&path, &spec.to_string());
+    let event = next_event(&mut stdout).expect("an error event");
+    assert!(event["message"].as_str().is_some_and(|message| message.contains("no counts of netem")), "{event}");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -219,6 +219,25 @@ def test_a_trial_that_goes_on_is_drawn_as_it_comes(visit: Open, serve: Serve, tm
         page.locator("#answer").get_by_text(state["run"]["answer"][0]).wait_for()
 
 
+def test_the_end_of_a_run_leaves_the_trial_in_the_plots(visit: Open, serve: Serve, tmp_path: Path) -> None:
+    run = written(tmp_path / "runs", "ends")
+    run.plan.write_text("".join(run.plan.read_text().splitlines(keepends=True)[:2]))
+    record = run.trial(2).record.rename(tmp_path / "record.json")
+    write_lines(run.trial(2), 12)
+    with (run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = serve(run.path)
+        page = visit(server.address)
+        page.locator("#phase").get_by_text("trial 2").wait_for()
+        record.rename(run.trial(2).record)
+        page.locator("#now").get_by_text("between trials").wait_for()
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    page.locator("#status").get_by_text("interrupted").wait_for()
+    assert page.locator("#series-title").inner_text() == "Trial 2"
+    again = visit(server.address)
+    again.locator("#series-title").get_by_text("Trial 1").wait_for()
+
+
 def test_the_rate_that_a_trial_is_offered_is_told(visit: Open, serve: Serve, tmp_path: Path) -> None:
     small, run = RunDir(SMALL), RunDir(tmp_path / "runs" / "offered")
     run.trials.mkdir(parents=True)

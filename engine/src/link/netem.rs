@@ -10,9 +10,15 @@ use crate::contract::link::{Carried, LinkSpec};
 /// Fixed addresses avoid address resolution over the link: the first packet takes as long as any other.
 const HARDWARE_ADDRESSES: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 
-/// The reason why the kernel has no netem; None: it has. The calling thread is in a namespace of its own.
+/// The reason why the kernel has no netem, or `tc` cannot show its counts; None: neither. The calling thread is in a
+/// namespace of its own.
 pub fn missing() -> Option<String> {
-    tc("qdisc add dev lo root netem delay 1ms").and_then(|_| tc("qdisc del dev lo root")).err()
+    tc("qdisc add dev lo root netem delay 1ms")
+        .and_then(|_| {
+            let shown = counts("lo");
+            tc("qdisc del dev lo root").and(shown)
+        })
+        .err()
 }
 
 /// Joins the namespaces.
@@ -37,9 +43,14 @@ pub fn join(namespaces: &[Namespace; 2], spec: &LinkSpec, queue_bytes: u64) -> R
 pub fn carried(namespaces: &[Namespace; 2]) -> Result<[Carried; 2], String> {
     let sent = |from: usize| {
         namespaces[from].enter()?;
-        counted(&tc(&format!("-s -j qdisc show dev {DEVICE} root"))?)
+        counts(DEVICE)
     };
     Ok([sent(0)?, sent(1)?])
+}
+
+/// What netem has sent from a device of the calling thread's namespace.
+fn counts(device: &str) -> Result<Carried, String> {
+    counted(&tc(&format!("-s -j qdisc show dev {device} root"))?)
 }
 
 /// The words of the command that delays packets and limits their rate.

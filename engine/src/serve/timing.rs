@@ -77,16 +77,20 @@ mod tests {
 
     #[test]
     fn yields_make_no_burning_longer() {
-        let start = thread_cpu_ns();
-        burn_with(2_000_000, 200, || ());
-        let burned = thread_cpu_ns() - start;
-        assert!((2_000_000..2_200_000).contains(&burned), "{burned}");
+        let burned = || {
+            let start = thread_cpu_ns();
+            burn_with(2_000_000, 200, || ());
+            thread_cpu_ns() - start
+        };
+        // The least of several: a busy virtual machine counts some of its own time.
+        let least = (0..5).map(|_| burned()).min().unwrap();
+        assert!((2_000_000..2_200_000).contains(&least), "{least}");
     }
 
     #[test]
     fn a_wait_that_is_over_before_it_begins_tells_no_lateness() {
         assert_eq!(sleep_late_ns(now_ns() - 1_000), None);
-        assert!(sleep_late_ns(now_ns() + 1_000_000).is_some());
+        assert!(sleep_late_ns(now_ns() + 50_000_000).is_some());
     }
 
     #[test]

@@ -89,7 +89,8 @@ class _Known:
     left_s: float | None = None  # seconds left of the run, as the plan says at the trial that began last
     analysis: Analysis | None = None
     analysis_version: Version = None
-    settled: frozenset[int] = frozenset()  # trials of an analysis that this process of the run wrote: none is repeated
+    settled: frozenset[int] = frozenset()  # trials of an analysis that this process of the run wrote, or recorded ones
+    # of a run at rest: none is repeated
     analysis_problem: str = ""
     own_analysis: bool = False  # made here, not read
     damaged: int = 0  # lines of the plan
@@ -238,7 +239,7 @@ class RunFollower:
             directory = self.run.trial(number)
             record = changed_at(directory.record)
             repeated = trial.record not in (None, record)
-            if repeated or record is None:
+            if repeated or (record is None and self._known.running):
                 trial.result, trial.because = None, ""
             if record != trial.record:
                 trial.record, self._stale = record, True
@@ -246,6 +247,8 @@ class RunFollower:
                 found := changed_at(directory.spec)
             ) is not None:
                 trial.began_s = found[2] / 1e9
+        if not self._known.running:
+            self._known.settled = frozenset(number for number, trial in self._known.trials.items() if trial.recorded)
 
     def _read_analysis(self) -> None:
         """Reads the analysis that the run writes after each block, with every trial measured by then."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from powerband.base.arithmetic import Arithmetic, Number, Parser, leaves
 from powerband.base.arithmetic import Term as AnyTerm
 from powerband.base.errors import did_you_mean
-from powerband.base.units import parse_quantity, parse_share
+from powerband.base.units import parse_bytes, parse_duration_ns, parse_quantity, parse_rate, parse_share
 from powerband.model.metrics import METRICS, metric_named
 from powerband.model.plan import Level, Setting, format_level, grid
 
@@ -90,10 +90,11 @@ def unit_of(term: Term) -> str | None:
     return None
 
 
-def parse_claim(text: str) -> Claimed:
-    """Parses a claim. Raises ValueError for text outside the grammar, with the column within it, for unknown metrics
-    and for wrong units."""
+def parse_claim(text: str, *, strict: bool = False) -> Claimed:
+    """Parses a claim. Raises ValueError for text outside the grammar, with the column within it, and for unknown
+    metrics; if `strict`, also for wrong and missing units, which claims of older runs have."""
     parser = _ClaimParser(text)
+    parser.number_of = _number if strict else _number_of_any_unit
     comparisons = [parser.comparison()]
     while parser.take("and"):
         comparisons.append(parser.comparison())
@@ -138,6 +139,7 @@ class _ClaimParser(Parser[Reference]):
     kind = "claim"
     place = "in a claim"
     operand_words = "a number or a metric"
+    number_of: Callable[[str, str | None], float]
 
     def comparison(self) -> ClaimComparison:
         start = self.column()
@@ -148,7 +150,7 @@ class _ClaimParser(Parser[Reference]):
         right = self.sum()
         text = self.text[start - 1 : self.column() - 1].strip()
         try:
-            sides = _converted(left, unit_of(right)), _converted(right, unit_of(left))
+            sides = self._converted(left, unit_of(right)), self._converted(right, unit_of(left))
         except ValueError as error:
             raise ValueError(f"in `{text}`: {error}") from None
         return ClaimComparison(op, *sides, text)
@@ -160,25 +162,24 @@ class _ClaimParser(Parser[Reference]):
         levels = _levels(self.next()) if self.peek().startswith("[") else ()
         return Reference(metric_named(name).name, levels)
 
+    def _converted(self, term: Term, beside: str | None) -> Term:
+        """The term with its numbers in the units of metrics. `beside`: the unit of what a number is compared with."""
+        own = unit_of(term)
+        unit = beside if own is None else own
+        match term:
+            case _Written(_, text):
+                return Number(self.number_of(text, unit))
+            case Arithmetic(op, left, right):
+                unit = unit if op in "+-" else None
+                return replace(term, left=self._converted(left, unit), right=self._converted(right, unit))
+        return term
+
 
 @dataclass(frozen=True)
 class _Written(Number):
     """A number whose unit is not converted yet."""
 
     text: str
-
-
-def _converted(term: Term, beside: str | None) -> Term:
-    """The term with its numbers in the units of metrics. `beside`: the unit of what a number is compared with."""
-    own = unit_of(term)
-    unit = beside if own is None else own
-    match term:
-        case _Written(_, text):
-            return Number(_number(text, unit))
-        case Arithmetic(op, left, right):
-            unit = unit if op in "+-" else None
-            return replace(term, left=_converted(left, unit), right=_converted(right, unit))
-    return term
 
 
 def _number(text: str, unit: str | None) -> float:
@@ -188,6 +189,20 @@ def _number(text: str, unit: str | None) -> float:
         return float(parse_share(text))
     except ValueError:
         raise ValueError(f"{text} has a unit, but no metric that it is compared with or added to") from None
+
+
+def _number_of_any_unit(text: str, unit: str | None) -> float:
+    """A number as older versions read it if its unit is wrong or missing: a time in ns, a plain number as it is."""
+    try:
+        return _number(text, unit)
+    except ValueError:
+        if text.endswith("%"):
+            return float(parse_share(text))
+        if text.endswith("/s"):
+            return float(parse_rate(text))
+        if text.endswith("B"):
+            return float(parse_bytes(text))
+        return float(text) if text[-1].isdigit() else float(parse_duration_ns(text))
 
 
 def _levels(text: str) -> tuple[tuple[str, str], ...]:

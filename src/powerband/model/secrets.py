@@ -17,14 +17,23 @@ from pydantic import BaseModel
 from powerband.model.experiment import Experiment
 
 HIDDEN = "(hidden)"
-_WORDS = r"pass|pwd|secret|token|credential|authori[sz]ation|cookie|api-?_?key|access-?_?key|private-?_?key|signature"
+_PASSWORD = r"pass(?:word|wd|phrase)|pwd|secret"
+_OTHERS = r"pass(?![a-z])|token|credential|authori[sz]ation|cookie|api-?_?key|access-?_?key|private-?_?key|signature"
+_WORDS = rf"{_PASSWORD}|{_OTHERS}"
 _NAME = re.compile(_WORDS, re.IGNORECASE)
 _OPTION = rf"-[\w.-]*(?:{_WORDS})[\w.-]*"
 _ASKS = re.compile(_OPTION, re.IGNORECASE)
 """An option whose value is the next word."""
+_OTHER_OPTION = r"-\w(?!\S)|--\w"
+"""The beginning of the next word if that is an option itself."""
+_NUMBER = r"-?\d+(?:\.\d+)?"
+_PLAIN = rf"(?:{_NUMBER}|on|off|true|false)"
+_ORDINARY = re.compile(rf"\{{[\w.-]+\}}|{_NUMBER}\.\.{_NUMBER}|{_PLAIN}(?:,{_PLAIN})*", re.IGNORECASE)
+"""A value that is no secret, such as a factor's, its levels or a number of tokens."""
 _IN_TEXT = re.compile(
     rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)"
-    rf"|(?P<name>^[\w.=-]*(?:{_WORDS})[\w.-]*(?:=(?!=)|:)\s*|(?<=\s){_OPTION}(?:[=:]|\s+(?=[^\s-]))).+",
+    rf"|(?P<name>^[\w.=-]*(?:{_WORDS})[\w.-]*(?:=(?!=)|:)\s*"
+    rf"|(?<!\S){_OPTION}(?:[=:]|\s+(?=\S)(?!{_OTHER_OPTION})))(?P<value>.+)",
     re.IGNORECASE,
 )
 Shown = TypeVar("Shown")
@@ -44,7 +53,7 @@ def text_without_secrets(text: str) -> str:
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
     """The arguments of a command line, with the secrets of the experiment that it started replaced by `(hidden)`."""
     pairs = (pair for key in ("env", "headers") for pair in pairs_of(experiment, key))
-    secrets = [(name, value) for name, value in pairs if value and _NAME.search(name)]
+    secrets = [(name, value) for name, value in pairs if value and _is_secret(name, value)]
 
     def shown(argument: str, hidden: str) -> str:
         values = (value for name, value in secrets if name.lower() in argument.lower())
@@ -66,18 +75,34 @@ def _hidden(value: Shown, key: str = "") -> Shown:
     elif isinstance(value, tuple):
         found = tuple(map(_hidden_word, ("", *value), value))
     elif isinstance(value, str):
-        found = _IN_TEXT.sub(lambda match: f"{match['user'] or match['name']}{HIDDEN}", value)
+        found = _IN_TEXT.sub(_hidden_match, value)
     return cast(Shown, found)
+
+
+def _hidden_match(match: re.Match[str]) -> str:
+    name, value = match["user"] or match["name"], match["value"] or ""
+    (first,) = re.findall(r"^\S*", value)
+    if match["user"] or _is_secret(name, first):
+        return f"{name}{HIDDEN}"
+    return f"{name}{first}{_hidden(value[len(first) :])}"
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """True if the name asks for a secret and the value may be one. A password may consist of digits."""
+    digits = value.isdigit() and re.search(_PASSWORD, name, re.IGNORECASE)
+    return bool(_NAME.search(name) and (digits or not _ORDINARY.fullmatch(value)))
 
 
 def _hidden_word(before: Shown, value: Shown) -> Shown:
     """An item of a list, without its secrets: all of it if the item before it is an option that asks for one."""
-    asked = isinstance(before, str) and isinstance(value, str) and _ASKS.fullmatch(before) and value[:1] != "-"
-    return cast(Shown, HIDDEN) if asked else _hidden(value)
+    if isinstance(before, str) and isinstance(value, str) and _ASKS.fullmatch(before):
+        asked = _is_secret(before, value) and not re.match(_OTHER_OPTION, value)
+        return cast(Shown, HIDDEN) if asked else _hidden(value)
+    return _hidden(value)
 
 
 def _hidden_pair(name: str, value: str | None) -> str | None:
-    return HIDDEN if value and _NAME.search(name) else _hidden(value)
+    return HIDDEN if value and _is_secret(name, value) else _hidden(value)
 
 
 def pairs_of(value: object, wanted: str, key: str = "") -> Iterator[tuple[str, str | None]]:

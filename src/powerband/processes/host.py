@@ -22,6 +22,7 @@ from powerband.processes.cgroups import quota_of
 from powerband.processes.cpus import parse_cpu_list
 
 _GIT_WITHIN_S = 5.0  # arbitrary: the largest checkouts take about a second
+_DOCUMENTATION = (":(top,exclude)docs", ":(top,exclude)*.md")
 PERF_CAPABILITIES = (38, 21)  # CAP_PERFMON, CAP_SYS_ADMIN
 
 
@@ -69,13 +70,19 @@ def versions(engine: Path | None) -> dict[str, str | None]:
 
 def commit_here() -> str | None:
     """Returns the commit of the current folder's git checkout, in 12 digits, with `-dirty` if one of its files was
-    changed; None if there is no checkout, or if git does not answer."""
-    asked = ("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
-    try:
+    changed, documentation apart; None if there is no checkout, or if git does not answer."""
+
+    def git(*words: str) -> str:
+        asked = ("git", "--no-optional-locks", *words)
         done = subprocess.run(asked, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)
+        return done.stdout.strip()
+
+    try:
+        commit = git("describe", "--always", "--abbrev=12", "--exclude=*")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", *_DOCUMENTATION)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return f"{commit}-dirty" if changed else commit
 
 
 def usable_cores(root: Path = Path("/")) -> list[list[int]]:

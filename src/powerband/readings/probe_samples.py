@@ -25,6 +25,7 @@ READ_TOGETHER = {  # counters by those that show whether they were read
     PER_THREAD: (*PER_THREAD, "minor_faults", "major_faults"),
     ("context_switches",): ("context_switches",),
 }
+IDLE_NS = 2e9  # twice the pause between two readings of many threads
 COVERED_LEAST = 0.5  # half of a window: growth beyond what was seen would be a guess
 SINK_FIGURES = ("packets", "updates", "malformed", "dropped")  # of the StatsD sink, as series statsd_<name>_total
 
@@ -221,13 +222,14 @@ class _Readings:
             column.append(math.nan if value is None else value)
 
     def counters(self) -> Counters:
+        at_ns = np.array(self.at_ns, dtype=float)
         fields = {name: np.array(column, dtype=float) for name, column in self._fields.items()}
         for shown_by, names in READ_TOGETHER.items():
-            repeated = _repeated(fields, shown_by)
+            repeated = _repeated(at_ns, fields, shown_by)
             for name in names:
                 if name in fields:
                     fields[name][repeated] = np.nan
-        return Counters(at_ns=np.array(self.at_ns, dtype=float), fields=fields)
+        return Counters(at_ns=at_ns, fields=fields)
 
 
 def _allocated(dotnet: Counters) -> float:
@@ -285,9 +287,9 @@ def _merged(parts: Sequence[Counters]) -> Counters:
     return Counters(at_ns=at[order], fields=fields)
 
 
-def _repeated(fields: Mapping[str, Array], counts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _repeated(at_ns: Array, fields: Mapping[str, Array], counts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Marks the samples of a tree with many threads that only repeat these counts, i.e. in which none of them has
-    changed."""
+    changed. The last sample is none of these if nothing changed for longer than any pause between readings."""
     threads = fields.get("threads_now")
     if threads is None:
         return np.zeros(0, dtype=bool)
@@ -296,4 +298,7 @@ def _repeated(fields: Mapping[str, Array], counts: Sequence[str]) -> np.ndarray[
     for name in counts:
         if name in fields:
             repeated[1:] &= np.diff(fields[name]) == 0
+    read = at_ns[~repeated]
+    if read.size > 1 and at_ns[-1] - read[-1] > max(IDLE_NS, np.diff(read).max()):
+        repeated[-1] = False
     return repeated

@@ -2,12 +2,16 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scripts import reference as made
 from scripts.reference import ROOT, reference
 
+from fakes import synthetic
 from fakes.needs import without
+from powerband.model.plan import Setting
 
 PAGES = reference()
 
@@ -15,6 +19,13 @@ PAGES = reference()
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_made_page_is_what_the_code_makes_of_it(path: Path) -> None:
     assert path.read_text() == PAGES[path], "run `make reference`, and read the diff before a commit"
+
+
+def test_the_id_of_a_setting_is_no_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    named, analysis = Setting((("mode", "a+(b"),)), synthetic.analysis()
+    answer = replace(analysis.answer, setting=named, sentences=("Use it.", f"With {named.id} the CPU is the limit."))
+    monkeypatch.setattr(made, "analysis_of", lambda kept: replace(analysis, answer=answer))
+    assert "the CPU" not in made.quickstart_answer()
 
 
 def test_the_manual_is_read_without_a_warning() -> None:

@@ -145,6 +145,11 @@ MISTAKES = {
         with_lines('claims: [{id: a, says: b, holds: "erors == 0"}]'),
         "claims[0].holds in x.yaml:5:34: there is no metric erors; did you mean errors?",
     ),
+    "claim without a unit": (
+        with_lines('claims: [{id: a, says: b, holds: "p99[threads=1] < 50000000"}]'),
+        "claims[0].holds in x.yaml:5:34: in `p99[threads=1] < 50000000`: '50000000' is no duration: write a number "
+        "with a unit ns, us, ms, s, m or h, for example 500ms or 3s",
+    ),
     "claim with an unknown factor": (
         with_lines('claims: [{id: a, says: b, holds: "errors[thread=1] == 0"}]'),
         "claims[0].holds in x.yaml:5:34: there is no factor thread; did you mean threads?",
@@ -300,6 +305,10 @@ MISTAKES = {
 def test_a_mistake_is_named_with_its_place(name: str) -> None:
     text, message = MISTAKES[name]
     assert errors_of(text) == [message]
+
+
+def test_an_old_run_with_a_claim_without_a_unit_is_read() -> None:
+    assert parse(MISTAKES["claim without a unit"][0]).claims[0].holds == "p99[threads=1] < 50000000"
 
 
 def test_an_old_run_of_users_with_arrivals_is_read() -> None:

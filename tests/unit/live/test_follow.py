@@ -164,6 +164,23 @@ def test_nothing_is_read_twice(small: RunDir, monkeypatch: pytest.MonkeyPatch) -
     assert len(measured) == before.done
 
 
+def test_records_of_a_run_at_rest_are_looked_at_once(small: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = RunFollower(small.path)
+    settled(follower)
+    looked: list[Path] = []
+    original = follow.changed_at
+    monkeypatch.setattr(follow, "changed_at", lambda path: (looked.append(path), original(path))[1])
+    follower.poll()
+    assert looked and not [path for path in looked if path.name == "record.json"]
+
+
+def test_results_of_a_run_whose_trials_were_removed_stay(tmp_path: Path) -> None:
+    run = written(tmp_path, "run")
+    shutil.rmtree(run.trials)
+    run.trials.mkdir()
+    assert settled(RunFollower(run.path)).valid == 43
+
+
 def test_without_an_analysis_it_is_made_as_the_report_makes_it(small: RunDir) -> None:
     state = settled(RunFollower(small.path))
     analysis = analyse_run(load_experiment(small.experiment), small)

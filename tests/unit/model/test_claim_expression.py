@@ -74,7 +74,24 @@ def test_each_comparison_keeps_its_words() -> None:
 )
 def test_what_is_no_claim(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        parse_claim(text)
+        parse_claim(text, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("p99 < 50000000", 5e7),
+        ("cpu < 50%", 0.5),
+        ("goodput < 50ms", 5e7),
+        ("threads < 2kB", 2000.0),
+        ("p99 < 5/s", 5.0),
+        ("p99 < 2 * 5ms", 1e7),
+        ("finish_s < 5s", 5.0),
+    ],
+)
+def test_a_claim_of_an_older_run_is_read_whatever_its_units(text: str, read: float) -> None:
+    (comparison,) = parse_claim(text).comparisons
+    assert value(comparison.right, lambda _: 0.0) == read
 
 
 def test_factors_that_a_claim_leaves_out_run_over_all_levels() -> None:

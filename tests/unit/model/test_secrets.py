@@ -25,6 +25,11 @@ OPTIONS = [
     ("psql --password tiger-9", "psql --password (hidden)"),
     ("server --password --port 80", "server --password --port 80"),
     ("the token is in a file", "the token is in a file"),
+    ("--password==tiger-9", "--password=(hidden)"),
+    ("psql --password -tiger-9", "psql --password (hidden)"),
+    ("psql --password=1234", "psql --password=(hidden)"),
+    ("--max-tokens={threads}", "--max-tokens={threads}"),
+    ("srv --max-tokens {threads} --token tiger-9", "srv --max-tokens {threads} --token (hidden)"),
 ]
 FILE = """
 name: with-secrets
@@ -83,6 +88,15 @@ def test_the_word_after_an_option_that_asks_for_a_secret_is_hidden() -> None:
     subject = experiment.subject.model_copy(update={"command": tuple(typed)})
     told = without_secrets(experiment.model_copy(update={"subject": subject}))
     assert told.subject.command == tuple(shown)
+
+
+def test_parameters_and_their_levels_are_shown() -> None:
+    typed = ["-P", "max_tokens=256..4096", "-P", "passes=1,2", "-P", "bypass=on,off", "--max-tokens", "{max_tokens}"]
+    experiment = parse_experiment(FILE.replace("MODE: fast", "MODE: fast, MAX_TOKENS: '4096'"), "with-secrets")
+    assert command_without_secrets(typed, experiment) == typed
+    assert without_secrets(experiment).subject.env["MAX_TOKENS"] == "4096"
+    hidden = command_without_secrets(["--password", "-tiger-9", "--password", "1234"], experiment)
+    assert hidden == ["--password", HIDDEN, "--password", HIDDEN]
 
 
 def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -> None:

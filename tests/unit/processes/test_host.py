@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
-from powerband.processes.host import host_facts, usable_cores
+import pytest
+
+from powerband.processes.host import commit_here, host_facts, usable_cores
 
 
 def plant(root: Path, files: dict[str, str]) -> None:
@@ -65,6 +68,20 @@ def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
     ):
         assert value is None
     assert facts["psi"] is False
+
+
+def test_changed_documentation_leaves_a_commit_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    plant(tmp_path, {"src/server.py": "1", "docs/page.html": "1", "src/README.md": "1"})
+    for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "one")):
+        subprocess.run(("git", *who, *words), cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path / "src")
+    commit = commit_here()
+    assert commit is not None and len(commit) == 12
+    plant(tmp_path, {"docs/page.html": "2", "src/README.md": "2", "new": "1"})
+    assert commit_here() == commit
+    plant(tmp_path, {"src/server.py": "2"})
+    assert commit_here() == f"{commit}-dirty"
 
 
 def test_cores_are_grouped_by_siblings(tmp_path: Path) -> None:

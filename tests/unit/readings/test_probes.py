@@ -61,6 +61,14 @@ def test_repeated_values_are_no_readings() -> None:
         assert slopes[70:] == (None,) * 9, "after the last reading nothing is known"
 
 
+def test_a_counter_that_rests_at_the_end_does_not_grow_there() -> None:
+    at = range(0, 8 * SECOND, 100 * MS)
+    counters = tree(at, 65, lambda now: min(now, 4 * SECOND), read_every=10)
+    assert counters.growth("context_switches", 0, 7_900 * MS) == pytest.approx(4 * SECOND)
+    seldom = tree(range(0, 9 * SECOND, 100 * MS), 65, lambda now: now, read_every=30)
+    assert seldom.slopes("context_switches")[60:] == (None,) * 29, "the next reading may be still to come"
+
+
 def test_few_threads_are_read_every_time_so_an_even_value_is_one() -> None:
     def late(now: int) -> int:
         return max(0, now - 2 * SECOND)

@@ -248,10 +248,10 @@ def _summary(parts: Sequence[ClaimPart], verdict: ClaimVerdict) -> str:
         first = parts[0]
         return f"{first.comparison}: {first.sentence}" if _reckoned(first.comparison) else first.sentence
     deciding = [part for part in parts if part.verdict is verdict]
-    first = f"{deciding[0].comparison}{f' at {deciding[0].where}' if deciding[0].where else ''}"
+    named = f"{deciding[0].comparison}{f' at {deciding[0].where}' if deciding[0].where else ''}"
     count = f"All {len(parts)}" if verdict is HELD else f"{len(deciding)} of {len(parts)}"
     are = "is" if count.startswith("1 ") else "are"
-    return f"{count} comparisons {are} {verdict.words}; {first}: {deciding[0].sentence}"
+    return f"{count} comparisons {are} {verdict.words}; {named}: {deciding[0].sentence}"
 
 
 def _reckoned(comparison: str) -> bool:

@@ -50,6 +50,15 @@ def _is_tried(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> bool:
     return any(there.issuperset(case.values()) for case in settings_of(claimed, levels))
 
 
+def check_claim_units(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that numbers in claims have units of their metrics. Old runs may have others, and can be read."""
+    for node, claim in zip(root.at("claims").items, experiment.claims, strict=False):
+        try:
+            parse_claim(claim.holds, strict=True)
+        except ValueError as error:
+            yield node.children["holds"].problem(str(error))
+
+
 def check_published(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Checks that each published figure belongs to one setting, or to a size that this run does not have."""
     settings = experiment.settings()

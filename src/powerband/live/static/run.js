@@ -85,7 +85,7 @@ function take(told) {
   if (over) current = null;
   // The last seconds of a trial are written when it is no longer followed.
   if (over && was !== undefined && was === shown) show(trialsKnown.get(was));
-  else if (!chosen && !current && (over || run.nodes.length || shown === null)) showLast();
+  else if (!chosen && !current && (run.nodes.length || shown === null)) showLast();
   tick();
   root.dataset.ready = "yes";
 }
