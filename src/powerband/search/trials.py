@@ -241,3 +241,4 @@ class BlockTrials:
             self._left[spec.setting] = f"left after {self._failures[spec.setting]} failed attempts: {reason}"
             for block in self._open.values():
                 block.queue = [each for each in block.queue if each[0] != spec.setting]
+                block.retry = [each for each in block.retry if each[0] != spec.setting]
