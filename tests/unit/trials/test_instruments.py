@@ -95,6 +95,12 @@ def test_a_fixed_warm_up_is_the_drivers_own_unless_an_instrument_pauses() -> Non
     assert (warmup(none, pause_ns=1).by_command, warmup(none, pause_ns=1).driver_ns) == (False, 0)
 
 
+@pytest.mark.parametrize("load", [{"ramp_ns": 9 * SECOND}, {"users": None, "rate_per_s": 5.0, "ramp_ns": 9 * SECOND}])
+def test_a_fixed_warm_up_lasts_as_long_as_the_ramp_unless_there_is_none(load: dict[str, Any]) -> None:
+    lengths = [warmup(experiment(load, warmup_ns=asked * SECOND)).fixed_ns for asked in (0, 2, 20)]
+    assert lengths == [0, 9 * SECOND, 20 * SECOND]
+
+
 @pytest.mark.parametrize(("load", "fixed_ns"), [({}, None), ({"requests_per_user": 5}, 0)])
 def test_users_with_a_set_number_of_requests_have_no_warm_up(load: dict[str, Any], fixed_ns: int | None) -> None:
     made = warmup(experiment(load, warmup_ns=None))
