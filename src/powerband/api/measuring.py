@@ -271,7 +271,7 @@ def _experiment(
         case Mapping():
             return experiment_of(_plain(given), profile, overrides)
         case str() if "\n" in given:
-            return parse_experiment(given, "experiment", profile, overrides)
+            return parse_experiment(given, "experiment", profile, overrides, to_run=True)
     return load_experiment(given, profile, overrides, to_run=True)
 
 
