@@ -198,8 +198,8 @@ def _brackets_open(text: str) -> int:
     return most
 
 
-def _is_plain(node: Any) -> bool:
-    return isinstance(node, ScalarNode) and node.style in ("", None) and not str(node.tag).endswith(":str")
+def _is_bare(node: Any) -> bool:
+    return isinstance(node, ScalarNode) and node.style in ("", None)
 
 
 class _TreeConverter:
@@ -217,7 +217,7 @@ class _TreeConverter:
             raise ExperimentError("this alias contains itself, or aliases multiply without end", position=position)
         self.open.add(id(node))
         try:
-            text = node.value if _is_plain(node) else None
+            text = node.value if _is_bare(node) else None
             return Node(self._value(node, key), key, position, key_position, text)
         finally:
             self.open.discard(id(node))
@@ -227,7 +227,7 @@ class _TreeConverter:
             return dict(self._entries(node, key))
         if isinstance(node, SequenceNode):
             return tuple(self.convert(item, f"{key}[{i}]", None) for i, item in enumerate(node.value))
-        if _is_plain(node):
+        if _is_bare(node) and not str(node.tag).endswith(":str"):
             return parse_scalar(node.value)
         if isinstance(node, ScalarNode) and node.style == ">":
             return node.value.replace(_FOLD_MARK, "")

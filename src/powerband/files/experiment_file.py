@@ -288,7 +288,7 @@ def _levels(node: Node, problems: list[FileProblem]) -> Node:
         levels = parse_range(node.value) if isinstance(node.value, str) else None
     except ValueError as error:
         problems.append(node.problem(str(error)))
-        levels = None
+        levels = [str(node.value)]
     if levels is None:
         return Node((replace(node, key=f"{node.key}[0]"),), node.key, node.position)
     return from_plain(levels, node.key, node.position)
@@ -305,11 +305,13 @@ def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
         return node.with_children({name: _each(of, as_written) for name, of in free})
 
     def unfold(node: Node) -> Node:
-        try:
-            return replace(node, value=tuple(level for item in node.items for level in unfolded(item)))
-        except ValueError as error:
-            problems.append(node.problem(str(error)))
-            return node
+        items: list[Node] = []
+        for item in node.items:
+            try:
+                items += unfolded(item)
+            except ValueError as error:
+                problems.append(item.problem(str(error)))
+        return replace(node, value=tuple(items) or node.value)
 
     lists = {name: unfold(of) for name, of in tree.at("factors").children.items() if isinstance(of.value, tuple)}
     tree = _changed(tree, ("factors",), lambda node: node.with_children(lists))
