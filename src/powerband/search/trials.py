@@ -20,7 +20,6 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 
-
 _START_S = 1.0  # of a lean server, with its stop: what a trial takes beside warm-up and window, until one has shown it
 
 
@@ -219,8 +218,8 @@ class BlockTrials:
         return self._end_s(*further) <= self._budget_s
 
     def _goes_on(self, first: OpenBlock) -> bool:
-        """True if the first block may go on: its next trial must end within the budget, and so must the whole block, but
-        for the time that failed trials took."""
+        """True if the first block may go on: its next trial must end within the budget, and so must the whole block,
+        but for the time that failed trials took."""
         coming = (first.queue or first.retry)[:1]
         before_s = [each.took_s or 0.0 for each in first.results if (each.setting, each.attempt + 1) in coming]
         next_s = max([self.lasts_s(first.window_ns), *before_s]) if coming else 0.0

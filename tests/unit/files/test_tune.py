@@ -124,8 +124,8 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
          "--order races: 'races' is not allowed; did you mean race?"),
         ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),
         ({"parameters": ["threads=1,,2"]}, "-P threads=1,,2: a level is empty"),
-        ({"parameters": ["threads=8..x"]}, "-P threads=8..x: '8..x' is no range: write 1..64 or 1..64 step 8, or put it "
-         "in quotes if it is a text"),
+        ({"parameters": ["threads=8..x"]}, "-P threads=8..x: '8..x' is no range: write 1..64 or 1..64 step 8, or put "
+         "it in quotes if it is a text"),
         ({"parameters": ["threads=8..1"]}, "-P threads=8..1: '8..1': a range goes from the smaller to the larger"),
         ({"parameters": ["threads=1", "threads=2"]},
          "-P threads=2: threads has levels already; give all of them in one -P"),

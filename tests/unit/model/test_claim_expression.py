@@ -89,7 +89,7 @@ def test_factors_that_a_claim_leaves_out_run_over_all_levels() -> None:
 
 def test_a_claim_is_on_the_settings_that_there_are() -> None:
     """The whole grid would have 1.7 million settings."""
-    factors: dict[str, tuple[Level, ...]] = {name: (1, 2, 3, 4, 5, 6) for name in "abcdefgh"}
+    factors: dict[str, tuple[Level, ...]] = dict.fromkeys("abcdefgh", (1, 2, 3, 4, 5, 6))
     settings = one_at_a_time(factors)
     assert len(settings_of(parse_claim("goodput[a=1] > goodput[a=2]"), settings)) == 1
     assert len(settings_of(parse_claim("goodput[a=1] > 0"), settings)) == 36
