@@ -315,8 +315,12 @@ def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
 
     lists = {name: unfold(of) for name, of in tree.at("factors").children.items() if isinstance(of.value, tuple)}
     tree = _changed(tree, ("factors",), lambda node: node.with_children(lists))
-    for path in (("factors",), ("subject", "set"), ("subject", "deployed", "restore")):
+    conditions = [("parameters", name, "used_when") for name in parameters]
+    conditions += [("services", name, "when") for name in tree.at("subject", "services").children]
+    for path in (("factors",), *(("subject", *each) for each in (("set",), ("deployed", "restore"), *conditions))):
         tree = _changed(tree, path, levels)
+    for name in parameters.keys() - typed:
+        tree = _changed(tree, ("subject", "parameters", name, "default"), as_written)
     for path in (("subject", "command"), ("subject", "env"), ("subject", "build"), ("subject", "deployed", "command")):
         tree = _changed(tree, path, lambda node: _each(node, _as_text))
     return tree

@@ -410,6 +410,22 @@ def test_the_server_gets_levels_env_and_arguments_as_they_are_written() -> None:
     assert parse(resolved_yaml(made)) == made, "and a run is read with the same levels"
 
 
+def test_conditions_on_levels_are_read_like_them() -> None:
+    text = """\
+subject:
+  command: [./server, "{port}", "{version}", "{threads}"]
+  parameters:
+    version: {type: string, default: 1.10, help: x}
+    threads: {type: int, default: 0x8, help: x, used_when: {version: 1.10}}
+factors: {version: [1.10, 1.9]}
+load: {users: 5}
+"""
+    made = parse_experiment(text.replace("{version: 1.10}", "{version: [1.10]}"), "x.yaml", to_run=True)
+    threads, version = made.subject.parameters["threads"], made.subject.parameters["version"]
+    assert (threads.default, version.default) == (8, "1.10")
+    assert [threads.is_used(setting.as_dict()) for setting in made.settings()] == [True, False]
+
+
 def test_levels_of_a_parameter_with_a_type_keep_it() -> None:
     text = "subject: reference\nload: {users: 5}\nfactors: {threads: [0x10, 020]}\n"
     assert parse_experiment(text, "x.yaml", to_run=True).factors == {"threads": (16, 20)}
