@@ -35,12 +35,14 @@ _NO_YAML = (YAMLError, ValueError, TypeError, AttributeError, LookupError, Overf
 @dataclass(frozen=True)
 class Node:
     """A value with its position. `key`: its full path for people (`load.scenario[0].get`), or an option.
-    `key_position`: the position of the key itself, for errors about the key."""
+    `key_position`: the position of the key itself, for errors about the key. `text`: a scalar without quotes, as it was
+    written."""
 
     value: Any  # None | bool | int | float | str | tuple[Node, ...] | dict[str, Node]
     key: str = ""
     position: Position | None = None
     key_position: Position | None = None
+    text: str | None = None
 
     @property
     def children(self) -> Mapping[str, Node]:
@@ -142,6 +144,16 @@ def from_plain(value: Any, key: str, position: Position | None) -> Node:
     return Node(value, key, position)
 
 
+def under(key: str, node: Node) -> Node:
+    """The same tree without positions, at another key."""
+    value = node.value
+    if isinstance(value, dict):
+        value = {name: under(join(key, name), child) for name, child in value.items()}
+    elif isinstance(value, tuple):
+        value = tuple(under(f"{key}[{i}]", item) for i, item in enumerate(value))
+    return Node(value, key, text=node.text)
+
+
 def merge(base: Node, over: Node) -> Node:
     """Merges `over` into `base`: mappings merge key by key at every depth, anything else is replaced."""
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
@@ -186,6 +198,10 @@ def _brackets_open(text: str) -> int:
     return most
 
 
+def _is_bare(node: Any) -> bool:
+    return isinstance(node, ScalarNode) and node.style in ("", None)
+
+
 class _TreeConverter:
     def __init__(self, file: str, problems: list[FileProblem]) -> None:
         self.file = file
@@ -201,7 +217,8 @@ class _TreeConverter:
             raise ExperimentError("this alias contains itself, or aliases multiply without end", position=position)
         self.open.add(id(node))
         try:
-            return Node(self._value(node, key), key, position, key_position)
+            text = node.value if _is_bare(node) else None
+            return Node(self._value(node, key), key, position, key_position, text)
         finally:
             self.open.discard(id(node))
 
@@ -210,7 +227,7 @@ class _TreeConverter:
             return dict(self._entries(node, key))
         if isinstance(node, SequenceNode):
             return tuple(self.convert(item, f"{key}[{i}]", None) for i, item in enumerate(node.value))
-        if isinstance(node, ScalarNode) and node.style in ("", None) and not str(node.tag).endswith(":str"):
+        if _is_bare(node) and not str(node.tag).endswith(":str"):
             return parse_scalar(node.value)
         if isinstance(node, ScalarNode) and node.style == ">":
             return node.value.replace(_FOLD_MARK, "")

@@ -9,13 +9,14 @@ steps, the objective, paths relative to their file. All errors are reported toge
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError, did_you_mean
-from powerband.base.yaml_document import Node, from_plain, join, merge, parse_yaml, read_file, unusable_numbers
+from powerband.base.yaml_document import Node, from_plain, join, merge, parse_yaml, read_file, under, unusable_numbers
 from powerband.files.checks.capacity_checks import check_capacity, with_users
 from powerband.files.checks.claim_checks import check_claim_units, check_claims, check_published
 from powerband.files.checks.cluster_checks import check_generators
@@ -29,7 +30,7 @@ from powerband.files.checks.load_checks import (
 )
 from powerband.files.checks.metric_checks import check_measure, check_metric_names
 from powerband.files.checks.subject_checks import check_subject, check_url, check_used
-from powerband.files.levels import parse_range
+from powerband.files.levels import as_written, parse_range, unfolded
 from powerband.files.library import find_experiment, find_subject
 from powerband.files.pydantic_problems import Location, problems_of
 from powerband.files.step_forms import full_step, with_steps
@@ -39,6 +40,7 @@ from powerband.model.fields import AS_WRITTEN
 
 Model = TypeVar("Model", Experiment, Subject)
 _Check = Callable[[Experiment, Node], Iterable[FileProblem]]
+_OWN = ("load.", "host.")  # such factors change keys of the file, not what the server gets
 
 
 def load_experiment(
@@ -51,8 +53,8 @@ def load_experiment(
     """Returns the experiment of a file, or of a name that comes with powerband, with every default filled in.
 
     `overrides` maps dotted keys to YAML text (`{"load.users": "8"}`). `to_run`: also checks what a run needs besides
-    the file, such as a JMeter plan; without it an old run can be read. Raises ExperimentError with everything that is
-    wrong; UsageError for a file or profile that does not exist."""
+    the file, such as a JMeter plan, and takes levels as a person writes them; without it an old run can be read. Raises
+    ExperimentError with everything that is wrong; UsageError for a file or profile that does not exist."""
     path = find_experiment(path_or_name)
     file = str(path_or_name if path == Path(path_or_name) else path)
     return parse_experiment(read_file(path), file, profile, overrides, to_run=to_run)
@@ -106,6 +108,8 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     Raises ExperimentError with `problems` and all that are found here."""
     # Expand short forms.
     tree = _in_full(root, problems, folder)
+    if to_run:
+        tree = _as_written(tree, problems)
     if unusable := list(unusable_numbers(tree)):
         raise ExperimentError.of([*problems, *unusable])
     subject = _provisional_subject(tree.children.get("subject"))
@@ -204,7 +208,7 @@ def _override(key: str, text: str) -> Node:
     """Returns one `--set key=value` as a tree that can be laid over the file."""
     label = f"--set {key}={text}"
     try:
-        value = parse_yaml(text, label, []).plain() if text.strip() else None
+        value = under(label, parse_yaml(text, label, [])) if text.strip() else None
     except ExperimentError as error:
         raise UsageError(f"{label}: the value is no YAML: {error}") from None
     # The name of a factor or parameter may itself contain dots (factors.load.users).
@@ -284,8 +288,63 @@ def _levels(node: Node, problems: list[FileProblem]) -> Node:
         levels = parse_range(node.value) if isinstance(node.value, str) else None
     except ValueError as error:
         problems.append(node.problem(str(error)))
-        levels = None
-    return from_plain([node.value] if levels is None else levels, node.key, node.position)
+        levels = [str(node.value)]
+    if levels is None:
+        return Node((replace(node, key=f"{node.key}[0]"),), node.key, node.position)
+    return from_plain(levels, node.key, node.position)
+
+
+def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
+    """Returns the tree as a person means it: ranges within lists are unfolded, and what the server gets as text is the
+    text of the file. Levels of the load, of the host and of a parameter with a type keep their type."""
+    parameters = tree.at("subject", "parameters").children
+    typed = {name for name, each in parameters.items() if each.at("type").value != "string"}
+
+    def levels(node: Node) -> Node:
+        free = (each for each in node.children.items() if each[0] not in typed and not each[0].startswith(_OWN))
+        return node.with_children({name: _each(of, as_written) for name, of in free})
+
+    def unfold(node: Node) -> Node:
+        items: list[Node] = []
+        for item in node.items:
+            try:
+                items += unfolded(item)
+            except ValueError as error:
+                problems.append(item.problem(str(error)))
+        return replace(node, value=tuple(items) or node.value)
+
+    lists = {name: unfold(of) for name, of in tree.at("factors").children.items() if isinstance(of.value, tuple)}
+    tree = _changed(tree, ("factors",), lambda node: node.with_children(lists))
+    conditions = [("parameters", name, "used_when") for name in parameters]
+    conditions += [("services", name, "when") for name in tree.at("subject", "services").children]
+    for path in (("factors",), *(("subject", *each) for each in (("set",), ("deployed", "restore"), *conditions))):
+        tree = _changed(tree, path, levels)
+    for name in parameters.keys() - typed:
+        tree = _changed(tree, ("subject", "parameters", name, "default"), as_written)
+    for path in (("subject", "command"), ("subject", "env"), ("subject", "build"), ("subject", "deployed", "command")):
+        tree = _changed(tree, path, lambda node: _each(node, _as_text))
+    return tree
+
+
+def _as_text(node: Node) -> Node:
+    return node if node.value is None or node.text is None else replace(node, value=node.text)
+
+
+def _each(node: Node, change: Callable[[Node], Node]) -> Node:
+    """Returns the tree with each of its scalars changed."""
+    if isinstance(node.value, dict):
+        return node.with_children({name: _each(child, change) for name, child in node.children.items()})
+    if isinstance(node.value, tuple):
+        return replace(node, value=tuple(_each(item, change) for item in node.items))
+    return change(node)
+
+
+def _changed(node: Node, path: Sequence[str], change: Callable[[Node], Node]) -> Node:
+    """Returns the tree with the entry at a path changed, if there is one."""
+    if not path:
+        return change(node)
+    child = node.children.get(path[0])
+    return node if child is None else node.with_children({path[0]: _changed(child, path[1:], change)})
 
 
 def _load(node: Node, problems: list[FileProblem], folder: Path) -> Node:

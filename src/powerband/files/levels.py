@@ -1,4 +1,4 @@
-"""Parses levels as people write them: `1..64`, `1..8 step 1`, `1ms..100ms`, `1,2,4`. In: text. Out: levels.
+"""Parses levels as people write them: `1..64`, `1..8 step 1`, `1ms..100ms`, `1,2,4`, `"1..x"`. In: text. Out: levels.
 
 A range without a step is a ladder: it doubles from the first value to the last, both included, since the effect of a
 concurrency setting shows by factors and not by steps.
@@ -6,13 +6,15 @@ concurrency setting shows by factors and not by steps.
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from powerband.base.units import duration_text, parse_duration_ns
-from powerband.base.yaml_document import parse_scalar
-from powerband.model.plan import Level
+from powerband.base.yaml_document import Node, parse_scalar
+from powerband.model.plan import Level, format_level
 
 _LEVELS_MAX = 1_000  # arbitrary: a step that small is a mistake, since each level is a setting
 _DIGITS_MAX = 30  # of an end of a range, or of its step: arbitrary, a longer number takes quadratic time
@@ -21,6 +23,8 @@ _NEAR_END = Fraction(5, 4)
 _RANGE = re.compile(
     r"^\s*([\d.]*\d(?:[A-Za-zµ]+)?)\s*\.\.\s*(\d[\d.]*(?:[A-Za-zµ]+)?)\s*(?:step\s+(\d[\d.]*(?:[A-Za-zµ]+)?))?\s*$"
 )
+_LIKE_A_RANGE = re.compile(r"\s*\d[\d.]*?[A-Za-zµ]*\s*\.\.")
+_PART = re.compile(r"""\s*(?:(?P<quote>["'])(?P<quoted>[^"']*)(?P=quote)|(?P<plain>[^,]*?))\s*(?:,|\Z)""")
 
 
 def parse_range(text: str) -> list[Level] | None:
@@ -60,16 +64,38 @@ def _numbers(text: str, parts: list[str]) -> list[int] | list[float]:
     return [int(rung) for rung in rungs] if whole else [float(rung) for rung in rungs]
 
 
-def parse_levels(text: str) -> list[Level]:
-    """Returns the levels of a `-P`: levels and ranges separated by commas. Raises ValueError for an empty level or bad
-    range."""
-    levels: list[Level] = []
-    for part in text.split(","):
-        value = parse_scalar(part.strip())
-        if value is None:
-            raise ValueError("a level is empty")
-        levels.extend(parse_range(part) or [value])
-    return levels
+def parse_levels(text: str, key: str = "") -> tuple[Node, ...]:
+    """Returns the levels of a `-P`, at this key: levels and ranges separated by commas. What stands in quotes is text.
+    Raises ValueError for an empty level or bad range."""
+    levels: list[Node] = []
+    at = 0
+    while at <= len(text):
+        part = _PART.match(text, at)
+        assert part is not None, "any text up to a comma is a part"
+        at = part.end() + (not part[0].endswith(","))
+        text_of, plain = part["quoted"], part["plain"]
+        levels += unfolded(Node(parse_scalar(plain), key, text=plain)) if text_of is None else [Node(text_of, key)]
+    if any(level.value is None for level in levels):
+        raise ValueError("a level is empty")
+    return tuple(levels)
+
+
+def unfolded(node: Node) -> list[Node]:
+    """Returns the levels of a range, and any other level alone. Raises ValueError for a range that makes no sense, and
+    for text that looks like one and has no quotes."""
+    levels = parse_range(node.text or "")
+    if levels is None and _LIKE_A_RANGE.match(node.text or ""):
+        raise ValueError(f"{node.text!r} is no range: write 1..64 or 1..64 step 8, or put it in quotes if it is a text")
+    return [node] if levels is None else [Node(level, node.key, node.position) for level in levels]
+
+
+def as_written(node: Node) -> Node:
+    """Returns a level as a server gets it: what has another form as a number (1.10, 007, 0x10), or as true or false
+    (True), is text."""
+    value, text = node.value, node.text
+    if text is None or value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return node
+    return node if format_level(value) == text else replace(node, value=text)
 
 
 def _rungs(text: str, numbers: list[Fraction], least: Fraction | None = None) -> list[Fraction]:

@@ -29,6 +29,8 @@ from powerband.model.templates import placeholders
 
 DEFAULT_USERS = 64  # enough to fill most pools, few enough for any descriptor limit
 DEFAULT_SCREEN = "500ms"  # at 100 answers a second this counts 50, to 2 %: settings a quarter apart are told apart
+# Options whose values are texts, also where they look like numbers.
+_TEXTS = ("--apply-command", "--cwd", "--name", "--ready-http", "--ready-log", "--ca-file")
 DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
 
@@ -185,7 +187,7 @@ def _with_options(root: Node, given: Mapping[str, str], *, closed: bool) -> Node
 
 
 def _value(option: str, text: str) -> object:
-    if option == "--apply-command":
+    if text and option in _TEXTS:
         return text
     if option not in ("--think", "--pace"):
         return parse_scalar(text)
@@ -229,7 +231,7 @@ def _deployed(url: str, restore: Sequence[str]) -> Node:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"--restore {text}: write NAME=value, for example n=8")
-        levels[name] = Node(parse_scalar(value), f"--restore {text}")
+        levels[name] = Node(parse_scalar(value), f"--restore {text}", text=value)
     back = {"restore": Node(levels, "--restore")} if levels else {}
     try:
         name = split_url(url, LOADABLE).hostname or "server"
@@ -299,11 +301,11 @@ def _factors(parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]], pr
         try:
             if not equals or not name:
                 raise ValueError("write NAME=levels, for example threads=1,2,4 or threads=1..64")
-            values = parse_levels(levels) if isinstance(levels, str) else list(levels)
+            values = parse_levels(levels, label) if isinstance(levels, str) else [Node(each, label) for each in levels]
         except ValueError as error:
             problems.append(FileProblem(str(error), label))
-            values = [0]  # a stand-in, so that {NAME} in the command is not reported as unknown
-        factors[name] = Node(tuple(Node(level, label) for level in values), label)
+            values = [Node(0, label)]  # a stand-in, so that {NAME} in the command is not reported as unknown
+        factors[name] = Node(tuple(values), label)
     return Node(factors, "-P")
 
 

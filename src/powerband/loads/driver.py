@@ -123,7 +123,9 @@ class WarmUp:
     def of(cls, experiment: Experiment, stage: Stage, load: Load, *, joining_ns: int, pause_ns: int) -> WarmUp:
         measure, asked_ns = experiment.measure, experiment.warmup_ns_of(stage)
         if asked_ns is not None:
-            fixed_ns: int | None = joining_ns + asked_ns
+            # The ramp is no part of the window, unless the window is to begin with the first request.
+            ramp_ns = load.joining_ns if asked_ns and load.requests_per_user is None else 0
+            fixed_ns: int | None = max(joining_ns + asked_ns, ramp_ns)
         else:  # if each user sends a set number of requests, none may be missed
             fixed_ns = None if load.requests_per_user is None else 0
         # Until each user has sent and paused once, a closed load is still building up, which no series shows.

@@ -24,7 +24,7 @@ from powerband.base.arithmetic import Term as AnyTerm
 from powerband.base.errors import did_you_mean
 from powerband.base.units import parse_bytes, parse_duration_ns, parse_quantity, parse_rate, parse_share
 from powerband.model.metrics import METRICS, metric_named
-from powerband.model.plan import Level, Setting, format_level, grid
+from powerband.model.plan import Level, Setting, format_level
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:%|/s|[a-zA-Zµ]+)?)|(?P<name>[A-Za-z_]\w*)"
@@ -119,14 +119,17 @@ def check_levels(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> No
                 raise ValueError(f"factor {name} has no level {level}; {did_you_mean(level, levels)}")
 
 
-def settings_of(claimed: Claimed, factors: Mapping[str, tuple[Level, ...]]) -> list[dict[Reference, Setting]]:
-    """One mapping from reference to setting for each combination of the factors that the claim leaves out."""
+def settings_of(claimed: Claimed, settings: Sequence[Setting]) -> list[dict[Reference, Setting]]:
+    """One mapping from reference to setting for each combination of the factors that the claim leaves out, if all that
+    the claim compares is then among these settings."""
     bound = {name for reference in claimed.references for name, _ in reference.levels}
-    free = {name: levels for name, levels in factors.items() if name not in bound}
-    by_levels = {frozenset(_as_text(setting)): setting for setting in grid(factors)}
+    by_levels = {frozenset(_as_text(setting)): setting for setting in settings}
+    rests = dict.fromkeys(tuple(each for each in _as_text(of) if each[0] not in bound) for of in settings)
+    wanted = ({of: frozenset((*rest, *of.levels)) for of in claimed.references} for rest in rests)
     return [
-        {reference: by_levels[frozenset((*_as_text(rest), *reference.levels))] for reference in claimed.references}
-        for rest in grid(free)
+        {of: by_levels[levels] for of, levels in case.items()}
+        for case in wanted
+        if by_levels.keys() >= set(case.values())
     ]
 
 

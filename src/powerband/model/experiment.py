@@ -249,7 +249,7 @@ class Measure(Section):
     warmup_ns: Annotated[Ns | None, BeforeValidator(_warmup)] = Field(default=None, alias="warmup")
     warmup_min_ns: Ns = Field(default=500_000_000, alias="warmup_min")
     warmup_max_ns: Ns = Field(default=30_000_000_000, alias="warmup_max")
-    repeats: int = Field(default=5, ge=1)  # blocks
+    repeats: int = Field(default=5, ge=1, le=10_000)  # blocks
     retries: int = Field(default=2, ge=0)  # further attempts at one invalid trial
     retry_budget: Share = 0.5  # all retries together, as a share of the planned trials
     # CPU time of other programs, as a share of the trial's CPUs; a trial above it is invalid. None: judged by its cost.

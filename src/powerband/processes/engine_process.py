@@ -24,6 +24,7 @@ from powerband.processes.stop_request import StopRequest
 from powerband.store import open_private, writing
 from powerband.wire.message import Wire, encode
 
+_SELECT_S = 3600.0  # the kernel refuses a wait of more than 24 days
 _READ_BYTES = 1 << 18  # arbitrary: four times a full pipe, so that one read empties it
 
 
@@ -153,7 +154,7 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            for key, _ in self._selector.select(left):
+            for key, _ in self._selector.select(min(left, _SELECT_S)):
                 key.data()
             if gather_s > 0:
                 time.sleep(gather_s)

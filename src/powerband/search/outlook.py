@@ -30,6 +30,7 @@ BETWEEN = 1 / 3  # share of a short trial's noise that lies between starts, so t
 SHORT_OFF = 0.03  # by so much the ratio of the first second's rate to later rates varies between settings
 NOISE_FACTOR, NOISE_FACTOR_ASSUMED = 0.5, 1.0  # standard deviation of the log of the noise: remembered, assumed
 NOISE_DF = 4.0  # degrees of freedom of a noise that was not measured in this run
+PLAYED_BLOCKS = 200  # arbitrary: races that are open for so long are taken to go on to their end
 CONFIRM_EARLY = 3  # trials: the winner and its rival, and once more the winner
 SEED = 20
 Dice = np.random.Generator
@@ -188,6 +189,13 @@ class _Rules:
         return 1 - self.experiment.objective.confidence
 
     @property
+    def trials_most(self) -> float:
+        """More trials than so many do not fit into the budget."""
+        budget_ns = self.experiment.design.budget_ns
+        shortest_ns = self.experiment.screened_ns or self.experiment.load.duration_ns
+        return math.inf if budget_ns is None else budget_ns / max(1, shortest_ns)
+
+    @property
     def confirming(self) -> int:
         design = self.experiment.design
         return min(CONFIRM_EARLY if design.confirm_early else 2 * design.confirm, 2 * design.confirm)
@@ -262,7 +270,9 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
     """The number of full trials of each race, and of those that confirm its winner."""
     most, done = rules.experiment.measure.repeats, alive.sum(1) <= 1
     running, full = alive & ~done[:, None], np.zeros(len(truth))
-    for blocks in range(int(table.count.max()), most + 1):
+    begun = int(table.count.max())
+    last = min(most, begun + PLAYED_BLOCKS)
+    for blocks in range(begun, last + 1):
         if blocks >= 2:
             share = share_at(rules.experiment, blocks)
             lead, difference, half, one = table.against_leader(alive, share, rules.error)
@@ -272,7 +282,8 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
             open_now = alive & ~led & _open(rules, difference, half, one, led)
             done = done | ~open_now.any(1)
             running = (open_now | led) & ~done[:, None]
-        if blocks == most or done.all():
+        if blocks == last or (done | (full > rules.trials_most)).all():
+            full += np.where(done, 0, running.sum(1)) * (most - blocks)
             break
         table.add(truth + sd * rules.dice.standard_normal(truth.shape), running)
         full += running.sum(1)

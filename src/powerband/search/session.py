@@ -422,7 +422,7 @@ def _mend_plan(run: RunDir) -> None:
     """Removes a last line that a kill cut off, so that the next line does not join it."""
     if not run.plan.is_file():
         return
-    text = run.plan.read_text()
-    if text and not text.endswith("\n"):
-        with writing(run.path):
-            write_atomically(run.plan, text[: text.rfind("\n") + 1])
+    data = run.plan.read_bytes()
+    if data and not data.endswith(b"\n"):
+        with writing(run.path), run.plan.open("r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)

@@ -20,6 +20,8 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 
+_START_S = 1.0  # of a lean server, with its stop: what a trial takes beside warm-up and window, until one has shown it
+
 
 class Further(NamedTuple):
     """Blocks that may follow: how many, the trials of each, and their measured time (see `BlockTrials.begin`)."""
@@ -64,9 +66,9 @@ class BlockTrials:
     that has only ever failed by the server's own fault (never ready, died, answered nothing) is eliminated once a block
     has spent all its attempts on it, or a second block has failed: see `left`. An interrupted trial is repeated at once
     and costs no retry; a trial whose node was lost ends its block, since a comparison stays within a node. The first
-    block is cut short once its trials show that it would not end within the budget; after it, a block begins, and a
-    trial is repeated, only if that would end within the budget (see `fits`). `told`: number of trials in the run before
-    these; `nodes`: how many nodes run trials.
+    block is cut short once its trials show that it would not end within the budget (see `_goes_on`); after it, a block
+    begins, and a trial is repeated, only if that would end within the budget (see `fits`). `told`: number of trials in
+    the run before these; `nodes`: how many nodes run trials.
 
     `wall_s`: the time since the first trial was asked for, as far as the trials that ended show it: those that ran side
     by side on several nodes count once."""
@@ -83,7 +85,9 @@ class BlockTrials:
         self._left: dict[Setting, str] = {}
         self._measured: set[Setting] = set()
         self.told = self._asked = told
-        self._took_s: dict[int | None, list[float]] = {}  # durations of trials, by `window_ns` of their block
+        self._took_s: dict[int | None, list[float]] = {}  # of the measured trials, by `window_ns` of their block
+        self.spent_s = 0.0  # total time of the finished trials
+        self._failed_s = 0.0  # of these, the time of those that were not measured
         self.wall_s = 0.0
         self._open: dict[int, OpenBlock] = {}
         self._ended_before = 0  # blocks
@@ -158,7 +162,11 @@ class BlockTrials:
         self.told += 1
         block.results.append(result)
         if result.took_s is not None:
-            self._took_s.setdefault(block.window_ns, []).append(result.took_s)
+            self.spent_s += result.took_s
+            if result.status == "measured":
+                self._took_s.setdefault(block.window_ns, []).append(result.took_s)
+            else:
+                self._failed_s += result.took_s
             block.at_s += result.took_s
             self.wall_s = max(self.wall_s, block.at_s)
         if result.lost:
@@ -169,7 +177,7 @@ class BlockTrials:
             return
         else:
             self._count(block, spec, result)
-        if not self._ended_before and not self.fits():
+        if not self._ended_before and not self._goes_on(block):
             self.cut()
         self._close()
 
@@ -207,29 +215,44 @@ class BlockTrials:
     def fits(self, *further: Further) -> bool:
         """True if the blocks in flight, and further ones begun one after the other, end within the experiment's budget.
         Each trial is taken to last `lasts_s`. Nodes share the trials, but a block runs on one node."""
+        return self._end_s(*further) <= self._budget_s
+
+    def _goes_on(self, first: OpenBlock) -> bool:
+        """True if the first block may go on: its next trial must end within the budget, and so must the whole block,
+        but for the time that failed trials took."""
+        coming = (first.queue or first.retry)[:1]
+        before_s = [each.took_s or 0.0 for each in first.results if (each.setting, each.attempt + 1) in coming]
+        next_s = max([self.lasts_s(first.window_ns), *before_s]) if coming else 0.0
+        return max(self._end_s() - self._failed_s, self.wall_s + next_s) <= self._budget_s
+
+    @property
+    def _budget_s(self) -> float:
         budget_ns = self._experiment.design.budget_ns
-        if budget_ns is None or not self._took_s:
-            return True
+        return math.inf if budget_ns is None else budget_ns / 1e9
+
+    def _end_s(self, *further: Further) -> float:
+        """When the blocks in flight, and further ones, will end; 0 before the first trial has."""
+        if not self.spent_s:
+            return 0.0
         own_s = [block.waiting * self.lasts_s(block.window_ns) for block in self._open.values()]
         to_come = [(each.blocks, each.trials * self.lasts_s(each.window_ns)) for each in further]
         shared_s = (self.spent_s + sum(own_s) + sum(blocks * each_s for blocks, each_s in to_come)) / self._nodes
         begun_s = (block.at_s + each_s for block, each_s in zip(self._open.values(), own_s, strict=True))
         further_s = self.wall_s + sum(math.ceil(blocks / self._nodes) * each_s for blocks, each_s in to_come)
-        return max(shared_s, further_s, *begun_s) <= budget_ns / 1e9
-
-    @property
-    def spent_s(self) -> float:
-        """Total time of the finished trials; 0 before the first."""
-        return sum(map(sum, self._took_s.values()))
+        return max(shared_s, further_s, *begun_s)
 
     def lasts_s(self, window_ns: int | None) -> float:
-        """The mean time of the finished trials with this measured time; if there is none, the mean of all others,
-        corrected by the difference of the measured times. At least one trial must have finished."""
+        """The mean time of the measured trials with this measured time; if there is none, the mean of all others,
+        corrected by the difference of the measured times. Before the first: what a lean server would take. A trial that
+        failed says nothing, since most of its time is a timeout."""
         if took_s := self._took_s.get(window_ns):
             return sum(took_s) / len(took_s)
-        full_ns = self._experiment.load.duration_ns
-        rest_s = [each - (other or full_ns) / 1e9 for other, took_s in self._took_s.items() for each in took_s]
-        return sum(rest_s) / len(rest_s) + (window_ns or full_ns) / 1e9
+        load, measure = self._experiment.load, self._experiment.measure
+        rest_s = [each - (other or load.duration_ns) / 1e9 for other, took_s in self._took_s.items() for each in took_s]
+        if not rest_s:
+            warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
+            rest_s = [_START_S + (load.joining_ns + warmup_ns) / 1e9]
+        return sum(rest_s) / len(rest_s) + (window_ns or load.duration_ns) / 1e9
 
     def _block_failed(self, spec: TrialSpec, result: TrialResult) -> None:
         """Records that every attempt of a setting in this block failed by the server's fault."""
@@ -241,3 +264,4 @@ class BlockTrials:
             self._left[spec.setting] = f"left after {self._failures[spec.setting]} failed attempts: {reason}"
             for block in self._open.values():
                 block.queue = [each for each in block.queue if each[0] != spec.setting]
+                block.retry = [each for each in block.retry if each[0] != spec.setting]

@@ -111,8 +111,9 @@ class _Trial:
         # The CPUs of a deployed server and their limits are not known.
         self.machine = [] if self.deployed else sorted(cpu for core in usable_cores() for cpu in core)
         self.kind = kind_of(setup.experiment)
+        self.phases: dict[str, int] = {}
         linked = partial(services.linked, setup.spec.setting, setup.engine, setup.directory.engine_log)
-        self.instruments = instruments_of(setup, linked, observer.phase)
+        self.instruments = instruments_of(setup, linked, self.phases, observer.phase)
         self.warmup = WarmUp.of(
             setup.experiment,
             setup.spec.stage,
@@ -121,7 +122,6 @@ class _Trial:
             pause_ns=sum(instrument.pause_ns for instrument in self.instruments),
         )
         self.wall_ns, self.monotonic_ns = time.time_ns(), time.monotonic_ns()
-        self.phases: dict[str, int] = {}
         self.warmup_ended_by: str | None = None
         self.probe: RunningProbe | None = None
         self.facts: dict[str, Any] = {}

@@ -105,13 +105,13 @@ def test_what_is_restored_is_the_whole_setting() -> None:
 
 def test_tune_without_a_command() -> None:
     made = tune_experiment(
-        (), ["n=1,2"], url="http://app-1:81/x", apply=APPLY, restore=["n=8"], options={"--pid": "7"},
+        (), ["n=1,2"], url="http://app-1:81/x", apply=APPLY, restore=["n=08"], options={"--pid": "7"},
         allow_hosts=["app-1"],
     )  # fmt: skip
     (step,) = made.subject.apply
     assert (step.method, step.path, step.body, made.subject.name) == ("POST", "/knob", "{n}", "app-1")
     assert made.subject.deployed is not None
-    assert (made.subject.deployed.restore, made.subject.deployed.pid) == ({"n": 8}, 7)
+    assert (made.subject.deployed.restore, made.subject.deployed.pid) == ({"n": "08"}, 7)
     assert made.load.scenario[0].path == "/x"
 
 

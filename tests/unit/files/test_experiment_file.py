@@ -6,6 +6,7 @@ import pytest
 
 from powerband.base.errors import ExperimentError, UsageError
 from powerband.files.experiment_file import load_experiment, load_subject, parse_experiment
+from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
 from powerband.model.load import Constant, Exponential, Uniform
 from powerband.model.plan import Setting
@@ -40,6 +41,15 @@ MISTAKES = {
     "wrong key at the top": (
         with_lines("mesure: {repeats: 3}"),
         "mesure in x.yaml:5:1: unknown key; did you mean measure?",
+    ),
+    "what is no range": (
+        with_lines("factors: {threads: [1, 8..x]}", without="factors"),
+        "factors.threads[1] in x.yaml:4:24: '8..x' is no range: write 1..64 or 1..64 step 8, or put it in quotes if it "
+        "is a text",
+    ),
+    "levels that are equal": (
+        with_lines("factors: {threads: [1, true]}", without="factors"),
+        "factors.threads[1] in x.yaml:4:24: level true is equal to level 1: put one of them in quotes, as a text",
     ),
     "wrong key below": (
         with_lines("load: {users: 5, duraton: 3s}", without="load"),
@@ -388,6 +398,63 @@ def test_a_folded_text_is_one_line() -> None:
 def test_ranges_and_single_levels() -> None:
     experiment = parse(with_lines("factors: {threads: 1..8, aa: same}", without="factors"))
     assert experiment.factors == {"threads": (1, 2, 4, 8), "aa": ("same",)}
+
+
+AS_WRITTEN = """\
+subject:
+  command: [./server, --port, "{port}", -t, "{threads}", -m, "{mode}", --mask, 0x1F, --tls, 1.0]
+  env: {V: 0755, E: 1e3, ON: True, NONE: }
+  set: {mode: 007}
+factors: {threads: [1.9, 1.10, 007, True, 1.0, 8, "1..x"], load.users: [0x10]}
+load: {users: 5, duration: 5s}
+"""
+
+
+def test_the_server_gets_levels_env_and_arguments_as_they_are_written() -> None:
+    made = parse_experiment(AS_WRITTEN, "x.yaml", to_run=True)
+    assert made.factors == {"threads": (1.9, "1.10", "007", "True", "1.0", 8, "1..x"), "load.users": (16,)}
+    assert made.subject.command is not None and made.subject.command[-4:] == ("--mask", "0x1F", "--tls", "1.0")
+    assert made.subject.env == {"V": "0755", "E": "1e3", "ON": "True", "NONE": None}
+    assert made.subject.set == {"mode": "007"}
+    assert parse(resolved_yaml(made)) == made, "and a run is read with the same levels"
+
+
+def test_conditions_on_levels_are_read_like_them() -> None:
+    text = """\
+subject:
+  command: [./server, "{port}", "{version}", "{threads}"]
+  parameters:
+    version: {type: string, default: 1.10, help: x}
+    threads: {type: int, default: 0x8, help: x, used_when: {version: 1.10}}
+factors: {version: [1.10, 1.9]}
+load: {users: 5}
+"""
+    made = parse_experiment(text.replace("{version: 1.10}", "{version: [1.10]}"), "x.yaml", to_run=True)
+    threads, version = made.subject.parameters["threads"], made.subject.parameters["version"]
+    assert (threads.default, version.default) == (8, "1.10")
+    assert [threads.is_used(setting.as_dict()) for setting in made.settings()] == [True, False]
+
+
+def test_levels_of_a_parameter_with_a_type_keep_it() -> None:
+    text = "subject: reference\nload: {users: 5}\nfactors: {threads: [0x10, 020]}\n"
+    assert parse_experiment(text, "x.yaml", to_run=True).factors == {"threads": (16, 20)}
+
+
+def test_a_run_whose_levels_are_whole_floats_is_read_as_it_was() -> None:
+    ladder = parse_experiment(with_lines("factors: {threads: 0.5..4}", without="factors"), "x.yaml", to_run=True)
+    assert "[0.5, 1.0, 2.0, 4.0]" in resolved_yaml(ladder)
+    assert parse(resolved_yaml(ladder)) == ladder
+
+
+def test_a_value_that_is_set_is_passed_on_as_it_is_written() -> None:
+    given = {"factors.threads": "[1.10, 1..4]", "subject.env.V": "0755"}
+    made = parse_experiment(GOOD, "x.yaml", overrides=given, to_run=True)
+    assert made.factors == {"threads": ("1.10", 1, 2, 4)} and made.subject.env == {"V": "0755"}
+
+
+def test_a_list_may_hold_ranges() -> None:
+    text = with_lines("factors: {threads: [1..4, 8, '1..4']}", without="factors")
+    assert parse_experiment(text, "x.yaml", to_run=True).factors == {"threads": (1, 2, 4, 8, "1..4")}
 
 
 def test_labels_reach_no_command() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from powerband.files.levels import parse_levels, parse_range
+from powerband.files.levels import as_written, parse_levels, parse_range
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,14 @@ def test_ranges_that_make_no_sense(text: str, said: str) -> None:
 
 
 def test_levels_of_an_option() -> None:
-    assert parse_levels("1..4,16") == [1, 2, 4, 16]
-    assert parse_levels("fixed, cached,true,1.5,2ms") == ["fixed", "cached", True, 1.5, "2ms"]
+    def levels(text: str) -> list[object]:
+        return [as_written(level).value for level in parse_levels(text)]
+
+    assert levels("1..4,16") == [1, 2, 4, 16]
+    assert levels("fixed, cached,true,1.5,2ms") == ["fixed", "cached", True, 1.5, "2ms"]
+    assert levels("1.9, 1.10,007,0x10,True,1e3") == [1.9, "1.10", "007", "0x10", "True", "1e3"]
+    assert levels("""'1.9', "a,b" ,"","1..x",it's""") == ["1.9", "a,b", "", "1..x", "it's"]
+    with pytest.raises(ValueError, match="is no range"):
+        parse_levels("1..x")
     with pytest.raises(ValueError, match="a level is empty"):
         parse_levels("1,,2")

@@ -67,6 +67,14 @@ def test_every_option_arrives() -> None:
     assert parse_experiment(resolved_yaml(experiment), "experiment.yaml") == experiment
 
 
+def test_the_server_gets_texts_as_they_were_typed() -> None:
+    made = tune_experiment(
+        COMMAND, ["threads=1.9,1.10,'8',0x10"], env=["V=0755"], options={"--cwd": "007", "--name": "1e3"}
+    )
+    assert made.factors == {"threads": (1.9, "1.10", "8", "0x10")}
+    assert (made.name, made.subject.env) == ("1e3", {"V": "0755"}) and (made.subject.cwd or "").endswith("/007")
+
+
 @pytest.mark.parametrize(("profile", "seconds", "repeats"), [("quick", 3, 5), ("normal", 10, 12), ("thorough", 20, 25)])
 def test_profiles_set_how_much_is_measured(profile: str, seconds: int, repeats: int) -> None:
     experiment = tune_experiment(COMMAND, ["threads=1"], profile=profile)
@@ -116,6 +124,8 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
          "--order races: 'races' is not allowed; did you mean race?"),
         ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),
         ({"parameters": ["threads=1,,2"]}, "-P threads=1,,2: a level is empty"),
+        ({"parameters": ["threads=8..x"]}, "-P threads=8..x: '8..x' is no range: write 1..64 or 1..64 step 8, or put "
+         "it in quotes if it is a text"),
         ({"parameters": ["threads=8..1"]}, "-P threads=8..1: '8..1': a range goes from the smaller to the larger"),
         ({"parameters": ["threads=1", "threads=2"]},
          "-P threads=2: threads has levels already; give all of them in one -P"),

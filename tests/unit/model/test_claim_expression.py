@@ -2,7 +2,7 @@ import pytest
 
 from powerband.base.arithmetic import Arithmetic, Number, value
 from powerband.model.claim_expression import OPERATORS, Reference, check_levels, parse_claim, settings_of
-from powerband.model.plan import Level
+from powerband.model.plan import Level, grid, one_at_a_time
 
 
 def test_the_tree_of_a_claim() -> None:
@@ -97,11 +97,20 @@ def test_a_claim_of_an_older_run_is_read_whatever_its_units(text: str, read: flo
 def test_factors_that_a_claim_leaves_out_run_over_all_levels() -> None:
     factors: dict[str, tuple[Level, ...]] = {"core": (20, 30), "queue": (500, 1000)}
     claimed = parse_claim("goodput[core=30] > goodput[core=20]")
-    cases = settings_of(claimed, factors)
+    cases = settings_of(claimed, grid(factors))
     assert [sorted(setting.id for setting in case.values()) for case in cases] == [
         ["core=20,queue=500", "core=30,queue=500"],
         ["core=20,queue=1000", "core=30,queue=1000"],
     ]
+
+
+def test_a_claim_is_on_the_settings_that_there_are() -> None:
+    """The whole grid would have 1.7 million settings."""
+    factors: dict[str, tuple[Level, ...]] = dict.fromkeys("abcdefgh", (1, 2, 3, 4, 5, 6))
+    settings = one_at_a_time(factors)
+    assert len(settings_of(parse_claim("goodput[a=1] > goodput[a=2]"), settings)) == 1
+    assert len(settings_of(parse_claim("goodput[a=1] > 0"), settings)) == 36
+    assert settings_of(parse_claim("goodput[a=2,b=2] > 0"), settings) == []
 
 
 def test_levels_are_checked() -> None:

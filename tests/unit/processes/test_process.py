@@ -56,6 +56,13 @@ def test_commands_go_in_and_the_end_of_stdin_ends_the_process(tmp_path: Path, st
     assert process.wait(0) == 0
 
 
+def test_a_wait_may_be_longer_than_the_kernel_allows(stop: StopRequest) -> None:
+    ends = iter((False, True))
+    stop.request()
+    with Pump(stop) as pump:
+        assert pump.wait(lambda: next(ends), 30 * 24 * 3600, stoppable=False)
+
+
 def test_a_process_that_does_not_end_is_killed(tmp_path: Path) -> None:
     with python("import time\nwhile True: time.sleep(1)", tmp_path, end_timeout_s=0.1) as process:
         pass

@@ -11,6 +11,7 @@ from powerband.model.experiment import Measure
 from powerband.model.plan import TrialSpec
 from powerband.model.results import Problem, TrialResult
 from powerband.search.blocks import BlockPlanner
+from powerband.search.trials import BlockTrials
 
 
 def result(spec: TrialSpec, code: str = "", status: str = "measured") -> TrialResult:
@@ -76,6 +77,27 @@ def test_a_setting_that_only_fails_leaves_with_its_reason() -> None:
     assert [spec.block for spec in done if spec.setting == bad] == [0, 0, 0]
     assert "because of not_ready" in planner.left[bad]
     assert len(done) == 3 + 5 * 2 == planner.planned_total
+
+
+def test_a_setting_that_leaves_is_repeated_in_no_other_block_in_flight() -> None:
+    made = experiment(measure=Measure(repeats=2, retries=1, retry_budget=1.0))
+    trials = BlockTrials(made, 1, made.settings(), nodes=2)
+    bad = made.settings()[1]
+    for block in (0, 1):
+        trials.begin(block, made.settings())
+
+    def go_on(block: int) -> TrialSpec | None:
+        if (spec := trials.ask(block)) is not None:
+            trials.tell(result(spec, "not_ready", "failed") if spec.setting == bad else result(spec))
+        return spec
+
+    while (spec := go_on(1)) is not None and spec.setting != bad:
+        pass
+    while go_on(0) is not None:
+        pass
+    assert bad in trials.left
+    while (spec := go_on(1)) is not None:
+        assert spec.setting != bad
 
 
 def test_one_failure_is_not_enough_to_leave_when_the_retries_are_spent() -> None:

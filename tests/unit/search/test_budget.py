@@ -132,6 +132,33 @@ def test_a_disturbed_soak_is_repeated_only_within_the_budget(nodes: int, budget_
     assert sum(result.stage is Stage.SOAK for result in results) == soaks
 
 
+def seven(budget: str) -> Experiment:
+    made = experiment({"threads": tuple(range(7))}, design={"seed": 7, "budget": budget})
+    return made.model_copy(update={"measure": made.measure.model_copy(update={"retries": 1})})
+
+
+def not_ready(spec: TrialSpec) -> TrialResult:
+    return result_of(spec, "not_ready", 30.5)
+
+
+def test_a_start_that_timed_out_does_not_say_how_long_the_others_take() -> None:
+    """The seven trials of the first block take 90.5 s, and more than half a minute is left for the rest."""
+    wall_s, results = run(seven("130s"), 1, lambda spec: not_ready(spec) if spec.number == 1 else serve(spec))
+    assert (wall_s, len(results)) == (100.5, 8)
+    wall_s, results = run(seven("90s"), 1, lambda spec: not_ready(spec) if spec.number == 1 else serve(spec))
+    assert (wall_s, [result.valid for result in results]) == (80.5, [False] + [True] * 5)
+
+
+def test_starts_that_all_time_out_end_with_the_budget() -> None:
+    wall_s, results = run(seven("90s"), 1, not_ready)
+    assert (wall_s, len(results)) == (91.5, 3)
+
+
+def test_a_start_that_timed_out_is_tried_again_only_if_it_could_time_out_again() -> None:
+    wall_s, results = run(seven("110s"), 1, lambda spec: not_ready(spec) if spec.number == 1 else serve(spec))
+    assert (wall_s, len(results)) == (90.5, 7)
+
+
 def test_trials_of_a_search_and_of_an_exploration_are_repeated_only_within_the_budget() -> None:
     searched = capacity_experiment((1, 2), design=Design(budget="100s", seed=7))
     honest = answers_of({level: Server() for level in (1, 2)}, np.random.default_rng(1))

@@ -10,6 +10,7 @@ import pytest
 
 from fakes.races import Outcome, result_of, threads
 from fakes.trials import experiment
+from powerband.analyze.stats.spending import share_of
 from powerband.base.machine import Noise
 from powerband.base.units import time_text
 from powerband.loads import engine_limits as limits
@@ -17,6 +18,7 @@ from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.plan import TrialSpec
+from powerband.search import outlook
 from powerband.search.forecast import Forecast, duration_text, forecast, reach_text, size_text, words
 from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.search.planners import planner_for
@@ -151,6 +153,23 @@ def test_a_quieter_machine_or_fewer_settings_are_done_sooner() -> None:
         return forecast(made(settings, order="race"), Noise(sd, "2026-11-25")).expected_ns
 
     assert likely(8, 0.005) < likely(8, 0.015) < likely(16, 0.015)
+
+
+@pytest.mark.parametrize(("design", "looks"), [({}, 200), ({"budget": "10m"}, 60)])
+def test_a_race_of_very_many_rounds_is_played_in_part(
+    monkeypatch: pytest.MonkeyPatch, design: dict[str, Any], looks: int
+) -> None:
+    """Ten minutes hold 60 trials of 10 s, and two settings at least run in each round."""
+    seen: list[int] = []
+    share_at = outlook.share_at
+    monkeypatch.setattr(outlook, "share_at", lambda of, blocks: seen.append(blocks) or share_at(of, blocks))
+    forecast(made(repeats=10_000, order="race", **design), ASSUMED)
+    assert len(seen) <= looks
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4, 12])
+def test_the_looks_at_a_race_spend_the_whole_error(blocks: int) -> None:
+    assert sum(share_of(look, blocks) for look in range(2, max(2, blocks) + 1)) == pytest.approx(1)
 
 
 def test_what_is_left_follows_from_what_trials_take_and_show() -> None:

@@ -78,6 +78,14 @@ def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, s
     assert len(run.records()) == 9 and watching.calls[0] == "run 4/9"
 
 
+def test_a_line_of_the_plan_that_a_kill_cut_off_may_hold_any_bytes(run: RunDir, stop: StopRequest) -> None:
+    run_session(experiment(), run, Observer(), stop, trial=by_threads)
+    whole = run.plan.read_bytes()
+    run.plan.write_bytes(whole + b'{"number": 10, "\xff')
+    run_session(experiment(), run, Observer(), stop, trial=by_threads)
+    assert run.plan.read_bytes() == whole
+
+
 def test_another_experiments_directory_is_refused(run: RunDir, stop: StopRequest) -> None:
     run_session(experiment(), run, Observer(), stop, trial=by_threads)
     with pytest.raises(UsageError, match=r"trial 1 is threads=\d+ in round 0, but the plan wants"):

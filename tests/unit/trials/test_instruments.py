@@ -40,7 +40,7 @@ def experiment(load: dict[str, Any] | None = None, **measure: Any) -> Experiment
 def instruments(folder: Path, made: Experiment, stage: Stage = Stage.COMPARE) -> list[Instrument]:
     spec = TrialSpec(1, 0, 1, made.settings()[0], 1, stage)
     setup = TrialSetup(made, spec, TrialDir(folder), folder / "engine", CpuSplit((), (), ()), HERE)
-    return instruments_of(setup, lambda pump: nullcontext(), lambda phase: None)
+    return instruments_of(setup, lambda pump: nullcontext(), {}, lambda phase: None)
 
 
 def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> None:
@@ -95,6 +95,12 @@ def test_a_fixed_warm_up_is_the_drivers_own_unless_an_instrument_pauses() -> Non
     assert (warmup(none, pause_ns=1).by_command, warmup(none, pause_ns=1).driver_ns) == (False, 0)
 
 
+@pytest.mark.parametrize("load", [{"ramp_ns": 9 * SECOND}, {"users": None, "rate_per_s": 5.0, "ramp_ns": 9 * SECOND}])
+def test_a_fixed_warm_up_lasts_as_long_as_the_ramp_unless_there_is_none(load: dict[str, Any]) -> None:
+    lengths = [warmup(experiment(load, warmup_ns=asked * SECOND)).fixed_ns for asked in (0, 2, 20)]
+    assert lengths == [0, 9 * SECOND, 20 * SECOND]
+
+
 @pytest.mark.parametrize(("load", "fixed_ns"), [({}, None), ({"requests_per_user": 5}, 0)])
 def test_users_with_a_set_number_of_requests_have_no_warm_up(load: dict[str, Any], fixed_ns: int | None) -> None:
     made = warmup(experiment(load, warmup_ns=None))
@@ -117,7 +123,7 @@ def test_slots_are_looked_at_once_in_the_first_full_trials(tmp_path: Path) -> No
     def looked(of: Experiment, stage: Stage, block: int) -> bool:
         spec = TrialSpec(1, block, 1, of.settings()[0], 1, stage)
         setup = TrialSetup(of, spec, TrialDir(tmp_path), tmp_path / "engine", CpuSplit((), (), ()), HERE)
-        found = instruments_of(setup, lambda pump: nullcontext(), lambda phase: None)
+        found = instruments_of(setup, lambda pump: nullcontext(), {}, lambda phase: None)
         return "SlotLooks" in [type(each).__name__ for each in found]
 
     assert [looked(made, Stage.COMPARE, block) for block in range(4)] == [True, False, False, False]
@@ -131,10 +137,13 @@ def test_slots_are_looked_at_once_in_the_first_full_trials(tmp_path: Path) -> No
 def test_nothing_is_looked_at_where_the_cpus_that_the_server_may_use_are_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, affinity: int | None, used: float | None
 ) -> None:
-    """The server may use one CPU of eight."""
+    """The server may use one CPU of eight. It has been idle since the window, while the load drained."""
     made = experiment({"users": 64, "duration": 10 * SECOND})
-    directory, end_ns = TrialDir(tmp_path), START_NS + 10 * SECOND
+    directory = TrialDir(tmp_path)
+    phases = {"measure": START_NS, "drain": START_NS + 10 * SECOND, "end": START_NS + 20 * SECOND}
     lines = probe_lines(Figures(subject_cores=0.95, busy_cores=1.5, cpus=8))
+    *_, last = (line for line in lines if line["type"] == "sample")
+    lines.insert(-1, {**last, "at_ns": phases["end"]})
     for line in lines:
         if line["type"] == "sample" and affinity is not None:
             line["trees"][0]["cpus_now"] = affinity
@@ -143,11 +152,7 @@ def test_nothing_is_looked_at_where_the_cpus_that_the_server_may_use_are_full(
     setup = TrialSetup(made, spec, directory, tmp_path / "engine", CpuSplit((), (), ()), HERE)
     nothing = cast(Any, None)
     monkeypatch.setattr(slot_looks, "usable_cores", lambda: [[cpu] for cpu in range(8)])
-    looks = SlotLooks(setup, lambda phase: None)
-    with monkeypatch.context() as at_the_end:
-        at_the_end.setattr("time.monotonic_ns", lambda: end_ns)
-        with looks.around_load(nothing, nothing):
-            pass
+    looks = SlotLooks(setup, phases, lambda phase: None)
     monkeypatch.setattr(SlotLooks, "_look", lambda *_, **__: [])
     looks.after_load(nothing, nothing)
     found = looks.record()["slots"]

@@ -60,8 +60,7 @@ class _Rule:
 
 def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
     claimed = parse_claim(claim.holds)
-    there = set(experiment.settings())
-    cases = [case for case in settings_of(claimed, experiment.factors) if there.issuperset(case.values())]
+    cases = settings_of(claimed, experiment.settings())
     objective = experiment.objective
     # A race ends when it has seen enough: so its claims, too, spend only their look's share of the error.
     share = share_at(experiment, len({block for _, block in cells}))

@@ -33,8 +33,8 @@ def share_of(look_after: int, blocks_most: int) -> float:
     Error spending over looks (Lan & DeMets 1983), fixed before the race: by the union bound the chance that any look is
     wrong is no more than the whole error, whatever the looks lead to. The last look, whose verdicts are final, gets
     most; the first, after two blocks with one degree of freedom each, half of a usual one."""
-    weights = [_weight(blocks, blocks_most) for blocks in range(2, max(2, blocks_most) + 1)]
-    return _weight(max(2, look_after), blocks_most) / sum(weights)
+    first, between = (FIRST_WEIGHT, blocks_most - 3) if blocks_most > 2 else (0.0, 0)
+    return _weight(max(2, look_after), blocks_most) / (first + between + LAST_WEIGHT)
 
 
 def share_at(experiment: Experiment, look_after: int, *, screened: bool = False) -> float:

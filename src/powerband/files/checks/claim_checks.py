@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.yaml_document import Node
-from powerband.model.claim_expression import Claimed, check_levels, parse_claim, settings_of
+from powerband.model.claim_expression import check_levels, parse_claim, settings_of
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, named_settings, one_at_a_time
 
 
 def check_claims(root: Node) -> Iterator[FileProblem]:
     """Checks that claims have different ids, and name factors and levels that exist."""
-    factors: dict[str, list[Level]] = {
-        name: [level.value for level in factor.items] for name, factor in root.at("factors").children.items()
+    factors: dict[str, tuple[Level, ...]] = {
+        name: tuple(level.value for level in factor.items) for name, factor in root.at("factors").children.items()
     }
     vary = root.at("design").children.get("vary", Node("all")).value
     ids: dict[object, Node] = {}
@@ -36,18 +36,12 @@ def check_claims(root: Node) -> Iterator[FileProblem]:
         except ValueError as error:
             yield text.problem(str(error))
             continue
-        if vary == "one-at-a-time" and all(factors.values()) and not _is_tried(claimed, factors):
+        one_varies = vary == "one-at-a-time" and all(factors.values())
+        if one_varies and not settings_of(claimed, one_at_a_time(factors)):
             yield text.problem(
                 "one factor varies at a time, so that no setting has all these levels: a claim is on the baseline, "
                 "or on one changed factor"
             )
-
-
-def _is_tried(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> bool:
-    """True if all that a claim compares is among the settings, at some levels of the factors that it leaves out."""
-    levels = {name: tuple(of) for name, of in factors.items()}
-    there = set(one_at_a_time(levels))
-    return any(there.issuperset(case.values()) for case in settings_of(claimed, levels))
 
 
 def check_claim_units(experiment: Experiment, root: Node) -> Iterator[FileProblem]:

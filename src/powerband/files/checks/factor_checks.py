@@ -37,15 +37,16 @@ def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterat
         if bad or not isinstance(factor.value, tuple):
             continue
         levels[name] = factor.items
-        seen: set[str] = set()
+        seen: dict[object, str] = {}
         for level in factor.items:
             text = format_level(level.value)
-            if text in seen:
+            if text in seen.values():
                 yield level.problem(
                     f"level {text} stands there twice; to enter a setting again as if it were different, "
                     "add a factor named aa or label.NAME, which reaches no command"
                 )
-            seen.add(text)
+            elif (other := seen.setdefault(level.value, text)) != text:
+                yield level.problem(f"level {text} is equal to level {other}: put one of them in quotes, as a text")
         if subject is not None and name.startswith("load."):
             yield from _check_load_factor(name.removeprefix("load."), factor, kind, root.at("load"))
         elif name.startswith("host."):

@@ -7,7 +7,7 @@ A new instrument needs a file here, a line in `instruments_of`, a field of `Tria
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from powerband.loads import kind_of
 from powerband.loads.driver import TrialSetup
@@ -28,9 +28,12 @@ from powerband.trials.instruments.thread_names import ThreadNames
 from powerband.trials.instruments.visitor import BrowserVisitor
 
 
-def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], None]) -> list[Instrument]:
+def instruments_of(
+    setup: TrialSetup, linked: Linked, phases: Mapping[str, int], announce: Callable[[str], None]
+) -> list[Instrument]:
     """The instruments of this trial, in the order in which their hooks are called. `linked`: opens the link that the
-    setting uses; `announce`: gets the name of a phase that takes time."""
+    setting uses; `phases`: when each phase of the trial began, as far as it has; `announce`: gets the name of a phase
+    that takes time."""
     measure = setup.experiment.measure
     # Trials that only search for settings or rates spend no time on more observations.
     compared = setup.spec.stage in (Stage.COMPARE, Stage.CONFIRM, Stage.SOAK)
@@ -40,7 +43,7 @@ def instruments_of(setup: TrialSetup, linked: Linked, announce: Callable[[str], 
     looked = {Stage.COMPARE: screens, Stage.CONFIRM: screens + 1 if screens else None}
     first = setup.spec.block == looked.get(setup.spec.stage)
     kind = kind_of(setup.experiment)
-    slots = [SlotLooks(setup, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []
+    slots = [SlotLooks(setup, phases, announce)] if first and kind.counts_slots(setup.experiment, setup.load) else []
     if setup.experiment.subject.deployed is not None:
         # Only instruments that need not find the server's processes, nor tell them from those of other programs.
         return [

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,17 +60,12 @@ _PROMPT = _Length(50_000_000, LOOK_NS // 4, LOOK_NS, 5)  # few answers do: times
 class SlotLooks(Instrument):
     """Takes its looks after the load, which must be one whose users never pause."""
 
-    def __init__(self, setup: TrialSetup, announce: Callable[[str], None]) -> None:
+    def __init__(self, setup: TrialSetup, phases: Mapping[str, int], announce: Callable[[str], None]) -> None:
         self._setup = setup
+        self._phases = phases
         self._announce = announce
         self._found: dict[str, Any] = {}
-        self._loaded_until_ns = 0
         self._connections = TreeConnections(0, {})
-
-    @contextmanager
-    def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:
-        yield
-        self._loaded_until_ns = time.monotonic_ns()
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
         users = self._setup.load.users
@@ -102,9 +96,9 @@ class SlotLooks(Instrument):
         setup = self._setup
         samples = read_probe(setup.directory.read_probe())
         tree = None if samples is None else samples.trees.get("subject")
-        if samples is None or tree is None:
+        if samples is None or tree is None or "measure" not in self._phases:
             return 0.0, 0.0
-        window = (self._loaded_until_ns - setup.load.duration_ns, self._loaded_until_ns)
+        window = (self._phases["measure"], self._phases.get("drain", self._phases["end"]))
         length_ns = window[1] - window[0]
         own = setup.cpus.subject
         apart = bool(own) and not set(own) & set(setup.cpus.engine)
