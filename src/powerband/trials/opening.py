@@ -40,6 +40,7 @@ _GRACE_NS = 1_000_000_000  # short, since a half-finished build is thrown away
 _LOG_LINES_MAX = 100_000  # arbitrary: some MB; a longer log has its first error before that
 STARTS = 3
 """The number of starts that must fail in one way before the server is taken to be unable to start."""
+FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be the only heap that is large enough
 _NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED)
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
@@ -209,10 +210,10 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
     """Raises SubjectError if the subject has never started: in each trial so far it died before it was ready, was not
     ready in time, or did not take its setting; always for the same cause, apart from numbers in the message; in at
-    least STARTS trials, at half of the settings and no fewer than STARTS, or at all if there are fewer. Of more
-    settings than are raced without being explored, only so many count. Only trials of the revision of `record` count,
-    if there are revisions, and none that was interrupted. A subject that somebody else killed is no such failure. The
-    records of these trials are removed, so that `powerband resume` starts anew."""
+    least STARTS trials, at FEW_SETTINGS settings or half of them, whichever is more, or at all if there are fewer. Of
+    more settings than are raced without being explored, only so many count. Only trials of the revision of `record`
+    count, if there are revisions, and none that was interrupted. A subject that somebody else killed is no such
+    failure. The records of these trials are removed, so that `powerband resume` starts anew."""
     if record.failure is None or record.failure.code not in _NEVER_READY or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)
@@ -221,7 +222,7 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
     own = {name: levels for name, levels in experiment.factors.items() if name != REVISION}
     settings = min(count_settings(own, experiment.design.vary), experiment.design.explore_above)
     tried = {each.spec.setting for each in ended}
-    if len(ended) < STARTS or len(tried) < min(settings, max(STARTS, math.ceil(settings / 2))):
+    if len(ended) < STARTS or len(tried) < min(settings, max(FEW_SETTINGS, math.ceil(settings / 2))):
         return
     if any(each.failure is None or _cause(each) != _cause(record) for each in ended):
         return

@@ -249,9 +249,10 @@ def test_a_start_on_another_port_is_judged_by_its_own_part_of_the_log(
 
     monkeypatch.setattr(subject_process, "probe_up", first_loses_its_port)
     monkeypatch.setattr(subject_process, "POLL_FIRST_S", 0.0)
-    files = SubjectFiles(log, tmp_path / "engine.log", LineFile(tmp_path / "lines"), log, lambda _: None)
+    lines = LineFile(tmp_path / "lines")
+    files = SubjectFiles(log, tmp_path / "engine.log", lines, log, lambda _: None)
     subject = Subject(name="s", command=("sh", "{port}"), ready=Ready(log="^never$", timeout_ns=10**9))
-    with pytest.raises(TrialFailed) as failed, subject_process.subject_up(
+    with lines, pytest.raises(TrialFailed) as failed, subject_process.subject_up(
         subject,
         Setting(()),
         engine=ENGINE,
