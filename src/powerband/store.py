@@ -19,11 +19,11 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.base.procfs import process_stat
@@ -37,6 +37,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # the errors of a file 
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it only syncs files, or the folder may not be read
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _CURES = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENFILE: "raise fs.file-max"}
+
+T = TypeVar("T")
 
 NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors raised while reading a file that is valid JSON, but not what this version writes."""
@@ -485,6 +487,16 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise disk_error(path, error) from error
+
+
+@contextmanager
+def temporary(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
+    """Yields a temporary file or folder that `make` makes, by `tempfile`. Raises MeasurementError if the disk refuses
+    it."""
+    with ExitStack() as stack:
+        with writing(Path(os.environ.get("TMPDIR") or "/tmp")):
+            made = stack.enter_context(make())
+        yield made
 
 
 def _fresh_directory(root: Path, stem: str) -> Path:

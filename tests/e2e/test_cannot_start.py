@@ -39,5 +39,5 @@ def test_a_server_that_starts_with_no_setting_ends_the_run_with_its_cause(tmp_pa
     assert tuned.returncode == 4, tuned.stderr
     assert "ValueError: invalid literal for int()" in tuned.stderr
     assert "Traceback" not in tuned.stderr and "RuntimeError" not in tuned.stderr
-    assert "first 3 starts, at 3 settings" in tuned.stderr
-    assert time.monotonic() - began < 60  # three starts take ten seconds on an idle machine
+    assert "first 4 starts, at 4 settings" in tuned.stderr
+    assert time.monotonic() - began < 60  # four starts take some ten seconds on an idle machine

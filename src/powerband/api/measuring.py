@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -16,6 +16,7 @@ from typing import Any, TypedDict, Unpack
 from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.runs.revisions import compare_revisions
 from powerband.analyze.runs.two_runs import ToldRun, compare_two
+from powerband.analyze.runs.unpaired import changed_facts
 from powerband.api.run_results import Comparison, Run
 from powerband.base.errors import UsageError, UserInterruptError, did_you_mean
 from powerband.files.experiment_file import experiment_of, load_experiment, parse_experiment
@@ -245,9 +246,19 @@ def carry_out(
     with StopRequest.on_signals(advice) as stop:
         with LiveView() if progress else nullcontext(Observer()) as observer:
             announce(observer)
+            if experiment.cluster is None and run_directory.planned():
+                for text in _machine_changes(run_directory):
+                    observer.note(text)
             bench = _bench_of(experiment)
             analysis = session.run_session(experiment, run_directory, observer, stop, bench=bench)
         return analysis, stop.requested
+
+
+def _machine_changes(run: RunDir) -> Iterator[str]:
+    """Yields a sentence for each fact of the machine that is not as when the run was begun."""
+    now = host.host_facts(engine_fleet.find_engine(), command=())
+    for name, then, is_now in changed_facts(read_host(run.host), now):
+        yield f"{name} was {then} when this run was begun, and is {is_now} now: trials of then and now may differ by it"
 
 
 def _bench_of(experiment: Experiment) -> Opener | None:

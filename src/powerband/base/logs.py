@@ -39,12 +39,20 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
-def end_of(log: Path, bytes_max: int) -> str:
-    """The last bytes of a log as printable text; empty if there is no log."""
+def size_of(log: Path) -> int:
+    """The size of a log in bytes; 0 if there is none."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def end_of(log: Path, bytes_max: int, begins_at: int = 0) -> str:
+    """The last bytes of a log, from `begins_at` on, as printable text; empty if there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - bytes_max))
+            file.seek(max(begins_at, file.tell() - bytes_max))
             return printable(file.read(bytes_max).decode(errors="replace"))
     except OSError:
         return ""
@@ -52,11 +60,12 @@ def end_of(log: Path, bytes_max: int) -> str:
 
 class LogSearch(AbstractContextManager["LogSearch", None]):
     """Looks for a regular expression in a log that grows, and may be replaced by a new file meanwhile; a context
-    manager. Each look reads at most 8 MiB of new text, and keeps the 64 KiB before it, so that a match of that length
-    may span two looks."""
+    manager. `begins_at`: the size of the log before the text that counts. Each look reads at most 8 MiB of new text,
+    and keeps the 64 KiB before it, so that a match of that length may span two looks."""
 
-    def __init__(self, log: Path, pattern: str) -> None:
+    def __init__(self, log: Path, pattern: str, begins_at: int = 0) -> None:
         self._log = log
+        self._begins_at = begins_at
         self._pattern = re.compile(pattern, re.MULTILINE)
         self._file: BinaryIO | None = None
         self._before = b""
@@ -70,6 +79,7 @@ class LogSearch(AbstractContextManager["LogSearch", None]):
         try:
             if self._file is None:
                 self._file = self._log.open("rb")
+                self._file.seek(self._begins_at)
             new = self._file.read(_LOOK_BYTES)
             if not new and self._log.stat().st_ino != os.fstat(self._file.fileno()).st_ino:
                 self._file.close()

@@ -14,14 +14,17 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from powerband.base.errors import MeasurementError
+from powerband.base.errors import MeasurementError, UserInterruptError
 
 ASSUMED_SD = 0.02  # arbitrary, used until `doctor --pilot` has measured it; half of it would promise too much
+LOOK_S = 0.1  # arbitrary: how often it is looked whether another process still fills the cache
+LOOKS_UNTOLD = 20  # arbitrary: a wait of two seconds looks like a hang
 
 
 @dataclass(frozen=True)
@@ -89,19 +92,51 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def alone_in_cache(path: Path, kept: str) -> Iterator[None]:
-    """Keeps other processes from filling `path`, in the cache folder, while the block lasts. `kept`: a clause for the
-    error message that says what is kept there. Raises MeasurementError if it cannot be written."""
-    try:
+def alone_in_cache(
+    path: Path,
+    kept: str,
+    stopped: Callable[[], bool | None] = lambda: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Iterator[None]:
+    """Keeps other processes from filling `path`, in the cache folder, while the block lasts. `kept`: as for
+    `writing_cache`; `stopped`: returns True, or raises, if the user asked to stop, which ends the wait for another
+    process; `note`: told of a long wait. Raises MeasurementError if it cannot be written, UserInterruptError."""
+    with writing_cache(path, kept):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.with_name(f"{path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        lock = path.with_name(f"{path.name}.lock").open("w")
+    with lock:
+        looks = 0
+        while not _locked(lock, path, kept):
+            if stopped():
+                raise UserInterruptError(f"stopped while another powerband fills {path}")
+            if looks == LOOKS_UNTOLD:
+                note(f"another powerband fills {path}, and this one waits for it")
+            looks += 1
+            time.sleep(LOOK_S)
+        yield
+
+
+@contextmanager
+def writing_cache(path: Path, kept: str) -> Iterator[None]:
+    """Turns an OSError of the block, which writes at `path`, into a MeasurementError. `kept`: a clause that says what
+    is kept there."""
+    try:
+        yield
     except OSError as error:
         raise MeasurementError(
-            f"cannot write {error.filename}: {error.strerror}: {kept}; set XDG_CACHE_HOME to a folder that can be "
-            "written"
+            f"cannot write {error.filename or path}: {error.strerror or error}: {kept}; set XDG_CACHE_HOME to a folder "
+            "that can be written"
         ) from error
+
+
+def _locked(lock: IO[str], path: Path, kept: str) -> bool:
+    """True once the lock is held; False while another process holds it."""
+    with writing_cache(path, kept):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _file() -> Path:

@@ -466,12 +466,13 @@ class Experiment(Frozen):
         return self.is_race and whole and count_settings(self.factors, "all") > self.design.explore_above
 
     def started_in(self, folder: str) -> Experiment:
-        """The experiment with the folder in which the server is started, unless it has one of its own. A run resumed
-        from another folder then starts the server in the same place."""
-        if self.subject.cwd is not None:
-            return self
-        cwd = folder.replace("{", "{{").replace("}", "}}")
-        return self.model_copy(update={"subject": self.subject.model_copy(update={"cwd": cwd})})
+        """The experiment with the folder in which the server is started, unless it has one of its own, and which
+        `{folder}` stands for. A run resumed from another folder then starts the server in the same place."""
+        changes = {"cwd": folder.replace("{", "{{").replace("}", "}}")} if self.subject.cwd is None else {}
+        # On a cluster a subject's own folder would be copied to each node.
+        if self.subject.folder is None and self.cluster is None:
+            changes |= {"folder": folder} if "folder" in placeholders([self.subject.model_dump_json()]) else {}
+        return self.model_copy(update={"subject": self.subject.model_copy(update=changes)})
 
     @property
     def load_varies(self) -> bool:

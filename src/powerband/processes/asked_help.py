@@ -8,6 +8,7 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from powerband.processes.elf import Elf, ElfError
@@ -16,6 +17,7 @@ from powerband.processes.failures import TrialFailed
 from powerband.processes.go_memory import GO_SECTION
 from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
+from powerband.store import temporary
 from powerband.wire.specs import Launch
 
 HELP_WITHIN_S = 5.0
@@ -60,7 +62,7 @@ def help_command(command: Sequence[str]) -> list[str]:
 def help_of(command: Sequence[str], engine: Path) -> str:
     """Returns what `help_command` prints; empty if it cannot be started. It runs under a probe, so that nothing it
     started outlives this call."""
-    with tempfile.TemporaryDirectory(prefix="powerband-") as folder:
+    with temporary(partial(tempfile.TemporaryDirectory, prefix="powerband-")) as folder:
         log = Path(folder, "help.log")
         launch = Launch(name="help", argv=tuple(help_command(command)), log_file=str(log), grace_ns=_GRACE_NS)
         stop = StopRequest()
@@ -71,4 +73,5 @@ def help_of(command: Sequence[str], engine: Path) -> str:
             return ""
         finally:
             stop.close()
-        return log.read_bytes()[:_MOST_BYTES].decode(errors="replace")
+        with log.open("rb") as said:
+            return said.read(_MOST_BYTES).decode(errors="replace")

@@ -195,25 +195,26 @@ def _write(file: Path, text: str) -> None:
 @contextmanager
 def _made(hierarchy: _Hierarchy, controllers: Sequence[str]) -> Iterator[Path]:
     """Makes a cgroup, and removes it on leaving. If it can be made nowhere, raises the OSError of the nearest place."""
-    group, enabled_in = _make(hierarchy, controllers)
+    group, enabled_in, before = _make(hierarchy, controllers)
     try:
         yield group
     finally:
         _remove(group)
-        if enabled_in is not None:
+        # A cgroup that was made since, such as another powerband's, would lose its limits.
+        if enabled_in is not None and _children(enabled_in) <= before:
             with suppress(OSError):  # other cgroups may use them by now
                 (enabled_in / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in controllers))
 
 
-def _make(hierarchy: _Hierarchy, controllers: Sequence[str]) -> tuple[Path, Path | None]:
-    """Makes a cgroup below the nearest one, powerband's own or one above it, that allows this. Returns it, and the
-    cgroup in which controllers were enabled for it, if any. In version 2 the places whose children already have the
-    controllers come first."""
+def _make(hierarchy: _Hierarchy, controllers: Sequence[str]) -> tuple[Path, Path | None, set[Path]]:
+    """Makes a cgroup below the nearest one, powerband's own or one above it, that allows this. Returns it, the cgroup
+    in which controllers were enabled for it, if any, and the cgroups that were in there before. In version 2 the places
+    whose children already have the controllers come first."""
     name = f"powerband-{_namespace()}-{os.getpid()}-{process_stat(os.getpid()).started}-{next(_NUMBERS)}"
     places = sorted(hierarchy.folders, key=lambda folder: hierarchy.is_v2 and not _enabled(folder, controllers))
     refused: OSError | None = None
     for folder in places:
-        enabled_in = None
+        enabled_in, before = None, _children(folder)
         try:
             if hierarchy.is_v2 and not _enabled(folder, controllers):
                 _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
@@ -226,8 +227,14 @@ def _make(hierarchy: _Hierarchy, controllers: Sequence[str]) -> tuple[Path, Path
         except OSError as error:
             refused = refused or error
             continue
-        return folder / name, enabled_in
+        return folder / name, enabled_in, before
     raise refused or FileNotFoundError(2, "no cgroups are mounted", f"/{_MOUNT}")
+
+
+def _children(folder: Path) -> set[Path]:
+    with suppress(OSError):
+        return {path for path in folder.iterdir() if path.is_dir()}
+    return set()
 
 
 def _enabled(folder: Path, controllers: Sequence[str]) -> bool:
@@ -263,22 +270,29 @@ def _lives(pid: str, started: str) -> bool:
 
 
 def _remove(group: Path) -> None:
-    """Removes a cgroup, and kills the processes left in it: they are the server's, or were started by it. If one cannot
-    be killed, the cgroup stays and the next powerband removes it."""
+    """Removes a cgroup and those that the server made below it, and kills the processes left in them: they are the
+    server's, or were started by it. If one cannot be killed, its cgroup stays and the next powerband removes it."""
     until_s = time.monotonic() + REMOVED_WITHIN_S
     while time.monotonic() < until_s:
+        folders = [Path(folder) for folder, _, _ in os.walk(group, topdown=False)]
         try:
-            group.rmdir()
-            return
-        except FileNotFoundError:
+            for folder in folders:
+                folder.rmdir()
             return
         except OSError:
-            with suppress(OSError, ValueError):
-                for pid in map(int, (group / "cgroup.procs").read_text().split()):
-                    with suppress(ProcessLookupError, PermissionError):
-                        if pid > 0:  # 0: in another pid namespace
-                            os.kill(pid, signal.SIGKILL)
+            for folder in folders:
+                _kill(folder)
             time.sleep(POLL_S)
+
+
+def _kill(group: Path) -> None:
+    with suppress(OSError, ValueError):
+        if (group / "cgroup.kill").is_file():  # version 2, from Linux 5.14 on
+            (group / "cgroup.kill").write_text("1")
+        for pid in map(int, (group / "cgroup.procs").read_text().split()):
+            with suppress(ProcessLookupError, PermissionError):
+                if pid > 0:  # 0: in another pid namespace
+                    os.kill(pid, signal.SIGKILL)
 
 
 def _impossible(key: str, why: str) -> MeasurementError:

@@ -39,13 +39,14 @@ from powerband.processes.subject_process import (
     ready_check,
     render,
 )
-from powerband.store import SubjectAddress, open_private, writing
+from powerband.store import SubjectAddress, open_private, temporary, writing
 from powerband.wire.specs import ProbeSpec, ScrapePage, Watch
 
 CONNECT_WITHIN_S = 1.0  # as for a subject that is asked whether it is ready; the attempt is repeated
 POLL_LONGEST_S = 0.5  # powerband does not start this server, so it rarely answers within ms
 COMMAND_EVERY_S = 0.02  # how often it is checked whether a command has returned
 COMMAND_GRACE_S = 2.0  # arbitrary: time that a command has to end after each signal
+SAID_BYTES = 1 << 18  # arbitrary: the end of a command's errors, which may be many
 SAID_CHARACTERS = 300  # of the last line that a command wrote
 
 
@@ -143,7 +144,7 @@ def run_command(argv: Sequence[str], folder: str | None, log_file: Path, limit_s
     shown = printable(argv[0])
     with writing(log_file):
         log = open_private(log_file, "ab")
-    with log, tempfile.TemporaryFile() as errors:
+    with log, temporary(tempfile.TemporaryFile) as errors:
         try:
             process = subprocess.Popen(
                 argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=errors, start_new_session=True
@@ -164,8 +165,8 @@ def run_command(argv: Sequence[str], folder: str | None, log_file: Path, limit_s
                     )
         finally:
             _end(process)
-            errors.seek(0)
-            said = errors.read()
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - SAID_BYTES))
+            said = errors.read(SAID_BYTES)
             with suppress(OSError):  # the command has done its work; a full disk is noticed by what is written next
                 os.write(log.fileno(), said)
     if process.returncode:

@@ -7,6 +7,7 @@ body is refused. While a request waits, the pump goes on and the user may stop t
 
 from __future__ import annotations
 
+import errno
 import http.client
 import io
 import os
@@ -15,7 +16,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -115,14 +116,8 @@ class _Connection(http.client.HTTPConnection):
         self._tls = tls
 
     def connect(self) -> None:
-        family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
-        connection = socket.socket(family, kind, protocol)
+        connection = self._connected()
         try:
-            connection.setblocking(False)
-            if connection.connect_ex(address):
-                self.wait(connection, selectors.EVENT_WRITE)
-            if error := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                raise OSError(error, f"cannot connect to {self.host}:{self.port}")
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 connection = self._tls.wrap_socket(connection, server_hostname=self.host, do_handshake_on_connect=False)
@@ -131,6 +126,29 @@ class _Connection(http.client.HTTPConnection):
             connection.close()
             raise
         self.sock: Any = _Socket(connection, self)
+
+    def _connected(self) -> socket.socket:
+        """Returns a connection to the first of the host's addresses that takes one: `localhost` often has two, and a
+        server may listen on one alone. Each address has an equal share of the time that is left."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        refused: OSError | None = None
+        for left, (family, kind, protocol, _, address) in zip(range(len(found), 0, -1), found, strict=True):
+            with ExitStack() as stack:
+                try:
+                    connection = stack.enter_context(socket.socket(family, kind, protocol))
+                    connection.setblocking(False)
+                    error = connection.connect_ex(address)
+                    if error == errno.EINPROGRESS:
+                        self.wait(connection, selectors.EVENT_WRITE, shared_by=left)
+                        error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    if error:
+                        raise OSError(error, f"cannot connect to {self.host}:{self.port}")
+                except OSError as failed:
+                    refused = refused or failed
+                    continue
+                stack.pop_all()
+                return connection
+        raise refused or OSError(f"{self.host} has no address")
 
     def patiently(self, connection: socket.socket, act: Any, *given: Any) -> Any:
         """Repeats an operation on a non-blocking socket until the socket is ready for it. Raises TimeoutError,
@@ -150,8 +168,8 @@ class _Connection(http.client.HTTPConnection):
         if time.monotonic() > self.deadline_s:
             raise TimeoutError
 
-    def wait(self, connection: socket.socket, events: int) -> None:
-        if not self._pump.wait_for_socket(connection, events, self.deadline_s - time.monotonic()):
+    def wait(self, connection: socket.socket, events: int, *, shared_by: int = 1) -> None:
+        if not self._pump.wait_for_socket(connection, events, (self.deadline_s - time.monotonic()) / shared_by):
             raise TimeoutError
 
 

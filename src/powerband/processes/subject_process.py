@@ -10,17 +10,17 @@ import os
 import re
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from powerband.base.hosts import http_url, is_loopback, request_target
-from powerband.base.logs import LogSearch, cause_in, end_of
+from powerband.base.logs import LogSearch, cause_in, end_of, size_of
 from powerband.base.logs import out_of_memory as found_out_of_memory
 from powerband.base.units import format_bytes
 from powerband.model.experiment import Ready, Subject
@@ -47,7 +47,7 @@ from powerband.processes.ports import older_listener, pick_ports, pick_udp_port,
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
-from powerband.store import SubjectAddress
+from powerband.store import SubjectAddress, temporary
 from powerband.wire.probe_events import Exited
 from powerband.wire.specs import SAMPLE_EVERY_NS, THREADS_EVERY_NS, Launch, ProbeSpec, ScrapePage, StatsdSink
 
@@ -67,6 +67,7 @@ SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own ser
 TAIL_BYTES = 8192  # contains the last words, even with lines of a thousand characters
 CAUSE_BYTES = 1 << 16  # a Java framework's chain of exceptions may fill tens of KB
 CAUSE_CHARACTERS = 500  # arbitrary: what fits a message; the log has all
+SOCKET_PARENT_BYTES = 70  # the path of a Unix socket has at most 107 bytes (unix(7)), and ours adds 31
 FEW_LINES = 3  # as long as the sentence that would replace them
 
 _PORT_TAKEN = re.compile(
@@ -237,13 +238,14 @@ def subject_up(
             spec = probe_spec(
                 subject, rendered, cpus, files.log, scraped, counted=counted, window_ns=window_ns, limits=limits
             )
+            log_from = size_of(files.log)  # an earlier attempt wrote what is before
             with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
                 on_launched(probe)
                 if counter is not None:
                     counter.forget()
                     counter.page, probe.on_series = rendered.metrics_url, counter.on_series
                 try:
-                    _wait_ready(rendered, probe, files.log, pump, counter, limits=limits)
+                    _wait_ready(rendered, probe, files.log, pump, counter, limits=limits, log_from=log_from)
                 except PortTaken:
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
@@ -261,8 +263,13 @@ def _statsd_folder(subject: Subject) -> Iterator[dict[str, str]]:
     if not is_told_statsd(subject):
         yield {}
         return
-    with TemporaryDirectory(prefix="powerband-") as folder:
+    with temporary(_short_folder) as folder:
         yield {STATSD[1]: f"{folder}/statsd.sock"}
+
+
+def _short_folder() -> tempfile.TemporaryDirectory[str]:
+    is_short = len(os.fsencode(tempfile.gettempdir())) <= SOCKET_PARENT_BYTES
+    return tempfile.TemporaryDirectory(prefix="powerband-", dir=None if is_short else "/tmp")
 
 
 class PortTaken(TrialFailed):
@@ -432,12 +439,13 @@ def _wait_ready(
     counted: SubjectCounter | None = None,
     *,
     limits: Limits = NO_LIMITS,
+    log_from: int = 0,
 ) -> None:
     counter = counted if rendered.ready.http is None and rendered.ready.log is None else None
     timeout_s = rendered.ready.timeout_ns / 1e9
     deadline = time.monotonic() + timeout_s
     pause_s = POLL_FIRST_S
-    with ready_check(rendered, log_file, pump, counter) as is_ready:
+    with ready_check(rendered, log_file, pump, counter, log_from) as is_ready:
         while not is_ready(deadline - time.monotonic()):
             if pump.wait(lambda: probe.exited is not None, pause_s):
                 break
@@ -453,7 +461,7 @@ def _wait_ready(
     pump.wait(lambda: probe.exited is not None, 0.001)
     if probe.exited is not None:
         words = last_words(log_file)
-        if _PORT_TAKEN.search(end_of(log_file, TAIL_BYTES)):
+        if _PORT_TAKEN.search(end_of(log_file, TAIL_BYTES, log_from)):
             which = "on its port" if counted is not None else f"on port {rendered.port}"
             raise PortTaken(f"the server could not listen {which}, which is in use{words}")
         raise TrialFailed(
@@ -473,17 +481,17 @@ def _how_ready(rendered: Rendered) -> str:
 
 @contextmanager
 def ready_check(
-    rendered: Rendered, log_file: Path, pump: Pump, counter: SubjectCounter | None = None
+    rendered: Rendered, log_file: Path, pump: Pump, counter: SubjectCounter | None = None, log_from: int = 0
 ) -> Iterator[Callable[[float], bool]]:
     """Yields a function that returns whether the subject is ready now. It takes at most the seconds that it is given,
-    and at most one. It raises what the pump raises."""
+    and at most one. `log_from`: where this start's part of the log begins. It raises what the pump raises."""
     if counter is not None:
         yield lambda left_s: counter.is_told
     elif rendered.ready.http is not None:
         url = _http_url(rendered)
         yield lambda left_s: _answers(url, min(ANSWER_WITHIN_S, left_s), pump)
     elif rendered.ready.log is not None:
-        with LogSearch(log_file, rendered.ready.log) as search:
+        with LogSearch(log_file, rendered.ready.log, log_from) as search:
             yield lambda left_s: search.found()
     else:
         yield lambda left_s: someone_listens(rendered.host, rendered.port)

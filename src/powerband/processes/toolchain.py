@@ -8,7 +8,9 @@ is written to. `opening.py` runs the build itself.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -16,10 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from powerband.base.errors import SubjectError
 from powerband.base.hosts import LOCAL
-from powerband.base.machine import alone_in_cache, cache_folder
+from powerband.base.machine import alone_in_cache, cache_folder, writing_cache
 from powerband.model.experiment import Subject
-from powerband.model.subjects import ADDRESS, SERVICES, templates_of
+from powerband.model.plan import Setting
+from powerband.model.subjects import ADDRESS, SERVICES, render_text, templates_of, values_of
 from powerband.model.templates import placeholders
 from powerband.processes.dotnet import Dotnet, find_dotnet
 from powerband.processes.jdk import Jdk, find_jdk
@@ -28,13 +32,15 @@ from powerband.store import slug
 KEPT_S = 30 * 24 * 3600  # arbitrary: older sources that are used again later are built again
 _DIGITS = 16  # of a build's hash, in its folder's name
 _LAYOUT = 2  # version of the cache's layout: a folder for each attempt, and a link to the one that was completed
+_KEPT = "what subjects are built into is kept there"
+FILES_MOST, BYTES_MOST = 10_000, 256 << 20  # arbitrary: read in about a second
 _NO_SOURCES = {"target", "node_modules", "obj", ".git", "__pycache__"}
 
 
 def given_values(subject: Subject, engine: Path) -> dict[str, str]:
     """Returns the values of the built-in placeholders that the subject uses; ports are picked elsewhere.
 
-    Raises SubjectError if no JDK or .NET SDK does."""
+    Raises SubjectError if no JDK or .NET SDK does, or if a source cannot be read."""
     wanted = placeholders([*templates_of(subject), *(subject.build or ())])
     given = {"engine": str(engine), **{name: "" for name in SERVICES if name in wanted}}
     given |= {ADDRESS: LOCAL} if ADDRESS in wanted else {}
@@ -47,34 +53,41 @@ def given_values(subject: Subject, engine: Path) -> dict[str, str]:
     if "folder" in wanted:
         given["folder"] = subject.folder or str(Path.cwd())
     if "build" in wanted:
-        given["build"] = str(_build_folder(subject, jdk, sdk))
+        given["build"] = str(_build_folder(subject, given, jdk, sdk))
     return given
 
 
-def build_once(given: Mapping[str, str], build: Callable[[Mapping[str, str]], bool]) -> None:
+def build_once(
+    given: Mapping[str, str],
+    build: Callable[[Mapping[str, str]], bool],
+    stopped: Callable[[], bool | None] = lambda: None,
+    note: Callable[[str], None] = lambda text: None,
+) -> None:
     """Calls `build` with the values of the placeholders, unless the same sources were built before; `build` returns
     whether it is done. Nobody else builds the same sources meanwhile.
 
     Each attempt fills a folder of its own, and `{build}` becomes a link to it once it is done: the remains of an
     attempt that was cut short, or still goes on somewhere, are never taken for a build. A build may write its own path
-    into its results, since they stay there.
+    into its results, since they stay there. `stopped`, `note`: for the wait while somebody else builds them.
 
-    Raises MeasurementError if the cache folder cannot be written, and whatever `build` raises."""
+    Raises MeasurementError if the cache folder cannot be written, UserInterruptError, and whatever `build` raises."""
     if "build" not in given:
         build(given)
         return
     folder = Path(given["build"])
-    with alone_in_cache(folder, "what subjects are built into is kept there"):
+    with alone_in_cache(folder, _KEPT, stopped, note):
         if folder.is_dir():
             return
         for left in folder.parent.glob(f"{folder.name}.*/"):
             shutil.rmtree(left, ignore_errors=True)
-        attempt = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-        attempt.chmod(0o755)  # a subject may change to another user
+        with writing_cache(folder, _KEPT):
+            attempt = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+            attempt.chmod(0o755)  # a subject may change to another user
         if build({**given, "build": str(attempt)}):
             os.sync()  # after a power cut, there is a whole build or none
-            folder.unlink(missing_ok=True)
-            folder.symlink_to(attempt.name)
+            with writing_cache(folder, _KEPT):
+                folder.unlink(missing_ok=True)
+                folder.symlink_to(attempt.name)
             _remove_old(folder)
         else:
             shutil.rmtree(attempt, ignore_errors=True)
@@ -94,18 +107,59 @@ def _remove_old(folder: Path) -> None:
                 lock.unlink()
 
 
-def _build_folder(subject: Subject, jdk: Jdk | None, sdk: Dotnet | None) -> Path:
+def _build_folder(subject: Subject, given: Mapping[str, str], jdk: Jdk | None, sdk: Dotnet | None) -> Path:
+    """Returns the folder of a build, which is named after its inputs. A server without a folder of its own has its
+    sources where it is built; if these cannot all be read, or are too many, nobody shares the build."""
     made_by: list[object] = [_LAYOUT, subject.build, None if jdk is None else (str(jdk.home), jdk.version)]
     if sdk is not None:
         made_by.append((str(sdk.home), sdk.version))
+    values = values_of(subject, Setting(()), {})
+    used = sorted(placeholders(subject.build or ()) & values.keys() - given.keys())
+    if used:
+        made_by.append([(name, values[name]) for name in used])
     digest = hashlib.sha256(repr(tuple(made_by)).encode())
-    for path in _sources(Path(subject.folder)) if subject.folder else ():
-        digest.update(f"{path}\0".encode())
-        digest.update(path.read_bytes())
+    if subject.folder:
+        try:
+            _take_in(digest, Path(subject.folder), math.inf, math.inf)
+        except OSError as error:
+            raise SubjectError(
+                f"the source {error.filename} of {subject.name} cannot be read: {error.strerror}: make it readable, or "
+                f"move it out of {subject.folder}"
+            ) from error
+    else:
+        cwd = render_text(subject, Setting(()), {**given, "build": os.curdir}, subject.cwd or os.curdir)
+        digest.update(os.fsencode(Path.cwd() / cwd))
+        try:
+            whole = _take_in(digest, Path.cwd() / cwd, FILES_MOST, BYTES_MOST)
+        except OSError:
+            whole = False
+        if not whole:
+            digest.update(secrets.token_bytes())
     return cache_folder() / "subjects" / f"{slug(subject.name)}-{digest.hexdigest()[:_DIGITS]}"
 
 
+def _take_in(digest: hashlib._Hash, folder: Path, files_most: float, bytes_most: float) -> bool:
+    """Adds the path and the content of each source to the digest, of a link also where it leads to. Returns False if
+    there are more sources than these. Raises OSError if one cannot be read."""
+    files, size = 0, 0
+    for path in _sources(folder):
+        digest.update(os.fsencode(path) + b"\0")
+        if path.is_symlink():
+            digest.update(os.fsencode(path.readlink()) + b"\0")
+        if path.is_file():  # no pipe, no link to nothing
+            files, size = files + 1, size + path.stat().st_size
+            if files > files_most or size > bytes_most:
+                return False
+            digest.update(path.read_bytes())
+    return True
+
+
 def _sources(folder: Path) -> Iterator[Path]:
+    """Yields the files of a folder, and links to folders, without what is made from sources, runs and the cache."""
     for parent, folders, files in os.walk(folder):
+        if ("experiment.yaml" in files and "trials" in folders) or Path(parent) == cache_folder():
+            folders.clear()
+            continue
         folders[:] = sorted(name for name in folders if name not in _NO_SOURCES)
-        yield from (Path(parent) / name for name in sorted(files))
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        yield from (Path(parent) / name for name in sorted([*files, *links]))

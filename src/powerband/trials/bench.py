@@ -72,7 +72,7 @@ def prepared(job: Job) -> Iterator[Services]:
     check_services(job.experiment)
     check_environment(job.experiment)
     kind_of(job.experiment).prepare(job.experiment, job.stop)
-    given = build_subject(job.experiment.subject, job.run, job.stop, again=job.again)
+    given = build_subject(job.experiment.subject, job.run, job.stop, again=job.again, note=job.observer.note)
     with services_up(job.experiment, job.run, given) as services:
         yield services
 

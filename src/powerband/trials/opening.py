@@ -6,17 +6,18 @@ The build's output goes to `build.log` of the run directory. Not here: whether a
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError, PowerbandError, SubjectError, UsageError
 from powerband.base.logs import printable
 from powerband.loads import kind_of
-from powerband.model.experiment import Experiment, Subject
+from powerband.model.experiment import Experiment, Subject, count_settings
 from powerband.model.plan import REVISION, Setting
 from powerband.model.secrets import pairs_of
 from powerband.model.subjects import render_text
@@ -31,7 +32,7 @@ from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
 from powerband.processes.toolchain import build_once, given_values
-from powerband.store import RunDir, TrialRecord, open_private, writing
+from powerband.store import RunDir, TrialRecord, open_private, read_host, write_atomically, writing
 from powerband.wire.specs import Launch
 
 _LOOK_S = 60.0  # any length does: a build may take any time, and a stop ends the wait at once
@@ -39,6 +40,7 @@ _GRACE_NS = 1_000_000_000  # short, since a half-finished build is thrown away
 _LOG_LINES_MAX = 100_000  # arbitrary: some MB; a longer log has its first error before that
 STARTS = 3
 """The number of starts that must fail in one way before the server is taken to be unable to start."""
+FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be the only heap that is large enough
 _NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED)
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
@@ -62,17 +64,36 @@ def check_environment(experiment: Experiment) -> None:
     check_limits(experiment)
 
 
-def build_subject(subject: Subject, run: RunDir, stop: StopRequest, *, again: bool = False) -> dict[str, str]:
+def build_subject(
+    subject: Subject,
+    run: RunDir,
+    stop: StopRequest,
+    *,
+    again: bool = False,
+    note: Callable[[str], None] = lambda text: None,
+) -> dict[str, str]:
     """Runs `subject.build`, if there is one, in the subject's folder; a request to stop ends it. A build that fills the
     folder `{build}` runs once for the same sources, and later runs use it. `again`: a run is resumed whose subject was
-    built before, so the build runs only if its folder is no longer in the cache. Returns the values of the built-in
-    placeholders.
+    built before, so the build runs only if its folder is no longer in the cache; `note` is told if its sources are
+    others now. Returns the values of the built-in placeholders.
 
-    Raises SubjectError if the build fails, MeasurementError if its log cannot be written."""
+    Raises SubjectError if the build fails, MeasurementError if its log cannot be written, UserInterruptError."""
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given
-    build_once(given, partial(_build, subject, subject.build, run, stop))
+    facts = read_host(run.host)
+    known = facts.get("builds")
+    if again and isinstance(known, list) and Path(given["build"]).name not in known:
+        note(
+            "the server is built anew, since its sources do not seem to be those that the run was begun with: trials "
+            "from now on may measure another build"
+        )
+    build_once(given, partial(_build, subject, subject.build, run, stop), lambda: stop.requested, note)
+    if facts and "build" in given and not (again and known):
+        # A build that writes where its sources are changes the name that it has next time.
+        builds = {Path(each["build"]).name for each in (given, given_values(subject, find_engine()))}
+        with writing(run.host):
+            write_atomically(run.host, json.dumps({**facts, "builds": sorted(builds)}, indent=2))
     return given
 
 
@@ -189,25 +210,28 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
     """Raises SubjectError if the subject has never started: in each trial so far it died before it was ready, was not
     ready in time, or did not take its setting; always for the same cause, apart from numbers in the message; in at
-    least STARTS trials, at so many settings or at all if there are fewer. Only trials of the revision of `record`
-    count, if there are revisions. A subject that somebody else killed is no such failure. The records of these trials
-    are removed, so that `powerband resume` starts anew."""
+    least STARTS trials, at FEW_SETTINGS settings or half of them, whichever is more, or at all if there are fewer. Of
+    more settings than are raced without being explored, only so many count. Only trials of the revision of `record`
+    count, if there are revisions, and none that was interrupted. A subject that somebody else killed is no such
+    failure. The records of these trials are removed, so that `powerband resume` starts anew."""
     if record.failure is None or record.failure.code not in _NEVER_READY or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)
     so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
-    settings = math.prod(len(levels) for name, levels in experiment.factors.items() if name != REVISION)
-    tried = {each.spec.setting for each in so_far}
-    if len(so_far) < STARTS or len(tried) < min(STARTS, settings):
+    ended = [each for each in so_far if each.status != "interrupted"]
+    own = {name: levels for name, levels in experiment.factors.items() if name != REVISION}
+    settings = min(count_settings(own, experiment.design.vary), experiment.design.explore_above)
+    tried = {each.spec.setting for each in ended}
+    if len(ended) < STARTS or len(tried) < min(settings, max(FEW_SETTINGS, math.ceil(settings / 2))):
         return
-    if any(each.failure is None or _cause(each) != _cause(record) for each in so_far):
+    if any(each.failure is None or _cause(each) != _cause(record) for each in ended):
         return
     for each in reversed(so_far):
         run.trial(each.spec.number).record.unlink()
     where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
     starts = "starts" if experiment.subject.deployed is None else "trials"
     raise SubjectError(
-        f"{record.failure.message}\nSo ended each of the first {len(so_far)} {starts}, {where}, and "
+        f"{record.failure.message}\nSo ended each of the first {len(ended)} {starts}, {where}, and "
         f"nothing was measured. Once that is mended, `powerband resume {run.path}`"
     )
 

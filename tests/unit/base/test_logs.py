@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from powerband.base.logs import LogSearch, end_of, out_of_memory, printable
+from powerband.base.logs import LogSearch, end_of, out_of_memory, printable, size_of
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,16 @@ def test_a_line_is_found_beyond_the_place_where_a_log_was_cut(tmp_path: Path) ->
         assert search.found(), "the rest of the old file"
         assert search.found(), "the new one"
         assert not search.found()
+
+
+def test_what_an_earlier_start_wrote_does_not_count(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"ready\nport in use\n")
+    before = size_of(log)
+    assert size_of(tmp_path / "none") == 0
+    with LogSearch(log, r"^ready$", before) as search, log.open("ab", buffering=0) as file:
+        assert not search.found()
+        file.write(b"starting\n")
+        assert not search.found() and end_of(log, 1000, before) == "starting\n"
+        file.write(b"ready\n")
+        assert search.found() and end_of(log, 3, before) == "dy\n"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fakes.needs import without
-from powerband.base.errors import MeasurementError
+from powerband.base import machine
+from powerband.base.errors import MeasurementError, UserInterruptError
 from powerband.base.machine import ASSUMED_SD, Noise, cache_folder, known_noise, remember_noise
 
 
@@ -95,3 +96,19 @@ def test_what_somebody_else_may_have_put_there_is_not_trusted(how: str, shared: 
     with pytest.raises(MeasurementError, match="not trusted"):
         cache_folder()
     assert known_noise() == Noise(ASSUMED_SD) and not remember_noise(0.04)
+
+
+def test_who_waits_for_another_process_is_told_and_may_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "LOOK_S", 0.0)
+    notes: list[str] = []
+    asked = iter([*[False] * 40, True])
+    held = machine.alone_in_cache(tmp_path / "x", "it is kept there")
+    waits = machine.alone_in_cache(tmp_path / "x", "it is kept there", lambda: next(asked), notes.append)
+    with held, pytest.raises(UserInterruptError, match="stopped while another powerband fills"), waits:
+        pass
+    assert len(notes) == 1 and "waits for it" in notes[0]
+
+
+def test_an_error_of_the_work_in_the_cache_is_not_taken_for_one_of_the_cache(tmp_path: Path) -> None:
+    with pytest.raises(ChildProcessError), machine.alone_in_cache(tmp_path / "x", "it is kept there"):
+        raise ChildProcessError

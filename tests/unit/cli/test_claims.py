@@ -89,3 +89,19 @@ def test_an_undecided_claim_is_exit_code_0_and_is_seen(tmp_path: Path, capsys: p
     assert code == 0
     assert "inconclusive: Two serve more than twice" in out
     assert "The interval includes both" in out
+
+
+def test_who_resumes_on_a_machine_that_changed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, now = ({"cpu": {"allowed": cpus, "cgroup_cpus_max": quota}} for cpus, quota in (([0, 1], None), ([0], 2.0)))
+    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine, command: begun)
+    _, folder = run(tmp_path, FILE)
+    capsys.readouterr()
+    assert invoke(["resume", str(folder)]) == 0
+    assert "when this run was begun" not in "".join(capsys.readouterr())
+    monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine, command: now)
+    assert invoke(["resume", str(folder)]) == 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "CPUs allowed was [0, 1] when this run was begun, and is [0] now" in said
+    assert "CPU limit of the cgroup was none when this run was begun, and is 2.0 now" in said

@@ -125,3 +125,25 @@ def test_what_a_killed_powerband_left_is_removed_and_nothing_else(tmp_path: Path
     remove_abandoned([tmp_path])
     left = {why for why, name in names.items() if (tmp_path / name).exists()}
     assert left == {"lives", "of another pid namespace", "a stranger's"}
+
+
+def test_a_cgroup_is_removed_with_those_that_the_server_made_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "REMOVED_WITHIN_S", 0.5)
+    (tmp_path / "group/a/b").mkdir(parents=True)
+    (tmp_path / "group/c").mkdir()
+    cgroups._remove(tmp_path / "group")
+    assert not (tmp_path / "group").exists()
+
+
+@pytest.mark.parametrize("made_since", [False, True])
+def test_controllers_stay_enabled_for_a_cgroup_that_was_made_since(tmp_path: Path, *, made_since: bool) -> None:
+    parent = tmp_path / "parent"
+    files = {"cgroup.subtree_control": "", "cgroup.procs": "", "older.scope/cgroup.procs": ""}
+    hierarchy = cgroups._Hierarchy(True, (plant(parent, files),))
+    with cgroups._made(hierarchy, ["cpu"]):
+        assert (parent / "cgroup.subtree_control").read_text() == "+cpu"
+        if made_since:
+            (parent / "powerband-1-2-3-0").mkdir()
+    assert (parent / "cgroup.subtree_control").read_text() == ("+cpu" if made_since else "-cpu")

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +17,14 @@ from pathlib import Path
 import pytest
 
 from fakes.trials import experiment
-from powerband.base.errors import SubjectError
+from powerband.base.errors import MeasurementError, SubjectError
 from powerband.base.procfs import process_stat
 from powerband.model.deployed import Deployed
 from powerband.model.experiment import Subject
 from powerband.model.plan import Setting
 from powerband.processes import deployed_subject
-from powerband.processes.deployed_subject import check_process, is_here, knowing_its_process, run_command
+from powerband.processes.asked_help import help_of
+from powerband.processes.deployed_subject import SAID_BYTES, check_process, is_here, knowing_its_process, run_command
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.ports import listener
@@ -127,3 +129,18 @@ def test_who_listens_and_whether_it_is_here() -> None:
         assert is_here(there)
         assert not is_here(replace(there, host="192.0.2.1", port=1)), "an address for documentation: nobody answers"
     assert listener(port) is None
+
+
+def test_of_errors_without_end_only_the_last_are_kept(tmp_path: Path, pump: Pump) -> None:
+    said = failure(tmp_path, pump, "sh", "-c", f"head -c {3 * SAID_BYTES} /dev/zero >&2; echo last >&2; exit 1")
+    assert said.endswith("last") and (tmp_path / "apply.log").stat().st_size == SAID_BYTES
+
+
+def test_without_a_temporary_folder_a_sentence_says_what_to_do(
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(MeasurementError, match="set TMPDIR"):
+        run_command(("true",), None, tmp_path / "apply.log", 30.0, pump)
+    with pytest.raises(MeasurementError, match="set TMPDIR"):
+        help_of(["true"], Path("/no/engine"))

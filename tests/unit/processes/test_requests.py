@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import resource
+import socket
 import threading
 import time
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -62,3 +64,19 @@ def test_a_connection_is_used_again_and_opened_again(stop: StopRequest) -> None:
         for _ in range(3):
             with pytest.raises(RequestFailedError, match="ask: "):
                 client.send(STEP)
+
+
+def test_a_server_that_listens_on_one_of_its_names_addresses_is_reached(
+    stop: StopRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed, hostile("drip-body") as url:
+        addresses = [closed.getsockname(), ("127.0.0.1", urlsplit(url).port)]
+        closed.close()
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in addresses]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with Pump(stop) as pump, Client("http://localhost:1/", 5, pump) as client:
+            assert client.status_of(STEP) == 200
+        del found[1:]
+        refused = pytest.raises(RequestFailedError, match=r"ConnectionRefusedError.*cannot connect to localhost:1")
+        with Pump(stop) as pump, Client("http://localhost:1/", 5, pump) as client, refused:
+            client.send(STEP)

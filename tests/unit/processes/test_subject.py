@@ -3,23 +3,36 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from powerband.base.hosts import http_url
 from powerband.model.experiment import Ready, Subject
 from powerband.model.plan import Setting
-from powerband.processes import ports
+from powerband.processes import ports, subject_process
+from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.line_file import LineFile
 from powerband.processes.ports import local_port_range, older_listener, pick_port, port_is_free, someone_listens
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import Rendered, check_command, describe_exit, last_words, ready_check, render
+from powerband.processes.subject_process import (
+    Rendered,
+    SubjectFiles,
+    check_command,
+    describe_exit,
+    last_words,
+    ready_check,
+    render,
+)
 from powerband.wire.probe_events import Exited
 
 ENGINE = Path("/opt/engine")
@@ -219,3 +232,49 @@ def test_ready_by_http(tmp_path: Path, status: int, expected: bool, pump: Pump) 
 def test_ready_by_http_when_nobody_listens(tmp_path: Path, pump: Pump) -> None:
     with ready_check(rendered(http="/"), tmp_path / "log", pump) as is_ready:
         assert not is_ready(1)
+
+
+def test_a_start_on_another_port_is_judged_by_its_own_part_of_the_log(
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, launched = tmp_path / "log", []
+
+    @contextmanager
+    def first_loses_its_port(*_: object) -> Iterator[SimpleNamespace]:
+        launched.append(log)
+        with log.open("a") as file:
+            file.write("ready\nbind: Address already in use\n" if len(launched) == 1 else "broken\n")
+        ended = Exited.model_construct(exit_code=1, signal=None)
+        yield SimpleNamespace(exited=ended, pid=1)
+
+    monkeypatch.setattr(subject_process, "probe_up", first_loses_its_port)
+    monkeypatch.setattr(subject_process, "POLL_FIRST_S", 0.0)
+    lines = LineFile(tmp_path / "lines")
+    files = SubjectFiles(log, tmp_path / "engine.log", lines, log, lambda _: None)
+    subject = Subject(name="s", command=("sh", "{port}"), ready=Ready(log="^never$", timeout_ns=10**9))
+    with lines, pytest.raises(TrialFailed) as failed, subject_process.subject_up(
+        subject,
+        Setting(()),
+        engine=ENGINE,
+        cpus=CpuSplit(),
+        files=files,
+        pump=pump,
+        on_launched=lambda _: None,
+    ):  # fmt: skip
+        pass
+    assert failed.value.failure.code == Code.DIED_BEFORE_READY and len(launched) == 2
+    ready_once = subject.model_copy(update={"ready": Ready(log="^ready$", timeout_ns=10**9)})
+    with ready_check(render(ready_once, Setting(()), ENGINE), log, pump, None, log.stat().st_size) as is_ready:
+        assert not is_ready(1)
+
+
+def test_the_socket_of_the_sink_is_short_wherever_temporary_files_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Subject(name="s", command=("s", "{statsd_socket}"))
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    for folder in (tmp_path, deep):
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        with subject_process._statsd_folder(told) as given, socket.socket(socket.AF_UNIX) as sink:
+            sink.bind(given["statsd_socket"])

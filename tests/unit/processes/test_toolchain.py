@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from powerband.base.errors import MeasurementError
+from powerband.base.errors import MeasurementError, SubjectError
 from powerband.model.experiment import Subject
+from powerband.processes import toolchain
 from powerband.processes.toolchain import KEPT_S, build_once, given_values
 
 ENGINE = Path("/bin/true")
@@ -120,3 +122,59 @@ def test_a_build_is_that_of_its_sdk_too(subject: Subject, tmp_path: Path, monkey
     ten = given_values(dotnet, ENGINE)
     assert (nine["dotnet_version"], ten["dotnet_version"]) == ("9", "10")
     assert ten["dotnet"] == str(tmp_path / "10.0.100" / "dotnet") and ten["build"] != nine["build"]
+
+
+@pytest.fixture
+def inline(subject: Subject, tmp_path: Path) -> Subject:
+    return subject.model_copy(update={"folder": None, "cwd": str(tmp_path / "own"), "build": ("make", "TO={build}")})
+
+
+def test_a_server_without_a_folder_is_built_from_the_sources_where_it_is_built(inline: Subject, tmp_path: Path) -> None:
+    first = given_values(inline, ENGINE)["build"]
+    run = tmp_path / "own" / "runs" / "one"
+    (run / "trials").mkdir(parents=True)
+    (run / "experiment.yaml").touch()
+    assert given_values(inline, ENGINE)["build"] == first, "a run is no source"
+    shutil.copytree(tmp_path / "own", tmp_path / "other")
+    assert given_values(inline.model_copy(update={"cwd": str(tmp_path / "other")}), ENGINE)["build"] != first
+    (tmp_path / "own" / "src" / "main.c").write_text("int main(){}")
+    assert given_values(inline, ENGINE)["build"] != first
+
+
+@pytest.mark.parametrize("most", ["FILES_MOST", "BYTES_MOST"])
+def test_where_too_much_lies_beside_the_sources_it_is_always_built_anew(
+    inline: Subject, most: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchain, most, 0)
+    assert given_values(inline, ENGINE)["build"] != given_values(inline, ENGINE)["build"]
+
+
+def test_a_build_is_that_of_the_values_in_its_command(subject: Subject) -> None:
+    set_to = subject.model_copy(update={"build": ("cc", "-DV={v}"), "set": {"v": 1}})
+    assert given_values(set_to, ENGINE) == given_values(set_to, ENGINE)
+    other = set_to.model_copy(update={"set": {"v": 2}})
+    assert given_values(set_to, ENGINE)["build"] != given_values(other, ENGINE)["build"]
+
+
+def test_links_to_nothing_and_pipes_are_no_sources_to_read(subject: Subject, tmp_path: Path) -> None:
+    lock = tmp_path / "own" / "src" / ".#main.c"
+    lock.symlink_to("me@here.1:2")
+    os.mkfifo(tmp_path / "own" / "pipe")
+    first = given_values(subject, ENGINE)["build"]
+    lock.unlink()
+    lock.symlink_to("elsewhere")
+    assert given_values(subject, ENGINE)["build"] != first
+
+
+def test_a_source_that_cannot_be_read_is_named(
+    subject: Subject, inline: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "own" / "src" / "main.c"
+
+    def closed(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", closed)
+    with pytest.raises(SubjectError, match=f"the source {file} of s cannot be read: Permission denied"):
+        given_values(subject, ENGINE)
+    assert given_values(inline, ENGINE)["build"] != given_values(inline, ENGINE)["build"], "built anew"

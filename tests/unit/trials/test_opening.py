@@ -41,7 +41,8 @@ def test_a_run_that_is_gone_on_with_is_built_again_only_where_the_cache_lacks_it
     build_subject(here, run, stop)
     build_subject(here, run, stop, again=True)
     assert (tmp_path / "count").read_text() == "\n"
-    cached = subject("sh", "-c", "echo >> count; touch {build}/server", cwd=str(tmp_path))
+    (tmp_path / "own").mkdir()
+    cached = subject("sh", "-c", "echo >> ../count; touch {build}/server", cwd=str(tmp_path / "own"))
     build_subject(cached, run, stop)
     build_subject(cached, run, stop, again=True)
     assert (tmp_path / "count").read_text() == "\n\n"
@@ -148,7 +149,7 @@ def started(
     return record
 
 
-@pytest.mark.parametrize(("levels", "order"), [((1, 2, 3, 4), (0, 1, 2)), ((1, 2), (0, 1, 0)), ((1,), (0, 0, 0))])
+@pytest.mark.parametrize(("levels", "order"), [((1, 2, 3), (0, 1, 2)), ((1, 2), (0, 1, 0)), ((1,), (0, 0, 0))])
 def test_a_server_that_starts_with_no_setting_ends_the_run_at_the_third_start(
     run: RunDir, levels: tuple[int, ...], order: tuple[int, ...]
 ) -> None:
@@ -168,10 +169,10 @@ def test_a_server_that_hangs_with_every_setting_ends_the_run_as_well_but_one_tha
         killed = started(run, made, number, number, "killed by SIGKILL", signal=9, asked=False)
         check_first_starts(made, killed, run)
     assert len(run.records()) == 3
-    for number in (1, 2):
+    for number in (1, 2, 3):
         started(run, made, number, number, "not ready within 30 s", code=Code.NOT_READY, signal=15, asked=True)
-    with pytest.raises(SubjectError, match="first 3 starts"):
-        hung = started(run, made, 3, 3, "not ready within 30 s", code=Code.NOT_READY, signal=15, asked=True)
+    with pytest.raises(SubjectError, match="first 4 starts"):
+        hung = started(run, made, 4, 0, "not ready within 30 s", code=Code.NOT_READY, signal=15, asked=True)
         check_first_starts(made, hung, run)
 
 
@@ -191,3 +192,50 @@ def test_a_run_of_which_a_setting_may_start_goes_on(
     for number, (setting, said) in enumerate(zip(order, words, strict=True), 1):
         check_first_starts(made, started(run, made, number, setting, said), run)
     assert len(run.records()) == 4
+
+
+@pytest.mark.parametrize(("levels", "needed"), [(5, 5), (9, 6), (14, 7), (100, 25)])
+def test_few_settings_or_half_of_many_are_tried_before_none_is_said_to_start(
+    run: RunDir, levels: int, needed: int
+) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"heap": tuple(range(levels))})
+    for number in range(1, needed):
+        check_first_starts(made, started(run, made, number, number - 1, "heap too small"), run)
+    with pytest.raises(SubjectError, match=f"first {needed} starts, at {needed} settings"):
+        check_first_starts(made, started(run, made, needed, needed - 1, "heap too small"), run)
+
+
+def test_a_first_trial_that_was_interrupted_says_nothing_of_starts(run: RunDir) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3)})
+    spec = TrialSpec(1, 0, 1, made.settings()[0], 1)
+    run.trial(1).begin(spec)
+    run.trial(1).write_record(TrialRecord(spec, "interrupted", None, 1, 1, {}, None))
+    for number in (2, 3):
+        check_first_starts(made, started(run, made, number, number - 2, "no pool"), run)
+    with pytest.raises(SubjectError, match="first 3 starts"):
+        check_first_starts(made, started(run, made, 4, 2, "no pool"), run)
+
+
+def test_who_resumes_after_an_edit_is_told_that_the_build_is_another(
+    run: RunDir, stop: StopRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "own").mkdir()
+    source = tmp_path / "own" / "main.c"
+    source.write_text("1")
+    run.host.write_text('{"format": 1}')
+    notes: list[str] = []
+    made = subject("sh", "-c", "touch made; cp main.c {build}", cwd=str(tmp_path / "own"))
+    build_subject(made, run, stop, note=notes.append)
+    build_subject(made, run, stop, again=True, note=notes.append)
+    assert not notes, "what the build itself leaves beside its sources is no edit"
+    source.write_text("2")
+    build_subject(made, run, stop, again=True, note=notes.append)
+    assert len(notes) == 1 and "may measure another build" in notes[0]
+
+
+def test_folders_stay_those_that_a_run_was_begun_in() -> None:
+    inline = Experiment(name="x", subject=subject("make", "-C", "{folder}"), load=Load(users=1))
+    assert inline.started_in("/a").started_in("/b").subject.folder == "/a"
+    plain = Experiment(name="x", subject=subject("make"), load=Load(users=1)).started_in("/a{x}").subject
+    assert (plain.folder, plain.cwd) == (None, "/a{{x}}")

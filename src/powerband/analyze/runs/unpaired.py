@@ -72,12 +72,26 @@ _HOST_FACTS = (
 )
 
 
+def changed_facts(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the name and both values of each host fact that differs and is known of both."""
+    for name in _HOST_FACTS:
+        a, b = (_known(host, name) for host in (first, second))
+        if a is not None and b is not None and a != b:
+            yield name, a, b
+
+
+def _known(host: Mapping[str, Any], name: str) -> Any:
+    """A fact; None if it is not known. That there is no CPU limit is a fact as well."""
+    cpu = host.get("cpu")
+    if name == "CPU limit of the cgroup" and isinstance(cpu, Mapping) and "cgroup_cpus_max" in cpu:
+        return cpu["cgroup_cpus_max"] or "none"
+    return host_fact(host, name)
+
+
 def host_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
     """The differences between the host facts of two runs: a sentence for each that differs and is known of both."""
-    for name in _HOST_FACTS:
-        a, b = (host_fact(host, name) for host in (first, second))
-        if a is not None and b is not None and a != b:
-            yield f"the hosts differ: {name} {a} in the first run, {b} in the second; the difference may come from that"
+    for name, a, b in changed_facts(first, second):
+        yield f"the hosts differ: {name} {a} in the first run, {b} in the second; the difference may come from that"
 
 
 def experiment_differences(first: Experiment, second: Experiment) -> Iterator[str]:

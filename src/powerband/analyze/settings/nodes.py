@@ -90,8 +90,8 @@ def _cells(experiment: Experiment, valid: Sequence[TrialResult]) -> _Cells | Non
     metric, stage = experiment.objective.metric, Stage.COMPARE
     if experiment.objective.is_capacity:
         metric, stage = "goodput_per_s", Stage.SATURATE
-        blocks = {(result.block, result.node) for result in valid if result.stage is stage}
-        moved = {block for block, count in Counter(block for block, _ in blocks).items() if count > 1}
+        ran = {(result.block, result.node) for result in valid if result.stage is stage}
+        moved = {block for block, count in Counter(block for block, _ in ran).items() if count > 1}
         valid = [result for result in valid if result.block not in moved]  # their first node was lost
     found = last_valid((result for result in valid if metric in result.metrics and result.node), stage)
     if not found:

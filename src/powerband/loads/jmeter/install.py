@@ -15,7 +15,7 @@ from pathlib import Path
 
 from powerband.base.errors import MeasurementError, UserInterruptError
 from powerband.base.logs import end_of
-from powerband.base.machine import alone_in_cache, cache_folder
+from powerband.base.machine import alone_in_cache, cache_folder, writing_cache
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed, TrialInterrupted
@@ -36,6 +36,7 @@ HASHES = Path(__file__).with_name(LIST)
 FETCH_TIMEOUT_S = 600  # Maven's last lines begin with its error
 _GRACE_NS = 1_000_000_000  # a half-finished fetch is thrown away
 _WORDS_BYTES = 4096  # the first of Maven's last lines is its error
+_KEPT = "JMeter is kept there"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>powerband</groupId>
@@ -73,9 +74,10 @@ def installed_jmeter(stop: StopRequest) -> JMeter:
     jdk = find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
     home = cache_folder() / f"jmeter-{VERSION}"
     if not _is_whole(home):
-        with alone_in_cache(home, "JMeter is kept there"):
+        with alone_in_cache(home, _KEPT, lambda: stop.requested):
             if not _is_whole(home):
-                _fetch(home, jdk, stop)
+                with writing_cache(home, _KEPT):
+                    _fetch(home, jdk, stop)
     return JMeter(home, jdk)
 
 

@@ -79,7 +79,8 @@ class DotnetFigures(Instrument):
 
     def _compile(self, build: HookBuild) -> None:
         """Compiles the hook, unless it is in the cache. Raises NoHookError, TrialInterrupted."""
-        build_once({"build": str(build.folder)}, partial(self._run, build))
+        assert self._pump is not None
+        build_once({"build": str(build.folder)}, partial(self._run, build), self._pump.check_stop)
         if not build.assembly.is_file():
             raise NoHookError("the compiler of the .NET SDK failed")
 
