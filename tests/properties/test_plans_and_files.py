@@ -59,7 +59,9 @@ def test_levels_never_crash(text: str) -> None:
 
 
 @given(
-    st.dictionaries(NAMES, st.lists(LEVELS, min_size=1, max_size=4, unique_by=format_level), max_size=3),
+    st.dictionaries(
+        NAMES, st.lists(LEVELS, min_size=1, max_size=4, unique_by=(format_level, lambda level: level)), max_size=3
+    ),
     st.integers(1, 6),
     st.integers(0, 2**32),
 )
@@ -132,7 +134,11 @@ OBJECTIVES = st.fixed_dictionaries(
 
 @st.composite
 def experiments(draw: st.DrawFn) -> Experiment:
-    factors = draw(st.dictionaries(NAMES, st.lists(LEVELS, min_size=1, max_size=3, unique_by=format_level), max_size=2))
+    factors = draw(
+        st.dictionaries(
+            NAMES, st.lists(LEVELS, min_size=1, max_size=3, unique_by=(format_level, lambda level: level)), max_size=2
+        )
+    )
     document: dict[str, Any] = {
         "question": draw(TEXT),
         "subject": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,9 @@ class Setting:
         return dict(self.levels)
 
 
+_DECIMAL = re.compile(r"\d+(\.\d+)?")
+
+
 def format_level(level: Level) -> str:
     """The level as a user would type it: true and false in lower case, whole floats without a trailing .0."""
     if isinstance(level, bool):
@@ -54,6 +58,14 @@ def format_level(level: Level) -> str:
     if isinstance(level, float) and level.is_integer():
         return str(int(level))
     return str(level)
+
+
+def number_of(level: Level) -> float | None:
+    """The number that a level stands for, also where it is a text because servers get it as written (`1.0`); None for
+    anything else."""
+    if isinstance(level, bool) or (isinstance(level, str) and not _DECIMAL.fullmatch(level)):
+        return None
+    return float(level)
 
 
 def grid(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:

@@ -19,7 +19,7 @@ from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.errors import UsageError
 from powerband.loads.measured import as_judged
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Level, Setting, Stage, TrialSpec
+from powerband.model.plan import Level, Setting, Stage, TrialSpec, number_of
 from powerband.model.results import TrialResult
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class _Space:
 
 
 def _are_numbers(levels: Sequence[Level]) -> bool:
-    return all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+    return all(number_of(level) is not None for level in levels)
 
 
 def _in_order(levels: Sequence[Level]) -> list[Level]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from powerband.model.plan import Setting, TrialSpec
+from powerband.model.plan import Level, Setting, TrialSpec, number_of
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,10 @@ def test_what_is_no_trial_is_refused(change: dict[str, object]) -> None:
     assert TrialSpec.from_json(good.to_json()) == good
     with pytest.raises((KeyError, TypeError, AttributeError, ValueError)):
         TrialSpec.from_json(good.to_json() | change)
+
+
+@pytest.mark.parametrize(
+    ("level", "number"), [(3, 3.0), (0.5, 0.5), ("1.0", 1.0), ("007", 7.0), (True, None), ("1..4", None), ("v1", None)]
+)
+def test_a_text_that_is_a_number_is_drawn_as_one(level: Level, number: float | None) -> None:
+    assert number_of(level) == number

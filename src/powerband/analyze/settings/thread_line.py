@@ -14,7 +14,7 @@ from statistics import fmean, median
 
 from powerband.analyze.trial.laws import ERRORS_MAX
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Setting, Stage
+from powerband.model.plan import Setting, Stage, number_of
 from powerband.model.results import TrialResult
 
 TRACKS = (0.7, 1.5)  # threads that a level higher by one adds, if the factor counts threads
@@ -105,8 +105,9 @@ def _along(factor: str, counted: Mapping[Setting, object], through: Setting) -> 
     for setting in counted:
         levels = setting.as_dict()
         level = levels.pop(factor, None)
-        if levels == held and isinstance(level, int | float) and not isinstance(level, bool) and level > 0:
-            found[float(level)] = setting
+        number = None if level is None else number_of(level)
+        if levels == held and number is not None and number > 0:
+            found[number] = setting
     return dict(sorted(found.items()))
 
 

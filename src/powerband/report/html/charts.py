@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from powerband.base.units import capital
 from powerband.model.metrics import METRICS, OWN, margin_words, metric_words
-from powerband.model.plan import Level, Setting, format_level
+from powerband.model.plan import Level, Setting, format_level, number_of
 from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, unit_scale
@@ -307,9 +307,8 @@ def named_axis(name: str, labels: Sequence[str]) -> Axis:
 
 
 def _numbers(levels: Sequence[Level]) -> list[float] | None:
-    if any(isinstance(level, bool | str) for level in levels):
-        return None
-    return [float(level) for level in levels]
+    found = [number_of(level) for level in levels]
+    return None if None in found else [number for number in found if number is not None]
 
 
 def distinct_levels(settings: Sequence[Setting], place: int) -> list[Level]:
