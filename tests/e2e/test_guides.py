@@ -318,6 +318,7 @@ def test_the_first_command_with_what_others_have(tmp_path: Path) -> None:
     opened = ["tune --rate 500", "--expect TEXT"]
     assert not {*closed, *opened} - set(ours)
     options = [word for each in closed for word in shlex.split(each.replace("30s", "500ms"))]
+    options += ["--duration", "1500ms"]  # longer than the users' pause
     found = by_level(answered(tmp_path, *shorter(first, {"threads": "1,8"}, *options)), "threads")
     assert set(found) == {1, 8}
     options = [word for each in opened for word in shlex.split(each.removeprefix("tune ").replace("TEXT", "quick"))]
