@@ -48,7 +48,7 @@ pub fn carried(namespaces: &[Namespace; 2]) -> Result<[Carried; 2], String> {
     Ok([sent(0)?, sent(1)?])
 }
 
-/// What netem has sent from a device of the calling thread's namespace.
+/// The packets that netem has sent from a device of the calling thread's namespace.
 fn counts(device: &str) -> Result<Carried, String> {
     counted(&tc(&format!("-s -j qdisc show dev {device} root"))?)
 }

@@ -75,7 +75,7 @@ class Run:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What lessens the worth of the run's results, one sentence each."""
+        """Reasons to trust the results less, one sentence each."""
         return self.analysis.warnings
 
     def setting(self, **levels: Level) -> SettingResult:
@@ -189,7 +189,7 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What lessens the worth of the comparison, one sentence each."""
+        """Reasons to trust the comparison less, one sentence each."""
         return self.result.warnings
 
     @overload

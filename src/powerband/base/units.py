@@ -73,8 +73,8 @@ def duration_text(ns: int) -> str:
 
 
 def plain_duration(text: str) -> str:
-    """The same duration in a form that any program reads, a whole number with one of ns, us, ms, s, m, h: `1500ms` for
-    `1.5s`. Text of that form is unchanged."""
+    """Writes a duration as any program reads it, a whole number with one of ns, us, ms, s, m, h: `1500ms` for `1.5s`.
+    Text of that form is unchanged."""
     return text if _PLAIN_DURATION.fullmatch(text) else duration_text(0 if text == "0" else parse_duration_ns(text))
 
 

@@ -145,7 +145,7 @@ def from_plain(value: Any, key: str, position: Position | None) -> Node:
 
 
 def under(key: str, node: Node) -> Node:
-    """The same tree without positions, at another key."""
+    """Returns the same tree without positions, at another key."""
     value = node.value
     if isinstance(value, dict):
         value = {name: under(join(key, name), child) for name, child in value.items()}

@@ -325,8 +325,8 @@ class Design(Section):
 
 
 class Objective(Section):
-    """What is best. `metric`: the figure to maximise or minimise; `constraints`: the conditions of the SLO, which the
-    answer must meet; `margin`: smaller differences count as none; `confidence`: of all intervals and verdicts."""
+    """Says what is best. `metric`: the figure to maximise or minimise; `constraints`: the conditions of the SLO, which
+    the answer must meet; `margin`: smaller differences count as none; `confidence`: of all intervals and verdicts."""
 
     metric: MetricName = "goodput_per_s"
     direction: Literal["maximise", "minimise"] = "maximise"

@@ -32,7 +32,7 @@ PACE_MIN_NS = 1000  # the load engine's own limit
 
 
 class Constant(Frozen):
-    """The same time always."""
+    """Every time is the same."""
 
     kind: Literal["constant"] = "constant"
     ns: WithinDay = 0

@@ -53,8 +53,8 @@ Term = AnyTerm[Series]
 
 @dataclass(frozen=True)
 class OwnExpression:
-    """What is made of the values of a term over the measured window: `mean(...)` of a gauge, `rate(...)` of a counter,
-    or the figure of a log line."""
+    """Says how the values of a term over the measured window become one: `mean(...)` of a gauge, `rate(...)` of a
+    counter, or the figure of a log line."""
 
     function: str
     term: Term
