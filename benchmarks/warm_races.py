@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from benchmarks.footer import ROOT, commit, machine
 from benchmarks.kept_rows import append_row, read_rows
 from benchmarks.pairs import share_of
 from benchmarks.sweeps import powerband
+from powerband.analyze.trial.honesty import DISTURBED_CODES
 from powerband.files.key_options import PROFILES
 from powerband.files.tune_options import DEFAULT_SCREEN
 from powerband.model.results import AnswerKind
@@ -53,8 +55,9 @@ WITHIN = 0.05
 
 @dataclass(frozen=True)
 class Truth:
-    """Rates of both settings after a minute of load, in the order of `TIERS`. `early`: for each start of each, the rate
-    of the `WINDOW_S` after its warm-up, as a ratio to its own rate after a minute; empty: not known."""
+    """Rates of both settings after a minute of load, in the order of `TIERS`: the medians of their starts. `early`: for
+    each start of each, the rate of the `WINDOW_S` after its warm-up, as a ratio to its own rate after a minute; empty:
+    not known."""
 
     case: str
     rates: tuple[float, ...]
@@ -150,19 +153,19 @@ def rates_of(analysis: Mapping[str, Any]) -> tuple[float | None, ...]:
 
 
 def truth_of(case: str, built: Path, folder: Path, starts: int) -> Truth:
-    """Measures the truth of a case. Raises RuntimeError if a setting has no valid start."""
+    """Measures the truth of a case. Raises RuntimeError if a setting has no valid start that nobody disturbed."""
     keys = {"load.duration": f"{TRUTH_DURATION_S}s", "measure.repeats": str(starts)}
     runs = folder / "truth" / case
     analysis, _ = run(experiment(case, built, keys, {"order": "blocks"}), runs)
     (made,) = (runs / "runs").iterdir()
     found: dict[int, list[tuple[float, float]]] = {tier: [] for tier in TIERS}
     for trial in analysis["trials"]:
-        if not any(problem["fatal"] for problem in trial["problems"]):
+        if not any(problem["fatal"] or problem["code"] in DISTURBED_CODES for problem in trial["problems"]):
             lines = (made / "trials" / f"{trial['number']:04}" / "events.jsonl").read_text().splitlines()
             found[trial["setting"]["levels"]["tier"]].append(first_and_last(map(json.loads, lines)))
     if not all(found.values()):
         raise RuntimeError(f"{case}: {' '.join(analysis['answer']['sentences'])}")
-    rates = tuple(sum(last for _, last in each) / len(each) for each in found.values())
+    rates = tuple(statistics.median(last for _, last in each) for each in found.values())
     return Truth(case, rates, tuple(tuple(first / last for first, last in each) for each in found.values()))
 
 
@@ -234,8 +237,8 @@ def summary(done: Sequence[Outcome], truths: Mapping[str, Truth]) -> list[str]:
 
 
 def _early(ratios: Sequence[float]) -> str:
-    """The ratios of all starts of a setting: their mean, and the least and greatest."""
-    return f"{sum(ratios) / len(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    """The ratios of all starts of a setting: their median, and the least and greatest."""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
