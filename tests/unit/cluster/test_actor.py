@@ -12,6 +12,7 @@ import pytest
 from powerband.cluster import actor
 from powerband.cluster.actor import NodeActor
 from powerband.cluster.node import LOST
+from powerband.store import name_alive
 
 
 def test_a_node_answers_while_it_unpacks_and_starts_nothing_once_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,5 +78,24 @@ def test_a_program_that_ends_by_a_defect_says_what_it_was(method: str, arguments
             work = node._work
             await node.close()
         assert work is not None and not work.exists()
+
+    asyncio.run(scene())
+
+
+def test_actors_that_begin_at_once_leave_each_other_their_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that found another's folder before its owner was written there once removed it."""
+
+    def meanwhile(pid: int) -> str:
+        actor.remove_stale()
+        return name_alive(pid)
+
+    monkeypatch.setattr(actor, "name_alive", meanwhile)
+
+    async def scene() -> None:
+        node = NodeActor()
+        try:
+            assert (await node._clear()).is_dir()
+        finally:
+            await node.close()
 
     asyncio.run(scene())
