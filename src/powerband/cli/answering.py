@@ -37,8 +37,9 @@ def revision_answers(output: str) -> Answer:
     def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path | None) -> int:
         found = compare_revisions(experiment, analysis)
         code = show_comparison(found, output, run, page)
-        # If nothing can be compared, the trials may show that it is the server's fault.
-        return (exit_code(analysis) or code) if code == MeasurementError.exit_code else code
+        # If nothing can be compared, the trials may show that it is the server's fault, but not that NEW is worse.
+        fault = SubjectError.exit_code
+        return fault if code == MeasurementError.exit_code and exit_code(analysis) == fault else code
 
     return answer
 

@@ -27,7 +27,7 @@ from powerband.cluster import generator, node
 from powerband.cluster.parcels import unpack
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.host import host_facts
-from powerband.store import is_alive, name_alive, open_private
+from powerband.store import is_alive, name_alive, open_private, write_atomically
 
 LEASE_S = 3.0
 """The time from the driver's last call to the end of what it ordered; with `node.END_S` less than five seconds."""
@@ -93,8 +93,7 @@ class NodeActor:
         self._heard_s, self._why = time.monotonic(), ""
         remove_stale()
         self._work = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        with open_private(self._work / "owner", "w") as file:
-            file.write(name_alive(os.getpid()))
+        write_atomically(self._work / "owner", name_alive(os.getpid()))  # never there without a name in it
         return self._work
 
     async def _start(self, module: str, work: Path) -> None:

@@ -220,10 +220,8 @@ async def _main(say: Callable[..., None]) -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin.buffer)
     if line := await stdin.readline():
         order = json.loads(line)
-        try:
-            await run(order, stdin, say)
-        finally:
-            shutil.rmtree(order["work"], ignore_errors=True)
+        await run(order, stdin, say)
+        shutil.rmtree(order["work"], ignore_errors=True)  # after an error the actor reads the log in it first
 
 
 def main() -> None:

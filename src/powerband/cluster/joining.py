@@ -121,7 +121,7 @@ def _check_closed(gcs_address: str) -> None:
     if "oken" not in answer.stdout + answer.stderr:
         raise UsageError(
             f"whether the cluster at {gcs_address} asks for a token could not be found out: "
-            f"{answer.stderr.strip().splitlines()[-1:] or 'no answer'}"
+            f"{(answer.stderr.strip().splitlines() or ['no answer'])[-1]}"
         )
 
 

@@ -15,7 +15,6 @@ import json
 import os
 import queue
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +74,8 @@ class _Orders:
         return self._queue.get()
 
     def _read(self) -> None:
-        for line in sys.stdin.buffer:
+        # Not `sys.stdin`: Python aborts if it is read while the program ends.
+        for line in os.fdopen(0, "rb", closefd=False):
             order = json.loads(line)
             if order["do"] != "stop":
                 self._queue.put(order)
@@ -97,14 +97,12 @@ def main() -> None:
     stop = StopRequest()
     work: list[Path] = []
     orders = _Orders(stop, lambda: work[0] if work else None)
-    try:
-        while (order := orders.next()) is not None:
-            if order["do"] == "open":
-                work.append(Path(order["work"]))
-                _serve(order, orders, stop, say)
-    finally:
-        for folder in work:
-            shutil.rmtree(folder, ignore_errors=True)
+    while (order := orders.next()) is not None:
+        if order["do"] == "open":
+            work.append(Path(order["work"]))
+            _serve(order, orders, stop, say)
+    for folder in work:  # after an unexpected error the actor reads the log in it first
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _serve(order: Mapping[str, Any], orders: _Orders, stop: StopRequest, say: Callable[..., None]) -> None:

@@ -6,10 +6,13 @@ A parcel that is too large is refused with a sentence, on either side, since bot
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import tarfile
+import zlib
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError, UsageError
@@ -19,6 +22,7 @@ PACKED_MOST = 256 * 2**20
 """The most bytes of one parcel. A trial of ten seconds takes some 100 kB; logs of a server that prints every request
 take some MB."""
 UNPACKED_MOST = 4 * 2**30
+_READ_BYTES = 1 << 18  # arbitrary
 _LEVEL = 1  # JSON lines shrink to a tenth; more effort costs a node CPU between its trials
 _LEFT_OUT = {".git", "__pycache__", "node_modules", "target", "obj", ".venv"}  # not sources: made anew if needed
 
@@ -31,7 +35,7 @@ def pack(folder: Path, *, sources: bool = False) -> bytes:
     with tarfile.open(fileobj=out, mode="w:gz", compresslevel=_LEVEL) as archive:
         for path in _files(folder, _LEFT_OUT if sources else ()):
             size += path.lstat().st_size
-            archive.add(path, str(path.relative_to(folder)), recursive=False)
+            archive.add(path, str(path.relative_to(folder)), recursive=False, filter=partial(_movable, path))
             if size > UNPACKED_MOST or out.tell() > PACKED_MOST:
                 raise MeasurementError(
                     f"{folder} is too large to be sent: more than {PACKED_MOST >> 20} MiB compressed or "
@@ -52,7 +56,9 @@ def unpack(parcel: bytes, folder: Path) -> None:
                 if size > UNPACKED_MOST:
                     raise MeasurementError(f"what was sent is larger than {UNPACKED_MOST >> 30} GiB in full")
                 archive.extract(member, folder, filter="data")
-    except (tarfile.TarError, EOFError) as error:
+            while archive.fileobj is not None and archive.fileobj.read(_READ_BYTES):
+                pass  # the checksum of the whole comes last
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise MeasurementError(f"what was sent arrived damaged ({error})") from error
 
 
@@ -77,6 +83,13 @@ def _files(folder: Path, left_out: Iterable[str]) -> list[Path]:
             if usable and (not path.is_symlink() or path.resolve().is_relative_to(inside)):
                 found.append(path)
     return found
+
+
+def _movable(path: Path, entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The entry of a path in an archive; a link by an absolute path becomes one from where it is."""
+    if entry.issym() and Path(entry.linkname).is_absolute():
+        entry.linkname = os.path.relpath(path.resolve(), path.parent.resolve())
+    return entry
 
 
 def _largest(folder: Path) -> str:

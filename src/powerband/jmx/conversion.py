@@ -60,12 +60,14 @@ class _Converter:
         self.file = file
         self.findings = Findings()
         self.values = Values({}, properties)
+        self.repeats = True  # the thread group has more than one iteration
 
     def convert(self, plan: Element, left_out: tuple[str, ...]) -> Conversion:
         self._refuse_unknown(plan)
         self.values = self._with_variables(plan)
         element = self._only_group(plan)
         group = None if element is None else thread_group(element, self.values, self.findings)
+        self.repeats = group is None or group.loops != 1
         samplers = () if element is None else self._samplers(plan, element)
         rows, group, own = self._data(plan, group)
         steps = self._steps(samplers, rows)
@@ -185,6 +187,12 @@ class _Converter:
             self.findings.note("The time of a transaction as a whole is not measured, only its requests'.", controller)
         if controller.kind != "LoopController":
             return 1
+        if self.repeats and controller.text_of("LoopController.continue_forever", "true") == "false":
+            self.findings.refuse(
+                controller,
+                "JMeter runs it in the first iteration alone: its property LoopController.continue_forever is false",
+                "set that to true in the file, as in every Loop Controller that JMeter itself writes",
+            )
         loops = loop_count(controller, controller, self.values, self.findings)
         if loops == FOREVER:
             self.findings.refuse(

@@ -20,10 +20,10 @@ def wrong_jars(folder: Path, hashes: Path) -> list[str]:
     one that is missing. Raises OSError, and BadZipFile if a jar that the build made is none."""
     lines = (line.split("  ", 1) for line in hashes.read_text(encoding="utf-8").splitlines())
     expected = {name: digest for digest, name in lines}
-    found = dict(_jars(folder, {name for name, digest in expected.items() if digest == _MADE}))
-    wrong = [f"{name} is another file" for name in found.keys() & expected.keys() if found[name] != expected[name]]
-    wrong += [f"{name} is not expected" for name in found.keys() - expected.keys()]
-    return sorted(wrong + [f"{name} is missing" for name in expected.keys() - found.keys()])
+    found = set(_jars(folder, {name for name, digest in expected.items() if digest == _MADE}))
+    wrong = {f"{name} is another file" for name, digest in found if expected.get(name, digest) != digest}
+    wrong |= {f"{name} is not expected" for name, _ in found if name not in expected}
+    return sorted(wrong | {f"{name} is missing" for name in expected.keys() - dict(found).keys()})
 
 
 def _jars(folder: Path, made: set[str]) -> Iterator[tuple[str, str]]:

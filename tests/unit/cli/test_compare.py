@@ -11,6 +11,7 @@ import pytest
 from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
 from powerband.api.measuring import read
 from powerband.cli import invoke
+from powerband.cli.answering import exit_code
 from powerband.files.resolved import resolved_yaml
 from powerband.search.planners import dry_run
 from powerband.store import RunDir
@@ -66,6 +67,20 @@ def test_an_old_one_that_fails_is_no_reason_to_fail_a_build(tmp_path: Path) -> N
 def test_two_revisions_of_which_none_starts_are_the_servers_fault(tmp_path: Path) -> None:
     run = run_of(tmp_path, REVISIONS, {"revision=old": 0.0, "revision=new": 0.0})
     assert invoke(["compare", str(run)]) == 4
+
+
+def test_where_the_old_one_alone_was_measured_nothing_is_said_to_be_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of such a run has an exit code of its own, here that `--regret` is not met, which is 1, too."""
+    monkeypatch.setitem(SETTINGS, "design", {"seed": 7, "order": "race", "regret": 0.05})
+    path = run_of(tmp_path, REVISIONS, {"revision=old": 1000.0, "revision=new": 0.0})
+    for spec in dry_run(read(path).experiment, 7):
+        if spec.setting.id == "revision=new":
+            trial = RunDir.open(path).trial(spec.number)
+            write_trial(trial, failed_record(spec, "engine_failed", "the engine gave up"), None)
+    assert exit_code(read(path).analysis) == 1
+    assert invoke(["compare", str(path)]) == 5
 
 
 def test_two_runs_and_what_differs_between_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -79,6 +80,33 @@ def test_a_comparison_as_csv_and_markdown(run: Path, capsys: pytest.CaptureFixtu
     assert all(row["first"] == row["second"] == str(run) for row in found)
     invoke(["compare", str(run), str(run), "--format", "md"])
     assert capsys.readouterr().out.startswith(f"### powerband: `{run}` and `{run}`")
+
+
+def test_what_is_no_file_is_not_replaced_by_one(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`-o /dev/stdout` and `-o /dev/null` once made plain files of them, where root typed it."""
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(tmp_path.iterdir())
+    assert invoke(["export", str(run), "--format", "csv", "-o", str(tmp_path / "pipe")]) == 2
+    assert "pipe: it is no file" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before and (tmp_path / "pipe").is_fifo()
+
+
+def test_what_a_link_leads_to_is_written(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to("table.csv")
+    for _ in range(2):
+        assert invoke(["export", str(run), "-o", str(tmp_path / "link.csv"), "--append"]) == 0
+        assert (tmp_path / "link.csv").is_symlink()
+        assert [row["trial"] for row in lines((tmp_path / "table.csv").read_text())] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_table_that_a_spreadsheet_saved_can_be_appended_to(run: Path, tmp_path: Path) -> None:
+    """Excel puts a mark of the encoding before the first column's name, which is `run`."""
+    file = tmp_path / "table.csv"
+    assert invoke(["export", str(run), "-o", str(file)]) == 0
+    whole = file.read_text()
+    file.write_text(whole, encoding="utf-8-sig")
+    assert invoke(["export", str(run), "-o", str(file), "--append"]) == 0
+    assert file.read_text() == whole
 
 
 def test_mistakes(

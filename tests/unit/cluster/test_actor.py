@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from powerband.cluster import actor
 from powerband.cluster.actor import NodeActor
 from powerband.cluster.node import LOST
+from powerband.store import name_alive
 
 
 def test_a_node_answers_while_it_unpacks_and_starts_nothing_once_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +52,49 @@ def test_what_ended_an_earlier_program_is_not_said_of_the_next() -> None:
         try:
             await node._clear()
             assert (await node._answer("ready"))["failed"]["message"] == "the program on the node stopped unexpectedly"
+        finally:
+            await node.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "why"),
+    [
+        ("open", ({"experiment": 5, "moved": [], "copied": []}, []), "TypeError"),
+        ("generate", ({"address": "127.0.0.1"},), "KeyError: 'secret'"),
+    ],
+)
+def test_a_program_that_ends_by_a_defect_says_what_it_was(method: str, arguments: tuple[Any, ...], why: str) -> None:
+    """It once removed the log before it wrote its last words there."""
+
+    async def scene() -> None:
+        node = NodeActor()
+        try:
+            failed = (await getattr(node, method)(*arguments))["failed"]
+            assert failed["kind"] == LOST and "stopped unexpectedly (1)" in failed["message"]
+            assert failed["message"].rpartition("\n")[2].startswith(why)
+        finally:
+            work = node._work
+            await node.close()
+        assert work is not None and not work.exists()
+
+    asyncio.run(scene())
+
+
+def test_actors_that_begin_at_once_leave_each_other_their_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that found another's folder before its owner was written there once removed it."""
+
+    def meanwhile(pid: int) -> str:
+        actor.remove_stale()
+        return name_alive(pid)
+
+    monkeypatch.setattr(actor, "name_alive", meanwhile)
+
+    async def scene() -> None:
+        node = NodeActor()
+        try:
+            assert (await node._clear()).is_dir()
         finally:
             await node.close()
 

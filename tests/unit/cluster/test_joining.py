@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from powerband.base.errors import ExperimentError, UsageError
 from powerband.cluster.actor import environment
-from powerband.cluster.joining import Remote, _chosen, _named, _why, joined, missing
+from powerband.cluster.joining import Remote, _check_closed, _chosen, _named, _why, joined, missing
 from powerband.cluster.node import moved
 from powerband.cluster.nodes_bench import grouped
 from powerband.files.experiment_file import experiment_of, parse_experiment
@@ -38,6 +39,16 @@ def test_ray_s_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", object())  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="Ray's client is not used"), joined("ray://head:10001"):
         pass
+
+
+@pytest.mark.parametrize(("stderr", "said"), [("Traceback\nno such command\n", "no such command"), ("", "no answer")])
+def test_a_head_that_cannot_be_asked_for_a_token_is_not_joined(
+    stderr: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = subprocess.CompletedProcess([], 1, stdout="", stderr=stderr)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
+    with pytest.raises(UsageError, match=f"could not be found out: {said}$"):
+        _check_closed("head:6379")
 
 
 def test_nodes_are_named_by_host_and_the_head_comes_first() -> None:

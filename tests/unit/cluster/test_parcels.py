@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import tarfile
 from pathlib import Path
 
@@ -40,6 +41,19 @@ def test_sources_go_without_what_is_made_from_them_and_links_out_of_them_are_lef
     assert size_text(folder).startswith("2 files")
 
 
+def test_links_by_absolute_paths_lead_to_the_same_place_in_the_copy(tmp_path: Path) -> None:
+    """As deployments have them (`current` to the newest release); they once made the whole parcel unusable."""
+    release = tmp_path / "mine" / "releases" / "3"
+    release.mkdir(parents=True)
+    (release / "server").write_text("3")
+    (tmp_path / "mine" / "current").symlink_to(release)
+    (tmp_path / "mine" / "releases" / "server").symlink_to(release / "server")
+    unpack(pack(tmp_path / "mine"), tmp_path / "to")
+    release.rename(tmp_path / "gone")
+    assert (tmp_path / "to" / "current" / "server").read_text() == "3"
+    assert (tmp_path / "to" / "releases" / "server").read_text() == "3"
+
+
 def test_too_much_is_refused_with_the_largest_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small").write_bytes(b"1")
     (tmp_path / "large").write_bytes(bytes(3_000_000))
@@ -72,6 +86,19 @@ def test_a_damaged_parcel_is_said_to_be_so(tmp_path: Path, damage: object) -> No
     (tmp_path / "from" / "file").write_bytes(bytes(100_000))
     with pytest.raises(MeasurementError, match="damaged"):
         unpack(damage(pack(tmp_path / "from")), tmp_path / "to")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "data", [random.Random(1).randbytes(50_000), b"a line of a log\n" * 10_000], ids=["random", "log"]
+)
+def test_each_changed_byte_is_noticed(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "file").write_bytes(data)
+    parcel = pack(tmp_path / "from")
+    for at in range(20, len(parcel) - 8, len(parcel) // 40):  # after the header, which holds the time
+        damaged = parcel[:at] + bytes([parcel[at] ^ 0xFF]) + parcel[at + 1 :]
+        with pytest.raises(MeasurementError, match="damaged"):
+            unpack(damaged, tmp_path / f"to-{at}")
 
 
 def test_what_is_no_folder_is_said_to_be_none(tmp_path: Path) -> None:

@@ -49,6 +49,10 @@ def test_many_codes_are_those_with_a_name() -> None:
     assert statuses == (200, 201, 202, 203, 204, 205, 206, 207, 208, 226)
 
 
+def test_many_codes_of_which_none_has_a_name_do_not_become_all() -> None:
+    assert check(assertion(CODE, MATCH, "3[1-9].")).statuses == tuple(range(310, 400))
+
+
 def test_an_error_that_is_right() -> None:
     ignores = {"Assertion.assume_success": True}
     assert check(assertion(CODE, EQUALS, "404", **ignores)).statuses == (404,)

@@ -160,6 +160,14 @@ def test_a_loop_that_contradicts_itself() -> None:
     assert "go on for ever, and 3 loops" in str(refusal(plan(group(sampler(), **both))))
 
 
+def test_a_loop_that_jmeter_runs_in_the_first_iteration_alone() -> None:
+    """JMeter removes a Loop Controller that is done; 5.6.3 sent A, B, B, A, A for this plan of three iterations."""
+    once = {"LoopController.continue_forever": False, "LoopController.loops": "2"}
+    of = [sampler(name="A"), element("LoopController", "L", sampler(name="B"), **once)]
+    assert "in the first iteration alone" in str(refusal(plan(group(*of, loops="3"))))
+    assert names(converted(plan(group(*of, loops="1")))) == ["A", "B", "B"]
+
+
 def test_differences_are_told_once_with_their_elements() -> None:
     goes_on = {"ThreadGroup.on_sample_error": "continue"}
     follows = {"HTTPSampler.follow_redirects": True}

@@ -86,7 +86,7 @@ def check_of(assertions: Sequence[Element], values: Values, findings: Findings) 
 def _listed(right: frozenset[int], assertions: Sequence[Element], findings: Findings) -> tuple[int, ...]:
     if right in (_RIGHT, frozenset()):
         return ()
-    if len(right) > _LISTED_MAX:
+    if len(right) > _LISTED_MAX and right & _REGISTERED:
         findings.note(
             "Where an assertion allows more than 20 statuses, those are listed that HTTP has a name for.", assertions[0]
         )

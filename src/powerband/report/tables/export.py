@@ -3,6 +3,7 @@ one."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -30,14 +31,17 @@ def export(table: Table, file: Path, form: str | None = None, *, beside: str | N
     if form not in FORMS:
         raise UsageError(f"{file}: tables are written as csv or parquet, not as {form or 'nothing'}; "
                          f"{did_you_mean(form, FORMS)}")  # fmt: skip
-    temporary = file.with_name(f".{file.name}.tmp")
+    target = Path(os.path.realpath(file))  # what a link leads to is replaced, not the link
+    temporary = target.with_name(f".{target.name}.tmp")
     try:
+        if file.exists() and not file.is_file():  # such as /dev/null, which root could replace
+            raise UsageError(f"cannot write {file}: it is no file: choose another, or leave it out for stdout")
         with temporary.open("wb") as out:
             if beside is None or not file.exists():
                 _write(table, out, form)
             else:
                 _append(table, out, form, file, beside)
-        temporary.replace(file)
+        temporary.replace(target)
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror or error}: choose another file") from error
     finally:
@@ -78,7 +82,7 @@ def _append(table: Table, out: IO[bytes], form: str, file: Path, run: str) -> No
     if form == "parquet":
         append_parquet(table, out, file, run)
         return
-    with file.open(encoding="utf-8", errors="replace", newline="") as old, _as_text(out) as text:
+    with file.open(encoding="utf-8-sig", errors="replace", newline="") as old, _as_text(out) as text:
         append_csv(table, text, old, run)
 
 
