@@ -75,11 +75,15 @@ def parse_experiment(
 
 
 def experiment_of(
-    values: Mapping[str, object], profile: str | None = None, overrides: Mapping[str, str] | None = None
+    values: Mapping[str, object],
+    profile: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    to_run: bool = True,
 ) -> Experiment:
     """Like `load_experiment`, for the content of a file as plain values: errors name the key alone, and relative paths
     are relative to the current folder."""
-    return _complete(from_plain(values, "", None), [], Path("experiment"), profile, overrides or {}, to_run=True)
+    return _complete(from_plain(values, "", None), [], Path("experiment"), profile, overrides or {}, to_run=to_run)
 
 
 def profile_names(path_or_name: str | Path) -> list[str]:

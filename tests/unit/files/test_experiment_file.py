@@ -440,10 +440,16 @@ def test_levels_of_a_parameter_with_a_type_keep_it() -> None:
     assert parse_experiment(text, "x.yaml", to_run=True).factors == {"threads": (16, 20)}
 
 
+@pytest.mark.parametrize("levels", ["0.5..4", "[1..2, '1..2', '.5..2']"])
+def test_a_run_s_own_file_can_be_run_and_has_the_same_levels(levels: str) -> None:
+    made = parse_experiment(with_lines(f"factors: {{threads: {levels}}}", without="factors"), "x.yaml", to_run=True)
+    again = parse_experiment(resolved_yaml(made), "x.yaml", to_run=True)
+    assert again == made and [each.id for each in again.settings()] == [each.id for each in made.settings()]
+
+
 def test_a_run_whose_levels_are_whole_floats_is_read_as_it_was() -> None:
     ladder = parse_experiment(with_lines("factors: {threads: 0.5..4}", without="factors"), "x.yaml", to_run=True)
-    assert "[0.5, 1.0, 2.0, 4.0]" in resolved_yaml(ladder)
-    assert parse(resolved_yaml(ladder)) == ladder
+    assert parse(with_lines("factors: {threads: [0.5, 1.0, 2.0, 4.0]}", without="factors")) == ladder
 
 
 def test_a_value_that_is_set_is_passed_on_as_it_is_written() -> None:
