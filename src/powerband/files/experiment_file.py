@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
@@ -302,7 +303,7 @@ def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
     """Returns the tree as a person means it: ranges within lists are unfolded, and what the server gets as text is the
     text of the file. Levels of the load, of the host and of a parameter with a type keep their type."""
     parameters = tree.at("subject", "parameters").children
-    typed = {name for name, each in parameters.items() if each.at("type").value != "string"}
+    typed = {name for name, each in parameters.items() if each.at("type").value not in ("string", "choice")}
 
     def levels(node: Node) -> Node:
         free = (each for each in node.children.items() if each[0] not in typed and not each[0].startswith(_OWN))
@@ -323,8 +324,8 @@ def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
     conditions += [("services", name, "when") for name in tree.at("subject", "services").children]
     for path in (("factors",), *(("subject", *each) for each in (("set",), ("deployed", "restore"), *conditions))):
         tree = _changed(tree, path, levels)
-    for name in parameters.keys() - typed:
-        tree = _changed(tree, ("subject", "parameters", name, "default"), as_written)
+    for name, key in product(parameters.keys() - typed, ("default", "choices")):
+        tree = _changed(tree, ("subject", "parameters", name, key), lambda node: _each(node, as_written))
     for path in (("subject", "command"), ("subject", "env"), ("subject", "build"), ("subject", "deployed", "command")):
         tree = _changed(tree, path, lambda node: _each(node, _as_text))
     return tree

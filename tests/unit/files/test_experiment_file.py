@@ -435,6 +435,19 @@ load: {users: 5}
     assert [threads.is_used(setting.as_dict()) for setting in made.settings()] == [True, False]
 
 
+def test_choices_are_read_like_the_levels() -> None:
+    text = """\
+subject:
+  command: [./server, "{port}", "{version}"]
+  parameters: {version: {type: choice, default: 1.10, choices: [1.9, 1.10], help: x}}
+factors: {version: [1.10, 1.9]}
+load: {users: 5}
+"""
+    made = parse_experiment(text, "x.yaml", to_run=True)
+    version = made.subject.parameters["version"]
+    assert (made.factors["version"], version.default, version.choices) == (("1.10", 1.9), "1.10", (1.9, "1.10"))
+
+
 def test_levels_of_a_parameter_with_a_type_keep_it() -> None:
     text = "subject: reference\nload: {users: 5}\nfactors: {threads: [0x10, 020]}\n"
     assert parse_experiment(text, "x.yaml", to_run=True).factors == {"threads": (16, 20)}
