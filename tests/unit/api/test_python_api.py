@@ -207,6 +207,9 @@ def test_an_experiment_in_every_form_is_the_same(started: list[Experiment], tmp_
         powerband.run(form, set={"load.users": 8, "factors.threads": [3]}, seed=5)
     changed = started[len(forms) :]
     assert all((e.load.users, e.factors, e.design.seed) == (8, {"threads": (3,)}, 5) for e in changed)
+    for form in forms:
+        powerband.run(form, set={"factors.threads": "[1..4, 6]"})
+    assert all(e.factors == {"threads": (1, 2, 4, 6)} for e in started[2 * len(forms) :])
     powerband.run("quickstart", profile="smoke")
     assert started[-1].profile == "smoke"
 
