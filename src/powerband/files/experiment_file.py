@@ -234,7 +234,7 @@ def _in_full(root: Node, problems: list[FileProblem], folder: Path) -> Node:
     `folder`: what relative paths are relative to."""
     parts: dict[str, Callable[[Node], Node | None]] = {
         "subject": lambda node: _subject(node, problems, folder),
-        "factors": lambda node: node.with_children({name: _levels(of, problems) for name, of in node.children.items()}),
+        "factors": lambda node: _factors(node, problems),
         "load": lambda node: _load(node, problems, folder),
         "measure": lambda node: _measure(node, problems),
         "objective": lambda node: _objective(node, problems),
@@ -283,6 +283,12 @@ def _named(node: Node) -> Node:
     command = node.children.get("command", Node("server"))
     words = command.value.split() if isinstance(command.value, str) else [str(word.value) for word in command.items]
     return node.with_children({"name": node.child("name", Path(words[0]).name if words else "server")})
+
+
+def _factors(node: Node, problems: list[FileProblem]) -> Node:
+    if node.value is None:
+        return replace(node, value={})
+    return node.with_children({name: _levels(of, problems) for name, of in node.children.items()})
 
 
 def _levels(node: Node, problems: list[FileProblem]) -> Node:

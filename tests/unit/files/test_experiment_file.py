@@ -51,6 +51,14 @@ MISTAKES = {
         with_lines("factors: {threads: [1, true]}", without="factors"),
         "factors.threads[1] in x.yaml:4:24: level true is equal to level 1: put one of them in quotes, as a text",
     ),
+    "factors that are no mapping": (
+        GOOD.replace(" -t {threads}", "").replace("{threads: [1, 2]}", "[threads]"),
+        "factors in x.yaml:3:10: ['threads'] must be a mapping of keys to values",
+    ),
+    "set values that are no mapping": (
+        with_lines("subject: {use: reference, set: [threads=8]}", without="subject"),
+        "subject.set in x.yaml:4:32: ['threads=8'] must be a mapping of keys to values",
+    ),
     "wrong key below": (
         with_lines("load: {users: 5, duraton: 3s}", without="load"),
         "load.duraton in x.yaml:4:18: unknown key; did you mean duration?",
