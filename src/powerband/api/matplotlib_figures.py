@@ -107,7 +107,7 @@ def _across(analysis: Analysis) -> str | None:
             levels.setdefault(name, set()).add(level)
     numbers = [
         name for name, found in levels.items()
-        if len(found) > 1 and all(number_of(level) is not None for level in found)
+        if len(found) > 1 and len({number_of(level) for level in found} - {None}) == len(found)
     ]  # fmt: skip
     chosen = max(numbers, key=lambda name: len(levels[name]), default=None)
     lines = math.prod(len(found) for name, found in levels.items() if name != chosen)
@@ -116,17 +116,20 @@ def _across(analysis: Analysis) -> str | None:
 
 def _as_lines(axes: Axes, points: Sequence[_Point], across: str) -> None:
     lines: dict[str, list[tuple[float, _Point]]] = {}
+    shown: dict[float, str] = {}
     for point in points:
         levels = point.of.setting.as_dict()
         rest = ", ".join(f"{name}={format_level(level)}" for name, level in levels.items() if name != across)
-        lines.setdefault(rest, []).append((float(levels[across]), point))
+        level = levels[across]
+        lines.setdefault(rest, []).append((float(level), point))
+        shown[float(level)] = level if isinstance(level, str) else f"{level:g}"
     for name, found in lines.items():
         found.sort(key=lambda each: each[0])
         _draw(axes, [at for at, _ in found], [point for _, point in found], name)
-    at = sorted({x for found in lines.values() for x, _ in found})
+    at = sorted(shown)
     if at[0] > 0 and at[-1] / at[0] >= _LOG_FROM:
         axes.set_xscale("log", base=2)
-    axes.set_xticks(at, [f"{x:g}" for x in at])
+    axes.set_xticks(at, [shown[x] for x in at])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(_READABLE)
     axes.set_xlabel(_plain(across))

@@ -278,7 +278,7 @@ def _experiment(
         case Experiment():
             if profile is None and not overrides:
                 return given
-            return parse_experiment(resolved_yaml(given), "experiment", profile, overrides)
+            return parse_experiment(resolved_yaml(given), "experiment", profile, overrides, to_run=True)
         case Mapping():
             return experiment_of(_plain(given), profile, overrides)
         case str() if "\n" in given:

@@ -70,7 +70,9 @@ class Node:
         return self.value
 
     def with_children(self, changes: Mapping[str, Node | None]) -> Node:
-        """The mapping with entries replaced, added, or (None) removed."""
+        """The mapping with entries replaced, added, or (None) removed. Without changes any value stays what it is."""
+        if not changes:
+            return self
         merged = {**self.children, **changes}
         return replace(self, value={key: child for key, child in merged.items() if child is not None})
 

@@ -185,7 +185,7 @@ def moved(text: str, places: Sequence[Sequence[str]]) -> Experiment:
                     return after + value[len(before) :]
         return value
 
-    return experiment_of(here(parse_yaml(text, "experiment", []).plain()))
+    return experiment_of(here(parse_yaml(text, "experiment", []).plain()), to_run=False)  # the driver has checked it
 
 
 if __name__ == "__main__":

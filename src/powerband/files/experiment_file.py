@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
@@ -75,11 +76,15 @@ def parse_experiment(
 
 
 def experiment_of(
-    values: Mapping[str, object], profile: str | None = None, overrides: Mapping[str, str] | None = None
+    values: Mapping[str, object],
+    profile: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    to_run: bool = True,
 ) -> Experiment:
     """Like `load_experiment`, for the content of a file as plain values: errors name the key alone, and relative paths
     are relative to the current folder."""
-    return _complete(from_plain(values, "", None), [], Path("experiment"), profile, overrides or {}, to_run=True)
+    return _complete(from_plain(values, "", None), [], Path("experiment"), profile, overrides or {}, to_run=to_run)
 
 
 def profile_names(path_or_name: str | Path) -> list[str]:
@@ -229,7 +234,7 @@ def _in_full(root: Node, problems: list[FileProblem], folder: Path) -> Node:
     `folder`: what relative paths are relative to."""
     parts: dict[str, Callable[[Node], Node | None]] = {
         "subject": lambda node: _subject(node, problems, folder),
-        "factors": lambda node: node.with_children({name: _levels(of, problems) for name, of in node.children.items()}),
+        "factors": lambda node: _factors(node, problems),
         "load": lambda node: _load(node, problems, folder),
         "measure": lambda node: _measure(node, problems),
         "objective": lambda node: _objective(node, problems),
@@ -280,6 +285,12 @@ def _named(node: Node) -> Node:
     return node.with_children({"name": node.child("name", Path(words[0]).name if words else "server")})
 
 
+def _factors(node: Node, problems: list[FileProblem]) -> Node:
+    if node.value is None:
+        return replace(node, value={})
+    return node.with_children({name: _levels(of, problems) for name, of in node.children.items()})
+
+
 def _levels(node: Node, problems: list[FileProblem]) -> Node:
     """Returns a factor as a list: a range is unfolded, and one value becomes a list of one."""
     if isinstance(node.value, tuple | dict):
@@ -298,7 +309,7 @@ def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
     """Returns the tree as a person means it: ranges within lists are unfolded, and what the server gets as text is the
     text of the file. Levels of the load, of the host and of a parameter with a type keep their type."""
     parameters = tree.at("subject", "parameters").children
-    typed = {name for name, each in parameters.items() if each.at("type").value != "string"}
+    typed = {name for name, each in parameters.items() if each.at("type").value not in ("string", "choice")}
 
     def levels(node: Node) -> Node:
         free = (each for each in node.children.items() if each[0] not in typed and not each[0].startswith(_OWN))
@@ -319,8 +330,8 @@ def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
     conditions += [("services", name, "when") for name in tree.at("subject", "services").children]
     for path in (("factors",), *(("subject", *each) for each in (("set",), ("deployed", "restore"), *conditions))):
         tree = _changed(tree, path, levels)
-    for name in parameters.keys() - typed:
-        tree = _changed(tree, ("subject", "parameters", name, "default"), as_written)
+    for name, key in product(parameters.keys() - typed, ("default", "choices")):
+        tree = _changed(tree, ("subject", "parameters", name, key), lambda node: _each(node, as_written))
     for path in (("subject", "command"), ("subject", "env"), ("subject", "build"), ("subject", "deployed", "command")):
         tree = _changed(tree, path, lambda node: _each(node, _as_text))
     return tree

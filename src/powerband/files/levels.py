@@ -23,7 +23,7 @@ _NEAR_END = Fraction(5, 4)
 _RANGE = re.compile(
     r"^\s*([\d.]*\d(?:[A-Za-zµ]+)?)\s*\.\.\s*(\d[\d.]*(?:[A-Za-zµ]+)?)\s*(?:step\s+(\d[\d.]*(?:[A-Za-zµ]+)?))?\s*$"
 )
-_LIKE_A_RANGE = re.compile(r"\s*\d[\d.]*?[A-Za-zµ]*\s*\.\.")
+_LIKE_A_RANGE = re.compile(r"\s*[-+]?\d[\d.]*?(?:[eE][-+]?\d+)?[A-Za-zµ]*\s*\.\.")
 _PART = re.compile(r"""\s*(?:(?P<quote>["'])(?P<quoted>[^"']*)(?P=quote)|(?P<plain>[^,]*?))\s*(?:,|\Z)""")
 
 

@@ -19,7 +19,7 @@ from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.load import Constant, Exponential, Uniform
 
 # Text that needs no quotes anywhere, within [..] and {..} too. All other text gets double quotes, since the emitter
-# leaves some text bare that reads back as something else ([?0] is a mapping).
+# leaves some text bare that reads back as something else ([?0] is a mapping, [1..4] a range if it is run again).
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./% =<>+*-]*(?<! )")
 
 
@@ -33,7 +33,7 @@ def resolved_yaml(experiment: Experiment) -> str:
 
 
 def needs_no_quotes(text: str) -> bool:
-    return _PLAIN.fullmatch(text) is not None and parse_scalar(text) == text
+    return _PLAIN.fullmatch(text) is not None and ".." not in text and parse_scalar(text) == text
 
 
 def _plain(value: Any) -> Any:
@@ -48,6 +48,8 @@ def _plain(value: Any) -> Any:
         return items
     if isinstance(value, str) and not needs_no_quotes(value):
         return DoubleQuotedScalarString(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)  # the server is given a level 1.0 of a range as 1, also if this file is run
     return value
 
 

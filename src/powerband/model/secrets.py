@@ -33,6 +33,7 @@ _ORDINARY = re.compile(rf"\{{[\w.-]+\}}|{_NUMBER}\.\.{_NUMBER}|{_PLAIN}(?:,{_PLA
 _IN_TEXT = re.compile(
     rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)"
     rf"|(?P<name>^[\w.=-]*(?:{_WORDS})[\w.-]*(?:=(?!=)|:)\s*"
+    rf"|(?<=[\s;&|('\"])\w*(?:{_WORDS})\w*=(?=[^\s=])"  # a variable within a shell's command
     rf"|(?<!\S){_OPTION}(?:[=:]|\s+(?=\S)(?!{_OTHER_OPTION})))(?P<value>.+)",
     re.IGNORECASE,
 )

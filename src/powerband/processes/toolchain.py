@@ -108,8 +108,9 @@ def _remove_old(folder: Path) -> None:
 
 
 def _build_folder(subject: Subject, given: Mapping[str, str], jdk: Jdk | None, sdk: Dotnet | None) -> Path:
-    """Returns the folder of a build, which is named after its inputs. A server without a folder of its own has its
-    sources where it is built; if these cannot all be read, or are too many, nobody shares the build."""
+    """Returns the folder of a build, which is named after its inputs. A server without a folder of its own, with a
+    `subject.yaml`, has its sources where it is built; if these cannot all be read, or are too many, nobody shares the
+    build."""
     made_by: list[object] = [_LAYOUT, subject.build, None if jdk is None else (str(jdk.home), jdk.version)]
     if sdk is not None:
         made_by.append((str(sdk.home), sdk.version))
@@ -118,7 +119,7 @@ def _build_folder(subject: Subject, given: Mapping[str, str], jdk: Jdk | None, s
     if used:
         made_by.append([(name, values[name]) for name in used])
     digest = hashlib.sha256(repr(tuple(made_by)).encode())
-    if subject.folder:
+    if subject.folder and Path(subject.folder, "subject.yaml").is_file():
         try:
             _take_in(digest, Path(subject.folder), math.inf, math.inf)
         except OSError as error:

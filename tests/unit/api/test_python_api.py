@@ -23,7 +23,7 @@ from powerband.api.measuring import TuneOptions
 from powerband.cli.running import tune as tune_command
 from powerband.files.experiment_file import load_experiment
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Setting
+from powerband.model.plan import Level, Setting
 from powerband.model.results import TrialResult
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "run-small"
@@ -103,6 +103,16 @@ def test_a_figure_has_the_estimates(run: powerband.Run) -> None:
     (star,) = [line for line in axes.lines if line.get_marker() == "*"]
     assert list(star.get_xdata()) == [32]
     assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("levels", [("1.10", 1.9), ("1.10", 1.1)])
+def test_a_figure_names_a_level_as_it_is_written(run: powerband.Run, levels: tuple[Level, ...]) -> None:
+    analysis = synthetic.analysis(levels=(1, 32))
+    versions = [Setting((("version", level),)) for level in levels]
+    rows = tuple(replace(row, setting=of) for row, of in zip(analysis.settings, versions, strict=True))
+    (axes,) = replace(run, analysis=replace(analysis, settings=rows)).figure("throughput").axes
+    named = axes.get_xticklabels() if axes.get_xlabel() == "version" else axes.get_yticklabels()
+    assert [text.get_text().removeprefix("version=") for text in named] == list(map(str, levels))
 
 
 def test_a_figure_of_two_factors_has_a_line_for_each_level_of_the_other(run: powerband.Run) -> None:
@@ -207,6 +217,9 @@ def test_an_experiment_in_every_form_is_the_same(started: list[Experiment], tmp_
         powerband.run(form, set={"load.users": 8, "factors.threads": [3]}, seed=5)
     changed = started[len(forms) :]
     assert all((e.load.users, e.factors, e.design.seed) == (8, {"threads": (3,)}, 5) for e in changed)
+    for form in forms:
+        powerband.run(form, set={"factors.threads": "[1..4, 6]"})
+    assert all(e.factors == {"threads": (1, 2, 4, 6)} for e in started[2 * len(forms) :])
     powerband.run("quickstart", profile="smoke")
     assert started[-1].profile == "smoke"
 

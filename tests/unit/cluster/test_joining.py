@@ -108,6 +108,12 @@ def test_folders_of_the_driver_become_those_of_the_node() -> None:
     assert moved(text, [["/else", "/here"]]).subject.folder == "/elsewhere/data/subjects/reference"
 
 
+def test_a_node_goes_on_with_a_run_that_the_driver_can_read() -> None:
+    older = 'claims: [{id: a, says: fast, holds: "response_time_ns_p99[threads=1] < 5"}]\n'
+    made = parse_experiment(FILE + older, "f.yaml")
+    assert moved(resolved_yaml(made), []) == made
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -51,6 +51,14 @@ MISTAKES = {
         with_lines("factors: {threads: [1, true]}", without="factors"),
         "factors.threads[1] in x.yaml:4:24: level true is equal to level 1: put one of them in quotes, as a text",
     ),
+    "factors that are no mapping": (
+        GOOD.replace(" -t {threads}", "").replace("{threads: [1, 2]}", "[threads]"),
+        "factors in x.yaml:3:10: ['threads'] must be a mapping of keys to values",
+    ),
+    "set values that are no mapping": (
+        with_lines("subject: {use: reference, set: [threads=8]}", without="subject"),
+        "subject.set in x.yaml:4:32: ['threads=8'] must be a mapping of keys to values",
+    ),
     "wrong key below": (
         with_lines("load: {users: 5, duraton: 3s}", without="load"),
         "load.duraton in x.yaml:4:18: unknown key; did you mean duration?",
@@ -435,15 +443,34 @@ load: {users: 5}
     assert [threads.is_used(setting.as_dict()) for setting in made.settings()] == [True, False]
 
 
+def test_choices_are_read_like_the_levels() -> None:
+    text = """\
+subject:
+  command: [./server, "{port}", "{version}"]
+  parameters: {version: {type: choice, default: 1.10, choices: [1.9, 1.10], help: x}}
+factors: {version: [1.10, 1.9]}
+load: {users: 5}
+"""
+    made = parse_experiment(text, "x.yaml", to_run=True)
+    version = made.subject.parameters["version"]
+    assert (made.factors["version"], version.default, version.choices) == (("1.10", 1.9), "1.10", (1.9, "1.10"))
+
+
 def test_levels_of_a_parameter_with_a_type_keep_it() -> None:
     text = "subject: reference\nload: {users: 5}\nfactors: {threads: [0x10, 020]}\n"
     assert parse_experiment(text, "x.yaml", to_run=True).factors == {"threads": (16, 20)}
 
 
+@pytest.mark.parametrize("levels", ["0.5..4", "[1..2, '1..2', '.5..2']"])
+def test_a_run_s_own_file_can_be_run_and_has_the_same_levels(levels: str) -> None:
+    made = parse_experiment(with_lines(f"factors: {{threads: {levels}}}", without="factors"), "x.yaml", to_run=True)
+    again = parse_experiment(resolved_yaml(made), "x.yaml", to_run=True)
+    assert again == made and [each.id for each in again.settings()] == [each.id for each in made.settings()]
+
+
 def test_a_run_whose_levels_are_whole_floats_is_read_as_it_was() -> None:
     ladder = parse_experiment(with_lines("factors: {threads: 0.5..4}", without="factors"), "x.yaml", to_run=True)
-    assert "[0.5, 1.0, 2.0, 4.0]" in resolved_yaml(ladder)
-    assert parse(resolved_yaml(ladder)) == ladder
+    assert parse(with_lines("factors: {threads: [0.5, 1.0, 2.0, 4.0]}", without="factors")) == ladder
 
 
 def test_a_value_that_is_set_is_passed_on_as_it_is_written() -> None:

@@ -62,7 +62,8 @@ def test_levels_of_an_option() -> None:
     assert levels("fixed, cached,true,1.5,2ms") == ["fixed", "cached", True, 1.5, "2ms"]
     assert levels("1.9, 1.10,007,0x10,True,1e3") == [1.9, "1.10", "007", "0x10", "True", "1e3"]
     assert levels("""'1.9', "a,b" ,"","1..x",it's""") == ["1.9", "a,b", "", "1..x", "it's"]
-    with pytest.raises(ValueError, match="is no range"):
-        parse_levels("1..x")
+    for text in ("1..x", "-4..4", "1e3..1e5"):
+        with pytest.raises(ValueError, match="is no range"):
+            parse_levels(text)
     with pytest.raises(ValueError, match="a level is empty"):
         parse_levels("1,,2")

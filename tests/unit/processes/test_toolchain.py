@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from powerband.base.errors import MeasurementError, SubjectError
-from powerband.model.experiment import Subject
+from powerband.model.experiment import Experiment, Subject
+from powerband.model.load import Load
 from powerband.processes import toolchain
 from powerband.processes.toolchain import KEPT_S, build_once, given_values
 
@@ -24,6 +25,7 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "own" / "src").mkdir(parents=True)
     (tmp_path / "own" / "src" / "main.c").write_text("int main;")
+    (tmp_path / "own" / "subject.yaml").touch()
     return Subject(
         name="s",
         command=("{build}/server", "{port}"),
@@ -142,11 +144,15 @@ def test_a_server_without_a_folder_is_built_from_the_sources_where_it_is_built(i
 
 
 @pytest.mark.parametrize("most", ["FILES_MOST", "BYTES_MOST"])
+@pytest.mark.parametrize("command", ["make", "{folder}/make"])
 def test_where_too_much_lies_beside_the_sources_it_is_always_built_anew(
-    inline: Subject, most: str, monkeypatch: pytest.MonkeyPatch
+    inline: Subject, command: str, most: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, most, 0)
-    assert given_values(inline, ENGINE)["build"] != given_values(inline, ENGINE)["build"]
+    (tmp_path / "own" / "subject.yaml").unlink()
+    told = inline.model_copy(update={"build": (command, "TO={build}"), "cwd": None})
+    begun = Experiment(name="x", subject=told, load=Load(users=1)).started_in(str(tmp_path / "own")).subject
+    assert given_values(begun, ENGINE)["build"] != given_values(begun, ENGINE)["build"]
 
 
 def test_a_build_is_that_of_the_values_in_its_command(subject: Subject) -> None:
@@ -169,7 +175,7 @@ def test_links_to_nothing_and_pipes_are_no_sources_to_read(subject: Subject, tmp
 def test_a_source_that_cannot_be_read_is_named(
     subject: Subject, inline: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "own" / "src" / "main.c"
+    file = tmp_path / "own" / "subject.yaml"
 
     def closed(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))

@@ -20,6 +20,15 @@ def test_a_short_range_of_numbers_stays_linear() -> None:
     assert layout(synthetic.analysis(levels=(4, 8, 16))).axis.positions == (2.0, 3.0, 4.0)
 
 
+def test_levels_that_are_equal_as_numbers_do_not_share_a_place() -> None:
+    """Versions are such levels: 1.10 and 1.1."""
+    analysis = synthetic.analysis(levels=(1, 2, 4))
+    versions = [synthetic.setting(version=level) for level in (1.9, "1.10", 1.1)]
+    rows = tuple(replace(row, setting=of) for row, of in zip(analysis.settings, versions, strict=True))
+    axis = layout(replace(analysis, settings=rows)).axis
+    assert axis.positions == (0.0, 1.0, 2.0) and axis.labels == ("1.9", "1.10", "1.1")
+
+
 def test_of_two_factors_one_becomes_lines() -> None:
     charts = {chart.id: chart for chart in main_charts(synthetic.two_factor_analysis())}
     assert [line.name for line in charts["goodput"].lines] == ["queue=10", "queue=100", "queue=1000"] or [

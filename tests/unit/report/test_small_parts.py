@@ -91,6 +91,12 @@ def test_a_value_of_0_can_be_as_good_as_the_answer() -> None:
     assert chart is not None and chart.equal is not None and chart.equal[0] == 0
 
 
+def test_levels_that_are_numbers_as_text_are_drawn_beside_the_others() -> None:
+    base, text = synthetic_verdicts.race_analysis(), synthetic.setting(threads="0.50")
+    chart = rule_chart(replace(base, settings=(replace(base.settings[0], setting=text), *base.settings[1:])))
+    assert chart is not None and chart.tried == (0.5, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
 def test_a_rule_of_thumb_is_judged_by_the_margin_of_its_objective() -> None:
     """An error rate of 6 % in place of 5 % is within 3 percentage points, though it is 20 % more."""
     base, cost = synthetic_verdicts.race_analysis(), Estimate(1.2, 1.15, 1.25, 0.95, 5)

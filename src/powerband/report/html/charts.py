@@ -307,8 +307,9 @@ def named_axis(name: str, labels: Sequence[str]) -> Axis:
 
 
 def _numbers(levels: Sequence[Level]) -> list[float] | None:
-    found = [number_of(level) for level in levels]
-    return None if None in found else [number for number in found if number is not None]
+    """The levels as places on an axis; None if one is no number, or if two are the same (1.10 and 1.1)."""
+    found = [number for level in levels if (number := number_of(level)) is not None]
+    return found if len(set(found)) == len(levels) else None
 
 
 def distinct_levels(settings: Sequence[Setting], place: int) -> list[Level]:

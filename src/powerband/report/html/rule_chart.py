@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from powerband.model.plan import Level, Setting
+from powerband.model.plan import Level, Setting, number_of
 from powerband.model.results import Analysis, Estimate, RuleVerdict
 from powerband.report.html.charts import LADDER_RATIO, Picture
 from powerband.report.wording.findings import proposal_words, ratio_phrase
@@ -96,4 +96,4 @@ def _beside(setting: Setting, against: Setting, factor: str) -> bool:
 
 
 def _number(level: Level | None) -> float | None:
-    return None if level is None or isinstance(level, bool | str) else float(level)
+    return None if level is None else number_of(level)
