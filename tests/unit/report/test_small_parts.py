@@ -81,6 +81,11 @@ def test_proposals_stand_beside_the_answer_and_what_was_tried() -> None:
     assert rows["Goetz"].proposal == 67.7 and rows["Goetz"].tone == "good"
     assert rows["N+1"].text == "2: −93 %" and rows["N+1"].tone == "bad"
     assert rows["USL"].proposal is None and rows["USL"].text == "refused"
+    base = synthetic_verdicts.race_analysis()
+    settings = tuple(replace(row, setting=synthetic.setting(threads=f"{row.setting.id[8:]}.0")) for row in base.settings)
+    answer = replace(base.answer, setting=synthetic.setting(threads="32.0"), equivalent=())
+    texts = rule_chart(replace(base, settings=settings, answer=answer))
+    assert texts is not None and (texts.answer, texts.tried) == (32, chart.tried)
 
 
 def test_a_value_of_0_can_be_as_good_as_the_answer() -> None:
