@@ -258,7 +258,7 @@ def _machine_changes(run: RunDir) -> Iterator[str]:
     now = host.host_facts(engine_fleet.find_engine(), command=())
     for name, then, is_now in changed_facts(read_host(run.host), now):
         yield (
-            f"{name} was {then} when this run was begun, and {is_now} when it was resumed: trials from before and after "
+            f"{name} was {then} when this run was begun, and {is_now} when it was resumed: trials of before and after "
             "may differ by it"
         )
 

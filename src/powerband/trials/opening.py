@@ -85,8 +85,8 @@ def build_subject(
     known = facts.get("builds")
     if again and isinstance(known, list) and Path(given["build"]).name not in known:
         text = (
-            "the server was built anew when this run was resumed, since its sources do not seem to be those that it was "
-            "begun with: later trials may measure another build"
+            "the server was built anew when this run was resumed, since its sources do not seem to be those that the "
+            "run was begun with: later trials may measure another build"
         )
         note(text)
         run.keep_note(text)
