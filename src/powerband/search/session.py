@@ -69,9 +69,9 @@ def run_session(
 
     `stop`: a request ends the trials in flight and returns the analysis of the trials so far. `bench`: where trials
     run; None: on this machine, by the function `trial` (tests pass a simulation). `notes`: told, and warnings of the
-    analysis as soon as a trial begins. Raises MeasurementError for a full
-    disk or a missing engine, SubjectError for a server that cannot be built or started at all, UsageError if the
-    directory was written by another experiment or version, or if another process is running it."""
+    analysis as soon as a trial begins. Raises MeasurementError for a full disk or a missing engine, SubjectError for a
+    server that cannot be built or started at all, UsageError if the directory was written by another experiment or
+    version, or if another process is running it."""
     assert experiment.design.seed is not None, "with_seed comes first"
     with run.locked():
         return _Session(experiment, run, observer, stop, notes).go_on(bench or local_bench(trial))
