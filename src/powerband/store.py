@@ -355,6 +355,20 @@ class RunDir:
                 found[spec.number] = spec
         return found
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The sentences of `keep_note`."""
+        found = read_host(self.host).get("notes")
+        return tuple(map(str, found)) if isinstance(found, list) else ()
+
+    def keep_note(self, text: str) -> None:
+        """Keeps a sentence about the run in host.json, once, for the warnings of its analysis. Raises MeasurementError
+        if the disk cannot be written."""
+        if text not in self.notes:
+            with writing(self.path):
+                facts = {**read_host(self.host), "notes": [*self.notes, text]}
+                write_atomically(self.host, json.dumps(facts, indent=2))
+
     def trial(self, number: int) -> TrialDir:
         return TrialDir(self.trials / f"{number:04d}")
 

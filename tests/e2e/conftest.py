@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from fakes.dashboards import watch
+from fakes.needs import need_javac
 from fakes.report_browser import browser, look, shared_pages, visit
+from fakes.stand import FAKES
 from powerband.processes.ports import pick_port
 from powerband.search.noise import cpu_times
 
@@ -27,6 +29,15 @@ def url(engine: Path, no_process_left: None) -> Iterator[str]:
         assert b"listening" in server.stdout.readline()
         yield f"http://127.0.0.1:{port}/"
         server.terminate()
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the class `LeakyServer`."""
+    need_javac()
+    folder = tmp_path_factory.mktemp("classes")
+    subprocess.run(["javac", "-d", folder, FAKES / "LeakyServer.java"], check=True, timeout=120)
+    return folder
 
 
 @pytest.fixture(autouse=True)

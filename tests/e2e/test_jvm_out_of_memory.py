@@ -5,27 +5,17 @@ Needs a JDK, as test_jvm_warmup.py does."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from fakes.needs import need_javac
-from fakes.stand import FAKES, MS, experiment, run_one, short_load
+from fakes.stand import MS, experiment, run_one, short_load
 from powerband.analyze.trial.measure import measure
 from powerband.model.experiment import Measure, Ready, Subject
 from powerband.model.load import Constant
 from powerband.store import TrialDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need_javac()
-    folder = tmp_path_factory.mktemp("classes")
-    subprocess.run(["javac", "-d", folder, FAKES / "LeakyServer.java"], check=True, timeout=120)
-    return folder
 
 
 def leaky(classes: Path, kib: int, *options: str) -> Subject:

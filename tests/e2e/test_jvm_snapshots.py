@@ -5,14 +5,13 @@ Needs a JDK, as test_jvm_warmup.py does."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from fakes.needs import need_javac, need_jdk
+from fakes.needs import need_jdk
 from fakes.smoke import run
-from fakes.stand import CALM, FAKES, MS, experiment, run_one, short_load
+from fakes.stand import CALM, MS, experiment, run_one, short_load
 from powerband.analyze.trial.measure import measure
 from powerband.model.experiment import Experiment, Measure, Ready, Subject
 from powerband.model.load import Constant, Load
@@ -23,14 +22,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("eng
 
 KIB = 4
 OF_CONNECTIONS = 20  # arrays that are held while there are users, and gone at the second snapshot
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need_javac()
-    folder = tmp_path_factory.mktemp("classes")
-    subprocess.run(["javac", "-d", folder, FAKES / "LeakyServer.java"], check=True, timeout=120)
-    return folder
 
 
 def leaky(classes: Path, *options: str) -> Subject:

@@ -24,6 +24,9 @@ def test_packages_are_made_and_answer_without_a_compiler(tmp_path: Path) -> None
     """The packages are made from a clone of the commit, so they need nothing else."""
     tree = tmp_path / "tree"
     subprocess.run(["git", "clone", "--quiet", "--depth", "1", f"file://{ROOT}", tree], check=True)
+    for folder in ("src/powerband/report/bundle", "subjects/socketcluster"):  # as after `npm ci` there
+        (tree / folder / "node_modules").mkdir()
+        (tree / folder / "node_modules/left.js").touch()
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     (bin_folder / "uv").symlink_to(shutil.which("uv") or ROOT / ".tools/bin/uv")
@@ -45,5 +48,8 @@ def test_packages_are_made_and_answer_without_a_compiler(tmp_path: Path) -> None
     assert wheel.endswith("manylinux_2_17_x86_64.manylinux2014_x86_64.whl")
     assert {"SHA256SUMS", wheel.split("-py3")[0] + ".tar.gz"} <= made
     with zipfile.ZipFile(tree / "dist" / wheel) as package:
+        names = package.namelist()
+        assert "powerband/data/subjects/socketcluster/package.json" in names
+        assert not any("node_modules" in name for name in names)
         head = subprocess.check_output(["git", "rev-parse", "--short=12", "HEAD"], cwd=tree, text=True)
         assert package.read("powerband/data/commit").decode() == head

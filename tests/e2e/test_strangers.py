@@ -18,8 +18,7 @@ from subprocess import PIPE
 
 import pytest
 
-from fakes.needs import need_javac, need_root
-from fakes.stand import FAKES
+from fakes.needs import need_root
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed
 from powerband.processes.jvm_attach import NotAnsweredError, asked, thread_names
@@ -83,14 +82,6 @@ def test_a_probe_and_its_keeper_that_end_at_once_leave_nothing_behind(how: str, 
         else:
             os.kill(inner, signal.SIGSTOP)
     stop.close()
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need_javac()
-    folder = tmp_path_factory.mktemp("classes")
-    subprocess.run(["javac", "-d", folder, FAKES / "LeakyServer.java"], check=True, timeout=120)
-    return folder
 
 
 @pytest.fixture

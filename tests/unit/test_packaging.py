@@ -17,15 +17,20 @@ WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 
 
 def test_the_wheel_carries_every_experiment_subject_and_dashboard() -> None:
-    carried = {target: ROOT / source for source, target in WHEEL["force-include"].items()}
+    carried = {target: ROOT / source for source, target in WHEEL["sources"].items()}
     # An installed package looks in these places: see library_root().
-    assert set(carried) == {f"powerband/data/{kind}" for kind in ("dashboards", "experiments", "subjects")}
+    assert set(carried) == {"", *(f"powerband/data/{kind}" for kind in ("dashboards", "experiments", "subjects"))}
     assert library_root() == ROOT
     assert carried["powerband/data/dashboards"] == dashboards()
     assert {path.stem for path in carried["powerband/data/experiments"].glob("*.yaml")} == set(experiment_names())
     assert {path.parent.name for path in carried["powerband/data/subjects"].glob("*/subject.yaml")} == set(
         subject_names()
     )
+
+
+def test_what_npm_leaves_beside_the_sources_gets_into_no_wheel() -> None:
+    assert "node_modules/" in (ROOT / ".gitignore").read_text().splitlines()
+    assert "force-include" not in WHEEL and "artifacts" not in WHEEL, "these ignore .gitignore"
 
 
 @pytest.mark.parametrize("source", PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])

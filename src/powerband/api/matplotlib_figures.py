@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from powerband.base.errors import UsageError
 from powerband.model.metrics import Metric, metric_named, metric_words
-from powerband.model.plan import format_level, number_of
+from powerband.model.plan import format_level, numbers_of
 from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.numbers import unit_scale
 from powerband.report.wording.words import short_id
@@ -105,10 +105,7 @@ def _across(analysis: Analysis) -> str | None:
     for row in analysis.settings:
         for name, level in row.setting.levels:
             levels.setdefault(name, set()).add(level)
-    numbers = [
-        name for name, found in levels.items()
-        if len(found) > 1 and len({number_of(level) for level in found} - {None}) == len(found)
-    ]  # fmt: skip
+    numbers = [name for name, found in levels.items() if len(found) > 1 and numbers_of(found) is not None]
     chosen = max(numbers, key=lambda name: len(levels[name]), default=None)
     lines = math.prod(len(found) for name, found in levels.items() if name != chosen)
     return chosen if lines <= LINES_MAX else None

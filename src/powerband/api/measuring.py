@@ -246,11 +246,10 @@ def carry_out(
     with StopRequest.on_signals(advice) as stop:
         with LiveView() if progress else nullcontext(Observer()) as observer:
             announce(observer)
-            if experiment.cluster is None and run_directory.planned():
-                for text in _machine_changes(run_directory):
-                    observer.note(text)
+            resumed = experiment.cluster is None and run_directory.planned()
+            notes = tuple(_machine_changes(run_directory)) if resumed else ()
             bench = _bench_of(experiment)
-            analysis = session.run_session(experiment, run_directory, observer, stop, bench=bench)
+            analysis = session.run_session(experiment, run_directory, observer, stop, bench=bench, notes=notes)
         return analysis, stop.requested
 
 
@@ -258,7 +257,10 @@ def _machine_changes(run: RunDir) -> Iterator[str]:
     """Yields a sentence for each fact of the machine that is not as when the run was begun."""
     now = host.host_facts(engine_fleet.find_engine(), command=())
     for name, then, is_now in changed_facts(read_host(run.host), now):
-        yield f"{name} was {then} when this run was begun, and is {is_now} now: trials of then and now may differ by it"
+        yield (
+            f"{name} was {then} when this run was begun, and {is_now} when it was resumed: trials of before and after "
+            "may differ by it"
+        )
 
 
 def _bench_of(experiment: Experiment) -> Opener | None:

@@ -7,7 +7,7 @@ every name escaped."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -17,7 +17,7 @@ from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import metric_words
-from powerband.model.plan import Level, Setting
+from powerband.model.plan import Level, Setting, number_of
 from powerband.model.results import Analysis, Answer, ClaimResult, SettingResult, TrialResult, Verdict
 from powerband.report.documents.json import to_document
 from powerband.report.documents.markdown import render_changes, render_markdown
@@ -79,9 +79,11 @@ class Run:
         return self.analysis.warnings
 
     def setting(self, **levels: Level) -> SettingResult:
-        """The one setting that has these levels: `run.setting(threads=8)`. Raises UsageError if no setting has them, or
-        more than one."""
-        found = [row for row in self.settings if levels.items() <= row.setting.as_dict().items()]
+        """The one setting that has these levels: `run.setting(threads=8)`; a number is also found as the text that it
+        was written as (`1.0`). Raises UsageError if no setting has them, or more than one."""
+        found = [row for row in self.settings if levels.items() <= row.setting.as_dict().items()] or [
+            row for row in self.settings if _numbers(levels).items() <= _numbers(row.setting.as_dict()).items()
+        ]
         if len(found) == 1:
             return found[0]
         wanted = Setting(tuple(levels.items())).id
@@ -217,6 +219,10 @@ class Comparison:
         rows = [change_cells(change, self.result) for change in self.changes]
         more = len(rows) - _ROWS_SHOWN
         return _html([self.sentence], headings(self.result), rows[:_ROWS_SHOWN], f"and {more} more" if more > 0 else "")
+
+
+def _numbers(levels: Mapping[str, Level]) -> dict[str, Level]:
+    return {name: level if (number := number_of(level)) is None else number for name, level in levels.items()}
 
 
 def _html(

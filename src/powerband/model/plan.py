@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -48,7 +49,7 @@ class Setting:
         return dict(self.levels)
 
 
-_DECIMAL = re.compile(r"\d+(\.\d+)?")
+_DECIMAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 def format_level(level: Level) -> str:
@@ -61,11 +62,19 @@ def format_level(level: Level) -> str:
 
 
 def number_of(level: Level) -> float | None:
-    """The number that a level stands for, also where it is a text because servers get it as written (`1.0`); None for
-    anything else."""
+    """The number that a level stands for, also where it is a text because servers get it as written (`1.0`, `1e3`);
+    None for anything else (`0x10`, `1_000`)."""
     if isinstance(level, bool) or (isinstance(level, str) and not _DECIMAL.fullmatch(level)):
         return None
-    return float(level)
+    number = float(level)
+    return number if math.isfinite(number) else None
+
+
+def numbers_of(levels: Collection[Level]) -> list[float] | None:
+    """The numbers of a factor's levels, which order them; None unless each is a number, and each another one (`1` and
+    `1.0` are two levels of one number)."""
+    found = [number for level in levels if (number := number_of(level)) is not None]
+    return found if len(set(found)) == len(levels) else None
 
 
 def grid(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:

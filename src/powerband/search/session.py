@@ -26,6 +26,7 @@ from powerband.model.cpu_use import SHARES_FROM
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
+from powerband.processes.failures import Code
 from powerband.processes.stop_request import StopRequest
 from powerband.search.cpu_choice import CpuChoice
 from powerband.search.finished import finished_trials, keep_seen
@@ -33,7 +34,7 @@ from powerband.search.forecast import forecast
 from powerband.search.observer import Observer
 from powerband.search.planner import Planner
 from powerband.search.turns import Turn, TurnLog, Turns, replay
-from powerband.store import RunDir, TrialRecord, write_atomically, writing
+from powerband.store import Failure, RunDir, TrialRecord, write_atomically, writing
 from powerband.trials.bench import HERE, Job, Opener, RunTrial, local_bench, record_lost
 from powerband.trials.leaving import with_left
 from powerband.trials.opening import check_first_starts, check_first_trial
@@ -62,16 +63,18 @@ def run_session(
     *,
     trial: RunTrial = run_trial,
     bench: Opener | None = None,
+    notes: Sequence[str] = (),
 ) -> Analysis:
     """Runs the trials that the plan still lacks and returns the final analysis, which is also in `analysis.json`.
 
     `stop`: a request ends the trials in flight and returns the analysis of the trials so far. `bench`: where trials
-    run; None: on this machine, by the function `trial` (tests pass a simulation). Raises MeasurementError for a full
-    disk or a missing engine, SubjectError for a server that cannot be built or started at all, UsageError if the
-    directory was written by another experiment or version, or if another process is running it."""
+    run; None: on this machine, by the function `trial` (tests pass a simulation). `notes`: told, and warnings of the
+    analysis as soon as a trial begins. Raises MeasurementError for a full disk or a missing engine, SubjectError for a
+    server that cannot be built or started at all, UsageError if the directory was written by another experiment or
+    version, or if another process is running it."""
     assert experiment.design.seed is not None, "with_seed comes first"
     with run.locked():
-        return _Session(experiment, run, observer, stop).go_on(bench or local_bench(trial))
+        return _Session(experiment, run, observer, stop, notes).go_on(bench or local_bench(trial))
 
 
 class _Session:
@@ -81,8 +84,11 @@ class _Session:
     `lost_at`: by setting, the nodes that were lost while they ran it; `lost_in_row`: how often nodes were since a trial
     of it was measured."""
 
-    def __init__(self, experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest) -> None:
+    def __init__(
+        self, experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, notes: Sequence[str]
+    ) -> None:
         self.experiment, self.run, self.observer, self.stop = experiment, run, observer, stop
+        self.notes = list(notes)
         turns = Turns.read(run)
         self.planner = turns.planner(experiment)
         self.finished = finished = finished_trials(experiment, run)
@@ -111,7 +117,7 @@ class _Session:
         run, observer, finished = self.run, self.observer, self.finished
         done = len(self.results) + len(self.ahead) - len(self.again)
         observer.run_started(self.experiment, run, self.planner.planned_total, done)
-        for warning in finished.warnings():
+        for warning in (*self.notes, *finished.warnings()):
             observer.note(warning)
         keep_seen(run, finished)
         _mend_plan(run)
@@ -248,6 +254,8 @@ class _Session:
         return left_s(self.planner, self.experiment, max(1, len(self.bench.places)))
 
     def _begin(self, place: str, spec: TrialSpec) -> None:
+        while self.notes:
+            self.run.keep_note(self.notes.pop(0))
         self._plan(spec)
         if place not in self.choices:
             self.choices[place] = CpuChoice(
@@ -288,11 +296,17 @@ class _Session:
             return None
         result = measure(directory, record, self.experiment)
         if choice.again(result):
-            self.observer.note(_dealt_anew(choice))
-            directory.record.unlink()
-            if not self.stop.requested:
-                self._begin(place, spec)
-            return None
+            why = _dealt_anew(choice)
+            if is_old or spec in self.again:
+                self.observer.note(why)
+                directory.record.unlink()
+                if not self.stop.requested:
+                    self._begin(place, spec)
+                return None
+            # The planner repeats an interrupted trial at once, and counts its time.
+            record = replace(record, status="interrupted", failure=Failure(Code.INTERRUPTED, why))
+            directory.write_record(record)
+            result = measure(directory, record, self.experiment)
         self.results[spec.number] = result
         self.observer.trial_ended(record, result)
         return result
@@ -397,9 +411,10 @@ def analyse_results(
 
 
 def _of_run(analysis: Analysis, run: RunDir) -> Analysis:
-    """The analysis with the facts that only the run directory has: costs of nodes, and the setting of a deployed server
-    at the end."""
-    return with_left(with_node_costs(analysis, run), run)
+    """The analysis with the facts that only the run directory has: costs of nodes, notes on the run, and the setting of
+    a deployed server at the end."""
+    noted = replace(analysis, warnings=(*analysis.warnings, *run.notes))
+    return with_left(with_node_costs(noted, run), run)
 
 
 def at_rest(progress: Progress) -> Progress:

@@ -75,7 +75,7 @@ def build_subject(
     """Runs `subject.build`, if there is one, in the subject's folder; a request to stop ends it. A build that fills the
     folder `{build}` runs once for the same sources, and later runs use it. `again`: a run is resumed whose subject was
     built before, so the build runs only if its folder is no longer in the cache; `note` is told if its sources are
-    others now. Returns the values of the built-in placeholders.
+    others now, and the run keeps it. Returns the values of the built-in placeholders.
 
     Raises SubjectError if the build fails, MeasurementError if its log cannot be written, UserInterruptError."""
     given = given_values(subject, find_engine())
@@ -84,10 +84,12 @@ def build_subject(
     facts = read_host(run.host)
     known = facts.get("builds")
     if again and isinstance(known, list) and Path(given["build"]).name not in known:
-        note(
-            "the server is built anew, since its sources do not seem to be those that the run was begun with: trials "
-            "from now on may measure another build"
+        text = (
+            "the server was built anew when this run was resumed, since its sources do not seem to be those that the "
+            "run was begun with: later trials may measure another build"
         )
+        note(text)
+        run.keep_note(text)
     build_once(given, partial(_build, subject, subject.build, run, stop), lambda: stop.requested, note)
     if facts and "build" in given and not (again and known):
         # A build that writes where its sources are changes the name that it has next time.

@@ -78,6 +78,11 @@ def test_a_run_is_read_with_its_types(run: powerband.Run) -> None:
     assert run.setting(threads=4).setting == Setting((("threads", 4),))
     with pytest.raises(powerband.UsageError, match=r"no settings have threads=5; name all factors of one, for example"):
         run.setting(threads=5)
+    texts: list[tuple[Level, str]] = [(2, "2"), ("2.0", "2.0"), ("1e1", "1e1")]
+    rows = tuple(replace(run.settings[0], setting=Setting((("x", level),))) for level, _ in texts)
+    made = replace(run, analysis=replace(run.analysis, settings=rows))
+    assert [made.setting(x=level).setting.id for level, _ in texts] == [f"x={text}" for _, text in texts]
+    assert made.setting(x=10).setting.id == "x=1e1"
     assert run.to_json()["run"] == str(run.path.resolve())
     assert [row["trial"] for row in run.rows()] == [1, 2, 3, 4, 5, 6]
     assert run.markdown().startswith("### powerband")

@@ -101,7 +101,17 @@ def test_who_resumes_on_a_machine_that_changed_is_told(
     assert invoke(["resume", str(folder)]) == 0
     assert "when this run was begun" not in "".join(capsys.readouterr())
     monkeypatch.setattr("powerband.processes.host.host_facts", lambda _engine, command: now)
-    assert invoke(["resume", str(folder)]) == 0
-    said = " ".join("".join(capsys.readouterr()).split())
-    assert "CPUs allowed was [0, 1] when this run was begun, and is [0] now" in said
-    assert "CPU limit of the cgroup was none when this run was begun, and is 2.0 now" in said
+    changes = (
+        "CPUs allowed was [0, 1] when this run was begun, and [0] when it was resumed",
+        "CPU limit of the cgroup was none when this run was begun, and 2.0 when it was resumed",
+    )
+    for lost in (False, True):
+        if lost:
+            (folder / "trials/0006/record.json").unlink()
+        assert invoke(["resume", str(folder)]) == 0
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert all(text in said for text in changes)
+        assert invoke(["report", str(folder), "--format", "json"]) == 0
+        warnings = " ".join(json.loads(capsys.readouterr().out)["warnings"])
+        assert all((text in warnings) is lost for text in changes), "only if a trial was measured since"
+        assert all((text in (folder / "report.html").read_text()) is lost for text in changes)

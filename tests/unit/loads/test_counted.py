@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,25 @@ def test_fractions_of_sampled_counters_add_up(events: LineFile) -> None:
     for at in range(11):
         of.on_series(reading(tick(at), n_total=0.25 * at))
     assert sum(interval.ok for interval in of.intervals) == of.seen["ok"] == 2
+
+
+@pytest.mark.parametrize(
+    ("each", "said"),
+    [(0.9, "grew by 4.5 within the measured window, which is too little to be counted in whole units"),
+     (0.1, "grew by 0.3 within the warm-up, which is too little"), (0.0, "did not grow within the warm-up"),
+     (20.9, ""), (1, "")],
+)  # fmt: skip
+def test_a_counter_of_fractions_is_refused_where_whole_units_would_distort_it(
+    events: LineFile, each: float, said: str
+) -> None:
+    of = counted(events, warmup_ns=3 * COUNTER_EVERY_NS)
+    of.send(Go(at_ns=T0))
+    with pytest.raises(TrialFailed, match=said) if said else nullcontext():
+        for at in range(9):
+            of.on_series(reading(tick(at), n_total=each * at))
+            if at == 3:
+                of.check_begun()
+        of.check_ended()
 
 
 @pytest.mark.parametrize("begun", [True, False])

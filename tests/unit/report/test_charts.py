@@ -18,6 +18,12 @@ def test_a_ladder_is_spaced_by_doublings() -> None:
 def test_a_short_range_of_numbers_stays_linear() -> None:
     assert layout(synthetic.analysis(levels=(20, 25, 30))).axis.positions == (20.0, 25.0, 30.0)
     assert layout(synthetic.analysis(levels=(4, 8, 16))).axis.positions == (2.0, 3.0, 4.0)
+    assert layout(synthetic.analysis(levels=("20.0", 25, "3e1"))).axis.positions == (20.0, 25.0, 30.0)
+
+
+def test_levels_of_one_number_stand_beside_each_other() -> None:
+    axis = layout(synthetic.analysis(levels=(1, "1.0", 2))).axis
+    assert axis.positions == (0.0, 1.0, 2.0) and axis.labels == ("1", "1.0", "2") and not axis.ordered
 
 
 def test_levels_that_are_equal_as_numbers_do_not_share_a_place() -> None:

@@ -77,10 +77,15 @@ def test_proposals_stand_beside_the_answer_and_what_was_tried() -> None:
     assert chart.factor == "threads" and chart.answer == 32 and chart.log
     assert chart.tried == (1, 2, 4, 8, 16, 32, 64, 128, 256)
     assert chart.equal is not None and chart.equal[0] <= 32 <= chart.equal[1]
-    rows = {row.name: row for row in chart.rows}
-    assert rows["Goetz"].proposal == 67.7 and rows["Goetz"].tone == "good"
-    assert rows["N+1"].text == "2: −93 %" and rows["N+1"].tone == "bad"
-    assert rows["USL"].proposal is None and rows["USL"].text == "refused"
+    rules = {rule.name: rule for rule in chart.rows}
+    assert rules["Goetz"].proposal == 67.7 and rules["Goetz"].tone == "good"
+    assert rules["N+1"].text == "2: −93 %" and rules["N+1"].tone == "bad"
+    assert rules["USL"].proposal is None and rules["USL"].text == "refused"
+    base = synthetic_verdicts.race_analysis()
+    rows = tuple(replace(row, setting=synthetic.setting(threads=f"{row.setting.id[8:]}.0")) for row in base.settings)
+    answer = replace(base.answer, setting=synthetic.setting(threads="32.0"), equivalent=())
+    texts = rule_chart(replace(base, settings=rows, answer=answer))
+    assert texts is not None and (texts.answer, texts.tried) == (32, chart.tried)
 
 
 def test_a_value_of_0_can_be_as_good_as_the_answer() -> None:

@@ -231,7 +231,7 @@ def test_who_resumes_after_an_edit_is_told_that_the_build_is_another(
     assert not notes, "what the build itself leaves beside its sources is no edit"
     source.write_text("2")
     build_subject(made, run, stop, again=True, note=notes.append)
-    assert len(notes) == 1 and "may measure another build" in notes[0]
+    assert len(notes) == 1 and "may measure another build" in notes[0] and run.notes == tuple(notes)
 
 
 def test_folders_stay_those_that_a_run_was_begun_in() -> None:

@@ -18,7 +18,6 @@ from powerband.analyze.runs.changes import Change, RunComparison, smallest_diffe
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.starts import failed_words, fails_more
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
-from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.errors import UsageError
@@ -193,7 +192,8 @@ def _change(
     for trials and for sessions are added: a session's effect is one for all settings, and the sum holds for any mixture
     of both."""
     a, b = map(scale.scaled, values)
-    difference, half = _difference(a, b, confidence)
+    found = scale.unpaired(b, a, confidence)
+    difference, half = found.value, found.half
     before, after = (estimate(x, analysis.confidence, log=scale.log) for x in values)
     base = float(np.mean(values[0]))
     of_sessions = sessions.half_width(analysis.confidence)
@@ -202,17 +202,6 @@ def _change(
     verdict = _verdict(difference, half, scale.allowed(analysis.margin, base), analysis.direction)
     smallest = smallest_difference(ratio, before, analysis.objective, log=scale.log)
     return Change(setting, before, after, ratio, verdict, smallest)
-
-
-def _difference(a: Array, b: Array, confidence: float) -> tuple[float, float]:
-    """The second less the first, and half the width of Welch's interval, NaN if there is none."""
-    difference = float(b.mean() - a.mean())
-    if min(len(a), len(b)) < 2:
-        return difference, math.nan
-    parts = [float(x.var(ddof=1)) / len(x) for x in (a, b)]
-    spread = sum(parts)
-    freedom = spread**2 / sum(part**2 / (len(x) - 1) for part, x in zip(parts, (a, b), strict=True)) if spread else 1.0
-    return difference, student_t(confidence, freedom) * math.sqrt(spread)
 
 
 def _verdict(difference: float, half: float, margin: float, direction: str) -> Verdict:

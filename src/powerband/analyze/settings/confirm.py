@@ -16,8 +16,7 @@ import numpy as np
 from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import ResponseTable, last_valid, slack_of
 from powerband.analyze.settings.starts import starts_of
-from powerband.analyze.stats.intervals import SD_FLOOR, Scale, estimate
-from powerband.analyze.stats.special import Array, student_t
+from powerband.analyze.stats.intervals import Difference, Scale, estimate
 from powerband.analyze.trial.faults import subjects_own, tried
 from powerband.base.units import format_value, significant
 from powerband.model.experiment import Objective
@@ -104,25 +103,13 @@ def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, 
 
 
 @dataclass(frozen=True)
-class _Difference:
-    """A difference of two means on the scale in use. `df`: the degrees of freedom of its variance. `half`: half the
-    width of its interval, NaN if there is none."""
-
-    value: float
-    variance: float
-    df: float
-    half: float
-    n: int
-
-
-@dataclass(frozen=True)
 class _Back:
     """Computes differences on the scale, and turns them back into ratios."""
 
     scale: Scale
     confidence: float
 
-    def paired(self, first: dict[int, float], second: dict[int, float]) -> _Difference | None:
+    def paired(self, first: dict[int, float], second: dict[int, float]) -> Difference | None:
         """The mean difference over the blocks that hold both, with Student's t interval."""
         shared = sorted(first.keys() & second.keys())
         if not shared:
@@ -130,19 +117,13 @@ class _Back:
         first_values, second_values = ([side[block] for block in shared] for side in (first, second))
         differences = self.scale.scaled(first_values) - self.scale.scaled(second_values)
         n = len(shared)
-        variance = self._variance(differences) / n if n > 1 else math.nan
-        return _difference(float(differences.mean()), variance, n - 1, self.confidence, n)
+        variance = self.scale.variance(differences) / n if n > 1 else math.nan
+        return Difference.of(float(differences.mean()), variance, n - 1, self.confidence, n)
 
-    def unpaired(self, first: Sequence[float], second: Sequence[float]) -> _Difference:
-        """The difference of means with Welch's interval (Welch 1947)."""
-        a, b = self.scale.scaled(first), self.scale.scaled(second)
-        value = float(a.mean() - b.mean())
-        if min(len(a), len(b)) < 2:
-            return _Difference(value, math.nan, math.nan, math.nan, min(len(a), len(b)))
-        parts = [(self._variance(x) / len(x), len(x) - 1) for x in (a, b)]
-        return _welch(value, parts, self.confidence, min(len(a), len(b)))
+    def unpaired(self, first: Sequence[float], second: Sequence[float]) -> Difference:
+        return self.scale.unpaired(self.scale.scaled(first), self.scale.scaled(second), self.confidence)
 
-    def share_lost(self, change: _Difference, base: float) -> Estimate:
+    def share_lost(self, change: Difference, base: float) -> Estimate:
         """1 - new / old, from the change on the scale and the old mean."""
         ratio = self.ratio(change, base)
         low, high = ratio.low, ratio.high
@@ -150,33 +131,18 @@ class _Back:
             return replace(ratio, value=1 - ratio.value)
         return replace(ratio, value=1 - ratio.value, low=1 - high, high=1 - low)
 
-    def ratio(self, difference: _Difference, base: float) -> Estimate:
+    def ratio(self, difference: Difference, base: float) -> Estimate:
         """The ratio first / second. `base`: the second's mean, needed off the log scale; if it is 0, the ratio is 1
         without an interval."""
         found = self.scale.ratio(difference.value, difference.half, base, self.confidence, difference.n)
         return found or Estimate(1.0, None, None, self.confidence, difference.n)
 
-    def _variance(self, values: Array) -> float:
-        return max(float(values.var(ddof=1)), SD_FLOOR**2 if self.scale.log else 0.0)
 
-
-def _difference(value: float, variance: float, df: float, confidence: float, n: int) -> _Difference:
-    half = student_t(confidence, df) * math.sqrt(variance) if df > 0 else math.nan
-    return _Difference(value, variance, df, half, n)
-
-
-def _welch(value: float, parts: Sequence[tuple[float, float]], confidence: float, n: int) -> _Difference:
-    """A difference of independent estimates; `parts`: variance and degrees of freedom of each (Satterthwaite 1946)."""
-    variance = sum(part for part, _ in parts)
-    weight = sum(part**2 / df for part, df in parts)
-    return _difference(value, variance, variance**2 / weight if weight else min(df for _, df in parts), confidence, n)
-
-
-def _less(first: _Difference | None, second: _Difference | None, confidence: float) -> _Difference | None:
+def _less(first: Difference | None, second: Difference | None, confidence: float) -> Difference | None:
     if first is None or second is None or math.isnan(first.half) or math.isnan(second.half):
         return None
     parts = [(first.variance, first.df), (second.variance, second.df)]
-    return _welch(first.value - second.value, parts, confidence, min(first.n, second.n))
+    return Difference.welch(first.value - second.value, parts, confidence, min(first.n, second.n))
 
 
 @dataclass(frozen=True)
@@ -186,9 +152,9 @@ class _Fresh:
     what full ones do: then only `beside` counts."""
 
     sign: float
-    change: _Difference
-    beside: _Difference | None = None
-    against: _Difference | None = None
+    change: Difference
+    beside: Difference | None = None
+    against: Difference | None = None
     short: bool = False
 
     def upheld(self, allowed: float) -> bool:
@@ -202,7 +168,7 @@ class _Fresh:
         is one, else by the figure itself."""
         return self.sign * (self.change if self.beside is None else self.beside).value >= -allowed
 
-    def _surely_below(self, difference: _Difference | None, limit: float) -> bool:
+    def _surely_below(self, difference: Difference | None, limit: float) -> bool:
         return difference is not None and self.sign * difference.value + difference.half < limit  # NaN: not sure
 
 

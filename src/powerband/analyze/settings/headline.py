@@ -55,18 +55,14 @@ def figures_of(
         trials = [result.metrics for result in table.valid(setting)]
         half = max(own.half(error, n), (pooled if scale.log else own).half(each, n)) if n > 1 else math.nan
         estimate = _back(scale, float(known.mean()), half, 1 - error, n)
-        room = float(_known(slack[setting]).mean())
-        if estimate.high is not None and room:  # undisturbed it may be so much more
-            estimate = replace(estimate, high=_back(scale, float(known.mean()), half + room, 1 - error, n).high)
+        estimate = _with_room(scale, estimate, float(_known(slack[setting]).mean()))
         short = table.experiment_of(setting)
         found[setting] = Figure(counted(short, table.metric, estimate, trials), fresh=False)
         if confirmation is not None and confirmation.setting == setting and confirmation.trials >= FRESH_MIN:
             fresh = confirmation.confirmed
             middle = float(scale.scaled([fresh.value])[0])
             half = pooled.half(error, fresh.n) if scale.log else 0.0
-            wide = _hull(fresh, _back(scale, middle, half, 1 - error, fresh.n))
-            high = float(scale.scaled([wide.ends[1]])[0]) - middle + fresh_room
-            wide = replace(wide, high=_back(scale, middle, high, 1 - error, fresh.n).high)
+            wide = _with_room(scale, _hull(fresh, _back(scale, middle, half, 1 - error, fresh.n)), fresh_room)
             found[setting] = Figure(counted(experiment, table.metric, wide, trials[: fresh.n]), fresh=True)
     return found
 
@@ -94,6 +90,14 @@ class _Spread:
 def _hull(first: Estimate, second: Estimate) -> Estimate:
     ends = [*first.ends, *second.ends]
     return replace(first, low=min(ends), high=max(ends))
+
+
+def _with_room(scale: Scale, found: Estimate, room: float) -> Estimate:
+    """The estimate with its upper end raised on the scale: undisturbed the setting may serve so much more."""
+    if found.high is None or not room:
+        return found
+    high = float(scale.scaled([found.high])[0]) + room
+    return replace(found, high=exp(high) if scale.log else high)
 
 
 def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:

@@ -7,13 +7,16 @@ plain figures if too little was seen to name one. A cause that nothing was measu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from powerband.analyze.settings.standing import Standing, sentences
-from powerband.base.units import format_bytes, format_value, plural, significant
+from powerband.analyze.stats.intervals import mean_of
+from powerband.analyze.trial.bottleneck.clauses import cores
+from powerband.base.units import format_bytes, format_value, plural, share, significant
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialResult, Verdict
 
@@ -21,6 +24,11 @@ CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `b
 CPU_IDLE = 0.70  # below it 40 % more would fit
 TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
+_AVERAGED: Mapping[str, Callable[[float], str]] = {
+    "subject_cpu_share": lambda value: f" {share(value)} of its CPU time",
+    "subject_cpu_cores": lambda value: f" ({cores(value)})",
+}
+"""What evidence says of the CPU that the server uses, by metric."""
 
 
 def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
@@ -30,28 +38,43 @@ def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
 
 
 def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
-    """The bottleneck that most of these trials name, with the evidence of the one that is in the middle by goodput;
-    None if most name none. A tie goes to the bottleneck that an earlier trial names. If slots were measured in some of
-    the trials, only these are asked. The second candidate is another bottleneck that as many trials name, or one fewer
-    but two at least; else that of the middle trial itself."""
-    trials = [trial for trial in trials if "slots" in trial.metrics] or trials
+    """The bottleneck that most of these trials name, with the evidence of the one that is in the middle by goodput,
+    and the server's CPU use as the mean of all, as in the table; None if most name none. A tie goes to the bottleneck
+    that an earlier trial names. If slots were measured in some of the trials, only these are asked. The second
+    candidate is another bottleneck that as many trials name, or one fewer but two at least; else that of the middle
+    trial itself."""
+    every, trials = trials, [trial for trial in trials if "slots" in trial.metrics] or trials
     names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
     if not names:
         return None
     (name, most), *others = names.most_common(2)
-    if (found := _middle(trials, name)) is None:
+    if (found := _middle(trials, name, every)) is None:
         return None
     for other, votes in others:
         if votes == most or votes >= max(TIED_LEAST, most - 1):
-            second = _middle(trials, other)
+            second = _middle(trials, other, every)
             return found if second is None else replace(found, second=_told_by(second, votes, len(trials)))
     return found
 
 
-def _middle(trials: Sequence[TrialResult], name: BottleneckName | None) -> Bottleneck | None:
+def _middle(
+    trials: Sequence[TrialResult], name: BottleneckName | None, every: Sequence[TrialResult]
+) -> Bottleneck | None:
     named = [trial for trial in trials if trial.bottleneck is not None and trial.bottleneck.name is name]
     named.sort(key=lambda trial: trial.metrics.get("goodput_per_s", 0.0))
-    return named[len(named) // 2].bottleneck if named else None
+    if not named or (found := (middle := named[len(named) // 2]).bottleneck) is None:
+        return None
+
+    def averaged(evidence: tuple[str, ...]) -> tuple[str, ...]:
+        for metric, words in _AVERAGED.items():
+            if metric in middle.metrics:
+                values = [trial.metrics[metric] for trial in every if metric in trial.metrics]
+                own, mean = words(middle.metrics[metric]), words(mean_of(values, METRICS[metric].unit))
+                evidence = tuple(text.replace(own, mean) for text in evidence)
+        return evidence
+
+    second = found.second and replace(found.second, evidence=averaged(found.second.evidence))
+    return replace(found, evidence=averaged(found.evidence), second=second)
 
 
 def _told_by(second: Bottleneck, votes: int, trials: int) -> Candidate:
@@ -74,11 +97,11 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     rate offered. With a thread for every user and idle CPUs it only says that these two are not the limit."""
     if (bottleneck := standing.row(chosen).bottleneck) is not None:
         return bottleneck_sentences(chosen, bottleneck)
-    share = standing.value(chosen, "subject_cpu_share")
-    if share is not None and share >= CPU_BUSY:
-        cores = standing.value(chosen, "subject_cpu_cores")
-        used = f" ({significant(cores)} cores)" if cores is not None else ""
-        return f"With {chosen.id} CPU is the limit. The server uses {100 * share:.0f} % of its CPU time{used}."
+    busy = standing.value(chosen, "subject_cpu_share")
+    if busy is not None and busy >= CPU_BUSY:
+        number = standing.value(chosen, "subject_cpu_cores")
+        used = f" ({cores(number)})" if number is not None else ""
+        return f"With {chosen.id} CPU is the limit. The server uses {share(busy)} of its CPU time{used}."
     if standing.experiment.objective.is_capacity or not kind_of(standing.experiment).has_metric("offered_rate_per_s"):
         return None  # its trials are at many rates, and what is served is what was searched; or nothing is offered
     load = standing.experiment.load_for(chosen)
@@ -87,11 +110,11 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     if scheduled and offered and goodput and goodput >= 0.99 * offered:
         return f"With {chosen.id} the load is the limit. The whole offered load is served."
     threads = standing.value(chosen, "threads_max")
-    if load.users is None or threads is None or share is None or threads < load.users or share >= CPU_IDLE:
+    if load.users is None or threads is None or busy is None or threads < load.users or busy >= CPU_IDLE:
         return None
     return (
         f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
-        f"{load.users} users and uses {100 * share:.0f} % of its CPU time."
+        f"{load.users} users and uses {share(busy)} of its CPU time."
     )
 
 

@@ -90,6 +90,31 @@ def on_log_scale(values: Sequence[float], unit: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A difference of two means on the scale in use. `df`: the degrees of freedom of its variance. `half`: half the
+    width of its interval, NaN if there is none."""
+
+    value: float
+    variance: float
+    df: float
+    half: float
+    n: int
+
+    @classmethod
+    def of(cls, value: float, variance: float, df: float, confidence: float, n: int) -> Difference:
+        half = student_t(confidence, df) * math.sqrt(variance) if df > 0 else math.nan
+        return cls(value, variance, df, half, n)
+
+    @classmethod
+    def welch(cls, value: float, parts: Sequence[tuple[float, float]], confidence: float, n: int) -> Difference:
+        """A difference of independent estimates (Welch 1947). `parts`: variance and degrees of freedom of each
+        (Satterthwaite 1946)."""
+        variance = sum(part for part, _ in parts)
+        weight = sum(part**2 / df for part, df in parts)
+        return cls.of(value, variance, variance**2 / weight if weight else min(df for _, df in parts), confidence, n)
+
+
+@dataclass(frozen=True)
 class Scale:
     """The scale on which values are compared. `log`: by ratios; otherwise by differences, with the margin in the
     metric's own unit (shares) or, if `relative`, as a share of the mean that they are compared with."""
@@ -118,6 +143,18 @@ class Scale:
         if self.log:
             return math.expm1(min(difference, EXPONENT_MAX))
         return difference / ((abs(base) or 1.0) if self.relative else 1.0)
+
+    def variance(self, values: Array) -> float:
+        """The sample variance of scaled values, as far as it is believed."""
+        return max(float(values.var(ddof=1)), SD_FLOOR**2 if self.log else 0.0)
+
+    def unpaired(self, first: Array, second: Array, confidence: float) -> Difference:
+        """The first mean less the second, of scaled values; without an interval if either has fewer than two."""
+        value, sizes = float(first.mean() - second.mean()), (len(first), len(second))
+        if min(sizes) < 2:
+            return Difference(value, math.nan, math.nan, math.nan, min(sizes))
+        parts = [(self.variance(values) / n, n - 1) for values, n in zip((first, second), sizes, strict=True)]
+        return Difference.welch(value, parts, confidence, min(sizes))
 
     def ratio(self, difference: float, half: float, base: float, confidence: float, n: int) -> Estimate | None:
         """The ratio to a mean of `base` that a difference on this scale amounts to. `half`: half the width of the

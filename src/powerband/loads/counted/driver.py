@@ -2,7 +2,8 @@
 
 In: the probe's `scrape` and `statsd` events as they arrive, and the commands that a fleet gets. Out: intervals and
 phases, the same lines in `events.jsonl`, and one `summary`. The counter's growth is work that ended ok; no times are
-known. The measured window begins and ends with a reading, so that its count is exact. Nothing is judged.
+known. The measured window begins and ends with a reading, so that its count is exact, but for fractions: whole units
+are counted, and a window in which that would distort the rate is refused. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from powerband.wire.message import Wire
 from powerband.wire.probe_events import Scrape, ScrapeFailed, Statsd
 from powerband.wire.specs import Go, StartMeasure
 
+ROUNDED_MOST = 0.01  # of a window's count: arbitrary, less than a difference that decides anything
 NAMES_SHOWN = 12  # arbitrary: what fits a message
 PAGE_TIMEOUT_S = 2.0  # twice what the probe waits for the page: the trial has failed already
 PAGE_BYTES_MAX = 4 << 20  # arbitrary: only names are looked for, and some of them suffice
@@ -120,13 +122,19 @@ class Counted(StandIn):
         if not self.is_told:
             raise self.missing()
         if not self.seen["ok"]:
-            raise self._still("within the warm-up")
+            grown = self._last.value - self._first.value if self._last and self._first else 0.0
+            raise self._too_small(grown, "within the warm-up") if grown else self._still("within the warm-up")
 
     def check_ended(self) -> None:
-        """Raises TrialFailed like `check_begun`, and if the counter did not move within the window."""
+        """Raises TrialFailed like `check_begun`, and if the counter did not move within the window, or by so little
+        that its count in whole units is wrong."""
         self.check_begun()
-        if not any(summary["window"]["outcomes"]["ok"] for summary in self.summaries):
+        grown = self._last.value - self._opened.value if self._last and self._opened else 0.0
+        counted = sum(summary["window"]["outcomes"]["ok"] for summary in self.summaries)
+        if not grown:
             raise self._still("within the measured window")
+        if abs(counted - grown) > ROUNDED_MOST * grown:
+            raise self._too_small(grown, "within the measured window")
 
     def overdue(self, what: str) -> TrialFailed:
         if not self.is_told:
@@ -165,6 +173,13 @@ class Counted(StandIn):
             Code.NO_PROGRESS,
             f"the counter {self._series} did not grow {where}, it stood at {at:g}: the program did nothing at this "
             "setting, or counts something else; look at its log",
+        )
+
+    def _too_small(self, grown: float, where: str) -> TrialFailed:
+        return TrialFailed(
+            Code.NO_PROGRESS,
+            f"the counter {self._series} grew by {grown:g} {where}, which is too little to be counted in whole units: "
+            "let it count smaller units (milliseconds, not seconds), or measure for longer",
         )
 
     def _page_names(self) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from powerband.base.units import capital
 from powerband.model.metrics import METRICS, OWN, margin_words, metric_words
-from powerband.model.plan import Level, Setting, format_level, number_of
+from powerband.model.plan import Level, Setting, format_level, numbers_of
 from powerband.model.results import Analysis, Estimate, SettingResult
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, unit_scale
@@ -94,7 +94,7 @@ def layout(analysis: Analysis) -> Layout:
     if factors == 1:
         return Layout(_factor_axis(settings[0].levels[0][0], levels[0]), 0, None)
     if factors == 2 and len(settings) == len(levels[0]) * len(levels[1]):
-        numeric = [_numbers(values) is not None for values in levels]
+        numeric = [numbers_of(values) is not None for values in levels]
         across = 0 if (numeric[0], len(levels[0])) >= (numeric[1], len(levels[1])) else 1
         if len(levels[1 - across]) <= MAX_LINES:
             return Layout(_factor_axis(settings[0].levels[across][0], levels[across]), across, 1 - across)
@@ -288,7 +288,7 @@ def _groups(analysis: Analysis, place: Layout) -> list[tuple[str, list[tuple[flo
 
 
 def _factor_axis(name: str, levels: Sequence[Level]) -> Axis:
-    numbers = _numbers(levels)
+    numbers = numbers_of(levels)
     if numbers is None or len(levels) < 2:
         return named_axis(name, list(map(format_level, levels)))
     ladder = min(numbers) > 0 and (max(numbers) / min(numbers) >= LADDER_RATIO or _steps_like_a_ladder(numbers))
@@ -304,12 +304,6 @@ def _steps_like_a_ladder(numbers: Sequence[float]) -> bool:
 def named_axis(name: str, labels: Sequence[str]) -> Axis:
     """An axis of names, whose positions are their indices."""
     return Axis(name, tuple(map(float, range(len(labels)))), tuple(labels), ordered=False)
-
-
-def _numbers(levels: Sequence[Level]) -> list[float] | None:
-    """The levels as places on an axis; None if one is no number, or if two are the same (1.10 and 1.1)."""
-    found = [number for level in levels if (number := number_of(level)) is not None]
-    return found if len(set(found)) == len(levels) else None
 
 
 def distinct_levels(settings: Sequence[Setting], place: int) -> list[Level]:

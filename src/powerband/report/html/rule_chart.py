@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from powerband.model.plan import Level, Setting, number_of
+from powerband.model.plan import Setting, number_of
 from powerband.model.results import Analysis, Estimate, RuleVerdict
 from powerband.report.html.charts import LADDER_RATIO, Picture
 from powerband.report.wording.findings import proposal_words, ratio_phrase
@@ -43,13 +43,13 @@ def rule_chart(analysis: Analysis) -> RuleChart | None:
     proposals = [rule.proposal for rule in analysis.rules if rule.proposal is not None]
     if against is None or factor is None or not proposals:
         return None
-    answer = _number(against.as_dict().get(factor))
+    answer = number_of(against.as_dict().get(factor, ""))
     if answer is None:
         return None
     line = [row.setting for row in analysis.settings if _beside(row.setting, against, factor)]
-    tried = sorted(level for of in line if (level := _number(of.as_dict()[factor])) is not None)
+    tried = sorted(level for of in line if (level := number_of(of.as_dict()[factor])) is not None)
     equivalent = [of for of in line if of in analysis.answer.equivalent]
-    as_good = [level for of in equivalent if (level := _number(of.as_dict()[factor])) is not None]
+    as_good = [level for of in equivalent if (level := number_of(of.as_dict()[factor])) is not None]
     spread = [*proposals, *tried]
     return RuleChart(
         "rules",
@@ -93,7 +93,3 @@ def _beside(setting: Setting, against: Setting, factor: str) -> bool:
     """True if the two settings differ only in `factor`."""
     mine, theirs = setting.as_dict(), against.as_dict()
     return factor in mine and {**mine, factor: 0} == {**theirs, factor: 0}
-
-
-def _number(level: Level | None) -> float | None:
-    return None if level is None else number_of(level)

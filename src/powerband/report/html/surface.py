@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from powerband.model.metrics import METRICS, metric_words
-from powerband.model.plan import Level, Setting, Stage, format_level, number_of
+from powerband.model.plan import Level, Setting, Stage, format_level, numbers_of
 from powerband.model.results import Analysis
 from powerband.report.html.charts import Picture, distinct_levels, estimate_words
 from powerband.report.html.figure_parts import boxed, chooser, table
@@ -150,9 +150,7 @@ def _tried(analysis: Analysis) -> Iterator[Setting]:
 def _levels(settings: Sequence[Setting], place: int) -> list[Level]:
     """The values of a parameter: numbers in rising order, anything else in the order of the plan."""
     found = distinct_levels(settings, place)
-    if all(number_of(level) is not None for level in found):
-        return sorted(found, key=float)
-    return found
+    return found if numbers_of(found) is None else sorted(found, key=float)
 
 
 def _index(level: Level, levels: Sequence[Level]) -> int:

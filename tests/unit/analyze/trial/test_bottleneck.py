@@ -780,6 +780,15 @@ def test_a_setting_has_the_bottleneck_of_most_of_its_trials_with_the_middle_one_
     trials = [trial(1, B.LOCK, 30), trial(2, B.NONE, 20), trial(3, B.LOCK, 10), trial(4, B.LOCK, 20)]
     found = commonest(trials)
     assert found is not None and (found.name, found.evidence) == (B.LOCK, ("20",))
+    said = []
+    for each, cpu in zip(trials, (0.9, 0.7, 0.8, 0.96), strict=True):
+        clauses = (f"it uses {cpu:.0%}", f"the server uses {100 * cpu:.0f} % of its CPU time ({2 * cpu:.3g} cores)")
+        named = each.bottleneck and replace(each.bottleneck, evidence=clauses)
+        figures = {**each.metrics, "subject_cpu_share": cpu, "subject_cpu_cores": 2 * cpu}
+        said.append(replace(each, metrics=figures, bottleneck=named))
+    found = commonest(said)
+    assert found is not None
+    assert found.evidence == ("it uses 96%", "the server uses 84 % of its CPU time (1.67 cores)")
     assert commonest([]) is None
     assert commonest([trial(1, None, 1), trial(2, None, 1), trial(3, B.LOCK, 1)]) is None
 
