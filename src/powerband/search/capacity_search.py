@@ -45,8 +45,7 @@ class CapacityPlanner(InFlight[_Round]):
     confirming = None
 
     def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
-        super().__init__(seed)
-        self._experiment = experiment
+        super().__init__(experiment, seed)
         self._settings = experiment.settings()
         self._looks = nodes  # rounds under a closed load, one on each node
         # Side by side or not, each node has the rounds that learn from one another which a single repeat has on one.

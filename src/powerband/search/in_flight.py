@@ -8,8 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
+
+_START_S = 1.0  # of a lean server, with its stop: what a trial takes beside warm-up and window, until one has shown it
 
 
 class Attempt(NamedTuple):
@@ -52,16 +55,32 @@ class InFlight(Generic[B]):
     `wall_s`: the time since the first trial was asked for, as far as the trials that ended show it: those that ran side
     by side on several nodes count once."""
 
-    def __init__(self, seed: int, told: int = 0) -> None:
+    def __init__(self, experiment: Experiment, seed: int, told: int = 0) -> None:
+        self._experiment = experiment
         self._seed = seed
         self.told = self._asked = told
         self.wall_s = 0.0
         self._open: dict[int, B] = {}
+        self._lasted_s: dict[int | None, list[float]] = {}  # the measured trials, by their `window_ns`
 
     @property
     def waiting(self) -> int:
         """Number of trials of the blocks in flight that are running or still to come, without further retries."""
         return sum(block.waiting for block in self._open.values())
+
+    def lasts_s(self, window_ns: int | None) -> float:
+        """The mean time of the measured trials with this measured time; if there is none, the mean of all others,
+        corrected by the difference of the measured times. Before the first: what a lean server would take. A trial that
+        failed says nothing, since most of its time is a timeout."""
+        if took_s := self._lasted_s.get(window_ns):
+            return sum(took_s) / len(took_s)
+        load, measure = self._experiment.load, self._experiment.measure
+        others = self._lasted_s.items()
+        rest_s = [each - (other or load.duration_ns) / 1e9 for other, took_s in others for each in took_s]
+        if not rest_s:
+            warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
+            rest_s = [_START_S + (load.joining_ns + warmup_ns) / 1e9]
+        return sum(rest_s) / len(rest_s) + (window_ns or load.duration_ns) / 1e9
 
     def _order(self, block: int, settings: Collection[Setting]) -> list[Setting]:
         """The settings in the random order of this block: take all, so that those that leave do not change it."""
@@ -101,6 +120,8 @@ class InFlight(Generic[B]):
         spec, block.pending = block.pending, None
         assert spec.number == result.number, "a result was told that was not asked for"
         self.told += 1
+        if result.status == "measured" and result.took_s is not None:
+            self._lasted_s.setdefault(spec.window_ns, []).append(result.took_s)
         block.at_s += result.took_s or 0.0
         self.wall_s = max(self.wall_s, block.at_s)
         return block, spec

@@ -20,8 +20,6 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.in_flight import Attempt, Block, InFlight
 
-_START_S = 1.0  # of a lean server, with its stop: what a trial takes beside warm-up and window, until one has shown it
-
 
 class Further(NamedTuple):
     """Blocks that may follow: how many, the trials of each, and their measured time (see `BlockTrials.begin`)."""
@@ -60,15 +58,13 @@ class BlockTrials(InFlight[OpenBlock]):
     def __init__(
         self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0, nodes: int = 1
     ) -> None:
-        super().__init__(seed, told)
-        self._experiment = experiment
+        super().__init__(experiment, seed, told)
         self._settings = tuple(settings)
         self._nodes = nodes
         planned = len(self._settings) * experiment.measure.repeats
         self._retries_left = math.ceil(experiment.measure.retry_budget * planned)
         self._left: dict[Setting, str] = {}
         self._measured: set[Setting] = set()
-        self._took_s: dict[int | None, list[float]] = {}  # of the measured trials, by `window_ns` of their block
         self.spent_s = 0.0  # total time of the finished trials
         self._failed_s = 0.0  # of these, the time of those that were not measured
         self._ended_before = 0  # blocks
@@ -117,10 +113,7 @@ class BlockTrials(InFlight[OpenBlock]):
         block.results.append(result)
         if result.took_s is not None:
             self.spent_s += result.took_s
-            if result.status == "measured":
-                self._took_s.setdefault(block.window_ns, []).append(result.took_s)
-            else:
-                self._failed_s += result.took_s
+            self._failed_s += result.took_s if result.status != "measured" else 0.0
         if result.lost:
             block.lost = True
             block.queue, block.retry = [], []
@@ -188,19 +181,6 @@ class BlockTrials(InFlight[OpenBlock]):
         begun_s = (block.at_s + each_s for block, each_s in zip(self._open.values(), own_s, strict=True))
         further_s = self.wall_s + sum(math.ceil(blocks / self._nodes) * each_s for blocks, each_s in to_come)
         return max(shared_s, further_s, *begun_s)
-
-    def lasts_s(self, window_ns: int | None) -> float:
-        """The mean time of the measured trials with this measured time; if there is none, the mean of all others,
-        corrected by the difference of the measured times. Before the first: what a lean server would take. A trial that
-        failed says nothing, since most of its time is a timeout."""
-        if took_s := self._took_s.get(window_ns):
-            return sum(took_s) / len(took_s)
-        load, measure = self._experiment.load, self._experiment.measure
-        rest_s = [each - (other or load.duration_ns) / 1e9 for other, took_s in self._took_s.items() for each in took_s]
-        if not rest_s:
-            warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
-            rest_s = [_START_S + (load.joining_ns + warmup_ns) / 1e9]
-        return sum(rest_s) / len(rest_s) + (window_ns or load.duration_ns) / 1e9
 
     def _block_failed(self, spec: TrialSpec, result: TrialResult) -> None:
         """Records that every attempt of a setting in this block failed by the server's fault."""
