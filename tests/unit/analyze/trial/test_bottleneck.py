@@ -457,6 +457,16 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ),
     ("pages from disk", scene(SLEEPERS, POLLER, major_faults_per_s=4000.0), B.MEMORY),
     (
+        "a page from a slow disk now and then, for few requests that wait for it",
+        scene(pool("pool", 0.1, 0.0, memory=0.5, sleep=7.4), POLLER, rate_per_s=20.0, major_faults_per_s=40.0),
+        B.MEMORY,
+    ),
+    (
+        "a page from disk for each of few slow requests, which hardly wait for it",
+        scene(pool("pool", 0.97, 6.0), POLLER, rate_per_s=2.0, major_faults_per_s=2.0),
+        B.SUBJECT_CPU,
+    ),
+    (
         "a full accept queue",
         scene(IDLE, POLLER, accept_queue=2.0, accept_queue_limit=2.0, metrics={"accept_overflows": 40}),
         B.ACCEPT_BACKLOG,
@@ -580,6 +590,27 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     ("the same where CPU is short", scene(pool("G1 Conc", 0.3, 0.5), pool("pool", 0.68, 3.0)), B.GARBAGE_COLLECTION),
+    (
+        "a compiler that is always busy is not what the others wait for",
+        scene(
+            pool("C2 CompilerThre", 0.95, 0.0, busiest=0.95, lock=0.05),
+            pool("loop", 0.05, 0.0, poll=0.95),
+            cpus=4.0,
+            metrics={"subject_cpu_share": 0.25},
+            tried=tried(8),
+        ),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "a lock beside a compiler that is always busy",
+        scene(
+            pool("C2 CompilerThre", 0.95, 0.0, busiest=0.95, lock=0.05),
+            pool("pool", 0.1, 0.0, lock=30.0, sleep=0.9),
+            cpus=4.0,
+            metrics={"subject_cpu_share": 0.26},
+        ),
+        B.LOCK,
+    ),
     ("names cut in the middle", scene(pool("C2 Com..d", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.POOL_TOO_SMALL),
     (
         "pressure of memory that others make",

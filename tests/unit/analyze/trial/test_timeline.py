@@ -79,6 +79,21 @@ def test_an_even_trial_is_one_span_of_what_its_window_names(tmp_path: Path) -> N
     assert [span.bottleneck.name for span in found if span.bottleneck] == [BottleneckName.SUBJECT_CPU]
 
 
+def test_what_a_runtime_tells_of_itself_is_named_over_time_too(tmp_path: Path) -> None:
+    """Collections of .NET stop all threads for a fifth of the time from the fourth second of the window on."""
+    figures = Figures()
+    record = write_trial(directory := TrialDir(tmp_path / "0001"), record_of(spec(), figures), figures)
+    readings = [
+        {"type": "dotnet", "pid": 7, "at_ns": at, "gc_ns": max(0, at - START_NS - 4 * SECOND) // 5}
+        for at in range(START_NS - 2 * SECOND, START_NS + 11 * SECOND, SECOND)
+    ]
+    with directory.probe.open("a") as lines:
+        lines.writelines(f"{json.dumps(reading)}\n" for reading in readings)
+    found = limits(directory, record)
+    assert [span.bottleneck.name for span in found if span.bottleneck] == [BottleneckName.GARBAGE_COLLECTION]
+    assert found[-1].from_s == pytest.approx(6.0)
+
+
 def test_a_long_trial_has_a_bounded_number_of_stretches(tmp_path: Path) -> None:
     figures = Figures(window_s=200.0)
     flips = busy_from(1e9)

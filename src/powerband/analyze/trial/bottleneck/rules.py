@@ -70,6 +70,7 @@ SWITCHING_SHARE = 0.10  # of the subject's CPU time, spent on switches
 MEMORY_PRESSURE = 0.10  # of the time, somebody on the host waited for memory (PSI)
 WAITS_FOR_MEMORY = 0.1  # threads of the subject wait: pressure is the whole host's, so it must be seen to suffer
 MAJOR_FAULTS_PER_REQUEST = 0.5  # every other request waits for the disk
+MAJOR_FAULT_NS = 100_000.0  # one takes this long on a fast disk; where it takes longer, threads are seen to wait
 FAULTS_PER_REQUEST = 16.0  # 64 KiB of fresh pages for each request
 FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clears and maps these pages
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
@@ -268,11 +269,12 @@ def _memory(scene: Scene) -> Bottleneck | None:
         and (_short_of_cpu(scene) or waiting >= FAULTS_WAIT * max(1.0, scene.value("subject_cpu_cores")))
     )
     pressed = pressure >= MEMORY_PRESSURE and (scene.major_faults_per_s >= 1 or waiting >= WAITS_FOR_MEMORY)
-    slowed = pressed or major >= MAJOR_FAULTS_PER_REQUEST
-    if not (storm or slowed):
+    reading = max(waiting, scene.major_faults_per_s * MAJOR_FAULT_NS / SECOND_NS)
+    from_disk = major >= MAJOR_FAULTS_PER_REQUEST and reading >= WAITS_FOR_MEMORY
+    if not (storm or pressed or from_disk):
         return None
     evidence = [f"{significant(faults)} page faults per {scene.noun} ({per_second(scene.value('page_faults_per_s'))})"]
-    if major >= MAJOR_FAULTS_PER_REQUEST:
+    if from_disk:
         evidence.append(f"{significant(major)} of them from disk")
     if pressed:
         evidence.append(f"something on this machine waited for memory {share(pressure)} of the time")
