@@ -445,6 +445,14 @@ def test_a_percentile_that_too_many_never_had_is_at_least_the_window_and_says_so
     assert told.startswith("2.0 % of the requests that were due got no correct response: percentiles from p99 on")
 
 
+@pytest.mark.parametrize(("limit", "said"), [("p999 < 50ms", True), ("p99 < 50ms", False)])
+def test_a_p999_without_an_end_is_told_of_where_a_condition_is_about_it(limit: str, said: bool, tmp_path: Path) -> None:
+    objective = {"metric": "goodput_per_s", "subject_to": [limit]}
+    result = measured(tmp_path, timed([10] * 19_900, failed=100), objective=objective)
+    told = [problem.message for problem in result.problems if problem.code == "unanswered_percentiles"]
+    assert bool(told) is said and all("percentiles from p999 on" in message for message in told)
+
+
 @pytest.mark.parametrize(("requests", "had"), [(9_999, "p99"), (999, "p95"), (199, "p90")])
 def test_a_percentile_needs_ten_requests_beyond_it(requests: int, had: str, tmp_path: Path) -> None:
     found = measured(tmp_path, timed([10] * requests)).metrics
