@@ -40,7 +40,9 @@ def _table(
     rows = []
     for name, figure in published.by.items():
         values = list(ours[name].values())
-        unknown = name != base and bool(bounds & {name, base})
+        our_ratio = None
+        if base is not None and (name == base or not bounds & {name, base}):
+            our_ratio = _ratio(ours[name], ours[base], confidence, same=name == base)
         rows.append(
             PublishedRow(
                 name=name,
@@ -48,7 +50,7 @@ def _table(
                 published=figure,
                 ours=replace(estimate_of(values, metric, confidence), at_least=name in bounds) if values else None,
                 published_ratio=None if base is None or published.by[base] == 0 else figure / published.by[base],
-                our_ratio=None if base is None or unknown else _ratio(ours[name], ours[base], confidence, same=name == base),
+                our_ratio=our_ratio,
             )
         )
     return PublishedTable(metric, METRICS[metric].unit, base, published.note, tuple(rows))
