@@ -127,8 +127,11 @@ def _with_slots(found: Bottleneck, scene: Scene) -> Bottleneck:
 
 def _host_cpu(scene: Scene) -> Bottleneck | None:
     """Names the host's CPU if the subject wants more CPU than it got, others used what it lacks, and its requests spend
-    much of their time waiting for it: on a busy machine every thread waits a little, whatever the limit is."""
+    much of their time waiting for it: on a busy machine every thread waits a little, whatever the limit is. If a CPU
+    quota stops it most of the time, its threads wait for that."""
     if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
+        return None
+    if scene.value("cpu_throttled_share") >= THROTTLED:
         return None
     active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
     idle = scene.workers and active < WORKERS_BUSY * min(scene.present, sum(pool.use.threads for pool in scene.workers))
