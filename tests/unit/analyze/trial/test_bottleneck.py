@@ -817,6 +817,17 @@ def test_a_setting_has_the_bottleneck_of_most_of_its_trials_with_the_middle_one_
     assert commonest([trial(1, None, 1), trial(2, None, 1), trial(3, B.LOCK, 1)]) is None
 
 
+def test_one_trial_with_slots_does_not_outvote_those_whose_cpu_was_too_full_for_them() -> None:
+    def trial(number: int, name: BottleneckName | None, **slots: float) -> TrialResult:
+        named = None if name is None else Bottleneck(name, ("1",), "advice")
+        return TrialResult(number, 0, 1, Setting(()), "measured", (), slots, bottleneck=named)
+
+    full, tried = [trial(number, B.SUBJECT_CPU) for number in (2, 3)], trial(1, B.NONE, slots=64.0)
+    for trials, name in ((full, B.SUBJECT_CPU), ([trial(2, None), trial(3, B.LOCK)], B.NONE)):
+        found = commonest([tried, *trials])
+        assert found is not None and found.name is name
+
+
 @pytest.mark.parametrize(("instances", "cpu", "wait", "engine"), [(2, 1.36, 0.71, 0.56), (4, 1.32, 2.74, 0.62)])
 def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is_left(
     instances: int, cpu: float, wait: float, engine: float
