@@ -696,8 +696,9 @@ def test_a_quota_that_load_and_bench_share_is_used_up_by_all_of_them() -> None:
     assert found.evidence[1] == used
     assert "from another machine" in found.advice
     assert alone is not None and alone.name is B.POOL_TOO_SMALL
-    beside = bottleneck_of(replace(seen, metrics={**seen.metrics, "host_foreign_cores": 0.5}))
-    assert beside is not None and beside.name is B.CPU_QUOTA, "other programs leave six CPUs idle"
+    others = {**figures, "host_foreign_cores": 0.5}
+    beside = bottleneck_of(scene(pool("pool", 1.2, 3.0, sleep=4), metrics=others, cpus=2.0, beside_in_quota=0.8))
+    assert beside is not None and beside.name is B.CPU_QUOTA, "the quota stops it, whatever others use"
 
 
 def test_a_window_with_one_look_at_its_threads_names_only_what_counters_prove() -> None:
