@@ -55,7 +55,7 @@ def limits_over_time(
     go_ns = record.phases.get("go")
     if fleet is None or probe is None or go_ns is None or record.status != "measured":
         return ()
-    whole = Evidence.read(record, experiment, fleet, events, probe)
+    whole = kind_of(experiment).corrected(Evidence.read(record, experiment, fleet, events, probe))
     found = []
     for start_ns, end_ns in _stretches(go_ns, fleet.start_ns, fleet.end_ns):
         named = _limit(_part(whole, start_ns, end_ns), result)
