@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from fakes.scenes import MS, POLLER, pool, scene, tried
+from fakes.trials import Figures, experiment, record_of, spec, summary
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
-from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.bottleneck.scene import Scene, scene_of
 from powerband.analyze.trial.tried_slots import Tried
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.load import Load
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, TrialResult
+from powerband.readings.evidence import Evidence
+from powerband.readings.fleet import merge_fleet
 
 B = BottleneckName
 
@@ -793,6 +797,18 @@ def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
     assert users.advice == "give `pool` more threads: with 48, no request would be turned away"
     idle = replace(seen, pools=(pool("pool", 0.1, 0.1, lock=15.2), POLLER))
     assert bottleneck_of(idle) is None, "who turns requests away is short of something, whatever it is"
+
+
+def test_connections_that_nobody_counted_are_not_said_to_be_kept_or_to_open_at_once() -> None:
+    plan = experiment(load=Load(jmeter="plan.jmx"))
+    record = record_of(spec(), Figures(users=64))
+    none = {"opened": 0, "failed": 0, "closed_by_peer": 0, "open_max": 0, "connect_time_ns": ""}
+    fleet = merge_fleet([summary(Figures(users=64, summary={"connections": none}))])
+    assert fleet is not None
+    uncounted = scene_of(Evidence.read(record, plan, fleet, (), None), {}, ()).connections_per_request
+    found = bottleneck_of(scene(IDLE, POLLER, accept_queue=30.0, connections_per_request=uncounted))
+    assert found is not None and found.name is B.ACCEPT_BACKLOG and "accept faster" in found.advice
+    assert not any("connecting took" in clause or "kept" in clause for clause in found.evidence)
 
 
 def test_without_a_warm_up_nobody_can_tell_whether_requests_queue() -> None:

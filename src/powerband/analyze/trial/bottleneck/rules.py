@@ -191,7 +191,8 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
             "; lengthen the backlog as well (listen() and net.core.somaxconn): a connection that finds it full waits a "
             "second"
         )
-    evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
+    if connect_ns:
+        evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
     if scene.connections_per_request <= KEPT and accepts_too_late(scene):
         taken = f"{count(scene.present - waiting)} connections were accepted and are kept"
         return verdict(

@@ -69,7 +69,7 @@ class Scene:
     engine_wait_share: float = 0.0
     """The share of the window that a thread of the load engine waited for a CPU."""
     connections_per_request: float = 1.0
-    """Connections that were opened, for each request of the whole run."""
+    """Connections that were opened, for each request of the whole run; 1 if they were not counted (JMeter)."""
     host_cpus: float | None = None
     """CPUs that the trial may use, the subject's included."""
     shares_cpus: bool = False
@@ -177,7 +177,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         empty_ns=_first_answer_ns(intervals),
         loaded_ns=response.quantile(0.0) if response.count and _warmed_up(intervals, start) else None,
         engine_wait_share=metrics.get("engine_run_wait_cores", 0.0) / max(1, fleet.threads),
-        connections_per_request=fleet.connections_opened / max(1, fleet.total.sent),
+        connections_per_request=fleet.connections_opened / max(1, fleet.total.sent) or 1.0,
         host_cpus=evidence.host_cpus,
         shares_cpus=loaded and not evidence.pinned,
         noun=evidence.experiment.noun,
