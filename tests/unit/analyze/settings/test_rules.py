@@ -164,7 +164,8 @@ def test_a_closed_load_with_pauses_is_the_machine_repairman() -> None:
 
 
 def opened(rate: float, overrides: Mapping[str, float] | None = None, **changes: Any) -> Analysis:
-    made = experiment({"threads": LADDER}, **{"load": {"rate": rate, "duration": "10s"}, **changes})
+    parts: dict[str, Any] = {"load": {"rate": rate, "duration": "10s"}, **changes}
+    made = experiment({"threads": LADDER}, **parts)
     table = {}
     for threads in LADDER:
         capacity = threads / HELD_S
