@@ -455,6 +455,19 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.MEMORY,
     ),
     (
+        "page faults of a process that is started for each request",
+        scene(
+            pool("cgi", 0.97, 6.0),
+            POLLER,
+            metrics={
+                "page_faults_per_s": 200_000.0,
+                "subject_cpu_system_share": 0.6,
+                "threads_started_per_s": 800.0,
+            },
+        ),
+        B.SUBJECT_CPU,
+    ),
+    (
         "some page faults",
         scene(pool("pool", 0.97, 6.0), POLLER, metrics={"page_faults_per_s": 8_000.0, "subject_cpu_system_share": 0.2}),
         B.SUBJECT_CPU,

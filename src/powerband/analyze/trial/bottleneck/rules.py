@@ -78,6 +78,7 @@ QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: if the queue was full, the kernel tries again only after a second
 KEPT = 0.2  # connections opened for each request: the users keep theirs, and an acceptor has little to do
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
+STARTED_EACH = 0.5  # threads started for each request: a process for many of them
 STARTED_SHARE = 0.1  # threads started for each request: if they come and go, all are busy for their short lives
 
 Rule = Callable[[Scene], Bottleneck | None]
@@ -260,7 +261,8 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
 
 def _memory(scene: Scene) -> Bottleneck | None:
     """Names memory if pages come from disk or are scarce, or if so many new ones are needed that the kernel takes much
-    of the CPU."""
+    of the CPU; not for the pages of processes that are started for single requests (CGI, a fork for each), whose cost is
+    CPU."""
     rate = max(scene.rate_per_s, 1e-9)
     pressure = scene.value("psi_memory_share")
     major = scene.major_faults_per_s / rate
@@ -270,6 +272,7 @@ def _memory(scene: Scene) -> Bottleneck | None:
     storm = (
         faults >= FAULTS_PER_REQUEST
         and kernel >= FAULT_KERNEL_SHARE
+        and scene.value("threads_started_per_s") < STARTED_EACH * rate
         and (_short_of_cpu(scene) or waiting >= FAULTS_WAIT * max(1.0, scene.value("subject_cpu_cores")))
     )
     pressed = pressure >= MEMORY_PRESSURE and (scene.major_faults_per_s >= 1 or waiting >= WAITS_FOR_MEMORY)
