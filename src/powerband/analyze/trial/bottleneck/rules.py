@@ -261,7 +261,7 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
 
 def _memory(scene: Scene) -> Bottleneck | None:
     """Names memory if pages come from disk or are scarce, or if so many new ones are needed that the kernel takes much
-    of the CPU; not for the pages of processes that are started for single requests (CGI, a fork for each), whose cost is
+    of the CPU. Those of processes that are started for single requests (CGI, a fork for each) do not count: they cost
     CPU."""
     rate = max(scene.rate_per_s, 1e-9)
     pressure = scene.value("psi_memory_share")
