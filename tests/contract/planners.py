@@ -8,7 +8,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -127,7 +127,7 @@ class PlannerContract:
     def test_with_blocks_in_flight_it_ends_and_its_calls_repeated_give_the_same_trials(
         self, seed: int, outcomes: list[str], nodes: int, dice: random.Random
     ) -> None:
-        """Nodes end their trials in any order. Some nodes are lost, each with the block that it runs."""
+        """Nodes end their trials in any order. Some are lost with the block that they run, and are back at once."""
         made = self.experiment(seed)
         lost = {number for number in range(1, 40) if dice.random() < 0.05}
         by_number = _by_number(outcomes)
@@ -136,7 +136,8 @@ class PlannerContract:
             return LOST if spec.number in lost else by_number(spec)
 
         planner, calls = self.planner(made), list[Call]()
-        in_flight: list[TrialSpec] = []  # one for each node
+        in_flight: list[tuple[str, TrialSpec]] = []  # one for each node
+        idle = [f"n{number}" for number in range(nodes)]
         most = self.most_trials(made) + outcomes.count(INTERRUPTED)
         most += (len(lost) + nodes) * (1 + made.measure.retries) * len(made.settings())
 
@@ -149,10 +150,10 @@ class PlannerContract:
             assert confirming is None or spec.block >= confirming.from_block
             assert spec.number == 1 + sum(call.spec is not None for call in calls), "numbers count without a gap"
             assert block in (None, spec.block)
-            assert spec.block not in {each.block for each in in_flight} or spec.stage is Stage.EXPLORE
+            assert spec.block not in {each.block for _, each in in_flight}
             assert len(calls) <= 2 * most, "it goes on for ever"
             calls.append(Call(block, spec))
-            in_flight.append(spec)
+            in_flight.append((idle.pop(0), spec))
             return True
 
         while True:
@@ -160,8 +161,9 @@ class PlannerContract:
                 pass
             if not in_flight:
                 break
-            spec = in_flight.pop(dice.randrange(len(in_flight)))
-            result = self.result(spec, outcome(spec))
+            node, spec = in_flight.pop(dice.randrange(len(in_flight)))
+            idle.insert(0, node)
+            result = replace(self.result(spec, outcome(spec)), node=node)
             planner.tell(result)
             calls.append(Call(result=result))
             ask(spec.block)

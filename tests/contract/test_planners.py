@@ -102,6 +102,14 @@ class TestExploringRace(TestRacePlanner):
         assert Stage.EXPLORE not in {spec.stage for spec in specs[12:]}
 
 
+class TestExploringRaceOnNodes(TestExploringRace):
+    """A plan for four nodes, whichever number runs it. Fresh starts confirm the winner on three of them."""
+
+    def planner(self, experiment: Experiment) -> Planner:
+        assert experiment.design.seed is not None
+        return ExploringRace(experiment, experiment.design.seed, nodes=4)
+
+
 class TestCapacityPlanner(PlannerContract):
     """Searches on servers whose p99 has its knee at 1,000/s for each thread."""
 

@@ -56,6 +56,14 @@ measure: {warmup: 100ms, repeats: 1, retries: 1, foreign_cpu_max: 100%, steal_ma
 objective: {metric: capacity, subject_to: ["p90 < 300ms", "errors < 1%"]}
 design: {seed: 3}
 """
+EXPLORED = """
+name: pool
+subject: {use: reference, set: {wait: 20ms}}
+factors: {threads: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}
+load: {users: 8, duration: 500ms}
+measure: {warmup: 100ms, repeats: 2, retries: 1, foreign_cpu_max: 100%, steal_max: 100%}
+design: {order: race, seed: 3, explore_above: 10, explore_trials: 10, finalists: 3, confirm: 1}
+"""
 SLOW = """
 name: pool
 subject:
@@ -193,6 +201,31 @@ def test_capacities_are_searched_on_all_three_hosts_side_by_side(cluster: Hosts,
     found = {row.setting.id: row.capacity.estimate for row in analysis.settings if row.capacity is not None}
     small, large = found["threads=1"], found["threads=4"]
     assert small is not None and large is not None and large.value > 2 * small.value
+    again = analyse_run(load_experiment(run.experiment), run)
+    assert (again.trials, again.answer) == (analysis.trials, analysis.answer)
+    check_nothing_left(cluster)
+
+
+@pytest.mark.long
+def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(cluster: Hosts, tmp_path: Path) -> None:
+    """Pools of 8 threads and more serve 400/s, smaller ones less."""
+    file = tmp_path / "explored.yaml"
+    file.write_text(EXPLORED)
+    done = cluster.powerband("run", str(file), "--cluster", cluster.address, "--runs", str(tmp_path / "runs"))
+    assert done.returncode in (0, 5), done.stderr
+    run = only_run(tmp_path)
+    analysis = analysis_of(run)
+    explored = [trial for trial in analysis.trials if trial.stage is Stage.EXPLORE]
+    assert len({trial.setting for trial in explored}) == 10
+    names = {host.address for host in cluster.hosts}
+    on = defaultdict(set)
+    for trial in explored:
+        on[trial.setting].add(trial.node)
+    if all(trial.valid for trial in explored):
+        assert sorted(map(len, on.values())) == [1] * 9 + [3], "each host measures the common setting"
+    assert {trial.node for trial in explored} == names
+    assert {trial.node for trial in explored[:3]} == names, "at once"
+    assert analysis.settings and all(int(str(row.setting.as_dict()["threads"])) >= 5 for row in analysis.settings)
     again = analyse_run(load_experiment(run.experiment), run)
     assert (again.trials, again.answer) == (analysis.trials, analysis.answer)
     check_nothing_left(cluster)

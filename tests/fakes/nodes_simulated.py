@@ -1,5 +1,5 @@
-"""The duration of a race or of a search for capacities on so many nodes, in simulated time: trials of the planner's
-plan run side by side, each as long as a trial takes, on nodes of different speeds. Nothing is started.
+"""The duration of a race, an exploration or a search for capacities on so many nodes, in simulated time: trials of the
+planner's plan run side by side, each as long as a trial takes, on nodes of different speeds. Nothing is started.
 
 `python -m fakes.nodes_simulated` prints the figures of the table in docs/cluster.md."""
 
@@ -20,7 +20,7 @@ from fakes.edges import Server, answers_of, capacity_experiment, setting
 from fakes.trials import experiment as fake_experiment
 from powerband.analyze.settings.compare import analyse
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.search.planners import planner_for
 
@@ -31,7 +31,10 @@ NODE_SD, START_SD = 0.10, 0.02  # of the logs: speeds of nodes, noise between st
 
 @dataclass(frozen=True)
 class Simulated:
+    """A simulated run. `explored_s`: when its exploration ended; 0.0 if it had none."""
+
     took_s: float
+    explored_s: float
     trials: int
     chosen: Setting | None
     planner_cpu_s: float
@@ -74,7 +77,7 @@ def simulate(
     nodes = len(speeds)
     began = time.process_time()
     planner = planner_for(made, seed, nodes=nodes)
-    now_s, results = 0.0, list[TrialResult]()
+    now_s, explored_s, results = 0.0, 0.0, list[TrialResult]()
     running: list[tuple[float, int, int, TrialSpec]] = []
     idle = list(range(nodes))
 
@@ -93,13 +96,14 @@ def simulate(
         result = _result(spec, answer(spec, speeds[node]), node)
         results.append(result)
         planner.tell(result)
+        explored_s = now_s if spec.stage is Stage.EXPLORE else explored_s
         if (following := planner.ask(spec.block)) is not None:
             begin(node, following)
         else:
             idle.append(node)
     cpu_s = time.process_time() - began
     analysis = analyse(made, sorted(results, key=lambda each: each.number), planner.progress)
-    return Simulated(now_s, len(results), analysis.answer.setting, cpu_s, analysis)
+    return Simulated(now_s, explored_s, len(results), analysis.answer.setting, cpu_s, analysis)
 
 
 def _result(spec: TrialSpec, metrics: dict[str, float], node: int) -> TrialResult:
@@ -124,6 +128,20 @@ def questions() -> dict[str, tuple[Experiment, list[float]]]:
     }
 
 
+def large() -> tuple[Experiment, list[float]]:
+    """A space of 256 settings that is explored, with the rates of its settings: they fall off smoothly from the best,
+    and the next are 9 % behind."""
+    factors: dict[str, tuple[Level, ...]] = {
+        "threads": tuple(2**power for power in range(8)),
+        "queue": tuple(10 * 3**power for power in range(8)),
+        "policy": ("abort", "caller", "discard", "block"),
+    }
+    made = fake_experiment(factors, measure={"repeats": 4}, design={"order": "race", "seed": 1})
+    places = [[factors[name].index(level) for name, level in setting.levels] for setting in made.settings()]
+    off = (0.1, 0.2, 0.0, 0.3)
+    return made, [1000 * math.exp(-0.1 * abs(t - 5) ** 1.5 - 0.09 * abs(q - 3) - off[p]) for t, q, p in places]
+
+
 SERVERS = (Server(1000.0), Server(1500.0))
 
 
@@ -133,6 +151,9 @@ def cases() -> dict[str, tuple[Callable[[int, int], Simulated], Setting]]:
     for name, (made, rates) in questions().items():
         best = made.settings()[rates.index(max(rates))]
         found[name] = (lambda nodes, seed, made=made, rates=rates: race(made, nodes, rates, seed)), best
+    made, rates = large()
+    best = made.settings()[rates.index(max(rates))]
+    found["a space of 256 settings, explored and raced"] = (lambda nodes, seed: race(made, nodes, rates, seed)), best
     found["two capacities, one 1.5 times the other"] = (lambda nodes, seed: search(SERVERS, nodes, seed)), setting(2)
     return found
 

@@ -261,7 +261,8 @@ def _percentiles(evidence: Evidence) -> Iterator[Problem]:
             fatal=False,
         )
     share = unanswered_share(evidence)
-    open_from = next((key for key, q in QUANTILES.items() if q > 1 - share and key != "p999"), None)
+    told = {key: q for key, q in QUANTILES.items() if key != "p999" or f"{RESPONSE}_p999" in asked}
+    open_from = next((key for key, q in told.items() if q > 1 - share), None)
     if open_from is not None:
         yield Problem(
             "unanswered_percentiles",

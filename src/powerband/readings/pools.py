@@ -48,6 +48,8 @@ HOUSEKEEPERS = re.compile(
     r"\.NET (TP Gate|TP Timer|Sig|Tiered|Event|Finalizer|Timer)|powerband$|http-nio2?-\d+-A$)|accept",
     re.IGNORECASE,
 )
+# Threads that compile a program while it runs: they take CPU, but nothing waits for them.
+COMPILERS = re.compile(r"^(C[12] Com|\.NET Tiered)", re.IGNORECASE)
 # Names of event loops: a loop that is always busy is never seen to wait.
 LOOPS = re.compile(r"event.?loop|^loop\b|^loop-|reactor|nio-?loop|^ev-", re.IGNORECASE)
 
@@ -78,6 +80,10 @@ class WatchedPool:
     def collects_beside(self) -> bool:
         """True for a collector that works while all other threads go on."""
         return BESIDE.search(self.name) is not None
+
+    @property
+    def compiles(self) -> bool:
+        return COMPILERS.search(self.name) is not None
 
     @property
     def housekeeping(self) -> bool:

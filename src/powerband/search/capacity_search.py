@@ -9,8 +9,7 @@ trials depend only on the seed and the results. No I/O here; `analyze/settings/c
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from powerband.analyze.settings.capacities import CapacityContest, contest_of, on_even_nodes
@@ -22,40 +21,17 @@ from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult, Verdict
-
-
-@dataclass(frozen=True)
-class _Turn:
-    setting: Setting
-    attempt: int = 1
-    rate_per_s: float | None = None  # None: chosen when its turn comes
+from powerband.search.in_flight import Attempt, Block, InFlight
 
 
 @dataclass
-class _Round:
-    """A round in flight. `queue`, then `retry`: trials to come. `pending`: the trial whose result is awaited. `at_s`:
-    the planner's `_wall_s` when that trial was asked for, or the last one ended. `took_s`: durations of its trials."""
+class _Round(Block):
+    """A round in flight. `took_s`: durations of its trials."""
 
-    number: int
-    stage: Stage
-    queue: list[_Turn]
-    at_s: float
-    retry: list[_Turn] = field(default_factory=list)
-    pending: TrialSpec | None = None
     took_s: list[float] = field(default_factory=list)
 
-    @property
-    def waiting(self) -> int:
-        """Number of trials in flight or still to come, without further retries."""
-        return len(self.queue) + len(self.retry) + (self.pending is not None)
 
-    def keep(self, settings: Collection[Setting]) -> None:
-        """Drops the trials to come of all other settings."""
-        self.queue = [turn for turn in self.queue if turn.setting in settings]
-        self.retry = [turn for turn in self.retry if turn.setting in settings]
-
-
-class CapacityPlanner:
+class CapacityPlanner(InFlight[_Round]):
     """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell`; then `ask` again. `nodes`: how
     many nodes run rounds, side by side. If a node is lost, its round continues on another. Differences between nodes
     count like those between starts: a capacity is the rate that 95 % of starts hold, whichever node they run on.
@@ -69,8 +45,7 @@ class CapacityPlanner:
     confirming = None
 
     def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
-        self._experiment = experiment
-        self._seed = seed
+        super().__init__(experiment, seed)
         self._settings = experiment.settings()
         self._looks = nodes  # rounds under a closed load, one on each node
         # Side by side or not, each node has the rounds that learn from one another which a single repeat has on one.
@@ -82,12 +57,9 @@ class CapacityPlanner:
         self._out: set[Setting] = set()  # all eliminated settings, including those in `_left`
         self._live = list(self._settings)
         self._ended = False
-        self._asked = self._told = 0
         self._begun = 0  # rounds
         self._took_s: list[float] = []  # durations of measured trials
-        self._open: dict[int, _Round] = {}
         self._round_ended = False
-        self._wall_s = 0.0  # time since the first trial was asked for; trials side by side count once
 
     @property
     def left(self) -> Mapping[Setting, str]:
@@ -97,7 +69,7 @@ class CapacityPlanner:
     @property
     def planned_total(self) -> int:
         ahead = 0 if self._ended else len(self._live) * (self._rounds - self._begun)
-        return self._told + sum(each.waiting for each in self._open.values()) + ahead
+        return self.told + self.waiting + ahead
 
     def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         """Returns None, since nobody knows how soon the rates will be found."""
@@ -105,36 +77,22 @@ class CapacityPlanner:
 
     @property
     def progress(self) -> Progress:
-        return Progress(self.planned_total - self._told, self.left)
+        return Progress(self.planned_total - self.told, self.left)
 
     @property
     def block_ended(self) -> bool:
         return self._round_ended
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
-        if block is None:
-            free = (each for each in self._open.values() if each.pending is None)
-            asked = next(free, None) or self._next_round()
-        else:
-            asked = self._open.get(block)
+        asked = self._free(block) or (self._next_round() if block is None else None)
         if asked is None:
             return None
-        assert asked.pending is None, "the trial asked for last was not told"
-        if not asked.queue:
-            asked.queue, asked.retry = asked.retry, []
-        turn = asked.queue.pop(0)
-        rate, window_ns = turn.rate_per_s, None
+        taken, window_ns = self._take(asked), None
         if asked.stage is Stage.CAPACITY:
-            search = self._search(turn.setting)
-            rate = search.next_rate_per_s(self._tried_now(turn.setting)) if rate is None else rate
-            window_ns = search.window_ns(rate)
-        self._asked += 1
-        asked.at_s = self._wall_s
-        seed = self._load_seed(asked.number)
-        asked.pending = TrialSpec(
-            self._asked, asked.number, turn.attempt, turn.setting, seed, asked.stage, rate, window_ns
-        )
-        return asked.pending
+            search = self._search(taken.setting)
+            rate = taken.rate_per_s or search.next_rate_per_s(self._tried_now(taken.setting))
+            taken, window_ns = taken._replace(rate_per_s=rate), search.window_ns(rate)
+        return self._begin_trial(asked, taken, window_ns)
 
     def _tried_now(self, setting: Setting) -> list[float]:
         """The rates of the setting's trials in flight."""
@@ -142,18 +100,12 @@ class CapacityPlanner:
         return [spec.rate_per_s for spec in pending if spec and spec.rate_per_s and spec.setting == setting]
 
     def tell(self, result: TrialResult) -> None:
-        told = self._open.get(result.block)
-        assert told is not None and told.pending is not None, "a result was told that was not asked for"
-        spec, told.pending = told.pending, None
-        assert spec.number == result.number, "a result was told that was not asked for"
-        self._told += 1
+        told, spec = self._end_trial(result)
         self._round_ended = False
-        told.at_s += result.took_s or 0.0
-        self._wall_s = max(self._wall_s, told.at_s)
         wanted = not self._ended and spec.setting in self._live  # else another round has decided meanwhile
         if result.status == "interrupted":  # also if its node was lost: a round is no block, which would end with it
             if wanted:
-                told.queue.insert(0, _Turn(spec.setting, spec.attempt, spec.rate_per_s))
+                told.queue.insert(0, Attempt(spec.setting, spec.attempt, spec.rate_per_s))
                 return
         else:
             self._learn(told, spec, result, wanted=wanted)
@@ -161,7 +113,8 @@ class CapacityPlanner:
             told.keep(())
             self._ended |= len(self._open) == 1
         if not told.waiting:
-            self._close(told)
+            self._close()
+            self._round_ended = True
             if not self._ended:
                 self._settle()
                 self._ended |= not self._within_budget(len(self._live))
@@ -180,23 +133,11 @@ class CapacityPlanner:
             self._retries_left -= 1
             told.retry.append(self._again(spec))
 
-    def _end(self) -> None:
-        """Ends the search: only the trials in flight are awaited."""
-        self._ended = True
-        for each in list(self._open.values()):
-            each.keep(())
-            if not each.waiting:
-                self._close(each)
-
-    def _close(self, over: _Round) -> None:
-        del self._open[over.number]
-        self._round_ended = True
-
-    def _again(self, spec: TrialSpec) -> _Turn:
+    def _again(self, spec: TrialSpec) -> Attempt:
         """Another attempt at the same rate, unless the rate is now known to exceed what the load generator can
         offer."""
         beyond = spec.rate_per_s is not None and spec.rate_per_s >= self._search(spec.setting).ceiling_per_s
-        return _Turn(spec.setting, spec.attempt + 1, None if beyond else spec.rate_per_s)
+        return Attempt(spec.setting, spec.attempt + 1, None if beyond else spec.rate_per_s)
 
     def _says_something(self, result: TrialResult) -> bool:
         if result.stage is Stage.SATURATE:
@@ -215,11 +156,10 @@ class CapacityPlanner:
             # A setting that paused goes on if an answer that was in flight then has widened its interval.
             self._live = [s for s in self._settings if s not in self._out and not self._search(s).narrow(closely)]
             if self._is_decided(contest):
-                self._end()
-        for each in list(self._open.values()):
-            each.keep(self._live)
-            if not each.waiting:
-                self._close(each)
+                self._ended = True  # only the trials in flight are awaited
+                self._keep(())
+        self._keep(self._live)
+        self._close()
         self._leave_without_look()
 
     def _leave_without_look(self) -> None:
@@ -251,11 +191,9 @@ class CapacityPlanner:
             return None
         if not looks and any(self._search(setting).first_look is None for setting in self._live):
             return None
-        order = list(self._settings)  # all settings, so that eliminated ones do not change the order of the others
-        random.Random(f"{self._seed}/order/{self._begun}").shuffle(order)
-        queue = [_Turn(setting) for setting in order if setting in self._live]
+        queue = [Attempt(setting) for setting in self._order(self._begun, self._settings) if setting in self._live]
         stage = Stage.SATURATE if looks else Stage.CAPACITY
-        begun = self._open[self._begun] = _Round(self._begun, stage, queue, self._wall_s)
+        begun = self._open[self._begun] = _Round(self._begun, stage, queue, self.wall_s)
         self._begun += 1
         return begun
 
@@ -269,7 +207,7 @@ class CapacityPlanner:
         measure = self._experiment.measure
         least_ns = measure.warmup_min_ns + self._experiment.load.duration_ns
         each_s = sum(took_s) / len(took_s) if took_s else least_ns / 1e9
-        return self._wall_s + each_s * trials <= budget_ns / 1e9
+        return self.wall_s + each_s * trials <= budget_ns / 1e9
 
     def _search(self, setting: Setting) -> Search:
         """The search of a setting. It is kept until the setting's next result, since it takes milliseconds to make."""
@@ -280,7 +218,3 @@ class CapacityPlanner:
     def _contest(self) -> CapacityContest:
         searches = {setting: self._search(setting) for setting in self._settings}
         return contest_of(self._experiment, on_even_nodes(searches))
-
-    def _load_seed(self, number: int) -> int:
-        """The seed is shared by all settings of a round: at equal rates they get the same arrivals."""
-        return random.Random(f"{self._seed}/load/{number}").getrandbits(48)

@@ -2,15 +2,17 @@
 
 In: an experiment, a seed, results one by one. Out: trials of stage `explore`, each of a different setting, then the
 finalists. Optuna's TPE proposes them (Bergstra et al., NIPS 2011; Watanabe 2023 for its treatment of constraints and
-several parameters at once). Results of the exploration select the finalists and take no part in the race, since the
-best of many single trials owe their rank partly to luck. No I/O here.
+several parameters at once). On several nodes a trial runs on each; what their speeds differ by is taken out. Results of
+the exploration select the finalists and take no part in the race, since the best of many single trials owe their rank
+partly to luck. No I/O here.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from powerband.analyze.settings.constraints import shortfall
@@ -21,6 +23,7 @@ from powerband.loads.measured import as_judged
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec, number_of
 from powerband.model.results import TrialResult
+from powerband.search.in_flight import Attempt, Block, InFlight
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -32,26 +35,35 @@ _RANDOM_FIRST = 0.25  # of the trials; TPE needs some to separate good settings 
 _FAILED = 1e6  # the violation of a setting that served nothing: larger than that of any constraint
 
 
-class Explorer:
+@dataclass
+class _Tried(Block):
+    """A setting that is tried, as a block of its own. `result`: its last; None: it is in flight, or will be repeated.
+    After it, the node may measure the common setting."""
+
+    result: TrialResult | None = None
+
+
+class Explorer(InFlight[_Tried]):
     """Plans the exploration. Usage: `ask` for a trial, run it, pass its result to `tell`, and so on; at the end, call
     `finalists`.
 
     A trial that is invalid through no fault of the server under test is repeated at once, `measure.retries` times at
     most and within `measure.retry_budget`. A trial that the server spoilt is not repeated, since the exploration spends
-    one measurement on a setting. No trial begins that would not end within half of `design.budget`. `nodes`: how many
-    nodes run the race that follows."""
+    one measurement on a setting. No trial begins that would not end within half of `design.budget`.
+
+    `nodes`: how many nodes run trials, one each. A node whose first setting was measured measures the common setting,
+    too, in the same block: it is the first that any node measured, and shows how fast the node is. If a node is lost,
+    its setting is tried on another."""
 
     def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
-        self._experiment = experiment
+        super().__init__(experiment, seed)
         self._nodes = nodes
         self._space = _Space(experiment, seed)
         self._wanted = min(experiment.design.explore_trials, len(self._space.settings))
         self._retries_left = math.ceil(experiment.measure.retry_budget * self._wanted)
-        self._load_seed = random.Random(f"{seed}/load/explore").getrandbits(48)
-        self.told: list[TrialResult] = []
+        self._results: list[TrialResult] = []
+        self._begun = 0  # settings
         self.tried = 0  # settings, with or without success
-        self._next: tuple[Setting, int] | None = None  # to be repeated
-        self._pending: TrialSpec | None = None
 
     def blind_trials(self) -> list[TrialSpec]:
         """The first trials, which do not depend on any result. Call this on a new explorer only; it cannot be used for
@@ -63,87 +75,103 @@ class Explorer:
         return specs
 
     @property
-    def spent_s(self) -> float:
-        """Total time of the finished trials, as far as their records contain it."""
-        return sum(result.took_s or 0.0 for result in self.told)
-
-    @property
     def to_come(self) -> int:
         """Number of results still to come, without further repeats."""
-        begun = self._pending is not None or self._next is not None
-        return begun + (0 if self._out_of_time() else self._wanted - self.tried - begun)
-
-    @property
-    def in_flight(self) -> bool:
-        return self._pending is not None
+        to_come = self.waiting + (0 if self._out_of_time() else self._wanted - self._begun)
+        nodes = {result.node for result in self._results}
+        return to_come + (max(0, self._nodes - max(1, len(nodes))) if to_come else 0)
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
-        """The next trial; None when enough of the space has been explored, or while a trial is in flight: with one
-        trial each, settings on two nodes would differ by their nodes too."""
-        if block not in (None, self.tried):
-            return None
-        if self._pending is not None:
-            assert block is None, "the trial asked for last was not told"
-            return None
-        if self._next is None:
-            if block is not None or self.tried >= self._wanted or self._out_of_time():
-                return None
-            self._next = (self._space.propose(), 1)
-        (setting, attempt), self._next = self._next, None
-        number = len(self.told) + 1
-        self._pending = TrialSpec(number, self.tried, attempt, setting, self._load_seed, Stage.EXPLORE)
-        return self._pending
+        """The next trial; None when enough of the space has been explored, or nothing but trials in flight is left."""
+        asked = self._free(block)
+        if asked is None and block is None and self._begun < self._wanted and not self._out_of_time():
+            queue = [Attempt(self._space.propose())]
+            asked = self._open[self._begun] = _Tried(self._begun, Stage.EXPLORE, queue, self.wall_s)
+            self._begun += 1
+        return None if asked is None else self._begin_trial(asked, self._take(asked))
 
     def tell(self, result: TrialResult) -> None:
-        spec, self._pending = self._pending, None
-        assert spec is not None and spec.number == result.number, "a result was told that was not asked for"
-        self.told.append(result)
+        block, spec = self._end_trial(result)
+        self._results.append(result)
         if result.status == "interrupted":
-            self._next = (spec.setting, spec.attempt)
-            return
-        own = subjects_own(result) or bool(fatal_codes(result) & SUBJECT_CODES)
-        may_repeat = spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
-        if not result.valid and not own and may_repeat and not self._out_of_time():
+            if block.result is None or not result.lost:  # another node need not measure what is common
+                block.queue.append(Attempt(spec.setting, spec.attempt))
+        elif self._is_repeated(result):
             self._retries_left -= 1
-            self._next = (spec.setting, spec.attempt + 1)
-            return
-        self.tried += 1
-        self._space.learn(result, own=own)
+            block.queue.append(Attempt(spec.setting, spec.attempt + 1))
+        elif block.result is None:
+            self.tried += 1
+            block.result = result
+            if (common := self._unmeasured(result)) is not None:
+                block.queue.append(Attempt(common))
+        speeds = node_speeds(self._experiment, self._results)[1]
+        for over in self._close():
+            assert over.result is not None
+            self._space.learn(over.result, speeds, own=_is_own(over.result))
+
+    def _is_repeated(self, result: TrialResult) -> bool:
+        may = result.attempt <= self._experiment.measure.retries and self._retries_left > 0
+        return may and not result.valid and not _is_own(result) and not self._out_of_time()
+
+    def _unmeasured(self, result: TrialResult) -> Setting | None:
+        """The common setting, if the node of this result has not run it yet and is to do so."""
+        common, speeds = node_speeds(self._experiment, self._results)
+        ran = {each.node for each in self._results if each.setting == common and each.status != "interrupted"}
+        measured = result.valid and self._experiment.objective.metric in result.metrics
+        return common if speeds and measured and result.node not in ran and not self._out_of_time() else None
 
     def finalists(self) -> list[Setting]:
         """The best settings seen, in the order of the plan. Settings that met all constraints rank first, by the
         objective; then those with the smallest violations. Settings without a measurement are excluded. At most
         `design.finalists`, and no more than can run two blocks and the confirmation within the budget, but at least
         two."""
-        return finalists(self._experiment, self.told, self._room())
+        return finalists(self._experiment, self._results, self._room())
 
     def _room(self) -> int:
         design = self._experiment.design
-        if design.budget_ns is None or not self.spent_s:
+        if design.budget_ns is None:
             return design.finalists
-        trials = (design.budget_ns / 1e9 - self.spent_s) / (self.spent_s / len(self.told))
+        trials = (design.budget_ns / 1e9 - self.wall_s) / self.lasts_s(None)
         blocks, confirms = (math.ceil(each / self._nodes) for each in (2, design.confirm))  # one after the other
         return max(2, min(design.finalists, int((trials - 2 * confirms) // blocks)))
 
     def _out_of_time(self) -> bool:
         budget_ns = self._experiment.design.budget_ns
-        if budget_ns is None or not self.told:
+        if budget_ns is None or not self._results:
             return False
-        return self.spent_s * (1 + 1 / len(self.told)) > BUDGET_SHARE * budget_ns / 1e9
+        return self.wall_s + self.lasts_s(None) > BUDGET_SHARE * budget_ns / 1e9
+
+
+def _is_own(result: TrialResult) -> bool:
+    """True if the server itself spoilt the trial."""
+    return subjects_own(result) or bool(fatal_codes(result) & SUBJECT_CODES)
+
+
+def node_speeds(experiment: Experiment, results: Sequence[TrialResult]) -> tuple[Setting | None, dict[str, float]]:
+    """The common setting: of those that most nodes measured, the one whose result is first; and its objective on each
+    of these nodes, relative to the first of them. Nodes of a run on one machine have no name, and so no speed."""
+    metric = experiment.objective.metric
+    found: dict[Setting, dict[str, float]] = {}
+    for result in results:
+        if result.valid and result.node and result.metrics.get(metric, 0.0) > 0:
+            found.setdefault(result.setting, {}).setdefault(result.node, result.metrics[metric])
+    common = max(found, key=lambda setting: len(found[setting]), default=None)
+    figures = {} if common is None else found[common]
+    return common, {node: figure / next(iter(figures.values())) for node, figure in figures.items()}
 
 
 def finalists(experiment: Experiment, results: Sequence[TrialResult], most: int | None = None) -> list[Setting]:
     """Like `Explorer.finalists`, with at most `most` settings (default: `design.finalists`)."""
-    metric = experiment.objective.metric
+    metric, speeds = experiment.objective.metric, node_speeds(experiment, results)[1]
     seen = {result.setting: result for result in results if result.valid and metric in result.metrics}
-    ranked = sorted(seen.values(), key=lambda result: (violation(experiment, result), -merit(experiment, result)))
+    ranked = sorted(seen.values(), key=lambda each: (violation(experiment, each), -merit(experiment, each, speeds)))
     chosen = {result.setting for result in ranked[: most or experiment.design.finalists]}
     return [setting for setting in experiment.settings() if setting in chosen]
 
 
-def merit(experiment: Experiment, result: TrialResult) -> float:
-    """The objective, with its sign chosen so that more is better."""
-    value = result.metrics[experiment.objective.metric]
+def merit(experiment: Experiment, result: TrialResult, speeds: Mapping[str, float]) -> float:
+    """The objective as on a node of speed 1, with its sign chosen so that more is better."""
+    value = result.metrics[experiment.objective.metric] / speeds.get(result.node, 1.0)
     return value if experiment.objective.direction == "maximise" else -value
 
 
@@ -189,7 +217,7 @@ class _Space:
         self.blind = max(10, round(_RANDOM_FIRST * experiment.design.explore_trials))
         sampler = optuna.samplers.TPESampler(seed=self._dice.getrandbits(32), n_startup_trials=self.blind)
         self._study: Study = optuna.create_study(sampler=sampler, direction="maximize")
-        self._trial: Trial | None = None
+        self._trials: dict[Setting, Trial] = {}  # in flight
         self._failed_state = optuna.trial.TrialState.FAIL
 
     def propose(self) -> Setting:
@@ -201,19 +229,20 @@ class _Space:
             self._study.enqueue_trial(dict(zip(self._levels, self._nearest_untried(place), strict=True)))
             trial = self._study.ask(self._distributions)
             place = self._place(trial)
-        self._trial = trial
-        return self._untried.pop(place)
+        setting = self._untried.pop(place)
+        self._trials[setting] = trial
+        return setting
 
-    def learn(self, result: TrialResult, *, own: bool) -> None:
-        """Passes the final result of the setting proposed last to TPE; `own`: the server itself spoilt the trial."""
-        trial, self._trial = self._trial, None
-        assert trial is not None
+    def learn(self, result: TrialResult, speeds: Mapping[str, float], *, own: bool) -> None:
+        """Passes the final result of a setting to TPE. `speeds`: those of the nodes; `own`: the server itself spoilt
+        the trial."""
+        trial = self._trials.pop(result.setting)
         measured = result.valid and self._experiment.objective.metric in result.metrics
         if not measured and not own:
             self._study.tell(trial, state=self._failed_state)  # a fault of the machine says nothing about the setting
             return
         trial.set_constraint("constraints", violation(self._experiment, result) if measured else _FAILED)
-        self._study.tell(trial, merit(self._experiment, result) if measured else 0.0)
+        self._study.tell(trial, merit(self._experiment, result, speeds) if measured else 0.0)
 
     def _place(self, trial: Trial) -> tuple[int, ...]:
         return tuple(int(trial.params[name]) for name in self._levels)

@@ -37,7 +37,7 @@ class ExploringRace:
     def planned_total(self) -> int:
         if self._race is not None:
             return self._race.planned_total
-        told = len(self._explorer.told)
+        told = self._explorer.told
         if self._explored:
             return told
         design = self._experiment.design
@@ -48,14 +48,14 @@ class ExploringRace:
         if self._race is not None and (left_s := self._race.left_s(noise, nodes)) is not None:
             return left_s
         explorer = self._explorer
-        if not explorer.spent_s:
+        if not explorer.wall_s:
             return None
-        each_s = explorer.spent_s / len(explorer.told)
+        each_s = explorer.lasts_s(None)
         to_come = 0 if self._explored else explorer.to_come
         most = min(self._experiment.design.finalists, explorer.tried + to_come)
         settings = len(self._finalists) if self._explored else most
         race_s = np.median(before(self._experiment, settings, noise).times_s(each_s, each_s, each_s))
-        return each_s * to_come + float(race_s) / nodes * (settings > 1)
+        return (each_s * to_come + float(race_s) * (settings > 1)) / nodes
 
     @property
     def block_ended(self) -> bool:
@@ -71,14 +71,14 @@ class ExploringRace:
         settings = len(self._experiment.settings())
         exploration = Exploration(settings, self._explorer.tried, len(self._finalists))
         race = Progress() if self._race is None else self._race.progress
-        to_come = self.planned_total - len(self._explorer.told) if self._race is None else race.to_come
+        to_come = self.planned_total - self._explorer.told if self._race is None else race.to_come
         return replace(race, to_come=to_come, exploration=exploration, raced=tuple(self._finalists))
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
         """The next trial; None when the race is over and its winner confirmed, or if no setting is fit to race."""
         if not self._explored:
             spec = self._explorer.ask(block)
-            if spec is not None or block is not None or self._explorer.in_flight:
+            if spec is not None or block is not None or self._explorer.waiting:
                 return spec
             self._begin_race()
         return None if self._race is None else self._race.ask(block)
@@ -94,7 +94,7 @@ class ExploringRace:
             return
         design = self._experiment.design
         if design.budget_ns is not None:
-            left_ns = max(1, design.budget_ns - round(explorer.spent_s * 1e9))
+            left_ns = max(1, design.budget_ns - round(explorer.wall_s * 1e9))
             design = design.model_copy(update={"budget_ns": left_ns})
         rest = self._experiment.model_copy(update={"design": design})
-        self._race = RacePlanner(rest, self._seed, settings=self._finalists, told=len(explorer.told), nodes=self._nodes)
+        self._race = RacePlanner(rest, self._seed, settings=self._finalists, told=explorer.told, nodes=self._nodes)

@@ -351,8 +351,7 @@ def left_s(planner: Planner, experiment: Experiment, nodes: int) -> float | None
     left = planner.left_s(noise, nodes)
     if left is None and planner.progress.to_come and not experiment.objective.is_capacity:
         expected = forecast(experiment, noise)
-        alone_ns = expected.expected_ns if expected.explored else expected.soak_ns  # on one node at a time
-        return (alone_ns + (expected.expected_ns - alone_ns) / nodes) / 1e9
+        return (expected.soak_ns + (expected.expected_ns - expected.soak_ns) / nodes) / 1e9
     return left
 
 

@@ -8,7 +8,6 @@ In: an experiment, a seed, blocks to begin, results. Out: `TrialSpec`s. No I/O, 
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,7 @@ from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
-
-_START_S = 1.0  # of a lean server, with its stop: what a trial takes beside warm-up and window, until one has shown it
+from powerband.search.in_flight import Attempt, Block, InFlight
 
 
 class Further(NamedTuple):
@@ -32,32 +30,19 @@ class Further(NamedTuple):
 
 
 @dataclass
-class OpenBlock:
-    """A block in flight. `window_ns`: the measured time of its trials; None: that of the experiment. `queue`, then
-    `retry`: trials to come, as setting and attempt. `faults`: by setting, trials that failed by the server's fault;
-    `limited`: those in which the load engine was the limit, since repeating such trials until one is valid would favour
-    slow ones. `pending`: the trial whose result is awaited. `at_s`: the `BlockTrials.wall_s` at which that trial was
-    asked for, or the last one ended. `lost`: the node that ran the block is gone."""
+class OpenBlock(Block):
+    """A block in flight. `window_ns`: the measured time of its trials; None: that of the experiment. `faults`: by
+    setting, trials that failed by the server's fault; `limited`: those in which the load engine was the limit, since
+    repeating such trials until one is valid would favour slow ones. `lost`: the node that ran the block is gone."""
 
-    number: int
-    stage: Stage
-    window_ns: int | None
-    queue: list[tuple[Setting, int]]
-    at_s: float
-    retry: list[tuple[Setting, int]] = field(default_factory=list)
+    window_ns: int | None = None
     faults: Counter[Setting] = field(default_factory=Counter)
     limited: Counter[Setting] = field(default_factory=Counter)
-    pending: TrialSpec | None = None
     results: list[TrialResult] = field(default_factory=list)
     lost: bool = False
 
-    @property
-    def waiting(self) -> int:
-        """Number of trials in flight or still to come, without further retries."""
-        return len(self.queue) + len(self.retry) + (self.pending is not None)
 
-
-class BlockTrials:
+class BlockTrials(InFlight[OpenBlock]):
     """The trials of a planner's blocks. Usage: `begin` a block, then `ask` and `tell` until it is over; each block has
     at most one trial in flight. `ended` holds the blocks that ended with the last `tell`.
 
@@ -68,28 +53,20 @@ class BlockTrials:
     and costs no retry; a trial whose node was lost ends its block, since a comparison stays within a node. The first
     block is cut short once its trials show that it would not end within the budget (see `_goes_on`); after it, a block
     begins, and a trial is repeated, only if that would end within the budget (see `fits`). `told`: number of trials in
-    the run before these; `nodes`: how many nodes run trials.
-
-    `wall_s`: the time since the first trial was asked for, as far as the trials that ended show it: those that ran side
-    by side on several nodes count once."""
+    the run before these; `nodes`: how many nodes run trials."""
 
     def __init__(
         self, experiment: Experiment, seed: int, settings: Sequence[Setting], *, told: int = 0, nodes: int = 1
     ) -> None:
-        self._experiment = experiment
-        self._seed = seed
+        super().__init__(experiment, seed, told)
         self._settings = tuple(settings)
         self._nodes = nodes
         planned = len(self._settings) * experiment.measure.repeats
         self._retries_left = math.ceil(experiment.measure.retry_budget * planned)
         self._left: dict[Setting, str] = {}
         self._measured: set[Setting] = set()
-        self.told = self._asked = told
-        self._took_s: dict[int | None, list[float]] = {}  # of the measured trials, by `window_ns` of their block
         self.spent_s = 0.0  # total time of the finished trials
         self._failed_s = 0.0  # of these, the time of those that were not measured
-        self.wall_s = 0.0
-        self._open: dict[int, OpenBlock] = {}
         self._ended_before = 0  # blocks
         self.ended: list[OpenBlock] = []
         self._failures: Counter[Setting] = Counter()  # in all blocks
@@ -99,11 +76,6 @@ class BlockTrials:
     def left(self) -> Mapping[Setting, str]:
         """Settings that are no longer tried because they only fail, with the reason."""
         return dict(self._left)
-
-    @property
-    def waiting(self) -> int:
-        """Number of trials of the blocks in flight that are running or still to come, without further retries."""
-        return sum(block.waiting for block in self._open.values())
 
     @property
     def idle(self) -> bool:
@@ -123,75 +95,44 @@ class BlockTrials:
     ) -> None:
         """Begins the next block, with the settings in `live` that were not eliminated. `window_ns`: the measured time
         of its trials; None: that of the experiment."""
-        order = list(self._settings)  # all settings, so that eliminated ones do not change the order of the others
-        random.Random(f"{self._seed}/order/{block}").shuffle(order)
-        queue = [(setting, 1) for setting in order if setting in live and setting not in self._left]
+        order = self._order(block, self._settings)
+        queue = [Attempt(setting) for setting in order if setting in live and setting not in self._left]
         if queue:
-            self._open[block] = OpenBlock(block, stage, window_ns, queue, self.wall_s)
+            self._open[block] = OpenBlock(block, stage, queue, self.wall_s, window_ns=window_ns)
 
     def ask(self, block: int | None = None) -> TrialSpec | None:
         """The next trial of a block; None when the block is over. Without `block`: that of the first block in flight
         that has no trial in flight; None if there is none."""
-        if block is None:
-            free = (each for each in self._open.values() if each.pending is None)
-            asked = next(free, None)
-        else:
-            asked = self._open.get(block)
-        if asked is None:
-            return None
-        assert asked.pending is None, "the trial asked for last was not told"
-        if not asked.queue:
-            asked.queue, asked.retry = asked.retry, []
-        setting, attempt = asked.queue.pop(0)
-        asked.at_s = self.wall_s
-        self._asked += 1
-        # All settings of a block share the load's seed: they get the same arrivals.
-        load_seed = random.Random(f"{self._seed}/load/{asked.number}").getrandbits(48)
-        asked.pending = TrialSpec(
-            self._asked, asked.number, attempt, setting, load_seed, asked.stage, window_ns=asked.window_ns
-        )
-        return asked.pending
+        asked = self._free(block)
+        return None if asked is None else self._begin_trial(asked, self._take(asked), asked.window_ns)
 
     def tell(self, result: TrialResult) -> None:
         """Accepts the result of a trial in flight."""
-        block = self._open.get(result.block)
-        assert block is not None and block.pending is not None, "a result was told that was not asked for"
-        spec, block.pending = block.pending, None
-        assert spec.number == result.number, "a result was told that was not asked for"
+        block, spec = self._end_trial(result)
         self.ended = []
-        self.told += 1
         block.results.append(result)
         if result.took_s is not None:
             self.spent_s += result.took_s
-            if result.status == "measured":
-                self._took_s.setdefault(block.window_ns, []).append(result.took_s)
-            else:
-                self._failed_s += result.took_s
-            block.at_s += result.took_s
-            self.wall_s = max(self.wall_s, block.at_s)
+            self._failed_s += result.took_s if result.status != "measured" else 0.0
         if result.lost:
             block.lost = True
             block.queue, block.retry = [], []
         elif result.status == "interrupted":
-            block.queue.insert(0, (spec.setting, spec.attempt))
+            block.queue.insert(0, Attempt(spec.setting, spec.attempt))
             return
         else:
             self._count(block, spec, result)
         if not self._ended_before and not self._goes_on(block):
             self.cut()
-        self._close()
+        self._end_blocks()
 
     def cut(self, keep: Collection[Setting] = ()) -> None:
         """Drops the trials that are still to come, except those of the settings in `keep`."""
-        for block in self._open.values():
-            block.queue = [each for each in block.queue if each[0] in keep]
-            block.retry = [each for each in block.retry if each[0] in keep]
-        self._close()
+        self._keep(keep)
+        self._end_blocks()
 
-    def _close(self) -> None:
-        over = [block for block in self._open.values() if not block.waiting]
-        for block in over:
-            del self._open[block.number]
+    def _end_blocks(self) -> None:
+        over = self._close()
         self.ended += over
         self._ended_before += len(over)
 
@@ -204,7 +145,7 @@ class BlockTrials:
         block.limited[spec.setting] += limited_by_generator(result)
         repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES) or block.limited[spec.setting] >= LIMITED_TRIALS
         if spec.attempt <= self._experiment.measure.retries and self._retries_left > 0 and not repeats_itself:
-            block.retry.append((spec.setting, spec.attempt + 1))
+            block.retry.append(Attempt(spec.setting, spec.attempt + 1))
             if not self._ended_before or self.fits():
                 self._retries_left -= 1
                 return
@@ -221,7 +162,7 @@ class BlockTrials:
         """True if the first block may go on: its next trial must end within the budget, and so must the whole block,
         but for the time that failed trials took."""
         coming = (first.queue or first.retry)[:1]
-        before_s = [each.took_s or 0.0 for each in first.results if (each.setting, each.attempt + 1) in coming]
+        before_s = [each.took_s or 0.0 for each in first.results if (each.setting, each.attempt + 1, None) in coming]
         next_s = max([self.lasts_s(first.window_ns), *before_s]) if coming else 0.0
         return max(self._end_s() - self._failed_s, self.wall_s + next_s) <= self._budget_s
 
@@ -241,19 +182,6 @@ class BlockTrials:
         further_s = self.wall_s + sum(math.ceil(blocks / self._nodes) * each_s for blocks, each_s in to_come)
         return max(shared_s, further_s, *begun_s)
 
-    def lasts_s(self, window_ns: int | None) -> float:
-        """The mean time of the measured trials with this measured time; if there is none, the mean of all others,
-        corrected by the difference of the measured times. Before the first: what a lean server would take. A trial that
-        failed says nothing, since most of its time is a timeout."""
-        if took_s := self._took_s.get(window_ns):
-            return sum(took_s) / len(took_s)
-        load, measure = self._experiment.load, self._experiment.measure
-        rest_s = [each - (other or load.duration_ns) / 1e9 for other, took_s in self._took_s.items() for each in took_s]
-        if not rest_s:
-            warmup_ns = measure.warmup_min_ns if measure.warmup_ns is None else measure.warmup_ns
-            rest_s = [_START_S + (load.joining_ns + warmup_ns) / 1e9]
-        return sum(rest_s) / len(rest_s) + (window_ns or load.duration_ns) / 1e9
-
     def _block_failed(self, spec: TrialSpec, result: TrialResult) -> None:
         """Records that every attempt of a setting in this block failed by the server's fault."""
         self._failed_blocks[spec.setting] += 1
@@ -262,6 +190,4 @@ class BlockTrials:
         if out_of_attempts or self._failed_blocks[spec.setting] >= 2:
             reason = next((problem.message for problem in result.problems if problem.fatal), "it failed")
             self._left[spec.setting] = f"left after {self._failures[spec.setting]} failed attempts: {reason}"
-            for block in self._open.values():
-                block.queue = [each for each in block.queue if each[0] != spec.setting]
-                block.retry = [each for each in block.retry if each[0] != spec.setting]
+            self._keep({*self._settings} - {spec.setting})

@@ -137,3 +137,7 @@ def test_an_exploration_marks_what_went_into_the_race() -> None:
     assert {p.setting for p in points if p.answer} == {row.setting.id for row in analysis.settings}
     assert all(point.text.endswith(", raced") == point.answer for point in points)
     assert exploration_chart(synthetic_verdicts.race_analysis()) is None
+    assert "nodes" not in chart.note
+    on_two = [replace(trial, node=f"n{trial.number % 2}") for trial in analysis.trials]
+    shared = exploration_chart(replace(analysis, trials=tuple(on_two)))
+    assert shared is not None and "speeds of the nodes" in shared.note

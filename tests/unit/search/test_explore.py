@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from fakes.trials import experiment
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec
-from powerband.model.results import Problem, TrialResult
+from powerband.model.results import NODE_LOST, Problem, TrialResult
 from powerband.search.explore import Explorer, finalists, violation
 
 Levels = dict[str, Level]
@@ -192,7 +193,7 @@ def test_an_interrupted_trial_is_repeated_and_costs_nothing() -> None:
 def test_half_of_the_budget_is_left_to_the_race() -> None:
     made = large(design={"order": "race", "seed": 7, "budget": "400s"})
     specs, _ = explore(explorer := Explorer(made, 7))
-    assert len(specs) == 20 and explorer.spent_s == 200.0
+    assert len(specs) == 20 and explorer.wall_s == 200.0
     assert explorer.to_come == 0
     assert len(explorer.finalists()) == 7, "two blocks of them and six trials to confirm fit into the other half"
 
@@ -201,3 +202,95 @@ def test_with_nothing_measured_nobody_goes_on() -> None:
     explorer = Explorer(large(), 7)
     explore(explorer, lambda spec: told(spec, {}, "not_ready", "failed"))
     assert explorer.finalists() == []
+
+
+def on_nodes(
+    explorer: Explorer, speeds: dict[str, float], outcome: Callable[[str, TrialSpec], str] = lambda node, spec: ""
+) -> list[tuple[str, TrialSpec]]:
+    """Explores on nodes of these speeds, which end their trials in turn. `outcome`: the code of a problem of a trial;
+    empty if there is none. Returns each trial with its node."""
+    ran, busy = list[tuple[str, TrialSpec]](), list[tuple[str, TrialSpec]]()
+    idle = list(speeds)
+    while True:
+        while idle and (spec := explorer.ask()) is not None:
+            busy.append((idle.pop(0), spec))
+        if not busy:
+            return ran
+        node, spec = busy.pop(0)
+        ran.append((node, spec))
+        code = outcome(node, spec)
+        metrics = {} if code else {"goodput_per_s": goodput(spec.setting) * speeds[node]}
+        status = {"": "measured", "host_steal": "measured", NODE_LOST: "interrupted"}.get(code, "failed")
+        explorer.tell(replace(told(spec, metrics, code, status), node=node))
+        if code != NODE_LOST and (following := explorer.ask(spec.block)) is not None:
+            busy.append((node, following))
+        else:
+            idle.append(node)
+
+
+def test_each_node_measures_the_first_setting_too_so_that_their_speeds_cancel() -> None:
+    explorer = Explorer(large(), 7, nodes=3)
+    ran = on_nodes(explorer, {"a": 1.0, "b": 0.5, "c": 2.0})
+    common = ran[0][1].setting
+    assert [(node, spec.number) for node, spec in ran if spec.setting == common] == [("a", 1), ("b", 5), ("c", 6)]
+    assert [spec.block for _, spec in ran[3:6]] == [3, 1, 2], "the node goes on with its own block"
+    assert len(ran) == 62 and explorer.tried == 60 and explorer.to_come == 0
+    check_best_of(explorer, {spec.setting for _, spec in ran})
+
+
+def check_best_of(explorer: Explorer, measured: set[Setting]) -> None:
+    """Checks that the finalists are the best of these settings; some serve alike."""
+    chosen = sorted(map(goodput, explorer.finalists()))
+    assert chosen == sorted(map(goodput, measured))[-len(chosen) :] and len(chosen) == 12
+
+
+def test_a_node_that_comes_later_measures_the_common_setting_too() -> None:
+    """The run began on one node and was gone on with on another."""
+    explorer = Explorer(large(), 7)
+    specs = list[TrialSpec]()
+    for node, trials in (("a", 10), ("b", 3)):
+        for _ in range(trials):
+            spec = explorer.ask()
+            assert spec is not None
+            specs.append(spec)
+            explorer.tell(replace(told(spec, {"goodput_per_s": goodput(spec.setting)}), node=node))
+    assert [spec.block for spec in specs] == [*range(10), 10, 10, 11]
+    assert [spec.number for spec in specs if spec.setting == specs[0].setting] == [1, 12]
+
+
+@pytest.mark.parametrize("code", ["not_ready", "host_steal"])
+def test_a_first_setting_that_cannot_be_measured_is_not_the_common_one(code: str) -> None:
+    explorer = Explorer(large(measure={"retries": 1}), 7, nodes=2)
+    ran = on_nodes(explorer, {"a": 1.0, "b": 0.5}, lambda node, spec: code if spec.block == 0 else "")
+    on_both = {spec.setting for node, spec in ran if node == "a"} & {spec.setting for node, spec in ran if node == "b"}
+    (common,) = on_both
+    assert next(spec.setting for _, spec in ran if spec.block == 1) == common
+    check_best_of(explorer, {spec.setting for _, spec in ran if spec.block})
+
+
+def test_a_setting_whose_node_is_lost_is_tried_again_and_the_common_one_by_that_node_alone() -> None:
+    explorer = Explorer(large(), 7, nodes=3)
+    lost = {2, 6}  # the second setting, and the third node's trial of the common one
+    ran = on_nodes(
+        explorer, {"a": 1.0, "b": 0.5, "c": 2.0}, lambda node, spec: NODE_LOST if spec.number in lost else ""
+    )
+    (second,) = [spec.setting for _, spec in ran if spec.number == 2]
+    assert [(node, spec.block) for node, spec in ran if spec.setting == second] == [("b", 1), ("b", 1)]
+    common = ran[0][1].setting
+    assert explorer.tried == 60 and explorer.to_come == 0
+    assert [node for node, spec in ran if spec.setting == common] == ["a", "c", "b", "c"], "it measures that when back"
+
+
+def test_a_setting_that_timed_out_does_not_say_how_long_the_others_take() -> None:
+    """The first takes 150 s until it has failed, the others 10 s each."""
+    made = large(design={"order": "race", "seed": 7, "budget": "400s"})
+    explorer = Explorer(made, 7)
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        if spec.number == 1:
+            return replace(told(spec, {}, "not_ready", "failed"), took_s=150.0)
+        return told(spec, {"goodput_per_s": goodput(spec.setting)})
+
+    specs, _ = explore(explorer, answer)
+    assert len(specs) == 6 and explorer.wall_s == 200.0
+    assert len(explorer.finalists()) == 5, "there is time for two blocks of them all"

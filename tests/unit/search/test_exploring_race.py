@@ -8,6 +8,7 @@ import math
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -164,3 +165,19 @@ def test_the_advised_budget_is_enough() -> None:
     assert float(advised[1]) > 14
     enough = run_experiment(space(budget=f"{math.ceil(float(advised[1]))}s"), served)
     assert "too little" not in " ".join(enough.answer.sentences)
+
+
+def test_nodes_that_share_an_exploration_need_less_of_a_budget() -> None:
+    """Each trial takes 1 s. Two blocks of two finalists and the confirmation take 10 s, and so does the exploration on
+    one node."""
+    made = space(budget="6s", explore_trials=10, finalists=2)
+    planner = planner_for(made, 7)
+    results = run_planner(planner, served)
+
+    def advised(nodes: int) -> float:
+        found = analyse(made, [replace(each, node=f"n{each.number % nodes}") for each in results], planner.progress)
+        said = re.search(r"allow ([\d.]+) s", " ".join(found.answer.sentences))
+        assert said is not None, found.answer.sentences
+        return float(said[1])
+
+    assert (advised(1), advised(2)) == (20.0, 15.0)

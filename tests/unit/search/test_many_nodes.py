@@ -3,12 +3,14 @@ answer."""
 
 from __future__ import annotations
 
+import math
 from statistics import median
 
 import pytest
 
 from fakes.edges import Server, setting
-from fakes.nodes_simulated import SERVERS, many, questions, race, search
+from fakes.nodes_simulated import BETWEEN_S, SERVERS, START_STOP_S, large, many, questions, race, search
+from powerband.model.plan import Stage
 from powerband.model.results import AnswerKind
 
 FASTER = {2: 1.8, 4: 3.2, 8: 5.5}
@@ -31,6 +33,24 @@ def test_short_trials_first_leave_less_to_share() -> None:
     made, rates = list(questions().values())[2]
     took_s = [median(race(made, nodes, rates, seed).took_s for seed in range(5)) for nodes in (1, 2, 4, 8)]
     assert took_s == sorted(took_s, reverse=True) and took_s[0] > 3 * took_s[3]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4, 8])
+def test_all_nodes_explore_side_by_side_and_find_the_finalists_of_one(nodes: int) -> None:
+    """Speeds of nodes differ by 10 %. Each node measures the common setting, too; no node waits for another."""
+    made, rates = large()
+    best = made.settings()[rates.index(max(rates))]
+    runs = [race(made, nodes, rates, seed) for seed in range(10)]
+    trials = made.design.explore_trials + nodes - 1
+    each_s = BETWEEN_S + START_STOP_S + 1.0 + made.load.duration_ns / 1e9
+    for run in runs:
+        explored = [result for result in run.analysis.trials if result.stage is Stage.EXPLORE]
+        assert len(explored) == trials and len({result.node for result in explored}) == nodes
+        assert run.explored_s == pytest.approx(each_s * math.ceil(trials / nodes))
+    raced = [[row.setting for row in run.analysis.settings] for run in runs]
+    assert sum(best in settings for settings in raced) >= 9
+    ranked = sorted(made.settings(), key=dict(zip(made.settings(), rates, strict=True)).__getitem__)
+    assert sum(len({*ranked[-6:]} & {*settings}) for settings in raced) >= 0.85 * 6 * len(runs), "most of the best six"
 
 
 @pytest.mark.long

@@ -404,4 +404,16 @@ def test_an_exploration_and_a_search_go_on_after_a_kill_or_a_stop(
     again = analyse_run(made, run)
     assert (again.answer, again.trials) == (analysis.answer, analysis.trials)
     assert sum(trial.lost for trial in analysis.trials) <= 1, "it is lost with its node, once"
+    explored = [trial for trial in analysis.trials if trial.stage is Stage.EXPLORE and trial.valid]
+    if explored:
+        assert len({trial.setting for trial in explored}) == made.design.explore_trials
+        assert {trial.node for trial in explored} == {"a", "b"}
     assert sorted(first.numbers + second.numbers) == [trial.number for trial in analysis.trials]
+
+
+def test_an_explored_setting_whose_node_is_lost_is_tried_on_another(run: RunDir) -> None:
+    analysis = go(run, bench("a", "b", loses=lambda place, spec: place == "b" and spec.block > 1), made=EXPLORED)
+    (lost,) = [trial for trial in analysis.trials if trial.lost]
+    again = [trial for trial in analysis.trials if trial.setting == lost.setting and trial.stage is Stage.EXPLORE]
+    assert [(trial.node, trial.valid) for trial in again] == [("b", False), ("a", True)]
+    assert analyse_run(EXPLORED, run).trials == analysis.trials

@@ -21,7 +21,7 @@ from powerband.analyze.stats.theory import relaxation_s
 from powerband.analyze.trial.faults import LIMITED_TRIALS, fatal_codes, met_generator_limit
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.units import format_duration, format_value, plural
-from powerband.loads.measured import FEW_REQUESTS, as_judged, requests_for
+from powerband.loads.measured import FEW_REQUESTS, as_judged, is_lower_bound, requests_for
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS
@@ -325,10 +325,14 @@ def misses(search: Search) -> tuple[str, ...]:
     rate = min(trial.rate_per_s or 0.0 for trial in lowest)
     found = []
     for constraint in search.objective.constraints:
-        values = [trial.metrics[constraint.metric] for trial in lowest if _met(constraint, trial) is False]
-        if values:
-            seen = format_value(float(np.median(values)), METRICS[constraint.metric].unit)
-            found.append(f"{constraint.text}: it was {seen} at {rate:,.4g}/s, the lowest rate tried")
+        missed = [trial.metrics for trial in lowest if _met(constraint, trial) is False]
+        if not missed:
+            continue
+        said = "too many requests got no correct response"
+        if values := [metrics[constraint.metric] for metrics in missed if constraint.metric in metrics]:
+            least = "at least " if any(is_lower_bound(constraint.metric, metrics) for metrics in missed) else ""
+            said = f"it was {least}{format_value(float(np.median(values)), METRICS[constraint.metric].unit)}"
+        found.append(f"{constraint.text}: {said} at {rate:,.4g}/s, the lowest rate tried")
     return tuple(found) or (f"less than {100 * KEPT_UP:.0f} % of {rate:,.4g}/s was served, the lowest rate tried",)
 
 

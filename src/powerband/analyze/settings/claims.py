@@ -19,6 +19,7 @@ from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
 from powerband.base.arithmetic import Arithmetic, Number, value
 from powerband.base.units import format_value
+from powerband.loads.measured import is_lower_bound
 from powerband.model.claim_expression import (
     OPERATORS,
     ClaimComparison,
@@ -29,7 +30,7 @@ from powerband.model.claim_expression import (
     unit_of,
 )
 from powerband.model.experiment import Claim, Experiment
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, format_level
 from powerband.model.results import ClaimPart, ClaimResult, ClaimVerdict, Estimate, TrialResult
 
@@ -37,6 +38,7 @@ HELD, REFUTED, UNDECIDED = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict
 _OPPOSITE = {HELD: REFUTED, REFUTED: HELD, UNDECIDED: UNDECIDED}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _SIDE_MAX = 1e100  # its square is still a float
+_FAR = 1e6  # times a lower bound: a verdict that stands there, too, stands wherever the value is
 
 Cells = Mapping[tuple[Setting, int], TrialResult]
 
@@ -77,15 +79,25 @@ def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells:
     base = partial(ClaimPart, comparison=comparison.text, where=_where(case))
     balanced = _balanced(comparison)
     unit = _shared_unit(balanced)
+
+    def judged_with(raised: Reference | None = None) -> tuple[_Judged, int]:
+        left, right = _sides(balanced, case, cells, raised)
+        return _counted(balanced, left, unit) or _measured(balanced, left, right, unit, rule), len(left)
+
     try:
-        left, right = _sides(balanced, case, cells)
-        judged = _counted(balanced, left, unit) or _measured(balanced, left, right, unit, rule)
+        judged, blocks = judged_with()
+        bounds = _lower_bounds(balanced, case, cells)
+        open_ended = (judged_with(bound)[0].verdict is not judged.verdict for bound in bounds)
+        if bounds and (balanced.op in ("==", "!=") or any(open_ended)):
+            raise _CannotSayError(_bound_words(bounds[0], case), blocks)
     except _CannotSayError as reason:
         return base(verdict=UNDECIDED, left=None, right=None, unit=unit, scale="difference", interval=None,
                     blocks=reason.blocks, sentence=f"{reason}.")  # fmt: skip
+    sentences = [_sentence(judged, unit, blocks, reckoned=_reckoned(comparison.text))]
+    sentences += [f"{_bound_words(bound, case)}." for bound in bounds]
     return base(verdict=judged.verdict, left=judged.left, right=judged.right, unit=unit, scale=judged.scale,
-                interval=judged.interval, blocks=len(left),
-                sentence=_sentence(judged, unit, len(left), reckoned=_reckoned(comparison.text)))  # fmt: skip
+                interval=judged.interval, blocks=blocks,
+                sentence=" ".join(sentences))  # fmt: skip
 
 
 class _CannotSayError(Exception):
@@ -112,8 +124,26 @@ def _is_zero(term: Term) -> bool:
     return isinstance(term, Number) and term.value == 0
 
 
-def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells) -> tuple[Array, Array]:
-    """The values of both sides in every block that has all their metrics: settings are paired within blocks."""
+def _lower_bounds(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells) -> list[Reference]:
+    """The references to percentiles that are only lower bounds in some trial."""
+
+    def is_bound(reference: Reference) -> bool:
+        mine = (result.metrics for (of, _), result in cells.items() if of == case[reference])
+        return any(is_lower_bound(reference.metric, metrics) for metrics in mine)
+
+    return list(filter(is_bound, dict.fromkeys(comparison.references)))
+
+
+def _bound_words(bound: Reference, case: Mapping[Reference, Setting]) -> str:
+    what = f"{metric_words(bound.metric).capitalize()} of {case[bound].id}"
+    return f"{what} is only a lower bound: too many requests got no correct response"
+
+
+def _sides(
+    comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells, raised: Reference | None
+) -> tuple[Array, Array]:
+    """The values of both sides in every block that has all their metrics: settings are paired within blocks. Those of
+    `raised` are far above what was measured."""
     references = comparison.references
     usable = [
         block
@@ -129,7 +159,8 @@ def _sides(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells
     for block in usable:
 
         def value_of(reference: Reference, block: int = block) -> float:
-            return cells[case[reference], block].metrics[reference.metric]
+            measured = cells[case[reference], block].metrics[reference.metric]
+            return _FAR * measured if reference == raised else measured
 
         try:
             pair = (value(comparison.left, value_of), value(comparison.right, value_of))

@@ -276,7 +276,8 @@ def _timed(standing: Standing, results: Sequence[TrialResult], progress: Progres
     if experiment.design.budget_ns is None or not took:
         return standing
     looked = [result.took_s for result in ran if result.stage is Stage.EXPLORE and result.took_s is not None]
-    looks = min(experiment.design.explore_trials, len(experiment.settings()))
+    nodes = {result.node for result in ran if result.stage is Stage.EXPLORE}  # they share its trials
+    looks = min(experiment.design.explore_trials, len(experiment.settings())) / max(1, len(nodes))
     if experiment.objective.is_capacity:  # its first rounds only look
         compared = any(result.stage is Stage.CAPACITY for result in trials)
     else:

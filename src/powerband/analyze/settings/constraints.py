@@ -84,7 +84,8 @@ def judge(
         found = estimate_of(values, constraint.metric, max(1 - 2 * error, 0.01))
         here = _meets(constraint, math.inf if math.inf in judged else found.value)
         seen &= here
-        text = f"{constraint.text}: it was {format_value(found.value, unit)}"
+        least = "at least " if math.inf in judged else ""
+        text = f"{constraint.text}: it was {least}{format_value(found.value, unit)}"
         if found.low is None or found.high is None:
             verdict = here if settings == 1 else None
             text += " in one trial"
@@ -100,9 +101,9 @@ def judge(
         bad = sum(not _meets(constraint, value) for value in judged)
         if verdict is False:
             missed.append(text)
-        elif (len(values) > 1 or settings == 1) and not is_allowed(bad, len(values), allowed, error):
-            text = f"{constraint.text}: broken in {bad} of {plural(len(values), 'start')}"
-            (missed if is_surely_more(bad, len(values), allowed, error) else lapsed).append(text)
+        elif (len(judged) > 1 or settings == 1) and not is_allowed(bad, len(judged), allowed, error):
+            text = f"{constraint.text}: broken in {bad} of {plural(len(judged), 'start')}"
+            (missed if is_surely_more(bad, len(judged), allowed, error) else lapsed).append(text)
         elif verdict is None:
             unsure.append(text)
         elif len(values) < len(trials):

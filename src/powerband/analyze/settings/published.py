@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from powerband.analyze.settings.contest import last_valid
 from powerband.analyze.stats.intervals import estimate, estimate_of
+from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment, Published
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, named_settings
@@ -32,18 +34,23 @@ def _table(
         name: {block: result.metrics[metric] for (of, block), result in cells.items() if of == setting}
         for name, setting in named.items()
     }
+    endless = {of for (of, _), result in cells.items() if is_lower_bound(metric, result.metrics)}
+    bounds = {name for name, setting in named.items() if setting in endless}
     base = next((name for name in published.by if ours[name]), None)
     rows = []
     for name, figure in published.by.items():
         values = list(ours[name].values())
+        our_ratio = None
+        if base is not None and (name == base or not bounds & {name, base}):
+            our_ratio = _ratio(ours[name], ours[base], confidence, same=name == base)
         rows.append(
             PublishedRow(
                 name=name,
                 setting=named[name],
                 published=figure,
-                ours=estimate_of(values, metric, confidence) if values else None,
+                ours=replace(estimate_of(values, metric, confidence), at_least=name in bounds) if values else None,
                 published_ratio=None if base is None or published.by[base] == 0 else figure / published.by[base],
-                our_ratio=None if base is None else _ratio(ours[name], ours[base], confidence, same=name == base),
+                our_ratio=our_ratio,
             )
         )
     return PublishedTable(metric, METRICS[metric].unit, base, published.note, tuple(rows))

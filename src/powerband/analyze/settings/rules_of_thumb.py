@@ -111,7 +111,8 @@ def mmc(experiment: Experiment, line: ThreadLine, answer: SettingResult) -> Prop
     if rate is None:
         return Proposal("M/M/c", None, "the answer's rate is not known")
     if load.rate_per_s is not None or experiment.objective.is_capacity:
-        return _open_mmc(rate, work.service_s, _response_limit(experiment))
+        # Each arrival sends the requests of all steps.
+        return _open_mmc(rate * len(load.scenario), work.service_s, _response_limit(experiment))
     users, response_ns = line.mean(answer.setting, "users_mean"), line.mean(answer.setting, "response_time_ns_mean")
     if users is None or response_ns is None:
         return Proposal("M/M/c//N", None, "users or response times were not measured")

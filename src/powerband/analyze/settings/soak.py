@@ -86,7 +86,7 @@ def _figure(
     name: str, values: Sequence[float], soaked: float, confidence: float, margin: float, *, more_is_better: bool
 ) -> SoakFigure:
     n = len(values)
-    if n < 2 or soaked <= 0 or min(values) <= 0:
+    if n < 2 or min(values) <= 0:
         mean = sum(values) / n if n else None
         return SoakFigure(name, soaked, mean, None, None, worse=False)
     logs = np.log(values)

@@ -21,6 +21,7 @@ from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialResult, Verdict
 
 CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `bottleneck/rules.py`
+CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckName.TOO_MANY_RUNNABLE_THREADS)
 CPU_IDLE = 0.70  # below it 40 % more would fit
 TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
@@ -40,10 +41,12 @@ def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
 def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
     """The bottleneck that most of these trials name, with the evidence of the one that is in the middle by goodput,
     and the server's CPU use as the mean of all, as in the table; None if most name none. A tie goes to the bottleneck
-    that an earlier trial names. If slots were measured in some of the trials, only these are asked. The second
-    candidate is another bottleneck that as many trials name, or one fewer but two at least; else that of the middle
-    trial itself."""
-    every, trials = trials, [trial for trial in trials if "slots" in trial.metrics] or trials
+    that an earlier trial names. If slots were measured in some of the trials, only these are asked, and those that name
+    a short CPU, at which no slots are measured. The second candidate is another bottleneck that as many trials name, or
+    one fewer but two at least; else that of the middle trial itself."""
+    every = trials
+    if any("slots" in trial.metrics for trial in trials):
+        trials = [trial for trial in trials if "slots" in trial.metrics or _names_cpu(trial)]
     names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
     if not names:
         return None
@@ -55,6 +58,10 @@ def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
             second = _middle(trials, other, every)
             return found if second is None else replace(found, second=_told_by(second, votes, len(trials)))
     return found
+
+
+def _names_cpu(trial: TrialResult) -> bool:
+    return trial.bottleneck is not None and trial.bottleneck.name in CPU_NAMES
 
 
 def _middle(

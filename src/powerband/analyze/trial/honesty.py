@@ -7,6 +7,7 @@ threshold and the reason for it are documented in docs/reference/validity.md. No
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from powerband.analyze.trial.disturbance import (
@@ -20,6 +21,7 @@ from powerband.analyze.trial.disturbance import (
 from powerband.base.logs import out_of_memory
 from powerband.base.units import format_bytes, format_value
 from powerband.loads import kind_of
+from powerband.loads.measured import is_lower_bound
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import STEAL_MAX
 from powerband.model.metrics import METRICS
@@ -136,18 +138,18 @@ def _steadiness(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
 def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     """Yields a problem for each of `measure.invariants` that does not hold in the trial, or is not known to."""
     for wanted in evidence.experiment.measure.invariants:
-        found = metrics.get(wanted.metric)
+        found, bound = metrics.get(wanted.metric), is_lower_bound(wanted.metric, metrics)
         if found is None:
             yield Problem(
                 "invariant",
                 f"{wanted.text} cannot be checked: this trial has no {wanted.metric}; see its definition in "
                 "measure.metrics, and subject.log",
             )
-        elif not OPERATORS[wanted.op](found, wanted.threshold):
-            unit = METRICS[wanted.metric].unit
+        elif not OPERATORS[wanted.op](math.inf if bound else found, wanted.threshold):
+            seen = f"{'at least ' if bound else ''}{format_value(found, METRICS[wanted.metric].unit)}"
             yield Problem(
                 "invariant",
-                f"{wanted.text} does not hold: {wanted.metric} was {format_value(found, unit)}; the server is not "
+                f"{wanted.text} does not hold: {wanted.metric} was {seen}; the server is not "
                 "right at this setting, so its figures do not count",
             )
 

@@ -116,6 +116,8 @@ def _use(rows: Sequence[tuple[int, ThreadSample]], names: Mapping[str, str]) -> 
 
 def _value(scrapes: Counters, text: str, name: str, start_ns: int, end_ns: int) -> float | None:
     if is_counter(name):
+        if scrapes.falls(text, start_ns, end_ns):  # it began again
+            return None
         grown = scrapes.growth(text, start_ns, end_ns, covered_least=0.0)
         return None if grown is None else grown * SECOND_NS / (end_ns - start_ns)
     levels = scrapes.levels(text, start_ns, end_ns)

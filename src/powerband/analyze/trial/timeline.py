@@ -15,7 +15,8 @@ from typing import Any
 
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
-from powerband.analyze.trial.processes import POOLS, PROBE
+from powerband.analyze.trial.dotnet_metrics import DOTNET
+from powerband.analyze.trial.processes import JVMS, POOLS, PROBE
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.results import Bottleneck, TrialResult
@@ -54,7 +55,7 @@ def limits_over_time(
     go_ns = record.phases.get("go")
     if fleet is None or probe is None or go_ns is None or record.status != "measured":
         return ()
-    whole = Evidence.read(record, experiment, fleet, events, probe)
+    whole = kind_of(experiment).corrected(Evidence.read(record, experiment, fleet, events, probe))
     found = []
     for start_ns, end_ns in _stretches(go_ns, fleet.start_ns, fleet.end_ns):
         named = _limit(_part(whole, start_ns, end_ns), result)
@@ -100,7 +101,8 @@ def _limit(part: Evidence, result: TrialResult) -> Bottleneck | None:
     metrics |= kind.stretch_metrics(part)
     if part.response.count:
         metrics["response_time_ns_mean"] = part.response.moment(1)
-    metrics |= {**dict(PROBE.metrics(part)), **dict(POOLS.metrics(part))}
+    for source in (PROBE, POOLS, JVMS, DOTNET):
+        metrics |= dict(source.metrics(part))
     return bottleneck_of(scene_of(part, metrics, result.problems), rules_of(kind, sees_inside=part.sees_inside))
 
 

@@ -167,6 +167,8 @@ def exploration_chart(analysis: Analysis) -> Chart | None:
     ]
     axis = Axis("trial", tuple(p.x for p in points), tuple(f"{p.x:.0f}" for p in points), ordered=False)
     note = "Filled points went into the race; the others were not among the best."
+    if len({trial.node for trial in looks}) > 1:
+        note += " Points are as measured; the best were chosen without what the speeds of the nodes differ by."
     title = f"First look: {metric_name(metric)} of each setting tried"
     return Chart("exploration", "estimates", title, note, unit, axis, (Line("", tuple(points)),))
 

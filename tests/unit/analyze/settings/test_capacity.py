@@ -174,6 +174,18 @@ def test_what_holds_by_luck_at_the_lowest_rate_says_what_it_missed() -> None:
     assert len(found.near_edge()) == 18
 
 
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [((), "p99 < 50ms: it was at least 10.0 s at 18.4/s"), (("response_time_ns_p99",), "too many requests got no")],
+)
+def test_a_percentile_without_an_end_is_missed_and_said_to_be_one(left_out: tuple[str, ...], said: str) -> None:
+    """Where 5 % of the requests failed the p99 is a lower bound, and with fewer than 1,000 requests it has no value."""
+    trials = [trial(18.4, number, response_time_ns_p99=1e10, error_rate=0.05) for number in range(2, 20)]
+    trials = [replace(each, metrics={k: v for k, v in each.metrics.items() if k not in left_out}) for each in trials]
+    analysis = analyse(capacity_experiment(), [trial(None, 1), *trials])
+    assert any(said in reason for reason in analysis.settings[0].infeasible_because)
+
+
 def test_a_first_look_and_a_condition_that_nothing_measured_are_told_apart() -> None:
     made = capacity_experiment()
     bare = trial(1000.0, 2)

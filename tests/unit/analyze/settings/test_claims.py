@@ -164,6 +164,33 @@ def test_quiet_times_prove_no_more_than_their_resolution() -> None:
     assert judged("p99[threads=1] == p99[threads=2]", trials).verdict == "held"
 
 
+@pytest.mark.parametrize(
+    ("holds", "verdict"),
+    [
+        ("p99[threads=2] > 10 * p99[threads=1]", "held"),
+        ("p99[threads=1] < p99[threads=2]", "held"),
+        ("p99[threads=2] < 1s", "refuted"),
+        ("p99[threads=2] < 1min", "undecided"),
+        ("p99[threads=2] / p99[threads=1] < 2000", "undecided"),
+        ("p99[threads=2] != p99[threads=1]", "undecided"),
+        ("p50[threads=2] < 1min", "held"),
+        ("p99[threads=1] < 1s", "held"),
+    ],
+)
+def test_where_requests_got_no_answer_a_percentile_is_only_a_lower_bound(holds: str, verdict: str) -> None:
+    """With 2 threads one request in twenty fails: their p99 is the length of the window, 10 s, or more."""
+    fine = {"response_time_ns_p50": 1e7, "response_time_ns_p99": 1.2e7}
+    failing = {**fine, "response_time_ns_p99": 1e10, "error_rate": 0.05}
+    trials = [
+        trial({"threads": threads}, block, metrics)
+        for threads, metrics in ((1, fine), (2, failing))
+        for block in range(4)
+    ]
+    result = judged(holds, trials)
+    assert result.verdict == verdict
+    assert ("Response time p99 of threads=2 is only a lower bound" in result.sentence) == ("p99[threads=2]" in holds)
+
+
 def test_factors_left_out_must_all_agree() -> None:
     def trials(third: float) -> list[TrialResult]:
         noise = [1.0, 1.01, 0.99, 1.0, 1.005]

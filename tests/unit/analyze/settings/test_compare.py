@@ -366,6 +366,14 @@ def test_a_limit_is_met_for_certain_beyond_students_one_sided_quantile(errors: f
     assert judge(objective, trials, settings=1).certain is certain
 
 
+def test_starts_with_too_few_requests_for_a_percentile_that_has_no_end_break_a_limit_like_the_others() -> None:
+    """In three starts 5 % of the requests failed; in two of them there were too few for a p99."""
+    objective = Objective.model_validate({"subject_to": ["p99 < 50ms"]})
+    seen = [{"response_time_ns_p99": 5e6, "error_rate": 0.0}, {"response_time_ns_p99": 4e9, "error_rate": 0.05}]
+    found = judge(objective, [*seen, {"error_rate": 0.05}, {"error_rate": 0.05}], settings=1)
+    assert found.lapsed == ("p99 < 50ms: broken in 3 of 4 starts",)
+
+
 def test_a_share_is_not_said_to_lie_below_zero() -> None:
     objective = Objective.model_validate({"subject_to": ["error_rate < 1%"]})
     (unsure,) = judge(objective, [{"error_rate": 0.0}, {"error_rate": 0.005}], settings=2).open

@@ -68,6 +68,25 @@ def test_the_base_is_the_first_that_was_measured() -> None:
     assert table.rows[3].our_ratio is not None and table.rows[3].our_ratio.value == pytest.approx(2.0, rel=0.01)
 
 
+def test_a_percentile_that_is_only_a_lower_bound_has_no_ratio() -> None:
+    """With 4 threads one request in twenty failed."""
+    trials = [
+        TrialResult(
+            block, block, 1, Setting((("threads", threads),)), "measured", (),
+            {"response_time_ns_p99": p99, "error_rate": bad},
+        )
+        for block in range(4)
+        for threads, p99, bad in ((1, 1e7, 0.0), (2, 2e7, 0.0), (4, 1e10, 0.05))
+    ]  # fmt: skip
+    published = {"metric": "p99", "by": {"threads=1": "10ms", "threads=2": "20ms", "threads=4": "10s"}}
+    made = experiment({"threads": (1, 2, 4)}, published=(Published.model_validate(published),))
+    (table,) = analyse(made, trials).published
+    first, second, third = table.rows
+    assert second.our_ratio is not None and second.our_ratio.value == pytest.approx(2.0)
+    assert third.our_ratio is None and third.ours is not None and third.ours.at_least
+    assert first.ours is not None and not first.ours.at_least
+
+
 def test_the_paragraph_is_made_of_the_figures() -> None:
     said = " ".join(analysed({1: 1000.0, 2: 1400.0, 4: 900.0}).found)
     assert said.startswith("Claims: 1 confirmed and 1 refuted. Confirmed: two serve more than one.")

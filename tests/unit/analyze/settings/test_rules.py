@@ -164,7 +164,8 @@ def test_a_closed_load_with_pauses_is_the_machine_repairman() -> None:
 
 
 def opened(rate: float, overrides: Mapping[str, float] | None = None, **changes: Any) -> Analysis:
-    made = experiment({"threads": LADDER}, load={"rate": rate, "duration": "10s"}, **changes)
+    parts: dict[str, Any] = {"load": {"rate": rate, "duration": "10s"}, **changes}
+    made = experiment({"threads": LADDER}, **parts)
     table = {}
     for threads in LADDER:
         capacity = threads / HELD_S
@@ -179,6 +180,13 @@ def test_an_open_load_is_erlangs_formula() -> None:
     assert rule.proposal is not None
     assert erlang_c(int(rule.proposal), busy) <= 0.10 < erlang_c(int(rule.proposal) - 1, busy)
     assert rule.formula == "500/s x 19.0 ms: 9.50 busy, 10 % wait at most"
+
+
+def test_each_arrival_sends_the_requests_of_all_steps() -> None:
+    steps = [{"name": name, "path": f"/{name}"} for name in ("a", "b", "c")]
+    rule = named(opened(100.0, load={"rate": 100.0, "duration": "10s", "scenario": steps}))["M/M/c"]
+    assert rule.proposal is not None and rule.proposal > 300 * HELD_S
+    assert rule.formula.startswith("300/s x 19.0 ms: 5.70 busy")
 
 
 @pytest.mark.parametrize(("limit", "left_s", "share"), [("p99 < 50ms", 0.031, 0.01), ("p50 < 19500us", 0.0005, 0.5)])

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from fakes.scenes import MS, POLLER, pool, scene, tried
+from fakes.trials import Figures, experiment, record_of, spec, summary
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
-from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.bottleneck.scene import Scene, scene_of
 from powerband.analyze.trial.tried_slots import Tried
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.load import Load
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, TrialResult
+from powerband.readings.evidence import Evidence
+from powerband.readings.fleet import merge_fleet
 
 B = BottleneckName
 
@@ -451,11 +455,34 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.MEMORY,
     ),
     (
+        "page faults of a process that is started for each request",
+        scene(
+            pool("cgi", 0.97, 6.0),
+            POLLER,
+            metrics={
+                "page_faults_per_s": 200_000.0,
+                "subject_cpu_system_share": 0.6,
+                "threads_started_per_s": 800.0,
+            },
+        ),
+        B.SUBJECT_CPU,
+    ),
+    (
         "some page faults",
         scene(pool("pool", 0.97, 6.0), POLLER, metrics={"page_faults_per_s": 8_000.0, "subject_cpu_system_share": 0.2}),
         B.SUBJECT_CPU,
     ),
     ("pages from disk", scene(SLEEPERS, POLLER, major_faults_per_s=4000.0), B.MEMORY),
+    (
+        "a page from a slow disk now and then, for few requests that wait for it",
+        scene(pool("pool", 0.1, 0.0, memory=0.5, sleep=7.4), POLLER, rate_per_s=20.0, major_faults_per_s=40.0),
+        B.MEMORY,
+    ),
+    (
+        "a page from disk for each of few slow requests, which hardly wait for it",
+        scene(pool("pool", 0.97, 6.0), POLLER, rate_per_s=2.0, major_faults_per_s=2.0),
+        B.SUBJECT_CPU,
+    ),
     (
         "a full accept queue",
         scene(IDLE, POLLER, accept_queue=2.0, accept_queue_limit=2.0, metrics={"accept_overflows": 40}),
@@ -580,6 +607,27 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     ("the same where CPU is short", scene(pool("G1 Conc", 0.3, 0.5), pool("pool", 0.68, 3.0)), B.GARBAGE_COLLECTION),
+    (
+        "a compiler that is always busy is not what the others wait for",
+        scene(
+            pool("C2 CompilerThre", 0.95, 0.0, busiest=0.95, lock=0.05),
+            pool("loop", 0.05, 0.0, poll=0.95),
+            cpus=4.0,
+            metrics={"subject_cpu_share": 0.25},
+            tried=tried(8),
+        ),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "a lock beside a compiler that is always busy",
+        scene(
+            pool("C2 CompilerThre", 0.95, 0.0, busiest=0.95, lock=0.05),
+            pool("pool", 0.1, 0.0, lock=30.0, sleep=0.9),
+            cpus=4.0,
+            metrics={"subject_cpu_share": 0.26},
+        ),
+        B.LOCK,
+    ),
     ("names cut in the middle", scene(pool("C2 Com..d", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER), B.POOL_TOO_SMALL),
     (
         "pressure of memory that others make",
@@ -665,6 +713,9 @@ def test_a_quota_that_load_and_bench_share_is_used_up_by_all_of_them() -> None:
     assert found.evidence[1] == used
     assert "from another machine" in found.advice
     assert alone is not None and alone.name is B.POOL_TOO_SMALL
+    others = {**figures, "host_foreign_cores": 0.5}
+    beside = bottleneck_of(scene(pool("pool", 1.2, 3.0, sleep=4), metrics=others, cpus=2.0, beside_in_quota=0.8))
+    assert beside is not None and beside.name is B.CPU_QUOTA, "the quota stops it, whatever others use"
 
 
 def test_a_window_with_one_look_at_its_threads_names_only_what_counters_prove() -> None:
@@ -761,6 +812,18 @@ def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
     assert bottleneck_of(idle) is None, "who turns requests away is short of something, whatever it is"
 
 
+def test_connections_that_nobody_counted_are_not_said_to_be_kept_or_to_open_at_once() -> None:
+    plan = experiment(load=Load(jmeter="plan.jmx"))
+    record = record_of(spec(), Figures(users=64))
+    none = {"opened": 0, "failed": 0, "closed_by_peer": 0, "open_max": 0, "connect_time_ns": ""}
+    fleet = merge_fleet([summary(Figures(users=64, summary={"connections": none}))])
+    assert fleet is not None
+    uncounted = scene_of(Evidence.read(record, plan, fleet, (), None), {}, ()).connections_per_request
+    found = bottleneck_of(scene(IDLE, POLLER, accept_queue=30.0, connections_per_request=uncounted))
+    assert found is not None and found.name is B.ACCEPT_BACKLOG and "accept faster" in found.advice
+    assert not any("connecting took" in clause or "kept" in clause for clause in found.evidence)
+
+
 def test_without_a_warm_up_nobody_can_tell_whether_requests_queue() -> None:
     assert bottleneck_of(scene(pool("worker", 0.05, 0.02, lock=16), POLLER, loaded_ns=None)) is None
 
@@ -791,6 +854,17 @@ def test_a_setting_has_the_bottleneck_of_most_of_its_trials_with_the_middle_one_
     assert found.evidence == ("it uses 96%", "the server uses 84 % of its CPU time (1.67 cores)")
     assert commonest([]) is None
     assert commonest([trial(1, None, 1), trial(2, None, 1), trial(3, B.LOCK, 1)]) is None
+
+
+def test_one_trial_with_slots_does_not_outvote_those_whose_cpu_was_too_full_for_them() -> None:
+    def trial(number: int, name: BottleneckName | None, **slots: float) -> TrialResult:
+        named = None if name is None else Bottleneck(name, ("1",), "advice")
+        return TrialResult(number, 0, 1, Setting(()), "measured", (), slots, bottleneck=named)
+
+    full, tried = [trial(number, B.SUBJECT_CPU) for number in (2, 3)], trial(1, B.NONE, slots=64.0)
+    for trials, name in ((full, B.SUBJECT_CPU), ([trial(2, None), trial(3, B.LOCK)], B.NONE)):
+        found = commonest([tried, *trials])
+        assert found is not None and found.name is name
 
 
 @pytest.mark.parametrize(("instances", "cpu", "wait", "engine"), [(2, 1.36, 0.71, 0.56), (4, 1.32, 2.74, 0.62)])

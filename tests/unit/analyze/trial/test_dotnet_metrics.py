@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from fakes.scenes import pool, scene, tried
+from fakes.trials import START_NS, Figures, experiment, record_of, spec, write_trial
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.dotnet_metrics import dotnet_metrics, dotnet_problems
+from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
 from powerband.readings.probe_samples import Counters, read_probe
+from powerband.store import TrialDir
 from powerband.wire.dotnet_events import dotnet_events
 
 S = 1_000_000_000
@@ -140,6 +143,22 @@ def test_a_short_cpu_is_no_starved_pool_and_no_lock() -> None:
     busy = pool(".NET TP Worker", 0.99, 3.0, lock=1.0)
     found = bottleneck_of(scene(busy, metrics={**IDLE, **STARVED, "dotnet_lock_contentions_per_s": 790.0}))
     assert found is not None and found.name is BottleneckName.SUBJECT_CPU
+
+
+@pytest.mark.parametrize(("shares", "named"), [((0.14,), True), ((0.08, 0.06), False)])
+def test_pauses_of_several_programs_do_not_add_up(shares: tuple[float, ...], named: bool, tmp_path: Path) -> None:
+    figures, directory = Figures(), TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    begun = START_NS - S
+    with directory.probe.open("a") as lines:
+        for pid, share in enumerate(shares, 1):
+            for at in range(begun, START_NS + 11 * S, S):
+                reading = {"type": "dotnet", "pid": pid, "at_ns": at, "gc_ns": round(share * (at - begun))}
+                lines.write(f"{json.dumps(reading)}\n")
+    result = measure(directory, record, experiment())
+    assert result.metrics["dotnet_gc_share"] == pytest.approx(0.14)
+    found = result.bottleneck
+    assert (found is not None and found.name is BottleneckName.GARBAGE_COLLECTION) is named
 
 
 @pytest.mark.parametrize("figures", [{}, {"dotnet_pool_queue_mean": 0.4, "dotnet_pool_busy_mean": 7.9}])

@@ -430,12 +430,27 @@ def test_requests_without_an_answer_rank_behind_all_others(tmp_path: Path) -> No
         assert metrics["service_time_ns_p99"] == pytest.approx(10e6, rel=0.01), "of those that were answered"
 
 
+def test_an_invariant_is_not_met_by_a_percentile_that_is_only_a_lower_bound(tmp_path: Path) -> None:
+    measure_it = Measure.model_validate({"invariants": ["p99 < 1min"]})
+    result = measured(tmp_path, Figures(failed=1000), measure=measure_it)
+    (broken,) = [problem for problem in result.problems if problem.code == "invariant"]
+    assert "response_time_ns_p99 was at least 10.0 s" in broken.message
+
+
 def test_a_percentile_that_too_many_never_had_is_at_least_the_window_and_says_so(tmp_path: Path) -> None:
     result = measured(tmp_path, timed([10] * 9_800, failed=200))
     assert result.metrics["response_time_ns_p99"] == 10e9
     assert result.metrics["response_time_ns_p95"] == pytest.approx(10e6, rel=0.01)
     (told,) = [problem.message for problem in result.problems if problem.code == "unanswered_percentiles"]
     assert told.startswith("2.0 % of the requests that were due got no correct response: percentiles from p99 on")
+
+
+@pytest.mark.parametrize(("limit", "said"), [("p999 < 50ms", True), ("p99 < 50ms", False)])
+def test_a_p999_without_an_end_is_told_of_where_a_condition_is_about_it(limit: str, said: bool, tmp_path: Path) -> None:
+    objective = {"metric": "goodput_per_s", "subject_to": [limit]}
+    result = measured(tmp_path, timed([10] * 19_900, failed=100), objective=objective)
+    told = [problem.message for problem in result.problems if problem.code == "unanswered_percentiles"]
+    assert bool(told) is said and all("percentiles from p999 on" in message for message in told)
 
 
 @pytest.mark.parametrize(("requests", "had"), [(9_999, "p99"), (999, "p95"), (199, "p90")])

@@ -241,6 +241,7 @@ def scene(*pools: WatchedPool, cpu_share: float = 0.5, **metrics: float) -> Scen
         (scene(pool("actors", 1.0, busiest=0.97)), BottleneckName.ONE_THREAD, "one `actors` thread is on a CPU 97 %"),
         (scene(pool("actors", 0.5, switches_per_s=100)), None, ""),
         (scene(pool("G1 Conc#0", 1.0, busiest=1.0)), None, ""),
+        (scene(pool("C2 CompilerThre", 1.0, busiest=1.0)), None, ""),
         (scene(pool("GC Thread", 0.5), pool("actors", 0.5)), BottleneckName.GARBAGE_COLLECTION, "GC Thread"),
     ],
 )  # fmt: skip

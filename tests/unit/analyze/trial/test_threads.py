@@ -64,6 +64,11 @@ def test_series_with_the_same_labels_share_a_table() -> None:
     assert (by_thread.labels, by_thread.rows) == (("thread",), ((("a",), (1.0,)),))
 
 
+def test_a_counter_that_began_again_has_no_rate() -> None:
+    at, fallen = np.array([10.0 * S, 11.0 * S, 12.0 * S]), np.array([900.0, 950.0, 20.0])
+    assert label_tables(Counters(at, {'served_total{worker="1"}': fallen}), 10 * S, 12 * S) == []
+
+
 def test_own_metrics_over_time() -> None:
     wanted = {
         "app_conns": parse_own("mean(conns)"),

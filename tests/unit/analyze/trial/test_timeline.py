@@ -32,8 +32,8 @@ def spans(tmp_path: Path, figures: Figures, change: Any = None) -> tuple[LimitSp
     return limits(directory, record)
 
 
-def limits(directory: TrialDir, record: TrialRecord) -> tuple[LimitSpan, ...]:
-    of = experiment(load=LOAD)
+def limits(directory: TrialDir, record: TrialRecord, load: Load = LOAD) -> tuple[LimitSpan, ...]:
+    of = experiment(load=load)
     result = measure(directory, record, of)
     probe = read_probe(directory.read_probe())
     return limits_over_time(result, record, list(directory.read_events()), probe, of)
@@ -77,6 +77,29 @@ def test_spans_cover_the_load_without_gaps_and_neighbours_differ(tmp_path: Path)
 def test_an_even_trial_is_one_span_of_what_its_window_names(tmp_path: Path) -> None:
     found = spans(tmp_path, Figures(), busy_from(-3.0))
     assert [span.bottleneck.name for span in found if span.bottleneck] == [BottleneckName.SUBJECT_CPU]
+
+
+def test_what_a_runtime_tells_of_itself_is_named_over_time_too(tmp_path: Path) -> None:
+    """Collections of .NET stop all threads for a fifth of the time from the fourth second of the window on."""
+    figures = Figures()
+    record = write_trial(directory := TrialDir(tmp_path / "0001"), record_of(spec(), figures), figures)
+    readings = [
+        {"type": "dotnet", "pid": 7, "at_ns": at, "gc_ns": max(0, at - START_NS - 4 * SECOND) // 5}
+        for at in range(START_NS - 2 * SECOND, START_NS + 11 * SECOND, SECOND)
+    ]
+    with directory.probe.open("a") as lines:
+        lines.writelines(f"{json.dumps(reading)}\n" for reading in readings)
+    found = limits(directory, record)
+    assert [span.bottleneck.name for span in found if span.bottleneck] == [BottleneckName.GARBAGE_COLLECTION]
+    assert found[-1].from_s == pytest.approx(6.0)
+
+
+def test_waits_of_jmeter_are_shared_by_its_threads_over_time_too(tmp_path: Path) -> None:
+    """Of its 100 threads 0.4 wait for a CPU on average."""
+    figures = Figures(users=100, engine_wait=0.4, summary={"thread_cpu_ns": []})
+    record = write_trial(directory := TrialDir(tmp_path / "0001"), record_of(spec(), figures), figures)
+    found = limits(directory, record, Load(jmeter="plan.jmx"))
+    assert found and BottleneckName.GENERATOR not in {span.bottleneck.name for span in found if span.bottleneck}
 
 
 def test_a_long_trial_has_a_bounded_number_of_stretches(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ SWITCHING_SHARE = 0.10  # of the subject's CPU time, spent on switches
 MEMORY_PRESSURE = 0.10  # of the time, somebody on the host waited for memory (PSI)
 WAITS_FOR_MEMORY = 0.1  # threads of the subject wait: pressure is the whole host's, so it must be seen to suffer
 MAJOR_FAULTS_PER_REQUEST = 0.5  # every other request waits for the disk
+MAJOR_FAULT_NS = 100_000.0  # one takes this long on a fast disk; where it takes longer, threads are seen to wait
 FAULTS_PER_REQUEST = 16.0  # 64 KiB of fresh pages for each request
 FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clears and maps these pages
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
@@ -77,6 +78,7 @@ QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: if the queue was full, the kernel tries again only after a second
 KEPT = 0.2  # connections opened for each request: the users keep theirs, and an acceptor has little to do
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
+STARTED_EACH = 0.5  # threads started for each request: a process for many of them
 STARTED_SHARE = 0.1  # threads started for each request: if they come and go, all are busy for their short lives
 
 Rule = Callable[[Scene], Bottleneck | None]
@@ -126,8 +128,11 @@ def _with_slots(found: Bottleneck, scene: Scene) -> Bottleneck:
 
 def _host_cpu(scene: Scene) -> Bottleneck | None:
     """Names the host's CPU if the subject wants more CPU than it got, others used what it lacks, and its requests spend
-    much of their time waiting for it: on a busy machine every thread waits a little, whatever the limit is."""
+    much of their time waiting for it: on a busy machine every thread waits a little, whatever the limit is. If a CPU
+    quota stops it most of the time, its threads wait for that."""
     if scene.load_served or scene.cpu_share >= CPU_SHORT or scene.demand < CPU_SHORT or not scene.cpus:
+        return None
+    if scene.value("cpu_throttled_share") >= THROTTLED:
         return None
     active = sum(active_threads(pool.use) for pool in scene.workers + scene.loops)
     idle = scene.workers and active < WORKERS_BUSY * min(scene.present, sum(pool.use.threads for pool in scene.workers))
@@ -187,7 +192,8 @@ def _accept_backlog(scene: Scene) -> Bottleneck | None:
             "; lengthen the backlog as well (listen() and net.core.somaxconn): a connection that finds it full waits a "
             "second"
         )
-    evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
+    if connect_ns:
+        evidence.append(f"connecting took {format_duration(connect_ns)} at p99")
     if scene.connections_per_request <= KEPT and accepts_too_late(scene):
         taken = f"{count(scene.present - waiting)} connections were accepted and are kept"
         return verdict(
@@ -255,7 +261,8 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
 
 def _memory(scene: Scene) -> Bottleneck | None:
     """Names memory if pages come from disk or are scarce, or if so many new ones are needed that the kernel takes much
-    of the CPU."""
+    of the CPU. Those of processes that are started for single requests (CGI, a fork for each) do not count: they cost
+    CPU."""
     rate = max(scene.rate_per_s, 1e-9)
     pressure = scene.value("psi_memory_share")
     major = scene.major_faults_per_s / rate
@@ -265,14 +272,16 @@ def _memory(scene: Scene) -> Bottleneck | None:
     storm = (
         faults >= FAULTS_PER_REQUEST
         and kernel >= FAULT_KERNEL_SHARE
+        and scene.value("threads_started_per_s") < STARTED_EACH * rate
         and (_short_of_cpu(scene) or waiting >= FAULTS_WAIT * max(1.0, scene.value("subject_cpu_cores")))
     )
     pressed = pressure >= MEMORY_PRESSURE and (scene.major_faults_per_s >= 1 or waiting >= WAITS_FOR_MEMORY)
-    slowed = pressed or major >= MAJOR_FAULTS_PER_REQUEST
-    if not (storm or slowed):
+    reading = max(waiting, scene.major_faults_per_s * MAJOR_FAULT_NS / SECOND_NS)
+    from_disk = major >= MAJOR_FAULTS_PER_REQUEST and reading >= WAITS_FOR_MEMORY
+    if not (storm or pressed or from_disk):
         return None
     evidence = [f"{significant(faults)} page faults per {scene.noun} ({per_second(scene.value('page_faults_per_s'))})"]
-    if major >= MAJOR_FAULTS_PER_REQUEST:
+    if from_disk:
         evidence.append(f"{significant(major)} of them from disk")
     if pressed:
         evidence.append(f"something on this machine waited for memory {share(pressure)} of the time")

@@ -428,7 +428,7 @@ def _explained(threads: float, scene: Scene) -> bool:
 def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
     """True if one thread of another pool does all of that pool's work, and has no time left: the threads wait for its
     results, not for a lock."""
-    others = [other for other in scene.pools if other is not pool]
+    others = [other for other in scene.pools if other is not pool and not other.compiles]
     return any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
 
 

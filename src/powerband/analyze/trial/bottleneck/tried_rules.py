@@ -106,7 +106,8 @@ def delayed_ack(scene: Scene) -> Bottleneck | None:
 
 def one_thread(scene: Scene) -> Bottleneck | None:
     """Names one thread if it has no time left while CPUs have: all else can go no faster than it."""
-    pool = max((pool for pool in scene.pools if not pool.collects), key=lambda pool: pool.busiest, default=None)
+    working = (pool for pool in scene.pools if not (pool.collects or pool.compiles))
+    pool = max(working, key=lambda pool: pool.busiest, default=None)
     if pool is None or scene.cpu_share >= CPU_SHORT:
         return None
     return busy_thread(BottleneckName.ONE_THREAD, pool, scene)
