@@ -53,8 +53,10 @@ class Stranger:
         """Runs a command; `more`: added to its environment."""
         kept = ("LANG", "POWERBAND_TEST_MARK", "DOTNET_ROOT", "RestoreSources", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
         env = {name: os.environ[name] for name in kept if name in os.environ}
-        env |= {"HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
-        env |= {"NPM_CONFIG_USERCONFIG": str(HOME / ".npmrc"), **more}
+        env |= {"HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
+        env |= {"PYTHONPYCACHEPREFIX": str(self.home / "byte-code"), "NPM_CONFIG_USERCONFIG": str(HOME / ".npmrc")}
+        # What Maven has fetched before, since it is large.
+        env |= {"MAVEN_OPTS": f"-Dmaven.repo.local={HOME / '.m2' / 'repository'}", **more}
         return subprocess.run(command, env=env, cwd=self.home, capture_output=True, text=True, check=False, timeout=500)
 
     def files(self) -> set[Path]:
