@@ -37,15 +37,15 @@ impl Census {
         let new = self.pids.iter().filter(|pid| self.known.binary_search(pid).is_err());
         let parent_of = |pid: i32| stat_of(pid).map(|stat| stat.parent);
         let new = new.filter_map(|&pid| Some((pid, parent_of(pid)?))).collect();
-        let offer = |pid, parent| trees.iter_mut().fold(false, |taken, tree| tree.offer(pid, parent) || taken);
+        let offer = |pid, parent| trees.iter_mut().any(|tree| tree.offer(pid, parent));
         offer_all(new, offer, parent_of);
         std::mem::swap(&mut self.known, &mut self.pids);
     }
 }
 
 /// Offers new processes, each with its parent, until none is taken: a child may be listed before its parent once pids
-/// have wrapped around. A parent that has ended since it was read cannot be taken; its children have another parent
-/// then, with which they are offered again.
+/// have wrapped around, and may belong to two trees. A parent that has ended since it was read cannot be taken; its
+/// children have another parent then, with which they are offered again.
 fn offer_all(
     mut new: Vec<(i32, i32)>,
     mut offer: impl FnMut(i32, i32) -> bool,
