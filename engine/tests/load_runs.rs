@@ -408,6 +408,26 @@ fn alone_it_prints_a_summary_and_an_interrupt_ends_it_early() {
 }
 
 #[test]
+fn alone_it_ends_with_its_terminal_unless_told_to_stay() {
+    let address = always(OK);
+    for (handling, length) in [(libc::SIG_DFL, "60s"), (libc::SIG_IGN, "300ms")] {
+        let mut alone = Command::new(ENGINE);
+        alone.args(["load", &format!("http://{address}/"), "-c", "2", "-d", length]).stdout(Stdio::piped());
+        // SAFETY: signal() is async-signal-safe.
+        unsafe { alone.pre_exec(move || Ok(_ = libc::signal(libc::SIGHUP, handling))) };
+        let mut child = alone.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut String::new()).unwrap();
+        signal(child.id() as i32, libc::SIGHUP);
+        let mut rest = String::new();
+        stdout.read_to_string(&mut rest).unwrap();
+        let ends_with_it = handling == libc::SIG_DFL;
+        assert_eq!(child.wait().unwrap().signal(), ends_with_it.then_some(libc::SIGHUP));
+        assert_eq!(rest.contains("Requests/sec:"), !ends_with_it, "{rest}");
+    }
+}
+
+#[test]
 fn alone_it_ranks_requests_without_a_correct_response_last() {
     let address = serve(|mut peer| {
         for answer in [OK, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"].iter().cycle() {

@@ -1,6 +1,6 @@
 //! The load engine over TLS: which certificates it trusts, and the outcomes of failed handshakes.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
@@ -70,6 +70,34 @@ fn every_connection_pays_for_a_full_handshake() {
     spec["connection"] = json!({"keep_alive": false});
     assert_eq!(outcomes(&spec), json!({"ok": 6}));
     assert_eq!(*kinds.lock().unwrap(), [HandshakeKind::Full; 6]);
+}
+
+#[test]
+fn what_a_server_says_last_ends_the_stream_although_its_socket_stays_open() {
+    for (answer, outcome) in [
+        ("HTTP/1.1 200 OK\r\n\r\nhello", "ok"),
+        (OK, "ok"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", "closed_early"),
+        ("", "closed_early"),
+    ] {
+        let (config, _) = tls_config();
+        let address = serve_streams(move |stream| {
+            let mut stream = BufReader::new(StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream));
+            let mut request = String::new();
+            while !request.ends_with("\r\n\r\n") && stream.read_line(&mut request).is_ok_and(|length| length > 0) {}
+            let stream = stream.get_mut();
+            // In one write, so that no request is sent in between.
+            let _ = stream.conn.writer().write_all(answer.as_bytes());
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+            let _ = stream.sock.read_to_end(&mut Vec::new());
+        });
+        let mut spec = tls_spec(address, json!({"insecure": true}));
+        spec["timeouts"]["request_ns"] = json!(400 * MS);
+        let summary = run(&spec);
+        assert_eq!(summary["total"]["outcomes"], json!({ outcome: 6 }), "{answer:?}");
+        assert_eq!(number(&summary["connections"]["opened"]), 6, "{answer:?}");
+    }
 }
 
 #[test]

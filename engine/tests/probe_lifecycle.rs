@@ -1,6 +1,7 @@
 //! The life of a subject under a probe: what it is started with, how its end is reported, and that no process of its
 //! tree is ever left, whether the subject, the probe or the controller dies.
 
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
 use crate::probe_support::{Bench, Probe, engine, find, python, wait_until};
@@ -337,6 +338,25 @@ os.read(up, 1)
     let (events, _) = probe.finish();
     assert_eq!(events.last().unwrap()["killed"], 0);
     assert!(bench.log_text().contains("asked"));
+}
+
+#[test]
+fn a_probe_that_only_watches_ends_with_its_terminal_unless_told_to_stay() {
+    for (handling, length) in [(libc::SIG_DFL, "60s"), (libc::SIG_IGN, "300ms")] {
+        let mut watcher = Command::new(engine());
+        watcher.args(["probe", "--interval", "10ms", "-d", length, "--pid", &std::process::id().to_string()]);
+        // SAFETY: signal() is async-signal-safe.
+        unsafe { watcher.pre_exec(move || Ok(_ = libc::signal(libc::SIGHUP, handling))) };
+        let mut watcher = watcher.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(watcher.stdout.take().unwrap()));
+        assert!(lines.next().unwrap().unwrap().contains("sample"));
+        // SAFETY: kill has no memory effects.
+        unsafe { libc::kill(watcher.id() as i32, libc::SIGHUP) };
+        let last = lines.last().map_or_else(String::new, |line| line.unwrap_or_default());
+        let ends_with_it = handling == libc::SIG_DFL;
+        assert_eq!(watcher.wait().unwrap().signal(), ends_with_it.then_some(libc::SIGHUP));
+        assert_eq!(last.contains(r#""type":"end""#), !ends_with_it, "{last}");
+    }
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn run(args: &Args, descriptor_limit: u64) -> Result<(), Problem> {
     let load = plan.spec.clone();
     // Looking up a name may take long: until it is done, signals end the process by default.
     let (sender, inputs) = channel();
-    control::catch_signals(sender.clone());
+    control::catch_signals(sender.clone(), false);
     if !args.json {
         print(&show::heading(&load, args.url.as_deref().unwrap_or_default()));
     }

@@ -57,7 +57,7 @@ impl Schedule {
     pub fn next_ns(&mut self) -> u64 {
         let at_ns = self.when(self.position).round() as u64;
         self.position += self.step();
-        let at_ns = self.last_ns.map_or(at_ns, |last| at_ns.max(last + 1));
+        let at_ns = self.last_ns.map_or(at_ns, |last| at_ns.max(last.saturating_add(1)));
         self.last_ns = Some(at_ns);
         at_ns
     }

@@ -27,10 +27,14 @@ pub fn read_commands(inputs: Sender<Input>) {
     });
 }
 
-/// Turns signals into inputs. Must be called before any other thread starts, so that all threads inherit the mask. The
-/// kernel sends SIGHUP when the *thread* that started this process ends: it counts only if the parent process has gone.
-pub fn catch_signals(inputs: Sender<Input>) {
-    let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
+/// Turns signals into inputs. Must be called before any other thread starts, so that all threads inherit the mask.
+///
+/// `controlled`: whether a controller has started this process. The kernel then sends SIGHUP when the *thread* that did
+/// so ends: it counts only if the parent process has gone. Without a controller, SIGHUP comes from a terminal that is
+/// closed, and ends the process by default.
+pub fn catch_signals(inputs: Sender<Input>, controlled: bool) {
+    let caught = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    let signals = Signals::block(if controlled { &caught } else { &caught[..2] });
     let parent = parent_id();
     std::thread::spawn(move || {
         loop {

@@ -51,7 +51,7 @@ pub fn main(args: Args) -> ExitCode {
         // Before the run there is nothing to end in good order: signals end the process by default.
         let spec = read_spec()?;
         let (sender, inputs) = channel::<Input>();
-        control::catch_signals(sender.clone());
+        control::catch_signals(sender.clone(), true);
         sys::hang_up_with_parent();
         let plan = plan::make(spec, descriptor_limit)?;
         control::read_commands(sender.clone());

@@ -97,11 +97,14 @@ impl TlsConnection {
         self.waiting_bytes
     }
 
-    /// Decrypts bytes from the socket; appends the plain bytes to `plain`.
-    pub fn receive(&mut self, mut records: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsError> {
+    /// Decrypts bytes from the socket; appends the plain bytes to `plain`. True once the server has said that nothing
+    /// follows (close_notify), which it may do long before it closes the socket.
+    pub fn receive(&mut self, mut records: &[u8], plain: &mut Vec<u8>) -> Result<bool, TlsError> {
+        let mut ended = false;
         while !records.is_empty() {
             let taken = self.inner.read_tls(&mut records).map_err(|_| TlsError::Broken)?;
             let state = self.inner.process_new_packets().map_err(|_| TlsError::Broken)?;
+            ended = state.peer_has_closed();
             let length = state.plaintext_bytes_to_read();
             if length > 0 {
                 let start = plain.len();
@@ -112,7 +115,7 @@ impl TlsConnection {
                 break;
             }
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Encrypts plain bytes, to be sent by `flush`.

@@ -35,11 +35,49 @@ impl Census {
         self.proc.list(&mut self.pids);
         self.due.again(now_ns, 0, (LISTING_FACTOR * (thread_cpu_ns() - started)).min(SECOND_NS));
         let new = self.pids.iter().filter(|pid| self.known.binary_search(pid).is_err());
-        let new: Vec<(i32, i32)> = new.filter_map(|&pid| Some((pid, stat_of(pid)?.parent))).collect();
+        let parent_of = |pid: i32| stat_of(pid).map(|stat| stat.parent);
+        let new = new.filter_map(|&pid| Some((pid, parent_of(pid)?))).collect();
+        let offer = |pid, parent| trees.iter_mut().any(|tree| tree.offer(pid, parent));
+        offer_all(new, offer, parent_of);
         std::mem::swap(&mut self.known, &mut self.pids);
-        for tree in trees {
-            // Repeat until no process is taken: a child may be listed before its parent once pids have wrapped around.
-            while new.iter().fold(false, |taken, &(pid, parent)| tree.offer(pid, parent) || taken) {}
+    }
+}
+
+/// Offers new processes, each with its parent, until none is taken: a child may be listed before its parent once pids
+/// have wrapped around, and may belong to two trees. A parent that has ended since it was read cannot be taken; its
+/// children have another parent then, with which they are offered again.
+fn offer_all(
+    mut new: Vec<(i32, i32)>,
+    mut offer: impl FnMut(i32, i32) -> bool,
+    parent_of: impl Fn(i32) -> Option<i32>,
+) {
+    let mut moved = true;
+    while moved {
+        while new.iter().fold(false, |taken, &(pid, parent)| offer(pid, parent) || taken) {}
+        moved = false;
+        for (pid, parent) in &mut new {
+            let before = std::mem::replace(parent, parent_of(*pid).unwrap_or(*parent));
+            moved |= *parent != before;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_of_a_parent_that_ends_meanwhile_are_offered_by_their_next_one() {
+        const OURS: i32 = 1;
+        let mut members = vec![OURS];
+        // 3 is a child of 2, and 4 of 3. When they are offered, 2 has gone, and 3 was given to 1.
+        let offer = |pid, parent| {
+            let taken = pid != 2 && members.contains(&parent) && !members.contains(&pid);
+            members.extend(taken.then_some(pid));
+            taken
+        };
+        let parent_of = |pid| [(3, OURS), (4, 3), (9, 8)].into_iter().find(|known| known.0 == pid).map(|known| known.1);
+        offer_all(vec![(4, 3), (2, OURS), (3, 2), (9, 8)], offer, parent_of);
+        assert_eq!(members, [OURS, 3, 4]);
     }
 }

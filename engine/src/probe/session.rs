@@ -2,7 +2,6 @@
 //! process is left. A session ends by `stop`, when the controller has gone (end of stdin, a broken stdout, the keeper's
 //! death), or by SIGTERM.
 
-use std::os::unix::process::parent_id;
 use std::process::ExitCode;
 
 use rand::rngs::SmallRng;
@@ -32,7 +31,7 @@ const INTERVAL_NS: std::ops::RangeInclusive<u64> = 1_000_000..=3_600_000_000_000
 
 /// Reads a spec and commands from stdin. `keeper`: the pid of the parent.
 pub fn serve(keeper: i32) -> ExitCode {
-    let signals = match Signals::install(keeper) {
+    let signals = match Signals::install(Some(keeper)) {
         Ok(signals) => signals,
         Err(error) => return complain(&format!("cannot watch signals: {error}")),
     };
@@ -50,7 +49,7 @@ pub fn serve(keeper: i32) -> ExitCode {
 /// Watches running processes for a user: JSON Lines until the first tree has ended, the duration is over, or Ctrl-C. It
 /// owns nothing, so it ends nothing, not even a process that happens to be its child.
 pub fn watch_alone(spec: ProbeSpec, duration_ns: Option<u64>) -> ExitCode {
-    let signals = match Signals::install(parent_id() as i32) {
+    let signals = match Signals::install(None) {
         Ok(signals) => signals,
         Err(error) => return complain(&format!("cannot watch signals: {error}")),
     };

@@ -9,19 +9,21 @@ use std::os::unix::process::parent_id;
 use crate::sys::{block_signals, ignore};
 
 pub struct Signals {
-    /// SIGTERM and SIGHUP.
+    /// SIGTERM and, with a parent, SIGHUP.
     ending: OwnedFd,
     /// SIGCHLD.
     children: OwnedFd,
-    parent: i32,
+    parent: Option<i32>,
 }
 
 impl Signals {
-    /// Blocks the signals and opens their descriptors. `parent`: the process whose death ends the probe.
-    pub fn install(parent: i32) -> io::Result<Signals> {
+    /// Blocks the signals and opens their descriptors. `parent`: the process whose death ends the probe; None: there is
+    /// none, and a terminal that is closed ends the probe by default.
+    pub fn install(parent: Option<i32>) -> io::Result<Signals> {
         ignore_terminal();
+        let ending = [libc::SIGTERM, libc::SIGHUP];
         Ok(Signals {
-            ending: descriptor(&[libc::SIGTERM, libc::SIGHUP])?,
+            ending: descriptor(if parent.is_some() { &ending } else { &ending[..1] })?,
             children: descriptor(&[libc::SIGCHLD])?,
             parent,
         })
@@ -40,7 +42,7 @@ impl Signals {
     pub fn must_end(&self) -> bool {
         let mut must = false;
         while let Some(signal) = take(&self.ending) {
-            must |= signal == libc::SIGTERM || parent_id() as i32 != self.parent;
+            must |= signal == libc::SIGTERM || self.parent != Some(parent_id() as i32);
         }
         must
     }

@@ -263,8 +263,12 @@ impl Recorder {
         self.counts.think_ns_sum += lengths_ns.cast_signed().max(0).cast_unsigned();
     }
 
-    pub fn users_changed(&mut self, by: i64, now_ns: u64) {
-        self.integrate_users(now_ns);
+    /// Counts users that start or leave at this instant. It may lie before the last one: a user that starts late is
+    /// present from when it was due, as its first request counts from then.
+    pub fn users_changed(&mut self, by: i64, at_ns: u64) {
+        self.integrate_users(at_ns);
+        let since_ns = self.users_since_ns - at_ns;
+        self.counts.user_ns = self.counts.user_ns.saturating_add_signed(by * since_ns.cast_signed());
         self.levels.users = self.levels.users.saturating_add_signed(by);
     }
 

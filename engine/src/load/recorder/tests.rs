@@ -86,6 +86,23 @@ fn a_request_that_is_never_answered_is_carried_through() {
 }
 
 #[test]
+fn a_user_that_starts_late_was_present_from_when_it_was_due() {
+    let edges = Arc::new(Edges::default());
+    edges.set(GO_NS, END_NS, END_NS + 1_000);
+    let mut recorder = Recorder::new(edges, GO_NS, 3_000, 2, 1, Users::new(2, 1));
+    let starts = |recorder: &mut Recorder, user: usize, late_ns: u64| {
+        recorder.pass(GO_NS + late_ns);
+        recorder.users_changed(1, GO_NS);
+        assert!(recorder.scheduled(GO_NS));
+        recorder.sent(user, &Flight { intended_ns: GO_NS, sent_ns: GO_NS + late_ns, step: COHORT });
+    };
+    starts(&mut recorder, 0, 0);
+    starts(&mut recorder, 1, 7_000);
+    recorder.pass(END_NS);
+    assert_eq!(two_sides(&recorder.finish(END_NS).1), (2 * (END_NS - GO_NS), 2 * (END_NS - GO_NS)));
+}
+
+#[test]
 fn a_request_sent_late_hides_none_that_is_never_answered() {
     for (late_is_answered, unanswered) in [(true, 1), (false, 2)] {
         let edges = Arc::new(Edges::default());

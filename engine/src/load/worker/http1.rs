@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::READ_BUFFER_BYTES;
 use super::core::Core;
 use super::protocol::Protocol;
 use super::slot::{Slot, State};
@@ -61,46 +62,7 @@ impl Protocol for Http1 {
     /// Handles the responses in these bytes; the requests that they make room for are then written together.
     #[inline]
     fn receive(&mut self, core: &mut Core, index: usize, bytes: &mut [u8]) {
-        let mut bytes = &*bytes;
-        let generation = core.slots[index].generation;
-        while !bytes.is_empty() {
-            let slot = &mut core.slots[index];
-            if slot.begun() == 0 {
-                // Bytes that answer no request: the connection cannot be used any more.
-                return self.fail(core, index, Outcome::BadResponse);
-            }
-            let expected = &self.steps[usize::from(slot.front().step_index())].expected;
-            let partial = match &mut slot.extra {
-                Some(extra) => &mut extra.partial,
-                None => &mut self.partial,
-            };
-            let mut parser = slot.parser;
-            let progress = parser.feed(&mut self.cache, partial, expected, bytes);
-            slot.parser = parser;
-            match progress {
-                Progress::Done(used, response) => {
-                    bytes = &bytes[used..];
-                    self.answered(core, index, response);
-                    if core.slots[index].generation != generation {
-                        break;
-                    }
-                }
-                Progress::More => {
-                    if slot.extra.is_none() && !self.partial.is_empty() {
-                        let partial = std::mem::take(&mut self.partial);
-                        slot.extra.insert(Box::default()).partial = partial;
-                    }
-                    if core.plan.spec.connection.acknowledge_at_once {
-                        sys::acknowledge(slot.fd);
-                    }
-                    break;
-                }
-                Progress::Bad(_) => {
-                    self.partial.clear();
-                    return self.fail(core, index, Outcome::BadResponse);
-                }
-            }
-        }
+        self.hear(core, index, bytes);
         self.advance(core, index);
     }
 
@@ -187,6 +149,50 @@ impl Http1 {
         Http1 { steps, cache: HeadCache::default(), partial: Partial::default(), gather: Vec::new() }
     }
 
+    /// Handles the responses in these bytes, and writes nothing on their connection.
+    #[inline]
+    fn hear(&mut self, core: &mut Core, index: usize, mut bytes: &[u8]) {
+        let generation = core.slots[index].generation;
+        while !bytes.is_empty() {
+            let slot = &mut core.slots[index];
+            if slot.begun() == 0 {
+                // Bytes that answer no request: the connection cannot be used any more.
+                return self.fail(core, index, Outcome::BadResponse);
+            }
+            let expected = &self.steps[usize::from(slot.front().step_index())].expected;
+            let partial = match &mut slot.extra {
+                Some(extra) => &mut extra.partial,
+                None => &mut self.partial,
+            };
+            let mut parser = slot.parser;
+            let progress = parser.feed(&mut self.cache, partial, expected, bytes);
+            slot.parser = parser;
+            match progress {
+                Progress::Done(used, response) => {
+                    bytes = &bytes[used..];
+                    self.answered(core, index, response);
+                    if core.slots[index].generation != generation {
+                        break;
+                    }
+                }
+                Progress::More => {
+                    if slot.extra.is_none() && !self.partial.is_empty() {
+                        let partial = std::mem::take(&mut self.partial);
+                        slot.extra.insert(Box::default()).partial = partial;
+                    }
+                    if core.plan.spec.connection.acknowledge_at_once {
+                        sys::acknowledge(slot.fd);
+                    }
+                    break;
+                }
+                Progress::Bad(_) => {
+                    self.partial.clear();
+                    return self.fail(core, index, Outcome::BadResponse);
+                }
+            }
+        }
+    }
+
     /// Sends a slot's unwritten requests: opens the connection, or writes.
     #[inline]
     fn advance(&mut self, core: &mut Core, index: usize) {
@@ -262,9 +268,23 @@ impl Http1 {
         slot.offset = left as u32;
     }
 
-    /// Handles a failed write. A kept connection may have been closed while it was idle: then nothing of the request
+    /// Handles a failed write. The server may have answered before it closed, as it does if a body is too large, so what
+    /// has arrived is read first. A kept connection may have been closed while it was idle: then nothing of the request
     /// has been sent, and it moves to a new connection. On a connection that never answered, the request fails.
+    #[cold]
     fn write_failed(&mut self, core: &mut Core, index: usize) {
+        let generation = core.slots[index].generation;
+        core.slots[index].peer_closed = true;
+        let mut buffer = vec![0; READ_BUFFER_BYTES];
+        // Records of TLS are not read here.
+        for _ in 0..if core.plan.tls.is_some() { 0 } else { Self::READS_AT_ONCE } {
+            let Ok(count @ 1..) = core.read_socket(index, &mut buffer) else { break };
+            core.recorder.received(count);
+            self.hear(core, index, &buffer[..count]);
+            if core.slots[index].generation != generation {
+                return self.advance(core, index);
+            }
+        }
         core.recorder.connections.closed_by_peer += 1;
         if core.slots[index].state == State::Fresh {
             self.fail_all(core, index, Outcome::Reset);

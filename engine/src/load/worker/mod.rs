@@ -254,10 +254,7 @@ impl<P: Protocol> Worker<P> {
         let generation = self.core.slots[index].generation;
         for _ in 0..P::READS_AT_ONCE {
             match self.core.read_socket(index, buffer) {
-                Ok(0) if !self.core.is_in_handshake(index) => {
-                    return self.protocol.end_of_stream(&mut self.core, index);
-                }
-                Ok(0) => return self.protocol.connect_failed(&mut self.core, index, Outcome::TlsFailed),
+                Ok(0) => return self.end_of_stream(index),
                 Ok(count) => {
                     self.core.recorder.received(count);
                     self.large |= count >= LARGE_BYTES;
@@ -296,6 +293,14 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
+    fn end_of_stream(&mut self, index: usize) {
+        if self.core.is_in_handshake(index) {
+            self.protocol.connect_failed(&mut self.core, index, Outcome::TlsFailed);
+        } else {
+            self.protocol.end_of_stream(&mut self.core, index);
+        }
+    }
+
     /// Decrypts TLS records and hands on the plain bytes.
     fn receive_records(&mut self, index: usize, records: &[u8]) {
         let mut plain = std::mem::take(&mut self.plain);
@@ -309,6 +314,7 @@ impl<P: Protocol> Worker<P> {
             shook = shakes && !tls.handshaking();
             received
         });
+        slot.peer_closed |= received == Ok(true);
         if shook {
             self.protocol.secured(&mut self.core, index);
         }
@@ -320,7 +326,12 @@ impl<P: Protocol> Worker<P> {
             return;
         }
         match received {
-            Ok(()) => self.protocol.flush(&mut self.core, index),
+            Ok(ended) => {
+                self.protocol.flush(&mut self.core, index);
+                if ended && self.core.slots[index].generation == generation {
+                    self.end_of_stream(index);
+                }
+            }
             Err(_) => self.lose(index, shakes, Outcome::TlsFailed),
         }
     }

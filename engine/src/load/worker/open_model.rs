@@ -32,7 +32,7 @@ impl OpenModel {
         let mut schedule = Schedule::new(*arrivals, *rate_per_s, ramp.as_ref(), thread, threads, spec.first_user, seed);
         let active_max = share.of(*max_in_flight);
         Some(OpenModel {
-            next_ns: go_ns + schedule.next_ns(),
+            next_ns: go_ns.saturating_add(schedule.next_ns()),
             schedule,
             go_ns,
             active: 0,
@@ -47,7 +47,7 @@ impl OpenModel {
     /// Takes the next arrival off the schedule; returns its intended instant.
     pub fn take(&mut self) -> u64 {
         let intended_ns = self.next_ns;
-        self.next_ns = self.go_ns + self.schedule.next_ns();
+        self.next_ns = self.go_ns.saturating_add(self.schedule.next_ns());
         intended_ns
     }
 
@@ -85,6 +85,19 @@ impl OpenModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arrivals_beyond_the_clock_never_come() {
+        let json = r#"{"protocol": 1, "target": {"url": "http://127.0.0.1:9"}, "scenario": [{"name": "a"}],
+            "model": {"kind": "open", "arrivals": "constant", "rate_per_s": 1e-12, "max_in_flight": 2},
+            "phases": {"drain_ns": 0, "deadline_ns": 1}}"#;
+        let spec: LoadSpec = serde_json::from_str(json).unwrap();
+        let go_ns = 1_000_000_000;
+        for (thread, first_ns) in [(0, go_ns), (1, u64::MAX)] {
+            let mut open = OpenModel::new(&spec, Share { thread, threads: 2 }, go_ns, 1).unwrap();
+            assert_eq!((open.take(), open.take(), open.next_ns), (first_ns, u64::MAX, u64::MAX));
+        }
+    }
 
     #[test]
     fn arrivals_behind_others_are_dealt_out_to_all_connections() {

@@ -1,5 +1,7 @@
 //! Tests of loops that pass the end of the window late.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::mpsc::channel;
 
 use super::core::start_after_ns;
@@ -10,8 +12,12 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// A worker of this model whose run began a second ago and whose window ended half a second ago.
 fn late_worker(model: &str) -> (Worker<Http1>, u64) {
+    worker(9, r#"{"name": "a"}"#, model)
+}
+
+fn worker(port: u16, step: &str, model: &str) -> (Worker<Http1>, u64) {
     let json = format!(
-        r#"{{"protocol": 1, "target": {{"url": "http://127.0.0.1:9"}}, "scenario": [{{"name": "a"}}],
+        r#"{{"protocol": 1, "target": {{"url": "http://127.0.0.1:{port}"}}, "scenario": [{step}],
             "model": {model}, "phases": {{"drain_ns": 0, "deadline_ns": 1}}}}"#
     );
     let plan = Arc::new(plan::make(serde_json::from_str(&json).unwrap(), 1024).unwrap_or_else(|_| panic!("{json}")));
@@ -61,6 +67,32 @@ fn pauses_are_credited_up_to_the_end_of_the_window_and_no_further() {
     }
     let (_, report) = worker.core.recorder.finish(now_ns());
     assert_eq!(report.total.think_ns_sum, SECOND_NS / 10);
+}
+
+#[test]
+fn an_answer_that_came_before_the_server_closed_counts_although_the_request_cannot_be_written() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let step = format!(r#"{{"name": "a", "method": "POST", "body": "{}"}}"#, "x".repeat(16 << 20));
+    let model = r#"{"kind": "closed", "users": 1, "requests_per_user": 1}"#;
+    let (mut worker, _) = worker(listener.local_addr().unwrap().port(), &step, model);
+    let mut events = [Event { events: 0, u64: 0 }; 1];
+    worker.core.read_clock();
+    worker.run_due();
+    assert_eq!(worker.core.epoll.wait(&mut events, Some(SECOND_NS)), 1);
+    worker.protocol.connected(&mut worker.core, 0);
+    assert_eq!(worker.core.slots[0].unwritten, 1, "the body is larger than what the kernel takes");
+    let (mut server, _) = listener.accept().unwrap();
+    server.read_exact(&mut [0; 1000]).unwrap();
+    server.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").unwrap();
+    drop(server); // with unread bytes, which resets the connection
+    let mut polled = [crate::sys::readable(worker.core.slots[0].fd)];
+    while polled[0].revents & libc::POLLHUP == 0 {
+        crate::sys::poll(&mut polled, Some(SECOND_NS));
+    }
+    worker.protocol.writable(&mut worker.core, 0);
+    let (_, report) = worker.core.recorder.finish(now_ns());
+    assert_eq!(report.total.outcomes[Outcome::StatusRejected as usize], 1, "{:?}", report.total.outcomes);
+    assert_eq!(report.rejected.into_iter().collect::<Vec<_>>(), [(413, 1)]);
 }
 
 #[test]
