@@ -128,10 +128,12 @@ def quoted() -> dict[str, list[str]]:
     ours = [number(row["ours us"]) for row in plain]
     probe = [number(text) for text in watched("the monitor on a server with 1,000 threads")]
     races = [row["ratio"] for row in titled("race", "full grid")]
-    answers = {row["row"]: number(row["seconds"]) for row in titled("row", "seconds")}
-    gunicorn = [seconds for name, seconds in answers.items() if name.startswith("gunicorn")]
+    answers = [(row["row"], number(row["seconds"])) for row in titled("row", "seconds")]
+    quickstart, gunicorn = (
+        [seconds for row, seconds in answers if row.startswith(name)] for name in ("quickstart", "gunicorn")
+    )
     return {
-        "Time": [f"take {rounded(answers['quickstart'], '1')} s", f"gunicorn {ends(gunicorn, '1')} s"],
+        "Time": [f"take {ends(quickstart, '1')} s", f"gunicorn {ends(gunicorn, '1')} s"],
         "Fast": [f"in {races[0]} and {races[1]} of the full grid's time"],
         "Lean": [
             f"{ends(ours, '0.1')} us of CPU a request",

@@ -23,6 +23,7 @@ use crate::load::recorder::users::Users;
 use crate::load::sys::{self, Epoll, Errno};
 use crate::load::timers::{Timer, Timers};
 
+pub const READ_BUFFER_BYTES: usize = 64 * 1024; // arbitrary: one per thread; during a longer read, other sockets wait
 /// If the wall clock moves by more than this against the monotonic clock from batch to batch, it was set: time stamps
 /// are then not used.
 const STEADY_NS: u64 = 1_000_000;

@@ -4,8 +4,7 @@
 
 use std::sync::Arc;
 
-use super::READ_BUFFER_BYTES;
-use super::core::Core;
+use super::core::{Core, READ_BUFFER_BYTES};
 use super::protocol::Protocol;
 use super::slot::{Slot, State};
 use crate::contract::outcome::Outcome;

@@ -15,7 +15,7 @@ mod slot;
 use std::io;
 use std::sync::Arc;
 
-use self::core::Core;
+use self::core::{Core, READ_BUFFER_BYTES};
 use crate::clock::now_ns;
 use crate::contract::outcome::Outcome;
 use crate::load::input::Reports;
@@ -32,7 +32,6 @@ use slot::State;
 
 /// Events taken per wait: few enough that sends falling due meanwhile do not wait long.
 const EVENTS: usize = 256;
-const READ_BUFFER_BYTES: usize = 64 * 1024; // arbitrary: one per thread; during a longer read, other sockets wait
 const WAKE_TOKEN: u64 = u64::MAX;
 /// With a precision of 0: for this long before a scheduled send, the loop spins.
 const SPIN_NS: u64 = 200_000;
