@@ -1,9 +1,9 @@
 """Decides once in a run whether the server shares all CPUs with the load generator, or each gets CPUs of its own.
 
 In: the experiment, and the results of trials one by one. Out: the experiment to run the next trial with, and whether a
-trial must be measured again because the decision changed after it; its time counts all the same. All valid trials of a
-run have the same CPUs, so a resumed run reads the decision from its records. Method and figures: docs/methods/cpus.md.
-Not here: which CPUs belong to a set (`processes/cpus.py`).
+trial must be measured again because the decision changed after it. All valid trials of a run have the same CPUs, so a
+resumed run reads the decision from its records. Method and figures: docs/methods/cpus.md. Not here: which CPUs belong
+to a set (`processes/cpus.py`).
 """
 
 from __future__ import annotations

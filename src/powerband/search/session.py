@@ -26,7 +26,6 @@ from powerband.model.cpu_use import SHARES_FROM
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
-from powerband.processes.failures import Code
 from powerband.processes.stop_request import StopRequest
 from powerband.search.cpu_choice import CpuChoice
 from powerband.search.finished import finished_trials, keep_seen
@@ -34,7 +33,7 @@ from powerband.search.forecast import forecast
 from powerband.search.observer import Observer
 from powerband.search.planner import Planner
 from powerband.search.turns import Turn, TurnLog, Turns, replay
-from powerband.store import Failure, RunDir, TrialRecord, write_atomically, writing
+from powerband.store import RunDir, TrialRecord, write_atomically, writing
 from powerband.trials.bench import HERE, Job, Opener, RunTrial, local_bench, record_lost
 from powerband.trials.leaving import with_left
 from powerband.trials.opening import check_first_starts, check_first_trial
@@ -296,17 +295,11 @@ class _Session:
             return None
         result = measure(directory, record, self.experiment)
         if choice.again(result):
-            why = _dealt_anew(choice)
-            if is_old or spec in self.again:
-                self.observer.note(why)
-                directory.record.unlink()
-                if not self.stop.requested:
-                    self._begin(place, spec)
-                return None
-            # The planner repeats an interrupted trial at once, and counts its time.
-            record = replace(record, status="interrupted", failure=Failure(Code.INTERRUPTED, why))
-            directory.write_record(record)
-            result = measure(directory, record, self.experiment)
+            self.observer.note(_dealt_anew(choice))
+            directory.record.unlink()
+            if not self.stop.requested:
+                self._begin(place, spec)
+            return None
         self.results[spec.number] = result
         self.observer.trial_ended(record, result)
         return result
