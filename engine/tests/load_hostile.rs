@@ -162,7 +162,7 @@ fn labels_of_a_tally_are_bounded() {
     spec["model"] = json!({"kind": "closed", "users": 4});
     spec["connection"]["pipeline"] = json!(64);
     spec["scenario"] = json!([websocket_support::text_step("{id}")]);
-    let summary = survived(spec);
+    let summary = survived_for(spec, 3_000, 400); // enough for so many labels beside other programs, too
     let tallies = summary["websocket"]["tallies"].as_object().unwrap();
     assert_eq!(tallies.len(), 10_000);
 }
