@@ -58,7 +58,6 @@ class CapacityPlanner(InFlight[_Round]):
         self._live = list(self._settings)
         self._ended = False
         self._begun = 0  # rounds
-        self._took_s: list[float] = []  # durations of measured trials
         self._round_ended = False
 
     @property
@@ -125,7 +124,6 @@ class CapacityPlanner(InFlight[_Round]):
         self._searches.pop(spec.setting, None)
         if result.status == "measured" and result.took_s is not None:
             told.took_s.append(result.took_s)
-            self._took_s.append(result.took_s)
         repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES)
         may_repeat = wanted and spec.attempt <= self._experiment.measure.retries and self._retries_left > 0
         may_repeat &= told.stage is Stage.SATURATE or self._within_budget(told.waiting + 1)
@@ -203,7 +201,7 @@ class CapacityPlanner(InFlight[_Round]):
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None:
             return True
-        took_s = took_s or self._took_s
+        took_s = took_s or [each for lasted_s in self._lasted_s.values() for each in lasted_s]
         measure = self._experiment.measure
         least_ns = measure.warmup_min_ns + self._experiment.load.duration_ns
         each_s = sum(took_s) / len(took_s) if took_s else least_ns / 1e9

@@ -93,6 +93,7 @@ class Explorer(InFlight[_Tried]):
     def tell(self, result: TrialResult) -> None:
         block, spec = self._end_trial(result)
         self._results.append(result)
+        common, speeds = node_speeds(self._experiment, self._results)
         if result.status == "interrupted":
             if block.result is None or not result.lost:  # another node need not measure what is common
                 block.queue.append(Attempt(spec.setting, spec.attempt))
@@ -102,9 +103,8 @@ class Explorer(InFlight[_Tried]):
         elif block.result is None:
             self.tried += 1
             block.result = result
-            if (common := self._unmeasured(result)) is not None:
+            if common is not None and self._shows_speed(result, common):
                 block.queue.append(Attempt(common))
-        speeds = node_speeds(self._experiment, self._results)[1]
         for over in self._close():
             assert over.result is not None
             self._space.learn(over.result, speeds, own=_is_own(over.result))
@@ -113,12 +113,11 @@ class Explorer(InFlight[_Tried]):
         may = result.attempt <= self._experiment.measure.retries and self._retries_left > 0
         return may and not result.valid and not _is_own(result) and not self._out_of_time()
 
-    def _unmeasured(self, result: TrialResult) -> Setting | None:
-        """The common setting, if the node of this result has not run it yet and is to do so."""
-        common, speeds = node_speeds(self._experiment, self._results)
+    def _shows_speed(self, result: TrialResult, common: Setting) -> bool:
+        """True if the node of this result is to run the common setting, which it has not run yet."""
         ran = {each.node for each in self._results if each.setting == common and each.status != "interrupted"}
         measured = result.valid and self._experiment.objective.metric in result.metrics
-        return common if speeds and measured and result.node not in ran and not self._out_of_time() else None
+        return measured and result.node not in ran and not self._out_of_time()
 
     def finalists(self) -> list[Setting]:
         """The best settings seen, in the order of the plan. Settings that met all constraints rank first, by the
