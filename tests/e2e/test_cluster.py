@@ -180,15 +180,25 @@ def test_the_best_pool_is_best_on_all_three_hosts(cluster: Hosts, tmp_path: Path
     check_nothing_left(cluster)
 
 
+def analysed(cluster: Hosts, text: str, folder: Path) -> Analysis:
+    """Runs an experiment on all hosts. Checks that its records give the same analysis again, and that nothing is
+    left."""
+    file = folder / "experiment.yaml"
+    file.write_text(text)
+    done = cluster.powerband("run", str(file), "--cluster", cluster.address, "--runs", str(folder / "runs"))
+    assert done.returncode in (0, 5), done.stderr
+    run = only_run(folder)
+    analysis = analysis_of(run)
+    again = analyse_run(load_experiment(run.experiment), run)
+    assert (again.trials, again.answer) == (analysis.trials, analysis.answer)
+    check_nothing_left(cluster)
+    return analysis
+
+
 @pytest.mark.long
 def test_capacities_are_searched_on_all_three_hosts_side_by_side(cluster: Hosts, tmp_path: Path) -> None:
     """Pools of 1 and 4 threads that take 20 ms a request serve 50/s and 200/s."""
-    file = tmp_path / "capacity.yaml"
-    file.write_text(CAPACITY)
-    done = cluster.powerband("run", str(file), "--cluster", cluster.address, "--runs", str(tmp_path / "runs"))
-    assert done.returncode in (0, 5), done.stderr
-    run = only_run(tmp_path)
-    analysis = analysis_of(run)
+    analysis = analysed(cluster, CAPACITY, tmp_path)
     names = {host.address for host in cluster.hosts}
     nodes = defaultdict(set)
     for trial in analysis.trials:
@@ -201,20 +211,12 @@ def test_capacities_are_searched_on_all_three_hosts_side_by_side(cluster: Hosts,
     found = {row.setting.id: row.capacity.estimate for row in analysis.settings if row.capacity is not None}
     small, large = found["threads=1"], found["threads=4"]
     assert small is not None and large is not None and large.value > 2 * small.value
-    again = analyse_run(load_experiment(run.experiment), run)
-    assert (again.trials, again.answer) == (analysis.trials, analysis.answer)
-    check_nothing_left(cluster)
 
 
 @pytest.mark.long
 def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(cluster: Hosts, tmp_path: Path) -> None:
     """Pools of 8 threads and more serve 400/s, smaller ones less."""
-    file = tmp_path / "explored.yaml"
-    file.write_text(EXPLORED)
-    done = cluster.powerband("run", str(file), "--cluster", cluster.address, "--runs", str(tmp_path / "runs"))
-    assert done.returncode in (0, 5), done.stderr
-    run = only_run(tmp_path)
-    analysis = analysis_of(run)
+    analysis = analysed(cluster, EXPLORED, tmp_path)
     explored = [trial for trial in analysis.trials if trial.stage is Stage.EXPLORE]
     assert len({trial.setting for trial in explored}) == 10
     names = {host.address for host in cluster.hosts}
@@ -226,9 +228,6 @@ def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(cluster: Host
     assert {trial.node for trial in explored} == names
     assert {trial.node for trial in explored[:3]} == names, "at once"
     assert analysis.settings and all(int(str(row.setting.as_dict()["threads"])) >= 5 for row in analysis.settings)
-    again = analyse_run(load_experiment(run.experiment), run)
-    assert (again.trials, again.answer) == (analysis.trials, analysis.answer)
-    check_nothing_left(cluster)
 
 
 @pytest.mark.long
