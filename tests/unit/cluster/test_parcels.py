@@ -42,7 +42,7 @@ def test_sources_go_without_what_is_made_from_them_and_links_out_of_them_are_lef
 
 
 def test_links_by_absolute_paths_lead_to_the_same_place_in_the_copy(tmp_path: Path) -> None:
-    """As deployments have them (`current` to the newest release); they once made the whole parcel unusable."""
+    """Deployments have such links (`current` leads to the newest release), which once made a whole parcel useless."""
     release = tmp_path / "mine" / "releases" / "3"
     release.mkdir(parents=True)
     (release / "server").write_text("3")

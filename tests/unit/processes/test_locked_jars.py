@@ -46,7 +46,7 @@ def test_each_jar_that_differs_is_named(hashes: Path) -> None:
 
 @pytest.mark.parametrize("place", ["deps", "zlib"])
 def test_a_jar_that_is_there_twice_is_compared_twice(place: str, hashes: Path) -> None:
-    """Of two jars of one name only the last was once compared, and another on the class path went unnoticed."""
+    """Only the last of two jars of one name was once compared, and another on the class path went unnoticed."""
     other = hashes.parent / "build" / place
     other.mkdir()
     (other / "a.jar").write_bytes(b"another")

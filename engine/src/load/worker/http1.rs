@@ -275,8 +275,8 @@ impl Http1 {
         let generation = core.slots[index].generation;
         core.slots[index].peer_closed = true;
         let mut buffer = vec![0; READ_BUFFER_BYTES];
-        // Records of TLS are not read here.
-        for _ in 0..if core.plan.tls.is_some() { 0 } else { Self::READS_AT_ONCE } {
+        let reads = if core.plan.tls.is_some() { 0 } else { Self::READS_AT_ONCE }; // records of TLS are not read here
+        for _ in 0..reads {
             let Ok(count @ 1..) = core.read_socket(index, &mut buffer) else { break };
             core.recorder.received(count);
             self.hear(core, index, &buffer[..count]);

@@ -29,7 +29,7 @@ _AVERAGED: Mapping[str, Callable[[float], str]] = {
     "subject_cpu_share": lambda value: f" {share(value)} of its CPU time",
     "subject_cpu_cores": lambda value: f" ({cores(value)})",
 }
-"""What evidence says of the CPU that the server uses, by metric."""
+"""The words of evidence for the server's CPU use, by metric."""
 
 
 def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ def test_what_holds_by_luck_at_the_lowest_rate_says_what_it_missed() -> None:
     [((), "p99 < 50ms: it was at least 10.0 s at 18.4/s"), (("response_time_ns_p99",), "too many requests got no")],
 )
 def test_a_percentile_without_an_end_is_missed_and_said_to_be_one(left_out: tuple[str, ...], said: str) -> None:
-    """Where 5 % of the requests failed the p99 is a lower bound, and with fewer than 1,000 requests it has no value."""
+    """The p99 is a lower bound if 5 % of the requests failed, and has no value with fewer than 1,000 requests."""
     trials = [trial(18.4, number, response_time_ns_p99=1e10, error_rate=0.05) for number in range(2, 20)]
     trials = [replace(each, metrics={k: v for k, v in each.metrics.items() if k not in left_out}) for each in trials]
     analysis = analyse(capacity_experiment(), [trial(None, 1), *trials])

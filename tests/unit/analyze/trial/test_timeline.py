@@ -95,7 +95,7 @@ def test_what_a_runtime_tells_of_itself_is_named_over_time_too(tmp_path: Path) -
 
 
 def test_waits_of_jmeter_are_shared_by_its_threads_over_time_too(tmp_path: Path) -> None:
-    """Of its 100 threads 0.4 wait for a CPU on average."""
+    """On average 0.4 of the program's 100 threads wait for a CPU."""
     figures = Figures(users=100, engine_wait=0.4, summary={"thread_cpu_ns": []})
     record = write_trial(directory := TrialDir(tmp_path / "0001"), record_of(spec(), figures), figures)
     found = limits(directory, record, Load(jmeter="plan.jmx"))
