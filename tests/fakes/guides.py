@@ -54,9 +54,9 @@ def words_of(page: str, start: str) -> list[str]:
     return shlex.split(found)
 
 
-def yaml_of(page: str, part: str) -> str:
-    """The one YAML block of the page that contains this text."""
-    (found,) = [block.text for block in blocks(text_of(page)) if block.language == "yaml" and part in block.text]
+def block_of(page: str, part: str) -> str:
+    """The text of the one block of the page that contains this text."""
+    (found,) = [block.text for block in blocks(text_of(page)) if part in block.text]
     return found
 
 

@@ -1,21 +1,99 @@
-"""The guides by stack name files, bottlenecks and servers that there are. Their commands are run by
-`tests/e2e/test_guides.py` and `test_examples.py`; that of Docker, which no test runs, is read here."""
+"""The guides name files, bottlenecks and servers that there are. A test runs each block of theirs and each `powerband`
+command in their text, as it stands on the page; `NOT_RUN` has the others, with the reason."""
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 from ruamel.yaml import YAML
 
-from fakes.guides import text_of, yaml_of
-from fakes.pages import ROOT, commands
+from fakes.guides import block_of, shown, text_of, typed, words_of
+from fakes.pages import ROOT, blocks, commands
 from powerband.cli import powerband
 from powerband.cli.running import tuned
 from powerband.files.known_knobs import GO, known_server
 from powerband.model.bottlenecks import BottleneckName
 
 GUIDES = ("jvm-servers", "node", "python-servers", "go-servers", "dotnet-servers", "docker")
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if not path.name.endswith(".ko.md"))
+TAKES: dict[str, Callable[..., object]] = {
+    function.__name__: function for function in (shown, typed, block_of, words_of)
+}
+# By page, and by words of the block or of the command: why no test takes it from the page and runs it.
+NOT_RUN = {
+    "benchmarks.md": {"make bench": "takes hours"},
+    "ci.md": {"actions/upload-artifact": "an action of GitHub, which runs on its machines only"},
+    "cluster.md": {
+        "Nodes differ": "an output, compared in test_cluster.py beside this file",
+        "powerband resume DIR": "a form; tests/e2e/test_cluster.py resumes",
+        "powerband run FILE --cluster auto": "begins the recipes for clouds, which are untried",
+    },
+    "docker.md": dict.fromkeys(("FROM", "make wheels", "docker run --rm --init"), "no container engine; read below"),
+    "history.md": {"import ruptures": "run by test_history.py beside this file"},
+    "install.md": {"docker run": "no container engine"},
+    "jvm-servers.md": {"metrics_url": "a part of a file in examples/boot-app, which tests/e2e/test_examples.py runs"},
+    "jmeter-import.md": dict.fromkeys(
+        ("- post:", "not converted"), "an output, compared in test_import.py beside this file"
+    ),
+    "prometheus.md": {"docker run": "no container engine"},
+    "python.md": {"": "all run by tests/e2e/test_python.py"},
+    "remote-server.md": {"ssh app-1": "no second machine; read by tests/e2e/test_remote_server_guide.py"},
+    "self-driven.md": {"erl +S": "no Erlang; the page says that it was not tried"},
+    "statsd.md": dict.fromkeys(("reflection.received:1|c", "hits|c"), "read by engine/src/statsd/tests.rs"),
+    "tutorial.md": {"": "all run by tests/e2e/test_tutorial.py"},
+}
+
+
+@cache
+def calls() -> list[tuple[str, list[str]]]:
+    """The functions of `TAKES` that end-to-end tests call with plain texts, and these texts."""
+    found = []
+    for file in (ROOT / "tests" / "e2e").glob("test_*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Call(func=ast.Name(id=name), args=args) if name in TAKES:
+                    texts = [str(each.value) for each in args if isinstance(each, ast.Constant)]
+                    if len(texts) == len(args):
+                        found.append((name, texts))
+    return found
+
+
+def taken(page: str) -> list[object]:
+    """The blocks, lines and commands that end-to-end tests take from the page, as their functions return them."""
+    return [TAKES[name](*texts) for name, texts in calls() if texts[:1] == [page]]
+
+
+def lines_of(block: str) -> Iterator[tuple[str, list[str]]]:
+    """Each line that a reader types, continued lines as one, and its words without a comment."""
+    for line in re.sub(r"\\\n\s*", "", block).splitlines():
+        yield line, shlex.split(line, comments=True)
+
+
+def not_taken(page: str) -> list[str]:
+    """The blocks of the page, and the commands in its text, that no test takes from it."""
+    found = taken(page)
+    left = []
+    for block in blocks(text_of(page)):
+        is_shell = block.language in ("", "sh") and block.text not in found
+        if block.text not in found and not (
+            is_shell and all(words[1:] in found or line in found for line, words in lines_of(block.text))
+        ):
+            left.append(block.text)
+    spans = re.findall(r"`(powerband \w+ [^`\n]+)`", text_of(page))
+    return left + [span for span in spans if shlex.split(span) not in found]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_test_runs_each_command_and_block(page: str) -> None:
+    left = not_taken(page)
+    reasons = NOT_RUN.get(page, {})
+    assert [each for each in left if not any(words in each for words in reasons)] == []
+    assert [words for words in reasons if not any(words in each for each in left)] == [], "these are run, or gone"
 
 
 @pytest.mark.parametrize("given", commands(text_of("docker.md")))
@@ -35,7 +113,7 @@ def test_docker_says_that_it_was_not_tried() -> None:
 def test_the_file_of_the_jvm_guide_is_that_of_its_sample() -> None:
     """Whose run is tested."""
     yaml = YAML(typ="safe")
-    part = yaml.load(yaml_of("jvm-servers.md", "metrics_url"))
+    part = yaml.load(block_of("jvm-servers.md", "metrics_url"))
     whole = yaml.load((ROOT / "examples" / "boot-app" / "live-limit.yaml").read_text())
     assert part == {name: {key: whole[name][key] for key in keys} for name, keys in part.items()}
 
