@@ -1,9 +1,9 @@
 """The commands of the guides run on a real server of each stack, as they stand on their pages, only shorter.
 
-The guides of WebSockets and of the JVM have samples of their own (`test_examples.py`); a server that already runs has
-`test_remote_server_guide.py`. No assertion depends on the machine's speed: they check what was started, that all was
-measured and answered, and certain effects, such as that a server of 4 slots of 20 ms answers at most 200 requests a
-second."""
+The guides of WebSockets and of the JVM have samples of their own (`test_examples.py`). No assertion depends on the
+machine's speed: they check what was started, that all was measured and answered, and certain effects, such as that a
+server of 4 slots of 20 ms answers at most 200 requests a second. `tests/unit/docs/test_guides.py` finds the blocks of a
+page that no test takes from it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 from ruamel.yaml import YAML
 
+from fakes.deployed import knob_server
 from fakes.guides import (
     PAUSING,
     SHORT,
@@ -279,6 +280,25 @@ def test_prometheus(tmp_path: Path) -> None:
             assert jobs == {"powerband", "subject"}
 
 
+def test_a_server_that_runs_already(tmp_path: Path) -> None:
+    """The page's first two commands, on a free port, name the best setting of the example and restore the first."""
+    (tmp_path / "examples").mkdir()
+    shutil.copy(ROOT / "examples" / "knob_server.py", tmp_path / "examples")
+    assert typed("remote-server.md", "python3 ") == "python3 examples/knob_server.py --port 8080"
+    short = ("--duration", "800ms", "--warmup", "300ms", "--repeats", "2", "--confirm", "0", "--order", "blocks")
+    with knob_server(script=tmp_path / "examples" / "knob_server.py") as server:
+        command = shown("remote-server.md", "tune", "-P", "n=2,8,32")
+        given = [word.replace("http://127.0.0.1:8080/", server.url) for word in command]
+        done = subprocess.run(
+            [sys.executable, "-m", "powerband", *given, *short],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        told = " ".join(done.stdout.split())
+        assert "Use n=8" in told and "The server was set back to n=8." in told and server.knob() == 8
+        assert "runs already" in done.stderr and f"--pid {server.process.pid} would watch it" in done.stderr
+
+
 # The example server, with the pool and the health page that a file of docs/remote-server.md asks for.
 POOL = f"""
 import json, sys
@@ -379,6 +399,11 @@ def test_a_plan_that_is_imported(tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "jmeter" / "plan.jmx", tmp_path)
     powerband = [sys.executable, "-m", "powerband"]
     subprocess.run([*powerband, *shown("jmeter-import.md", "import")], cwd=tmp_path, check=True, timeout=60)
+    printed = words_of("coming-from.md", "powerband import")
+    done = subprocess.run(
+        [*powerband, *printed[1:]], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "load:" in done.stdout
     short = ("load.duration=500ms", "measure.warmup=300ms", "measure.repeats=1")
     answered(tmp_path, *shown("jmeter-import.md", "run"), "--format", "json", *CALM, *sets(*short))
 

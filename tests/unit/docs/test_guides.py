@@ -18,6 +18,7 @@ from powerband.cli import powerband
 from powerband.cli.running import tuned
 from powerband.files.known_knobs import GO, known_server
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.experiment import Experiment
 
 GUIDES = ("jvm-servers", "node", "python-servers", "go-servers", "dotnet-servers", "docker")
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if not path.name.endswith(".ko.md"))
@@ -42,30 +43,26 @@ NOT_RUN = {
     ),
     "prometheus.md": {"docker run": "no container engine"},
     "python.md": {"": "all run by tests/e2e/test_python.py"},
-    "remote-server.md": {"ssh app-1": "no second machine; read by tests/e2e/test_remote_server_guide.py"},
+    "remote-server.md": {"ssh app-1": "no second machine; read below"},
     "self-driven.md": {"erl +S": "no Erlang; the page says that it was not tried"},
     "statsd.md": dict.fromkeys(("reflection.received:1|c", "hits|c"), "read by engine/src/statsd/tests.rs"),
+    "troubleshooting.md": {"powerband resume runs/...": "a form", "powerband doctor --pilot": "measures for 40 s"},
     "tutorial.md": {"": "all run by tests/e2e/test_tutorial.py"},
 }
 
 
 @cache
-def calls() -> list[tuple[str, list[str]]]:
-    """The functions of `TAKES` that end-to-end tests call with plain texts, and these texts."""
+def taken() -> list[object]:
+    """The blocks, lines and commands that end-to-end tests take from pages, as the functions of `TAKES` return them."""
     found = []
     for file in (ROOT / "tests" / "e2e").glob("test_*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             match node:
                 case ast.Call(func=ast.Name(id=name), args=args) if name in TAKES:
-                    texts = [str(each.value) for each in args if isinstance(each, ast.Constant)]
-                    if len(texts) == len(args):
-                        found.append((name, texts))
+                    texts = [each.value for each in args if isinstance(each, ast.Constant)]
+                    if len(texts) == len(args) and texts[0].endswith(".md"):
+                        found.append(TAKES[name](*texts))
     return found
-
-
-def taken(page: str) -> list[object]:
-    """The blocks, lines and commands that end-to-end tests take from the page, as their functions return them."""
-    return [TAKES[name](*texts) for name, texts in calls() if texts[:1] == [page]]
 
 
 def lines_of(block: str) -> Iterator[tuple[str, list[str]]]:
@@ -75,17 +72,17 @@ def lines_of(block: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def not_taken(page: str) -> list[str]:
-    """The blocks of the page, and the commands in its text, that no test takes from it."""
-    found = taken(page)
+    """The blocks of the page, and the commands in its text, that no end-to-end test takes from a page."""
+    found = taken()
     left = []
     for block in blocks(text_of(page)):
-        is_shell = block.language in ("", "sh") and block.text not in found
+        by_line = block.language in ("", "sh") and block.text not in found
         if block.text not in found and not (
-            is_shell and all(words[1:] in found or line in found for line, words in lines_of(block.text))
+            by_line and all(words[1:] in found or line in found for line, words in lines_of(block.text))
         ):
             left.append(block.text)
     spans = re.findall(r"`(powerband \w+ [^`\n]+)`", text_of(page))
-    return left + [span for span in spans if shlex.split(span) not in found]
+    return left + [span for span in spans if shlex.split(span)[1:] not in found and shlex.split(span) not in found]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -96,18 +93,36 @@ def test_a_test_runs_each_command_and_block(page: str) -> None:
     assert [words for words in reasons if not any(words in each for each in left)] == [], "these are run, or gone"
 
 
-@pytest.mark.parametrize("given", commands(text_of("docker.md")))
-def test_a_command_of_docker_makes_an_experiment(given: list[str]) -> None:
-    assert given[0] == "tune" and "docker" in given
+def read(given: list[str]) -> Experiment:
+    """The experiment that a command of `tune` makes."""
+    assert given[0] == "tune"
     options = powerband.commands["tune"].make_context("tune", list(given[1:])).params
     for own in ("runs", "progress", "live", "output"):
         options.pop(own)
-    experiment = tuned(options.pop("command"), **options)
-    assert experiment.is_race and experiment.factors
+    return tuned(options.pop("command"), **options)
+
+
+@pytest.mark.parametrize("given", commands(text_of("docker.md")))
+def test_a_command_of_docker_makes_an_experiment(given: list[str]) -> None:
+    experiment = read(given)
+    assert "docker" in given and experiment.is_race and experiment.factors
 
 
 def test_docker_says_that_it_was_not_tried() -> None:
     assert commands(text_of("docker.md")) and "None was tried with a running container engine" in text_of("docker.md")
+
+
+def test_the_command_by_ssh_is_read_as_it_says() -> None:
+    experiment = read(shown("remote-server.md", "tune", "-P", "quota=100,200,400"))
+    deployed = experiment.subject.deployed
+    assert deployed is not None and deployed.command is not None
+    assert deployed.command[:3] == ("ssh", "app-1", "sudo") and deployed.command[-1] == "CPUQuota={quota}%"
+    assert deployed.restore == {"quota": 400} and experiment.allow_hosts == ("app-1",)
+
+
+def test_every_option_for_a_server_that_runs_is_one_of_tune() -> None:
+    named = set(re.findall(r"`(--[a-z-]+)", text_of("remote-server.md")))
+    assert named <= {name for parameter in powerband.commands["tune"].params for name in parameter.opts}
 
 
 def test_the_file_of_the_jvm_guide_is_that_of_its_sample() -> None:
