@@ -365,11 +365,13 @@ def test_the_live_page(tmp_path: Path) -> None:
         timeout=200,
         check=False,
     )
-    name = run_of(tmp_path).path.name
+    path = run_of(tmp_path).path
+    name = path.name
+    shutil.copytree(path, path.with_name("another"))
     assert done.returncode in (0, 5) and re.search(rf"http://127.0.0.1:[0-9]+/runs/{name}", done.stderr), done.stderr
     with watched_by(*shown("live.md", "watch"), "--port", "0", folder=tmp_path) as page:
         for row in tables(text_of("live.md"))[0][1:]:
-            address = row[0].strip("`").replace("NAME", name).replace("NUMBER", "1")
+            address = row[0].strip("`").replace("NAME", name).replace("OTHER", "another").replace("NUMBER", "1")
             with urlopen(f"{page.rstrip('/')}{address}", timeout=20) as answer:
                 assert answer.readline(), address
 

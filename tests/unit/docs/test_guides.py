@@ -44,7 +44,7 @@ NOT_RUN = {
     "prometheus.md": {"docker run": "no container engine"},
     "python.md": {"": "all run by tests/e2e/test_python.py"},
     "remote-server.md": {"ssh app-1": "no second machine; read below"},
-    "self-driven.md": {"erl +S": "no Erlang; the page says that it was not tried"},
+    "self-driven.md": {"erl +S": "no Erlang on the machines of the tests; tried by hand"},
     "statsd.md": dict.fromkeys(("reflection.received:1|c", "hits|c"), "read by engine/src/statsd/tests.rs"),
     "troubleshooting.md": {"powerband resume runs/...": "a form", "powerband doctor --pilot": "measures for 40 s"},
     "tutorial.md": {"": "all run by tests/e2e/test_tutorial.py"},
