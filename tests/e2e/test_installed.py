@@ -91,7 +91,11 @@ def test_each_way_to_install_brings_the_command(start: str, stranger: Stranger, 
     """The commands of docs/install.md, with a pipx that uv brings."""
     line = " ".join(words_of("install.md", start)).replace("WHEEL", str(stranger.wheel))
     script = f'pipx() {{ uv tool run pipx "$@"; }}; cd {tmp_path}; {line}'
-    cached = {"UV_CACHE_DIR": str(HOME / ".cache" / "uv"), "PIP_CACHE_DIR": str(HOME / ".cache" / "pip")}
+    cached = {
+        "UV_CACHE_DIR": str(HOME / ".cache" / "uv"),
+        "PIP_CACHE_DIR": str(HOME / ".cache" / "pip"),
+        "PIP_NO_COMPILE": "1",
+    }
     path = f"{Path(stranger.uv).parent}:{os.environ['PATH']}"
     done = stranger.run_by("bash", "-ec", script, HOME=str(tmp_path), PATH=path, **cached)
     assert done.returncode == 0, done.stderr
