@@ -21,6 +21,7 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment
 
 GUIDES = ("jvm-servers", "node", "python-servers", "go-servers", "dotnet-servers", "docker")
+DOTNET = ("processes/dotnet_hook.py", "trials/instruments/dotnet_figures.py")
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if not path.name.endswith(".ko.md"))
 TAKES: dict[str, Callable[..., object]] = {
     function.__name__: function for function in (shown, typed, block_of, words_of)
@@ -131,6 +132,13 @@ def test_the_file_of_the_jvm_guide_is_that_of_its_sample() -> None:
     part = yaml.load(block_of("jvm-servers.md", "metrics_url"))
     whole = yaml.load((ROOT / "examples" / "boot-app" / "live-limit.yaml").read_text())
     assert part == {name: {key: whole[name][key] for key in keys} for name, keys in part.items()}
+
+
+def test_the_reasons_for_which_dotnet_is_not_seen_inside_are_given_in_these_words() -> None:
+    quoted = re.findall(r"^- \*(.+?)\*:", text_of("dotnet-servers.md"), re.M)
+    code = "".join((ROOT / "src" / "powerband" / file).read_text() for file in DOTNET)
+    said = re.sub(r"\{[\w.]+\}", "N", code)
+    assert len(quoted) == 4 and [words for words in quoted if re.sub(r"(?<= )\d+", "N", words) not in said] == []
 
 
 @pytest.mark.parametrize("page", GUIDES)
