@@ -4,7 +4,6 @@ POWERBAND_NO_SKIP=1."""
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -41,11 +40,11 @@ pytestmark = [
 LONGER = ("--duration", "3s", "--warmup", "3s")
 
 
-def built(name: str, checkout: Path, commands: str) -> Path:
-    """A copy of an example in a checkout, without what was built in it before, after these commands of a page."""
+def built(name: str, checkout: Path, command: str) -> Path:
+    """A copy of an example in a checkout, without what was built in it before, after this command of a page."""
     artefacts = shutil.ignore_patterns("node_modules", "target")
     folder = Path(shutil.copytree(ROOT / "examples" / name, checkout / "examples" / name, ignore=artefacts))
-    subprocess.run(["bash", "-ec", commands], cwd=checkout, check=True, capture_output=True, timeout=600)
+    subprocess.run(["bash", "-ec", command], cwd=checkout, check=True, capture_output=True, timeout=600)
     return folder
 
 
@@ -76,8 +75,7 @@ def test_the_spring_boot_application(tmp_path: Path) -> None:
     """The server is tuned by options of its command line, and by a knob that is set while it runs. A request takes 20
     ms, so a limit of 1 allows at most 50 requests a second."""
     need_jdk(maven=True)
-    go_there, build = typed("jvm-servers.md", "cd examples"), words_of("jvm-servers.md", "mvn")
-    folder = built("boot-app", tmp_path, f"{go_there}\n{shlex.join(build)}")
+    folder = built("boot-app", tmp_path, typed("jvm-servers.md", "cd examples"))
     # By default the server gets all CPUs only after a first trial that is then discarded.
     command = shown("jvm-servers.md", "tune")
     trials = answered(folder, *shorter(command, {"threads": "4,64"}, *LONGER, "--cpus", "all"))
