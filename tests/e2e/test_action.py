@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from fakes.guides import text_of
+from fakes.guides import block_of
 from fakes.hosted_job import SERVERS, Job, Server, build_wheel, pull_request, repository
 from fakes.needs import without
-from fakes.pages import blocks
 
-WORKFLOW = YAML(typ="safe").load(blocks(text_of("ci.md"))[0].text)
+WORKFLOW = YAML(typ="safe").load(block_of("ci.md", "runs-on"))
 (SHOWN,) = (step["with"] for step in WORKFLOW["jobs"]["powerband"]["steps"] if "with" in step)
 SHORT = "--repeats 5 --users 8 --duration 1s --warmup 300ms --budget 2m"
 

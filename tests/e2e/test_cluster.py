@@ -22,10 +22,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.guides import text_of
+from fakes.guides import block_of, shown
 from fakes.hosts import Host, Hosts, hosts
 from fakes.needs import need_hosts
-from fakes.pages import blocks
 from fakes.tmpfs import tmpfs
 from powerband.analyze.stored import stored_analysis
 from powerband.files.experiment_file import load_experiment
@@ -233,8 +232,8 @@ def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(cluster: Host
 @pytest.mark.long
 def test_two_machines_take_the_five_commands_of_the_page(apart: Hosts, tmp_path: Path) -> None:
     """docs/cluster.md, but for the installation; the last command is shorter, and nothing of Ray's is told home."""
-    (block,) = [block.text for block in blocks(text_of("cluster.md")) if "ray start --head" in block.text]
-    install, token, head, other, run = (line.partition(" #")[0].strip() for line in block.splitlines())
+    lines = block_of("cluster.md", "ray start --head").splitlines()
+    install, token, head, other, run = (line.partition(" #")[0].strip() for line in lines)
     assert install == "pip install 'powerband[ray]'"
     first, second = apart.hosts[:2]
     own = str(Path(sys.executable).parent)
@@ -424,15 +423,30 @@ def test_who_shows_no_token_is_told_where_it_comes_from(cluster: Hosts, tmp_path
 
 
 @pytest.mark.table
-def test_a_server_is_loaded_from_another_host(cluster: Hosts, tmp_path: Path) -> None:
-    arguments = ("run", str(file_of(tmp_path)), "--cluster", cluster.address, "--generators", "1")
-    done = cluster.powerband(*arguments, "--runs", str(tmp_path / "runs"))
+def test_a_server_is_loaded_from_another_host(cluster: Hosts, engine: Path, tmp_path: Path) -> None:
+    """By a command of docs/cluster.md, and a file with the keys that it shows."""
+    server, loads = cluster.hosts[1], cluster.hosts[2]
+    folder = tmp_path / "server"
+    folder.mkdir()
+    script = folder / "my-server"
+    script.write_text(
+        f'#!/bin/sh\npwd\nexec {engine} serve --host "${{2%:*}}" --port "${{2#*:}}" --wait 20ms "$3" "$4"\n'
+    )
+    script.chmod(0o755)
+    nodes = block_of("cluster.md", "cluster: {address").replace("bench-2", server.address)
+    nodes = nodes.replace("bench-3", loads.address)
+    subject = block_of("cluster.md", "subject: {command").replace('{port}",', '{port} --threads {threads}",', 1)
+    file = file_of(tmp_path)
+    file.write_text(re.sub("subject: .*\n", nodes + subject, file.read_text()))
+    command = shown("cluster.md", "run", "FILE")
+    given = [{"FILE": str(file), "auto": cluster.address}.get(word, word) for word in command]
+    done = cluster.powerband(*given, "--runs", str(tmp_path / "runs"))
     assert done.returncode in (0, 5), done.stderr
     run = only_run(tmp_path)
-    server, loads = cluster.hosts[1], cluster.hosts[2]
     for trial in check_whole(run, 1).trials:
         assert trial.node == server.address and [clock.node for clock in trial.generators] == [loads.address]
         assert f"http://{server.address}:" in run.trial(trial.number).subject.read_text()
+        assert "powerband-node-" in run.trial(trial.number).log.read_text(), "the server runs in a copy of its folder"
         assert abs(trial.generators[0].offset_ns) <= trial.generators[0].uncertainty_ns, "hosts here have one clock"
     assert "clock of " in done.stdout
     check_nothing_left(cluster)
@@ -451,10 +465,12 @@ def test_all_hosts_load_a_server_whose_own_count_is_their_sum(cluster: Hosts, en
         return int(re.findall(r"^requests_total (\d+)$", page, re.MULTILINE)[0])
 
     before = served()
-    asked = ("load", url, "--cluster", cluster.address, "-c", "9", "-d", "1s", "--warmup", "0s", "--format", "json")
-    refused = cluster.powerband(*asked)
+    stands_for = {"http://10.0.0.9:8080/": url, "auto": cluster.address, "10.0.0.9": host.address}
+    command = [stands_for.get(word, word) for word in shown("cluster.md", "load")]
+    short = ("-c", "9", "-d", "1s", "--warmup", "0s", "--format", "json")
+    refused = cluster.powerband(*command[: command.index("--allow-host")], *short)
     assert refused.returncode == 2 and "--allow-host" in refused.stderr
-    done = cluster.powerband(*asked, "--allow-host", host.address)
+    done = cluster.powerband(*command, *short)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert {each["node"] for each in told["generators"]} == {each.address for each in cluster.hosts}

@@ -13,6 +13,7 @@ import pytest
 from fakes.guides import (
     PAUSING,
     answered,
+    block_of,
     by_level,
     knobs,
     levelled,
@@ -21,8 +22,8 @@ from fakes.guides import (
     sets,
     shorter,
     shown,
+    typed,
     words_of,
-    yaml_of,
 )
 from fakes.needs import need_jdk, need_node
 from fakes.pages import ROOT
@@ -39,29 +40,31 @@ pytestmark = [
 LONGER = ("--duration", "3s", "--warmup", "3s")
 
 
-def copied(name: str, folder: Path) -> Path:
-    """A copy of an example without what was built in it before."""
-    built = shutil.ignore_patterns("node_modules", "target")
-    return Path(shutil.copytree(ROOT / "examples" / name, folder / name, ignore=built))
+def built(name: str, checkout: Path, command: str) -> Path:
+    """A copy of an example in a checkout, without what was built in it before, after this command of a page."""
+    artefacts = shutil.ignore_patterns("node_modules", "target")
+    folder = Path(shutil.copytree(ROOT / "examples" / name, checkout / "examples" / name, ignore=artefacts))
+    subprocess.run(["bash", "-ec", command], cwd=checkout, check=True, capture_output=True, timeout=600)
+    return folder
 
 
 def test_the_websocket_server(tmp_path: Path) -> None:
     """The server is measured by the page's command, by its file, and while it already runs."""
     need_node()
-    folder = copied("ws-server", tmp_path)
-    subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, check=True, capture_output=True, timeout=300)
+    folder = built("ws-server", tmp_path, typed("websocket.md", "cd examples"))
     command = shorter(shown("websocket.md", "tune"), {"processes": "1,2"}, *LONGER)
     trials = answered(folder, *command)
     assert set(by_level(trials, "processes")) == {1, 2}
     assert all(trial["metrics"]["joined_users"] == 64 for trial in trials)
 
-    (folder / "my-websocket.yaml").write_text(yaml_of("websocket.md", "name: my-websocket"))
+    (folder / "my-websocket.yaml").write_text(block_of("websocket.md", "name: my-websocket"))
     options = ("factors.processes=[2]", "load.users=50", "load.duration=1s", "measure.warmup=1s", "measure.repeats=1")
     trials = answered(folder, "run", "my-websocket.yaml", "--format", "json", *CALM, *sets(*options))
     assert all(trial["metrics"]["joined_users"] == 50 for trial in trials)
 
     port = pick_port()
-    running, joining, pace = (words_of("websocket.md", start) for start in ("powerband load ws:", "--users", "--pace"))
+    joining, pace = words_of("websocket.md", "--users"), words_of("websocket.md", "--pace")
+    running = words_of("websocket.md", "powerband load ws:")
     given = [word.replace("2000", "20").replace("6s", "100ms") for word in (*running[2:], *joining, *pace)]
     given = [word.replace(":8000/", f":{port}/") for word in given]
     with serving(folder, port, "node", "server.js", str(port), "1"):
@@ -72,8 +75,7 @@ def test_the_spring_boot_application(tmp_path: Path) -> None:
     """The server is tuned by options of its command line, and by a knob that is set while it runs. A request takes 20
     ms, so a limit of 1 allows at most 50 requests a second."""
     need_jdk(maven=True)
-    folder = copied("boot-app", tmp_path)
-    subprocess.run(["mvn", "-q", "-B", "package"], cwd=folder, check=True, capture_output=True, timeout=600)
+    folder = built("boot-app", tmp_path, typed("jvm-servers.md", "cd examples"))
     # By default the server gets all CPUs only after a first trial that is then discarded.
     command = shown("jvm-servers.md", "tune")
     trials = answered(folder, *shorter(command, {"threads": "4,64"}, *LONGER, "--cpus", "all"))

@@ -1,9 +1,9 @@
 """The commands of the guides run on a real server of each stack, as they stand on their pages, only shorter.
 
-The guides of WebSockets and of the JVM have samples of their own (`test_examples.py`); a server that already runs has
-`test_remote_server_guide.py`. No assertion depends on the machine's speed: they check what was started, that all was
-measured and answered, and certain effects, such as that a server of 4 slots of 20 ms answers at most 200 requests a
-second."""
+The guides of WebSockets and of the JVM have samples of their own (`test_examples.py`). No assertion depends on the
+machine's speed: they check what was started, that all was measured and answered, and certain effects, such as that a
+server of 4 slots of 20 ms answers at most 200 requests a second. `tests/unit/docs/test_guides.py` finds the blocks of a
+page that no test takes from it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 from xml.etree import ElementTree as Xml
 
 import pytest
 from ruamel.yaml import YAML
 
+from fakes.deployed import knob_server
 from fakes.guides import (
     PAUSING,
     SHORT,
     answered,
+    block_of,
     by_level,
     knobs,
     levelled,
@@ -31,17 +34,17 @@ from fakes.guides import (
     measured,
     run_of,
     said,
+    serving,
     sets,
     shorter,
     shown,
     text_of,
     typed,
     words_of,
-    yaml_of,
 )
 from fakes.hosted_job import SERVERS, repository
 from fakes.needs import find_prometheus, need_dotnet, need_jmeter, need_node, need_prometheus, without
-from fakes.pages import ROOT, blocks, tables
+from fakes.pages import ROOT, tables
 from fakes.prometheus import prometheus_started
 from fakes.real_builds import REAL, further_python
 from fakes.smoke import CALM
@@ -200,7 +203,7 @@ def test_a_program_without_requests(tmp_path: Path) -> None:
     trials = measured(tmp_path, *shorter(command, {"pairs": "1,2"}, *TOLD))
     assert set(by_level(trials, "pairs")) == {1, 2}
     file = sample / "bounce.yaml"
-    file.write_text(yaml_of("self-driven.md", "name: bounce"))
+    file.write_text(block_of("self-driven.md", "name: bounce"))
     options = ("load.duration=1s", "measure.warmup=300ms", "measure.repeats=1", "measure.bars=250ms")
     trials = measured(tmp_path, "run", str(file), "--format", "json", *CALM, *sets(*options))
     asked = [trial["setting"]["levels"] for trial in trials]
@@ -218,15 +221,14 @@ def test_socketcluster(tmp_path: Path) -> None:
     """The load that docs/websocket.md shows for SocketCluster is valid, and all of its messages are answered."""
     need_node()
     head = "name: sc\nsubject: {use: socketcluster, set: {version: 20}}\n"
-    (tmp_path / "sc.yaml").write_text(head + yaml_of("websocket.md", "dialect"))
+    (tmp_path / "sc.yaml").write_text(head + block_of("websocket.md", "dialect"))
     options = ("load.users=5", "load.pace=20/s", "load.duration=1s", "measure.warmup=300ms", "measure.repeats=1")
     answered(tmp_path, "run", "sc.yaml", "--format", "json", *CALM, *sets(*options))
 
 
 def test_the_job_of_gitlab(tmp_path: Path) -> None:
     """The job's script, apart from the installation, runs on two commits of a Python server."""
-    (text,) = [block.text for block in blocks(text_of("ci.md")) if "CI_MERGE_REQUEST_DIFF_BASE_SHA" in block.text]
-    job = YAML(typ="safe").load(text)["powerband"]
+    job = YAML(typ="safe").load(block_of("ci.md", "CI_MERGE_REQUEST_DIFF_BASE_SHA"))["powerband"]
     install, *script = job["script"]
     assert install == "pip install --quiet powerband"
     server = SERVERS["Python"]
@@ -249,7 +251,7 @@ def test_the_job_of_gitlab(tmp_path: Path) -> None:
 def test_prometheus(tmp_path: Path) -> None:
     """The commands run in the page's order, in an empty folder, on free ports."""
     need_prometheus()
-    for line in blocks(text_of("prometheus.md"))[0].text.splitlines():
+    for line in block_of("prometheus.md", "powerband watch runs").splitlines():
         words = shlex.split(line, comments=True)
         if words[0] not in ("powerband", "prometheus"):
             subprocess.run(words, cwd=tmp_path, check=True)
@@ -278,6 +280,96 @@ def test_prometheus(tmp_path: Path) -> None:
             assert jobs == {"powerband", "subject"}
 
 
+def test_a_server_that_runs_already(tmp_path: Path) -> None:
+    """The page's first two commands, on a free port, name the best setting of the example and restore the first."""
+    (tmp_path / "examples").mkdir()
+    shutil.copy(ROOT / "examples" / "knob_server.py", tmp_path / "examples")
+    assert typed("remote-server.md", "python3 ") == "python3 examples/knob_server.py --port 8080"
+    short = ("--duration", "800ms", "--warmup", "300ms", "--repeats", "2", "--confirm", "0", "--order", "blocks")
+    with knob_server(script=tmp_path / "examples" / "knob_server.py") as server:
+        command = shown("remote-server.md", "tune", "-P", "n=2,8,32")
+        given = [word.replace("http://127.0.0.1:8080/", server.url) for word in command]
+        done = subprocess.run(
+            [sys.executable, "-m", "powerband", *given, *short],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        told = " ".join(done.stdout.split())
+        assert "Use n=8" in told and "The server was set back to n=8." in told and server.knob() == 8
+        assert "runs already" in done.stderr and f"--pid {server.process.pid} would watch it" in done.stderr
+
+
+# The example server, with the pool and the health page that a file of docs/remote-server.md asks for.
+POOL = f"""
+import json, sys
+sys.path.insert(0, {str(ROOT / "examples")!r})
+from knob_server import LIMIT, Handler, Server
+
+class Pool(Handler):
+    def do_PUT(self):
+        size = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["size"]
+        right = (self.path, self.headers["Authorization"]) == ("/admin/pool", "Bearer secret")
+        if right:
+            LIMIT.set(size)
+        self.answer(200 if right else 403, "")
+
+Server(("127.0.0.1", int(sys.argv[1])), Pool).serve_forever()
+"""
+DEPLOY = """#!/bin/sh
+case "$1 $2" in "app-1 v1.4") n=8 ;; "app-1 v1.5") n=4 ;; esac
+exec {python} -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], sys.argv[2].encode())' {url}knob $n
+"""
+
+
+def test_a_server_elsewhere(tmp_path: Path) -> None:
+    """The page's file, and its comparison of two revisions, on a server of this machine in place of `app-1`."""
+    port = pick_port()
+    url = f"http://127.0.0.1:{port}/"
+    (tmp_path / "staging.yaml").write_text(
+        block_of("remote-server.md", "name: staging").replace("http://app-1:8080/", url)
+    )
+    (tmp_path / "deploy.sh").write_text(DEPLOY.format(python=sys.executable, url=url))
+    (tmp_path / "deploy.sh").chmod(0o755)
+    with serving(tmp_path, port, sys.executable, "-c", POOL, str(port)):
+        short = (
+            "load.users=16",
+            "load.duration=500ms",
+            "measure.warmup=300ms",
+            "measure.repeats=1",
+            "design.order=blocks",
+        )
+        run = ["run", "staging.yaml", "--format", "json", *CALM, *sets(*short, "measure.slots=false")]
+        found = by_level(answered(tmp_path, *run, env={"ADMIN_AUTHORIZATION": "Bearer secret"}), "size")
+        assert set(found) == {8, 16, 32} and urlopen(f"{url}knob").read() == b"16\n"
+        shutil.rmtree(tmp_path / "runs")
+
+        given = [word.replace("http://app-1:8080/", url) for word in shown("remote-server.md", "compare")]
+        done = subprocess.run(
+            [sys.executable, "-m", "powerband", *given, *SHORT, *PAUSING, "--repeats", "2"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode in (0, 1, 5), done.stderr  # two rounds decide nothing for certain
+        records = run_of(tmp_path).records()
+        assert {dict(record.spec.setting.levels)["revision"] for record in records} == {"v1.4", "v1.5"}
+        assert {record.status for record in records} == {"measured"} and urlopen(f"{url}knob").read() == b"8\n"
+
+
+def test_the_live_page(tmp_path: Path) -> None:
+    """A run shows its address, and `watch` serves every address of the page's table."""
+    short = sets("factors.threads=[16]", "measure.repeats=1", "measure.slots=false")
+    command = [sys.executable, "-m", "powerband", *shown("live.md", "run"), "--profile", "smoke", *CALM, *short]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    run = run_of(tmp_path).path
+    address = rf"http://127\.0\.0\.1:[0-9]+/runs/{run.name}"
+    assert done.returncode in (0, 5) and re.search(address, done.stderr), done.stderr
+    shutil.copytree(run, run.with_name("another"))
+    with watched_by(*shown("live.md", "watch"), "--port", "0", folder=tmp_path) as page:
+        for row in tables(text_of("live.md"))[0][1:]:
+            place = row[0].strip("`").replace("NAME", run.name).replace("OTHER", "another").replace("NUMBER", "1")
+            with urlopen(f"{page.rstrip('/')}{place}", timeout=20) as answer:
+                assert answer.readline(), place
+
+
 @pytest.fixture
 def my_server(tmp_path: Path, engine: Path) -> None:
     """Makes the script `./my-server`, which a command of README.md starts: it runs the reference server."""
@@ -290,7 +382,7 @@ def test_a_plan_of_jmeter(tmp_path: Path) -> None:
     """The sample, whose file is on the page, in the real JMeter."""
     need_jmeter()
     example = shutil.copytree(ROOT / "examples" / "jmeter", tmp_path / "examples" / "jmeter")
-    assert yaml_of("jmeter.md", "name: shop-by-jmeter") in (example / "experiment.yaml").read_text()
+    assert block_of("jmeter.md", "name: shop-by-jmeter") in (example / "experiment.yaml").read_text()
     command = [*shown("jmeter.md", "run"), "--format", "json", *CALM]
     short = ("load.duration=1500ms", "measure.warmup=2s", "measure.repeats=1", "factors.threads=[8]")
     trials = answered(tmp_path, *command, *sets(*short, "load.jvm_args=[-Xms256m]"))
@@ -303,6 +395,11 @@ def test_a_plan_that_is_imported(tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "jmeter" / "plan.jmx", tmp_path)
     powerband = [sys.executable, "-m", "powerband"]
     subprocess.run([*powerband, *shown("jmeter-import.md", "import")], cwd=tmp_path, check=True, timeout=60)
+    printed = words_of("coming-from.md", "powerband import")
+    done = subprocess.run(
+        [*powerband, *printed[1:]], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "load:" in done.stdout
     short = ("load.duration=500ms", "measure.warmup=300ms", "measure.repeats=1")
     answered(tmp_path, *shown("jmeter-import.md", "run"), "--format", "json", *CALM, *sets(*short))
 
@@ -326,10 +423,9 @@ def test_the_first_command_with_what_others_have(tmp_path: Path) -> None:
 
 
 def test_a_load_as_of_wrk(url: str, tmp_path: Path) -> None:
-    rows = [row[2] for row in tables(text_of("coming-from.md"))[0][1:]]
-    loads = [shlex.split(span) for row in rows for span in re.findall(r"`(powerband load [^`]+)`", row)]
-    assert [words[3:] for words in loads] == [["-c", "64", "-d", "10s"], ["-r", "500"]]
-    for words in loads:
+    closed = words_of("coming-from.md", "powerband load URL -c")
+    opened = words_of("coming-from.md", "powerband load URL -r")
+    for words in (closed, opened):
         load(tmp_path, *(url if word == "URL" else word for word in words[2:]))
 
 

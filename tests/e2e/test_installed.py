@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.guides import typed
+from fakes.guides import typed, words_of
 from fakes.needs import need_dotnet, need_jdk, need_node, without
 from fakes.smoke import CALM
 from powerband.store import RunDir
@@ -84,6 +84,23 @@ def stranger(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Stranger
 def test_the_manual_page_is_where_the_docs_say(stranger: Stranger) -> None:
     (named,) = re.findall(r"`man -l \.venv/(\S+)`", (ROOT / "docs" / "install.md").read_text())
     assert (stranger.bin.parent / named).is_file()
+
+
+@pytest.mark.parametrize("start", ["python3 -m venv", "uv tool", "pipx"])
+def test_each_way_to_install_brings_the_command(start: str, stranger: Stranger, tmp_path: Path) -> None:
+    """The commands of docs/install.md, with a pipx that uv brings."""
+    line = " ".join(words_of("install.md", start)).replace("WHEEL", str(stranger.wheel))
+    script = f'pipx() {{ uv tool run pipx "$@"; }}; cd {tmp_path}; {line}'
+    cached = {
+        "UV_CACHE_DIR": str(HOME / ".cache" / "uv"),
+        "PIP_CACHE_DIR": str(HOME / ".cache" / "pip"),
+        "PIP_NO_COMPILE": "1",
+    }
+    path = f"{Path(stranger.uv).parent}:{os.environ['PATH']}"
+    done = stranger.run_by("bash", "-ec", script, HOME=str(tmp_path), PATH=path, **cached)
+    assert done.returncode == 0, done.stderr
+    (command,) = [*tmp_path.glob(".venv/bin/powerband"), *tmp_path.glob(".local/bin/powerband")]
+    assert stranger.run_by(str(command), "--version").stdout.startswith("powerband ")
 
 
 def test_all_that_is_listed_is_valid(stranger: Stranger) -> None:

@@ -53,11 +53,13 @@ def test_every_block_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert len(blocks) >= 8
-    names: dict[str, Any] = {"print": lambda *_: None}
+    said: list[object] = []
+    names: dict[str, Any] = {"print": lambda *words: said.extend(words)}
     for number, block in enumerate(blocks, 1):
         exec(compile(block, f"docs/python.md, block {number}", "exec"), names)
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "trials.csv", "series.parquet", "throughput.png"}
     assert names["run"].answer.sentences and names["page"].is_file()
+    assert f"print(error)  # {said[-1]}" in blocks[-1]
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from fakes.guides import yaml_of
+from fakes.guides import block_of
 from fakes.stand import CALM, FAKES, MS, Watcher, reference, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.loads.engine_specs import DESCRIPTORS_RESERVED
@@ -146,7 +146,7 @@ def test_an_automatic_warm_up_begins_when_all_have_joined(tmp_path: Path) -> Non
 
 def test_every_message_reaches_everybody(tmp_path: Path) -> None:
     """Those of the part of a file that docs/websocket.md shows for fan-out."""
-    part = YAML(typ="safe").load(yaml_of("websocket.md", "stamp_after"))["load"]
+    part = YAML(typ="safe").load(block_of("websocket.md", "stamp_after"))["load"]
     (step,) = part["scenario"]
     load = crowd(users=5, websocket=part["websocket"], scenario=[{"name": "say", **step}])
     record, result = trial(scripted("broadcast"), load, tmp_path)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -30,34 +30,38 @@ SHORT = ("--duration", "500ms", "--warmup", "300ms", "--repeats", "1", "--order"
 PAUSING = ("--think", "1ms")
 UP_S = 20.0
 
+Found = TypeVar("Found")
+
 
 def text_of(page: str) -> str:
     return (ROOT / "docs" / page).read_text()
 
 
+def _only(found: Sequence[Found], page: str, start: object) -> Found:
+    assert len(found) == 1, f"docs/{page} has {len(found)} of {start!r}: a test takes exactly one"
+    return found[0]
+
+
 def shown(page: str, *start: str) -> list[str]:
     """The arguments of the one `powerband` command of the page that begins with these words."""
-    (found,) = [given for given in commands(text_of(page)) if given[: len(start)] == list(start)]
-    return found
+    return _only([given for given in commands(text_of(page)) if given[: len(start)] == list(start)], page, start)
 
 
 def typed(page: str, start: str) -> str:
     """The one line of the page's blocks that begins with this text: a command of another program."""
     lines = [block.text.splitlines() for block in blocks(text_of(page)) if block.language in ("", "sh")]
-    (found,) = [line for each in lines for line in each if line.startswith(start)]
-    return found
+    return _only([line for each in lines for line in each if line.startswith(start)], page, start)
 
 
 def words_of(page: str, start: str) -> list[str]:
     """The words of the one span of code in the page's text that begins with this text."""
-    (found,) = [span for span in re.findall(r"`([^`\n]+)`", text_of(page)) if span.startswith(start)]
-    return shlex.split(found)
+    spans = re.findall(r"`([^`\n]+)`", text_of(page))
+    return shlex.split(_only([span for span in spans if span.startswith(start)], page, start))
 
 
-def yaml_of(page: str, part: str) -> str:
-    """The one YAML block of the page that contains this text."""
-    (found,) = [block.text for block in blocks(text_of(page)) if block.language == "yaml" and part in block.text]
-    return found
+def block_of(page: str, part: str) -> str:
+    """The text of the one block of the page that contains this text."""
+    return _only([block.text for block in blocks(text_of(page)) if part in block.text], page, part)
 
 
 def knobs(page: str) -> list[list[list[str]]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|((?:^ {4}[^\n]*\n?)+)", re.S | re.M)
+_BLOCK = re.compile(r"^```(\w*)[^\n`]*\n(.*?)^```$|((?:^ {4}[^\n]*\n?)+)", re.S | re.M)
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,17 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
-def commands(page: str) -> list[list[str]]:
-    """The arguments of each `powerband ...` line that a reader types, in order."""
+def command_lines(page: str) -> list[str]:
+    """Each `powerband ...` line that a reader types, in order, without what follows it."""
     typed = [block.text for block in blocks(page) if block.language in ("", "sh", "yaml")]
     lines = [line for text in typed for line in re.sub(r"\\\n\s*", "", text).splitlines()]
     found = [re.fullmatch(r"\s*(?:- )?(powerband \w+.*?)(?:\s+> \S+)?(?:\s+# .*)?", line) for line in lines]
-    return [shlex.split(match[1])[1:] for match in found if match]
+    return [match[1] for match in found if match]
+
+
+def commands(page: str) -> list[list[str]]:
+    """The arguments of each `powerband ...` line, in order."""
+    return [shlex.split(line)[1:] for line in command_lines(page)]
 
 
 def without_blocks(page: str) -> str:

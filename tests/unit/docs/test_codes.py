@@ -8,11 +8,14 @@ import re
 import pytest
 from scripts.reference import DOCS, ROOT
 
+from fakes.pages import tables
 from powerband.analyze.trial.bottleneck import rules
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.results import DAMAGED
+from powerband.model.results import DAMAGED, Verdict
 from powerband.processes.failures import Code
+from powerband.report.wording.findings import OUT
+from powerband.report.wording.words import COLUMNS, INCONCLUSIVE, VIOLATES
 
 BOTTLENECKS = (DOCS / "methods" / "bottlenecks.md").read_text()
 RULES = BOTTLENECKS.partition("## The rules, in their order")[2].partition("\n## ")[0]
@@ -70,3 +73,22 @@ def test_each_bottleneck_has_words_a_colour_and_advice(name: BottleneckName) -> 
     assert name.words and name.short and name.advice
     assert (name.colour is None) is (name is BottleneckName.NONE)
     assert BottleneckName(str(name)) is name
+
+
+def test_the_words_of_an_answer_are_those_that_are_explained() -> None:
+    page = (DOCS / "reading-the-answer.md").read_text()
+    sentences, columns, verdicts = (
+        [name for row in table[1:] for name in re.findall("`([^`]+)`", row[0])] for table in tables(page)
+    )
+    heads = {column.short.format(short="req") for column in COLUMNS}
+    assert set(columns) == {*heads, "goodput", "interval", "to leader", "failed starts", "bottleneck", "valid"}
+    words = {Verdict.EQUIVALENT, Verdict.WORSE, INCONCLUSIVE, VIOLATES, f"{OUT} 2", "no data"}
+    assert set(verdicts) == {"leader", *words}
+    answers = " ".join(path.read_text() for path in (ROOT / "tests" / "golden").glob("answer*.txt"))
+    said = without_figures(" ".join(answers.split()))
+    begun = [re.sub(r" \.\.\.\)?$", "", sentence) for sentence in sentences]
+    assert [sentence for sentence in begun if without_figures(sentence) not in said] == []
+
+
+def without_figures(text: str) -> str:
+    return re.sub(r"[\d.,]+", "N", text)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import click
 import pytest
 
-from fakes.pages import ROOT, commands
+from fakes.pages import ROOT, command_lines, commands
 from powerband.cli import powerband
 
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "subjects").glob("*/README.md")]
@@ -36,6 +37,16 @@ def test_a_shown_command_is_taken(page: Path, arguments: list[str]) -> None:
         powerband.commands[name].make_context(name, list(rest), parent=whole)
     except click.ClickException as error:
         pytest.fail(f"{page.name}: powerband {' '.join(arguments)}: {error.format_message()}")
+
+
+@pytest.mark.parametrize("page", sorted({page for page, _ in SHOWN}), ids=lambda page: page.stem)
+def test_a_shell_makes_the_words_of_a_command_that_are_tested(page: Path) -> None:
+    """No command needs quotes that it does not have."""
+    lines = command_lines(page.read_text())
+    script = "set -f\npowerband() { printf '%s\\0' \"$@\"; printf '\\n\\0'; }\n" + "\n".join(lines)
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
+    told = "".join(f"{word}\0" for arguments in commands(page.read_text()) for word in (*arguments, "\n"))
+    assert done.stdout == told
 
 
 def test_the_tutorial_shows_commands() -> None:

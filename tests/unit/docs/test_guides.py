@@ -1,43 +1,147 @@
-"""The guides by stack name files, bottlenecks and servers that there are. Their commands are run by
-`tests/e2e/test_guides.py` and `test_examples.py`; that of Docker, which no test runs, is read here."""
+"""The guides name files, bottlenecks and servers that there are. A test runs each block of theirs and each `powerband`
+command in their text, as it stands on the page; `NOT_RUN` has the others, with the reason."""
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 from ruamel.yaml import YAML
 
-from fakes.guides import text_of, yaml_of
-from fakes.pages import ROOT, commands
+from fakes.guides import block_of, shown, text_of, typed, words_of
+from fakes.pages import ROOT, Block, blocks, commands
 from powerband.cli import powerband
 from powerband.cli.running import tuned
 from powerband.files.known_knobs import GO, known_server
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.experiment import Experiment
 
 GUIDES = ("jvm-servers", "node", "python-servers", "go-servers", "dotnet-servers", "docker")
+DOTNET = ("processes/dotnet_hook.py", "trials/instruments/dotnet_figures.py")
+PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md") if not path.name.endswith(".ko.md"))
+TAKES: dict[str, Callable[..., str | list[str]]] = {
+    function.__name__: function for function in (shown, typed, block_of, words_of)
+}
+# By page, and by words of the block or of the command: why no test takes it from the page and runs it.
+NOT_RUN = {
+    "benchmarks.md": {"make bench": "takes hours"},
+    "ci.md": {"actions/upload-artifact": "an action of GitHub, which runs on its machines only"},
+    "cluster.md": {
+        "Nodes differ": "an output, compared in test_cluster.py beside this file",
+        "powerband resume DIR": "a form; tests/e2e/test_cluster.py resumes",
+        "powerband run FILE --cluster auto": "begins the recipes for clouds, which are untried",
+    },
+    "docker.md": {"": "no container engine; its commands are read below"},
+    "history.md": {"import ruptures": "run by test_history.py beside this file"},
+    "install.md": {"docker run": "no container engine"},
+    "jvm-servers.md": {"metrics_url": "a part of a file in examples/boot-app, which tests/e2e/test_examples.py runs"},
+    "jmeter-import.md": dict.fromkeys(
+        ("- post:", "not converted"), "an output, compared in test_import.py beside this file"
+    ),
+    "prometheus.md": {"docker run": "no container engine"},
+    "python.md": {"": "all run by tests/e2e/test_python.py"},
+    "remote-server.md": {"ssh app-1": "no second machine; read below"},
+    "self-driven.md": {"erl +S": "no Erlang on the machines of the tests; tried by hand"},
+    "statsd.md": dict.fromkeys(("reflection.received:1|c", "hits|c"), "read by engine/src/statsd/tests.rs"),
+    "troubleshooting.md": {"powerband resume runs/...": "a form", "powerband doctor --pilot": "measures for 40 s"},
+    "tutorial.md": {
+        "uv tool install": "tests/e2e/test_installed.py installs by uv",
+        "powerband doctor": "run by tests/e2e/test_link.py",
+        **dict.fromkeys(
+            ("--repeats 1 -- python3", "--profile quick -- python3", "--objective capacity", "sed 's/range"),
+            "run by tests/e2e/test_tutorial.py",
+        ),
+        **dict.fromkeys(
+            ("No setting could be measured", "Use threads=32", "slower_server.py is worse"),
+            "an output, made by `make tutorial`",
+        ),
+    },
+}
+
+
+@cache
+def taken() -> list[str | list[str]]:
+    """What end-to-end tests take from pages: texts of blocks, lines, and the words of commands."""
+    found: list[str | list[str]] = []
+    for file in (ROOT / "tests" / "e2e").glob("test_*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Call(func=ast.Name(id=name), args=args) if name in TAKES:
+                    texts = [each.value for each in args if isinstance(each, ast.Constant)]
+                    if len(texts) == len(args) and texts[0].endswith(".md"):
+                        given = TAKES[name](*texts)
+                        found.append(["powerband", *given] if name == "shown" else given)
+    return found
+
+
+def is_taken(block: Block) -> bool:
+    """True if tests take the block, or each line that a reader types there."""
+    lines = re.sub(r"\\\n\s*", "", block.text).splitlines()
+    return block.text in taken() or (
+        block.language in ("", "sh")
+        and all(line in taken() or shlex.split(line, comments=True) in taken() for line in lines)
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_test_runs_each_command_and_block(page: str) -> None:
+    spans = re.findall(r"`(powerband \w+ [^`\n]+)`", text_of(page))
+    left = [block.text for block in blocks(text_of(page)) if not is_taken(block)]
+    left += [span for span in spans if shlex.split(span) not in taken()]
+    reasons = NOT_RUN.get(page, {})
+    assert [each for each in left if not any(words in each for words in reasons)] == []
+    assert [words for words in reasons if not any(words in each for each in left)] == [], "these are run, or gone"
+
+
+def read(given: list[str]) -> Experiment:
+    """The experiment that a command of `tune` makes."""
+    assert given[0] == "tune"
+    options = powerband.commands["tune"].make_context("tune", list(given[1:])).params
+    for own in ("runs", "progress", "live", "output"):
+        options.pop(own)
+    return tuned(options.pop("command"), **options)
 
 
 @pytest.mark.parametrize("given", commands(text_of("docker.md")))
 def test_a_command_of_docker_makes_an_experiment(given: list[str]) -> None:
-    assert given[0] == "tune" and "docker" in given
-    options = powerband.commands["tune"].make_context("tune", list(given[1:])).params
-    for own in ("runs", "progress", "live", "output"):
-        options.pop(own)
-    experiment = tuned(options.pop("command"), **options)
-    assert experiment.is_race and experiment.factors
+    experiment = read(given)
+    assert "docker" in given and experiment.is_race and experiment.factors
 
 
 def test_docker_says_that_it_was_not_tried() -> None:
     assert commands(text_of("docker.md")) and "None was tried with a running container engine" in text_of("docker.md")
 
 
+def test_the_command_by_ssh_is_read_as_it_says() -> None:
+    experiment = read(shown("remote-server.md", "tune", "-P", "quota=100,200,400"))
+    deployed = experiment.subject.deployed
+    assert deployed is not None and deployed.command is not None
+    assert deployed.command[:3] == ("ssh", "app-1", "sudo") and deployed.command[-1] == "CPUQuota={quota}%"
+    assert deployed.restore == {"quota": 400} and experiment.allow_hosts == ("app-1",)
+
+
+def test_every_option_for_a_server_that_runs_is_one_of_tune() -> None:
+    named = set(re.findall(r"`(--[a-z-]+)", text_of("remote-server.md")))
+    assert named <= {name for parameter in powerband.commands["tune"].params for name in parameter.opts}
+
+
 def test_the_file_of_the_jvm_guide_is_that_of_its_sample() -> None:
     """Whose run is tested."""
     yaml = YAML(typ="safe")
-    part = yaml.load(yaml_of("jvm-servers.md", "metrics_url"))
+    part = yaml.load(block_of("jvm-servers.md", "metrics_url"))
     whole = yaml.load((ROOT / "examples" / "boot-app" / "live-limit.yaml").read_text())
     assert part == {name: {key: whole[name][key] for key in keys} for name, keys in part.items()}
+
+
+def test_the_reasons_for_which_dotnet_is_not_seen_inside_are_given_in_these_words() -> None:
+    quoted = re.findall(r"^- \*(.+?)\*:", text_of("dotnet-servers.md"), re.M)
+    code = "".join((ROOT / "src" / "powerband" / file).read_text() for file in DOTNET)
+    said = re.sub(r"\{[\w.]+\}", "N", code)
+    assert len(quoted) == 4 and [words for words in quoted if re.sub(r"(?<= )\d+", "N", words) not in said] == []
 
 
 @pytest.mark.parametrize("page", GUIDES)

@@ -6,9 +6,14 @@ import re
 from itertools import groupby
 from pathlib import Path
 
+import pytest
+
+from fakes import plans
+from fakes.guides import block_of
 from powerband.files.experiment_file import parse_experiment
 from powerband.jmx.elements.known import KNOWN, REFUSED
 from powerband.jmx.importing import import_plan
+from powerband.jmx.plan_findings import ImportRefused
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "jmeter-import.md").read_text()
@@ -41,3 +46,14 @@ def test_the_plan_of_the_page_converts(tmp_path: Path) -> None:
     assert [step.name for step in experiment.load.scenario] == ["Log in", "Look at a product", "Order"] * 2
     for quoted in re.findall(r"```yaml\n(.*?)```", PAGE, re.S):
         assert quoted in imported.text
+
+
+def test_the_refusal_of_the_page_is_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the number of the line."""
+    monkeypatch.chdir(tmp_path)
+    script = plans.element("JSR223PreProcessor", "JSR223 PreProcessor")
+    Path("login.jmx").write_text(plans.plan(plans.group(plans.sampler(script, name="Login"))))
+    with pytest.raises(ImportRefused) as refused:
+        import_plan(Path("login.jmx"))
+    said = re.sub(r"jmx:\d+", "jmx:41", f"powerband: {refused.value}")
+    assert said.startswith(block_of("jmeter-import.md", "is not converted"))
