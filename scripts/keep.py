@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from powerband.base.arithmetic import Arithmetic, Number
-from powerband.base.units import format_value, plural, significant
+from powerband.base.units import format_value, percent, plural, significant
 from powerband.files.experiment_file import load_experiment
 from powerband.model.claim_expression import Reference, Term, parse_claim
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, ClaimVerdict, Estimate
-from powerband.report.wording.numbers import format_change, format_estimate, format_interval, format_share
+from powerband.report.wording.numbers import format_change, format_estimate, format_interval
 from powerband.search.session import analyse_run
 from powerband.store import RunDir, read_host
 
@@ -137,7 +137,7 @@ def mark(kept: Kept) -> str:
 
 def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[str]]]:
     objective = found["objective"]
-    interval = f"{format_share(found['confidence'])} interval"
+    interval = f"{percent(found['confidence'])} interval"
     changed = {each["setting"]["id"]: f"{each['factor']}={format_level(each['level'])}" for each in found["changes"]}
     rows = []
     for row in found["settings"]:

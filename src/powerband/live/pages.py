@@ -55,7 +55,7 @@ def history_page(lines: Sequence[HistoryLine], root: str) -> str:
     body = f"""<header class="top"><p class="eyebrow">powerband</p><h1>Runs</h1>
 <p class="lead" id="count">{plural(len(lines), "run")} in {escape(root)}, the latest first.</p></header>
 <main id="content">{table if lines else none}</main>"""
-    return _page("Runs", body, scripts=("history.js",), module=True)
+    return _page("Runs", body, scripts=("history.js",))
 
 
 def _history_row(line: HistoryLine, index: int) -> str:
@@ -121,7 +121,6 @@ folder.</div>
         body,
         scripts=("uplot.min.js", "echarts.min.js", "run.js"),
         styles=("uplot.min.css", *_STYLES),
-        module=True,
         about=f'data-run="{escape(there)}"',
     )
 
@@ -169,7 +168,7 @@ def compare_page(folders: tuple[str, str], states: tuple[RunState, RunState], fo
 <ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>
 <p class="lead">{escape(comparison_note(found))}</p></main>
 {_data("compare-data", _picture(found))}"""
-    return _page("Two runs compared", body, scripts=("echarts.min.js", "compare.js"), module=True)
+    return _page("Two runs compared", body, scripts=("echarts.min.js", "compare.js"))
 
 
 _TONES = {"better": "good", "worse": "bad", "inconclusive": "unsure"}
@@ -235,13 +234,12 @@ def _page(
     *,
     scripts: Sequence[str] = (),
     styles: Sequence[str] = _STYLES,
-    module: bool = False,
     about: str = "",
 ) -> str:
     links = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in styles)
     # Libraries are classic scripts, ours are modules; both run in order once the page is loaded.
     code = "".join(
-        f'<script {"defer" if name.endswith(".min.js") or not module else "type=module"} src="/static/{name}"></script>'
+        f'<script {"defer" if name.endswith(".min.js") else "type=module"} src="/static/{name}"></script>'
         for name in scripts
     )
     return plain_text(f"""<!doctype html>

@@ -95,8 +95,8 @@ class LoadSeconds:
         timed = sum(interval["response_time_ns_sum"] for interval in intervals)
         ok = sum(interval["outcomes"].get("ok", 0) for interval in intervals)
         last = {interval.get("engine", 0): interval for interval in intervals}
-        found["mean"] = timed / ok if ok and timed else None
-        found["users_now"] = sum(interval["users_now"] for interval in last.values())
+        found["response_time_ns_mean"] = timed / ok if ok and timed else None
+        found["users"] = sum(interval["users_now"] for interval in last.values())
         return found
 
     def _interval(self, engine: int, event: Json) -> None:

@@ -107,13 +107,13 @@ class TrialFollower:
         seen = self._seen.pop(second)
         return Figures(
             t_s=float(second + 1),
-            rate_per_s=load.get("ok"),
-            errors_per_s=load.get("failed"),
-            response_time_ns_mean=load.get("mean"),
-            response_time_ns_p50=load.get("p50"),
-            response_time_ns_p99=load.get("p99"),
-            in_flight=_whole(load.get("in_flight_now")),
-            users=_whole(load.get("users_now")),
+            rate_per_s=load.get("rate_per_s"),
+            errors_per_s=load.get("failed_per_s"),
+            response_time_ns_mean=load.get("response_time_ns_mean"),
+            response_time_ns_p50=load.get("response_time_ns_p50"),
+            response_time_ns_p99=load.get("response_time_ns_p99"),
+            in_flight=_whole(load.get("in_flight")),
+            users=_whole(load.get("users")),
             **vars(seen),
         )
 

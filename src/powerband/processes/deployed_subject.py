@@ -26,7 +26,7 @@ from powerband.base.procfs import ProcessStat, process_stat
 from powerband.model.experiment import Experiment, Ready, Subject
 from powerband.model.plan import Setting
 from powerband.model.subjects import render_deployed_command
-from powerband.processes.engine_process import Pump
+from powerband.processes.engine_process import Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.subject_process import (
@@ -172,7 +172,8 @@ def run_command(argv: Sequence[str], folder: str | None, log_file: Path, limit_s
     if process.returncode:
         raise TrialFailed(
             Code.APPLY_FAILED,
-            f"the command that changes the setting ({shown}) failed with {_status(process.returncode)}{_last(said)}",
+            f"the command that changes the setting ({shown}) failed with "
+            f"{describe_status(process.returncode)}{_last(said)}",
         )
 
 
@@ -265,10 +266,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(COMMAND_GRACE_S)
-
-
-def _status(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _last(said: bytes) -> str:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from powerband.base.procfs import ProcessStat, all_processes
+from powerband.base.procfs import ProcessStat, all_processes, tree_of
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
@@ -47,9 +47,10 @@ def _kill_orphans(known: set[int]) -> None:
         orphans = [each for each in _children(processes) if each.pid not in known and each.session != own]
         if not orphans:
             return
-        for process in [*orphans, *_descendants(orphans, processes)]:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process.pid, signal.SIGKILL)
+        for orphan in orphans:
+            for pid in tree_of(orphan.pid, processes):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
         for orphan in orphans:
             with suppress(ChildProcessError):
                 os.waitpid(orphan.pid, os.WNOHANG)
@@ -67,11 +68,3 @@ def _reap_orphans() -> None:
 
 def _children(processes: list[ProcessStat]) -> list[ProcessStat]:
     return [process for process in processes if process.parent == os.getpid()]
-
-
-def _descendants(roots: list[ProcessStat], processes: list[ProcessStat]) -> list[ProcessStat]:
-    found, family = [], {root.pid for root in roots}
-    while more := [each for each in processes if each.parent in family and each.pid not in family]:
-        found += more
-        family |= {each.pid for each in more}
-    return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from powerband.analyze.settings.standing import GOODPUT
@@ -48,16 +48,7 @@ def is_unsettled(trial: TrialResult) -> bool:
 
 def never_stabilised(trials: Sequence[TrialResult]) -> dict[Setting, Unsettled]:
     """The settings that never stabilised, in the order of the trials; stages in `APART` do not count."""
-    found: defaultdict[Setting, list[bool]] = defaultdict(list)
-    for trial in trials:
-        if trial.valid and trial.stage not in APART:
-            found[trial.setting].append(is_unsettled(trial))
-    counted = {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
-    return {
-        setting: seen
-        for setting, seen in counted.items()
-        if 2 * seen.times > seen.trials and _by_chance(seen) <= ERROR / len(counted)
-    }
+    return _mostly(trials, is_unsettled)
 
 
 def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> frozenset[Setting]:
@@ -66,16 +57,21 @@ def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> froze
     metric = experiment.objective.metric
     if metric != GOODPUT and not metric.startswith("response_time"):
         return frozenset()
+    return frozenset(_mostly(trials, lambda trial: trial.rising))
+
+
+def _mostly(trials: Sequence[TrialResult], mark: Callable[[TrialResult], bool]) -> dict[Setting, Unsettled]:
+    """The settings of which most valid trials, and more than chance gives, have the mark."""
     found: defaultdict[Setting, list[bool]] = defaultdict(list)
     for trial in trials:
         if trial.valid and trial.stage not in APART:
-            found[trial.setting].append(trial.rising)
+            found[trial.setting].append(mark(trial))
     counted = {setting: Unsettled(sum(marks), len(marks)) for setting, marks in found.items()}
-    return frozenset(
-        setting
+    return {
+        setting: seen
         for setting, seen in counted.items()
         if 2 * seen.times > seen.trials and _by_chance(seen) <= ERROR / len(counted)
-    )
+    }
 
 
 def may_catch_up(row: SettingResult) -> bool:

@@ -6,7 +6,7 @@ In: a record, events, probe samples. Out: tuples of plain numbers, times in seco
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import inf, isnan
 from typing import Any
 
@@ -41,20 +41,6 @@ class LoadSeries:
     drops_per_s: Numbers = ()
     joins_failed_per_s: Numbers = ()
     delivered_per_s: Numbers = ()
-
-
-# The columns of the load, with the names that `one_second` has for them.
-_OF_ONE_SECOND = {
-    "rate_per_s": "ok",
-    "failed_per_s": "failed",
-    "in_flight": "in_flight_now",
-    "response_time_ns_p50": "p50",
-    "response_time_ns_p99": "p99",
-    "joined": "joined_now",
-    "drops_per_s": "drops",
-    "joins_failed_per_s": "joins_failed",
-    "delivered_per_s": "delivered",
-}
 
 
 @dataclass(frozen=True)
@@ -198,14 +184,9 @@ def seconds_of_load(events: Iterable[Any], origin_ns: int) -> Iterator[LoadSecon
                 continue
         whole_until = min(heard.values())
         for second in sorted(second for second in seconds if second < whole_until):
-            yield _told_second(second, seconds.pop(second))
+            yield LoadSecond(second + 1.0, one_second(seconds.pop(second)))
     for second in sorted(seconds):
-        yield _told_second(second, seconds[second])
-
-
-def _told_second(second: int, intervals: Sequence[EngineInterval]) -> LoadSecond:
-    found = one_second(intervals)
-    return LoadSecond(second + 1.0, {name: found[key] for name, key in _OF_ONE_SECOND.items()})
+        yield LoadSecond(second + 1.0, one_second(seconds[second]))
 
 
 def _jvm(jvm: Counters, origin_ns: int) -> JvmSeries:
@@ -244,30 +225,28 @@ def _counter(events: Sequence[Any], origin_ns: int) -> CounterSeries:
 
 def _load(events: Iterable[Any], origin_ns: int) -> LoadSeries:
     seconds = list(seconds_of_load(events, origin_ns))
-
-    def column(name: str) -> tuple[Any, ...]:
-        return tuple(second.values[name] for second in seconds)
-
-    return LoadSeries(t_s=tuple(second.t_s for second in seconds), **{name: column(name) for name in _OF_ONE_SECOND})
+    _, *names = (each.name for each in fields(LoadSeries))
+    columns: dict[str, Any] = {name: tuple(second.values[name] for second in seconds) for name in names}
+    return LoadSeries(t_s=tuple(second.t_s for second in seconds), **columns)
 
 
 def one_second(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The figures of one second, from the intervals of all engines that end in it. Its length is the time that the
-    intervals of one engine cover, since edges may be cut short."""
+    """The figures of one second by the names of `LoadSeries`, from the intervals of all engines that end in it. Its
+    length is the time that the intervals of one engine cover, since edges may be cut short."""
     engines = {event.get("engine", 0) for event in intervals}
     covered_s = sum(event["end_ns"] - event["start_ns"] for event in intervals) / len(engines) / SECOND_NS
     ok = sum(event["outcomes"].get("ok", 0) for event in intervals)
     times = MergedTimes(event["response_time_ns"] for event in intervals if event.get("response_time_ns"))
     last = {event.get("engine", 0): event for event in intervals}
     return {
-        "ok": ok / covered_s,
-        "failed": sum(sum(event["outcomes"].values()) for event in intervals) / covered_s - ok / covered_s,
-        "in_flight_now": sum(event["in_flight_now"] for event in last.values()),
-        "p50": times.quantile(0.5) if times.count else None,
-        "p99": times.quantile(0.99) if times.count else None,
-        "joined_now": sum(joined) if (joined := _told(last.values(), "joined_now")) else None,
+        "rate_per_s": ok / covered_s,
+        "failed_per_s": sum(sum(event["outcomes"].values()) for event in intervals) / covered_s - ok / covered_s,
+        "in_flight": sum(event["in_flight_now"] for event in last.values()),
+        "response_time_ns_p50": times.quantile(0.5) if times.count else None,
+        "response_time_ns_p99": times.quantile(0.99) if times.count else None,
+        "joined": sum(joined) if (joined := _told(last.values(), "joined_now")) else None,
         **{
-            name: sum(counts) / covered_s if (counts := _told(intervals, name)) else None
+            f"{name}_per_s": sum(counts) / covered_s if (counts := _told(intervals, name)) else None
             for name in ("drops", "joins_failed", "delivered")
         },
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from powerband.analyze.runs.changes import RunComparison
-from powerband.base.units import plural
+from powerband.base.units import percent, plural
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
@@ -26,7 +26,7 @@ from powerband.report.wording.findings import (
     state_words,
     table_legend,
 )
-from powerband.report.wording.numbers import format_estimate, format_interval, format_share
+from powerband.report.wording.numbers import format_estimate, format_interval
 from powerband.report.wording.standings import best_ranked
 from powerband.report.wording.words import (
     NARROW,
@@ -149,7 +149,7 @@ def _footnote(analysis: Analysis) -> str:
     bold = "Bold: the answer. " if analysis.answer.setting else ""
     legend = "; ".join(f"*{words}*: {prose(meaning)}" for words, meaning in table_legend(analysis))
     said = (
-        f"Objective: {objective_words(analysis)}. Intervals: {format_share(analysis.confidence)}. "
+        f"Objective: {objective_words(analysis)}. Intervals: {percent(analysis.confidence)}. "
         f"{trial_counts(analysis)}. {verdict_note(analysis)}"
     )
     return f"<sub>{bold}{prose(said)} Verdicts: {legend}.</sub>"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import zip_longest
 
-from powerband.base.units import capital, joined, plural
+from powerband.base.units import capital, joined, percent, plural
 from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Stage, format_level
 from powerband.model.results import Analysis, AnswerKind, Estimate, SettingResult
@@ -47,7 +47,7 @@ from powerband.report.wording.findings import (
     table_legend,
     visitor_rows,
 )
-from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number, format_share
+from powerband.report.wording.numbers import ABSENT, format_estimate, format_interval, format_number
 from powerband.report.wording.words import (
     change_words,
     counted,
@@ -239,7 +239,7 @@ def _certainty(estimate: Estimate, metric: str) -> str:
     """The interval of a key figure; without one, the reason why there is none."""
     interval = format_interval(estimate, metric)
     if interval != ABSENT:
-        return f"{format_share(estimate.confidence)} interval {interval}"
+        return f"{percent(estimate.confidence)} interval {interval}"
     return "a lower bound" if estimate.at_least else plural(estimate.n, "trial")
 
 
@@ -291,7 +291,7 @@ def _table(analysis: Analysis) -> str:
     shown = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     return (
         f'<p class="under">{wrapping(verdict_note(analysis))} '
-        f"Small figures: {format_share(analysis.confidence)} intervals.</p>"
+        f"Small figures: {percent(analysis.confidence)} intervals.</p>"
         f"{scrolling('All settings', shown)}{_legend(analysis)}{allowed}"
     )
 

@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from powerband.base.units import percent
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, ClaimVerdict, SettingResult
@@ -30,7 +31,7 @@ from powerband.report.terminal.text_findings import (
     visited,
 )
 from powerband.report.wording.findings import bottleneck_short, state_words, table_legend
-from powerband.report.wording.numbers import format_estimate, format_interval, format_share
+from powerband.report.wording.numbers import format_estimate, format_interval
 from powerband.report.wording.words import (
     MetricColumn,
     any_failed_start,
@@ -200,7 +201,7 @@ def _verdict(result: SettingResult, analysis: Analysis) -> Text:
 def _footnote(analysis: Analysis) -> str:
     answer = "* the answer. " if analysis.answer.setting else ""
     return (
-        f"{answer}Objective: {objective_words(analysis)}. Intervals: {format_share(analysis.confidence)}. "
+        f"{answer}Objective: {objective_words(analysis)}. Intervals: {percent(analysis.confidence)}. "
         f"{trial_counts(analysis)}. {verdict_note(analysis)}"
     )
 

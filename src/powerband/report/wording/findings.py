@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.unsettled import never_stabilised
-from powerband.base.units import RATIO_SHOWN_MAX, format_duration, plural, signed_percent
+from powerband.base.units import RATIO_SHOWN_MAX, format_duration, percent, plural, signed_percent
 from powerband.model.clocks import GeneratorNode
 from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Setting, format_level
@@ -33,7 +33,6 @@ from powerband.report.wording.numbers import (
     format_exact,
     format_interval,
     format_number,
-    format_share,
 )
 from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, has_column, verdict_words
 
@@ -264,7 +263,7 @@ def changes_lead(analysis: Analysis) -> str:
     base = analysis.settings[0].setting.id if analysis.settings else ""
     return (
         f"One parameter changed at a time, the most expensive change first: {metric} relative to the baseline "
-        f"({base}), paired within rounds. Intervals: {format_share(analysis.confidence)}, corrected for multiple "
+        f"({base}), paired within rounds. Intervals: {percent(analysis.confidence)}, corrected for multiple "
         "comparisons. "
         f"A change within {margin_words(analysis.margin, analysis.objective)} makes no difference."
     )

@@ -67,11 +67,6 @@ def format_change(effect: Estimate | None) -> str:
     return "" if float(text) == 0 else f"{'−' if percent < 0 else '+'}{text} %"
 
 
-def format_share(share: float) -> str:
-    """A confidence or margin as the user set it: `95 %`, `2.5 %`."""
-    return f"{share * 100:.6g} %"
-
-
 def unit_scale(value: float, unit: str) -> tuple[float, str]:
     """The divisor and the suffix that fit `value`: 12 ms as ns gives (1e6, "ms")."""
     if unit in _SINGLE:

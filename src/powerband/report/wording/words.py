@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from powerband.base.units import percent
 from powerband.model.metrics import METRICS, metric_words, regret_words
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
-from powerband.report.wording.numbers import format_change, format_number, format_share
+from powerband.report.wording.numbers import format_change, format_number
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,7 @@ def verdict_words(result: SettingResult, analysis: Analysis) -> str:
         return "leader"
     if result.uncertain_because and result.verdict is not Verdict.WORSE:
         return INCONCLUSIVE
-    return {
-        Verdict.BETTER: "better",
-        Verdict.WORSE: "worse",
-        Verdict.EQUIVALENT: "equivalent",
-        Verdict.INCONCLUSIVE: INCONCLUSIVE,
-    }[result.verdict]
+    return result.verdict.value
 
 
 def tone(result: SettingResult, analysis: Analysis) -> str:
@@ -221,7 +217,7 @@ def verdict_note(analysis: Analysis) -> str:
         return "There is no leader to compare with."
     return (
         f"Each setting is compared with the leader, {short_id(leader, analysis)}, at "
-        f"{format_share(analysis.confidence)} confidence, corrected for multiple comparisons."
+        f"{percent(analysis.confidence)} confidence, corrected for multiple comparisons."
     )
 
 
