@@ -168,6 +168,8 @@ def test_a_fleet_is_added_up(tmp_path: Path) -> None:
         (Figures(response_ns=9_000_000), "littles_law"),
         (Figures(thread_share=0.95, busy_cores=1.5), "generator_cpu"),
         (Figures(send_lag_ns=8_000_000), "generator_lag"),
+        (Figures(stopped_ns=300_000_000), "engine_stopped"),
+        (Figures(stopped_ns=300_000_000, response_ns=9_000_000), "engine_stopped"),  # not a defect of the engine
         (Figures(engine_wait=0.7), "generator_starved"),
         (Figures(engine_wait=0.3, users=1, response_ns=1_000_000), "generator_starved"),
         (Figures(steal_share=0.3), "host_steal"),
