@@ -274,25 +274,28 @@ def _percentiles(evidence: Evidence) -> Iterator[Problem]:
         )
 
 
-def _is_stopped(fleet: MergedFleet) -> bool:
-    """True if an engine did not run for a part of the window that matters, or across one of its edges."""
-    return fleet.late_ns > max(STOPPED_MIN_NS, STOPPED_SHARE * fleet.window_s * SECOND_NS)
+def _is_stopped(fleet: MergedFleet, metrics: Mapping[str, float]) -> bool:
+    """True if an engine did not run for a part of the window that matters, or across one of its edges, and its threads
+    did not wait for a CPU for so long: that is judged by itself (`starved`)."""
+    window_ns = fleet.window_s * SECOND_NS
+    waited_ns = metrics.get("engine_run_wait_cores", 0.0) * window_ns
+    return fleet.late_ns - waited_ns > max(STOPPED_MIN_NS, STOPPED_SHARE * window_ns)
 
 
 def _stopped(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     """Reports an engine that did not run: in a closed load nothing is sent meanwhile, and no lag shows it."""
-    if _is_stopped(evidence.fleet):
+    if _is_stopped(evidence.fleet, metrics):
         yield Problem(
             "engine_stopped",
             f"the load generator did not run for {format_duration(evidence.fleet.late_ns)} in the measured window or "
-            "across its start or end: it was stopped (SIGSTOP, a debugger), had no CPU, or the machine was suspended; "
-            "the trial says nothing of the server",
+            "across its start or end: it was stopped (SIGSTOP, a debugger), or the machine was suspended; the trial "
+            "says nothing of the server",
         )
 
 
 def _littles_law(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     fleet, deviation = evidence.fleet, metrics.get("littles_law_deviation", 0.0)
-    if deviation > LITTLE_TOLERANCE and fleet.ended and not _is_stopped(fleet):
+    if deviation > LITTLE_TOLERANCE and fleet.ended and not _is_stopped(fleet, metrics):
         slots = fleet.users_mean * evidence.load.pipeline
         yield Problem(
             "littles_law",
