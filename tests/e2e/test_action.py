@@ -95,7 +95,7 @@ def test_a_push_that_creates_a_branch_is_compared_with_the_default_branch(tmp_pa
     before = {"event_name": "push", "event.before": "0" * 40, "sha": head}
     job = Job(clone, tmp_path, {"command": ""}, {**before, "event.repository.default_branch": "trunk"})
     assert job.run(only="Check out and build both revisions") == 0, job.log
-    folder = Path(job.output("folder"))
+    (folder,) = (tmp_path / "temp").iterdir()
     assert [(folder / each / "server.py").read_text().count("sleep(20 ") for each in ("base", "head")] == [1, 0]
     (tmp_path / "lone").mkdir()
     lone = Job(clone, tmp_path / "lone", {"command": ""}, before)

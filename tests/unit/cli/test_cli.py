@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -221,3 +222,22 @@ def test_what_stands_in_an_option_is_shown_without_what_a_terminal_obeys(capsys:
     assert invoke(["plan", "quickstart", "--seed", "x" * 5000 + "\x1b[2J"]) == 2
     said = capsys.readouterr().err
     assert "\x1b" not in said and "\x07" not in said and "x...x" in said and len(said) < 1500
+
+
+@pytest.mark.parametrize(("ignored", "code"), [(False, -signal.SIGINT), (True, 0)])
+def test_a_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback(ignored: bool, code: int) -> None:
+    program = f"""
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "powerband.cli.running":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+if {ignored}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.argv = ["powerband", "--help"]
+from powerband.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
