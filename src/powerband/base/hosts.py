@@ -24,7 +24,9 @@ def split_url(url: str, schemes: Collection[str] = HTTP) -> SplitResult:
     A placeholder may occur anywhere after the scheme; in the parts it becomes 1. Raises ValueError with a sentence."""
     filled = _PLACEHOLDER.sub("1", url)
     if not filled.isascii() or not filled.isprintable() or " " in filled:
-        raise ValueError(f"{url!r} holds a character that a URL cannot: percent-encode it (a blank is %20)")
+        host = re.split(r"[/?#]", filled.partition("://")[2])[0]
+        cure = "percent-encode it (a blank is %20)" if host.isascii() else "write the host's name in ASCII (xn--...)"
+        raise ValueError(f"{url!r} holds a character that a URL cannot: {cure}")
     try:
         parts = urlsplit(filled)
         host, port = parts.hostname, parts.port

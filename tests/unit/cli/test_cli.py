@@ -47,6 +47,9 @@ def test_a_shell_completes_commands_options_and_experiments() -> None:
         (["plan", "quickstart", "--set", "load"], 2, "--set load: write KEY=VALUE"),
         (["plan", "quickstart", "--set", "load.usr=1"], 3, "--set load.usr=1: unknown key; did you mean users?"),
         (["check", "missing.yaml"], 2, "there is no file missing.yaml"),
+        (["check", ""], 2, "the name of the experiment is empty"),
+        (["check", "/dev/null"], 2, "/dev/null is a pipe or a device; write the experiment into a file"),
+        (["plan", "quickstart", "--set", "measure=null"], 3, "it has no value: write one, or leave the key out"),
     ],
 )
 def test_mistakes(arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
