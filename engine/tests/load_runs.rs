@@ -223,6 +223,21 @@ fn a_stall_of_the_engine_shows_in_response_time_and_send_lag_but_not_in_service_
     assert!(p90("service_time_ns") + 200 * MS < p90("response_time_ns"));
 }
 
+/// Its users send nothing meanwhile, which no lag of theirs shows: the summary says for how long it did not run.
+#[test]
+fn a_stall_of_the_engine_across_the_end_of_the_window_is_told() {
+    let mut spec = spec(slow(Duration::from_millis(5)));
+    spec["model"] = json!({"kind": "closed", "users": 2});
+    spec["phases"]["measure_ns"] = json!(1_500 * MS);
+    let mut run = Run::start(&spec);
+    run.until("interval");
+    signal(run.pid(), libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(1_900));
+    signal(run.pid(), libc::SIGCONT);
+    let late_ns = number(&run.summary()["window"]["late_ns_max"]);
+    assert!(late_ns > 300 * MS, "{late_ns}");
+}
+
 /// One request is in flight when the engine is frozen, and is answered meanwhile: its service time is the server's
 /// delay, as the kernel's time stamp shows.
 #[test]

@@ -79,3 +79,23 @@ def test_a_server_that_does_not_start_fails_the_job_with_its_words(package: Path
     assert job.run(only="Compare", options="--no-such-option") == 0, job.log
     assert (job.output("exit-code"), job.output("run")) == ("2", "")
     assert "could not compare (exit code 2)" in (tmp_path / "summary").read_text()
+
+
+@pytest.mark.e2e
+@pytest.mark.crowded
+def test_a_push_that_creates_a_branch_is_compared_with_the_default_branch(tmp_path: Path) -> None:
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    base, head = repository(origin, SERVERS["Python"], (20, 25))
+    for words in (("branch", "--force", "trunk", base), ("switch", "--quiet", "--create", "new", head)):
+        subprocess.run(["git", *words], cwd=origin, check=True)
+    subprocess.run(
+        ["git", "clone", "--quiet", "--depth", "1", "--branch", "new", f"file://{origin}", clone], check=True
+    )
+    before = {"event_name": "push", "event.before": "0" * 40, "sha": head}
+    job = Job(clone, tmp_path, {"command": ""}, {**before, "event.repository.default_branch": "trunk"})
+    assert job.run(only="Check out and build both revisions") == 0, job.log
+    (folder,) = (tmp_path / "temp").iterdir()
+    assert [(folder / each / "server.py").read_text().count("sleep(20 ") for each in ("base", "head")] == [1, 0]
+    (tmp_path / "lone").mkdir()
+    lone = Job(clone, tmp_path / "lone", {"command": ""}, before)
+    assert lone.run(only="Check out and build both revisions") == 2 and "name one (the input base)" in lone.log

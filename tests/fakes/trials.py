@@ -74,6 +74,8 @@ class Figures:
     threads: int = 4
     rss_bytes: int = 50_000_000
     engines: int = 1
+    stopped_ns: int = 0
+    """For so long an engine did not run in the window."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     """Overrides fields of each engine's summary."""
 
@@ -109,6 +111,7 @@ def summary(figures: Figures) -> dict[str, Any]:
         "unanswered": round(figures.starved * share),
         "users_unserved": round((figures.starved + figures.refused) * share),
         "users_unserved_requests": round(figures.failed * share) if figures.refused else 0,
+        "late_ns_max": figures.stopped_ns,
     }
     cpu_ns = round(figures.thread_share * window_ns)
     return {

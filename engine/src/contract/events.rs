@@ -278,6 +278,9 @@ pub struct Window {
     /// Number of requests that the users in `users_unserved` intended within the window; absent in events of older
     /// engines.
     pub users_unserved_requests: Option<u64>,
+    /// The longest time by which an event loop, which wakes at the end of each interval, came too late for one of the
+    /// window, or for the window's start: for so long it did not run. Absent in events of older engines.
+    pub late_ns_max: Option<u64>,
 }
 
 /// The connections of the whole run.

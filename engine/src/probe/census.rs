@@ -34,26 +34,34 @@ impl Census {
         let started = thread_cpu_ns();
         self.proc.list(&mut self.pids);
         self.due.again(now_ns, 0, (LISTING_FACTOR * (thread_cpu_ns() - started)).min(SECOND_NS));
-        let new = self.pids.iter().filter(|pid| self.known.binary_search(pid).is_err());
+        let is_known = |pid: i32| self.known.binary_search(&pid).is_ok();
         let parent_of = |pid: i32| stat_of(pid).map(|stat| stat.parent);
+        let new = self.pids.iter().filter(|&&pid| !is_known(pid));
         let new = new.filter_map(|&pid| Some((pid, parent_of(pid)?))).collect();
         let offer = |pid, parent| trees.iter_mut().any(|tree| tree.offer(pid, parent));
-        offer_all(new, offer, parent_of);
+        offer_all(new, offer, parent_of, is_known);
         std::mem::swap(&mut self.known, &mut self.pids);
     }
 }
 
 /// Offers new processes, each with its parent, until none is taken: a child may be listed before its parent once pids
 /// have wrapped around, and may belong to two trees. A parent that has ended since it was read cannot be taken; its
-/// children have another parent then, with which they are offered again.
+/// children have another parent then, with which they are offered again. A parent that is known is read but once: if it
+/// is no member, its children are other programs.
 fn offer_all(
     mut new: Vec<(i32, i32)>,
     mut offer: impl FnMut(i32, i32) -> bool,
     parent_of: impl Fn(i32) -> Option<i32>,
+    is_known: impl Fn(i32) -> bool,
 ) {
     let mut moved = true;
     while moved {
-        while new.iter().fold(false, |taken, &(pid, parent)| offer(pid, parent) || taken) {}
+        let mut left = usize::MAX;
+        while new.len() < left {
+            left = new.len();
+            new.retain(|&(pid, parent)| !offer(pid, parent));
+        }
+        new.retain(|&(_, parent)| !is_known(parent));
         moved = false;
         for (pid, parent) in &mut new {
             let before = std::mem::replace(parent, parent_of(*pid).unwrap_or(*parent));
@@ -77,7 +85,25 @@ mod tests {
             taken
         };
         let parent_of = |pid| [(3, OURS), (4, 3), (9, 8)].into_iter().find(|known| known.0 == pid).map(|known| known.1);
-        offer_all(vec![(4, 3), (2, OURS), (3, 2), (9, 8)], offer, parent_of);
+        offer_all(vec![(4, 3), (2, OURS), (3, 2), (9, 8)], offer, parent_of, |pid| pid == OURS);
         assert_eq!(members, [OURS, 3, 4]);
+    }
+
+    #[test]
+    fn the_parents_of_members_and_of_other_programs_are_not_read_again() {
+        let read = std::cell::RefCell::new(Vec::new());
+        let mut members = vec![1];
+        let offer = |pid, parent| {
+            let taken = members.contains(&parent);
+            members.extend(taken.then_some(pid));
+            taken
+        };
+        let parent_of = |pid| {
+            read.borrow_mut().push(pid);
+            None
+        };
+        // 8 is an old program that has started 9; 11 was started by 10, which is as new.
+        offer_all(vec![(2, 1), (9, 8), (11, 10)], offer, parent_of, |pid| pid == 1 || pid == 8);
+        assert_eq!((members, read.into_inner()), (vec![1, 2], vec![11]));
     }
 }

@@ -40,62 +40,63 @@ Levels = str | Level | Iterable[Level]
 
 
 class TuneOptions(TypedDict, total=False):
-    """The options of `powerband tune`, with `_` for `-` in their names; docs/reference/cli.md explains them."""
+    """The options of `powerband tune`, with `_` for `-` in their names; docs/reference/cli.md explains them. None is
+    the default of each."""
 
-    name: str
-    url: str
-    users: int
-    rate: float | str
-    arrivals: str
-    think: str | Mapping[str, str]
-    ramp: str
-    join: float | str
-    pace: str | Mapping[str, str]
-    pipeline: int
-    timeout: str
-    method: str
-    headers: Mapping[str, str]
-    body: str
-    message: str
-    expect: str | Sequence[str]
-    ca_file: str
-    insecure: bool
-    allow_hosts: str | Sequence[str]
-    slo: str | Sequence[str]
-    maximise: str
-    minimise: str
-    profile: str
-    duration: str
-    warmup: str
-    repeats: int
-    budget: str
-    order: str
-    confirm: int
-    regret: float | str
-    soak: str
-    margin: float | str
-    cluster: str
-    generators: int
-    confidence: float | str
-    allow_unserved: float | str
-    allow_failed_starts: float | str
-    ready_http: str
-    ready_log: str
-    ready_timeout: str
-    stop_signal: str
-    stop_grace: str
-    env: Mapping[str, str | None]
-    cpus: int | str
-    cpu_quota: float | str
-    memory_limit: str
-    cwd: str
-    seed: int
-    counts: str
-    metrics_url: str
-    apply: str | Sequence[str]
-    apply_command: str
-    restore: Mapping[str, Level]
-    pid: int
+    name: str | None
+    url: str | None
+    users: int | None
+    rate: float | str | None
+    arrivals: str | None
+    think: str | Mapping[str, str] | None
+    ramp: str | None
+    join: float | str | None
+    pace: str | Mapping[str, str] | None
+    pipeline: int | None
+    timeout: str | None
+    method: str | None
+    headers: Mapping[str, str] | None
+    body: str | None
+    message: str | None
+    expect: str | Sequence[str] | None
+    ca_file: str | None
+    insecure: bool | None
+    allow_hosts: str | Sequence[str] | None
+    slo: str | Sequence[str] | None
+    maximise: str | None
+    minimise: str | None
+    profile: str | None
+    duration: str | None
+    warmup: str | None
+    repeats: int | None
+    budget: str | None
+    order: str | None
+    confirm: int | None
+    regret: float | str | None
+    soak: str | None
+    margin: float | str | None
+    cluster: str | None
+    generators: int | None
+    confidence: float | str | None
+    allow_unserved: float | str | None
+    allow_failed_starts: float | str | None
+    ready_http: str | None
+    ready_log: str | None
+    ready_timeout: str | None
+    stop_signal: str | None
+    stop_grace: str | None
+    env: Mapping[str, str | None] | None
+    cpus: int | str | None
+    cpu_quota: float | str | None
+    memory_limit: str | None
+    cwd: str | None
+    seed: int | None
+    counts: str | None
+    metrics_url: str | None
+    apply: str | Sequence[str] | None
+    apply_command: str | None
+    restore: Mapping[str, Level] | None
+    pid: int | None
 
 
 def read(directory: str | Path) -> Run:
@@ -187,9 +188,10 @@ def compare(
     """Compares two runs, or with a `command` two revisions of a server. The revisions are OLD and NEW, inserted for
     `{revision}`; they are measured now, in the same blocks, with the options of `tune`. Raises UsageError for runs that
     cannot be compared."""
-    if command is None and not {"apply", "apply_command"} & options.keys():
-        if parameters or options:
-            given = ", ".join([*(["parameters"] if parameters else []), *options])
+    named = _named(options)
+    if command is None and not {"apply", "apply_command"} & named.keys():
+        if parameters or named:
+            given = ", ".join([*(["parameters"] if parameters else []), *named])
             raise UsageError(f"{given} is for two revisions of a server, whose command is missing")
         made = [each if isinstance(each, Run) else read(each) for each in (first, second)]
         return Comparison(compare_two_runs(*made))
@@ -294,8 +296,8 @@ def _tuned(
     options: TuneOptions,
     revisions: tuple[str, str] | None = None,
 ) -> Experiment:
-    given: dict[str, Any] = dict(options)
-    if unknown := next((name for name in given if name not in TuneOptions.__annotations__), None):
+    given = _named(options)
+    if unknown := next((name for name in options if name not in TuneOptions.__annotations__), None):
         raise UsageError(f"there is no option {unknown}; {did_you_mean(unknown, TuneOptions.__annotations__)}")
     if "maximise" in given and "minimise" in given:
         raise UsageError("maximise and minimise exclude each other")
@@ -305,10 +307,15 @@ def _tuned(
     return tuning(words, levels, texts, revisions).experiment()
 
 
-def _text(value: Any) -> str | None:
+def _named(options: TuneOptions) -> dict[str, Any]:
+    """The options that are given a value."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _text(value: Any) -> str:
     """The value as it would be typed."""
-    if value is None or isinstance(value, bool):
-        return None if value is None else str(value).lower()
+    if isinstance(value, bool):
+        return str(value).lower()
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
 
 

@@ -24,13 +24,15 @@ def split_url(url: str, schemes: Collection[str] = HTTP) -> SplitResult:
     A placeholder may occur anywhere after the scheme; in the parts it becomes 1. Raises ValueError with a sentence."""
     filled = _PLACEHOLDER.sub("1", url)
     if not filled.isascii() or not filled.isprintable() or " " in filled:
-        raise ValueError(f"{url!r} holds a character that a URL cannot: percent-encode it (a blank is %20)")
+        host = re.split(r"[/?#]", filled.partition("://")[2])[0]
+        cure = "percent-encode it (a blank is %20)" if host.isascii() else "write the host's name in ASCII (xn--...)"
+        raise ValueError(f"{url!r} holds a character that a URL cannot: {cure}")
     try:
         parts = urlsplit(filled)
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise ValueError(f"{url!r} is no URL: {str(error)[:1].lower()}{str(error)[1:]}") from None
-    if "://" not in filled:
+    if not has_scheme(filled):
         raise ValueError(f"{url!r} is no URL: it has no scheme; write http://{url.lstrip('/')}")
     if parts.scheme in WEBSOCKET and parts.scheme not in schemes:
         raise ValueError(f"{url!r} is the URL of a WebSocket, and a page is wanted here: write {http_url(url)}")
@@ -41,6 +43,11 @@ def split_url(url: str, schemes: Collection[str] = HTTP) -> SplitResult:
     if "@" in parts.netloc:
         raise ValueError(f"{url!r} holds a user name: leave it out and send an Authorization header instead")
     return parts
+
+
+def has_scheme(target: str) -> bool:
+    """True for a whole URL, False for a path, which may hold another URL in its query (`/login?next=http://x`)."""
+    return re.match(r"[\w{}+.-]+://", target) is not None
 
 
 def is_websocket(url: str) -> bool:

@@ -33,15 +33,19 @@ def subject_names() -> list[str]:
 
 def find_experiment(path_or_name: str | Path) -> Path:
     """Returns a file that exists, or the file of a named experiment. Raises UsageError with the nearest name."""
+    if not str(path_or_name):
+        raise UsageError("the name of the experiment is empty; `powerband list` shows those that come with powerband")
     path = Path(path_or_name)
     try:
-        is_file, is_folder = path.is_file(), path.is_dir()
+        is_file, is_folder, is_other = path.is_file(), path.is_dir(), path.exists()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     if is_file:
         return path
     if is_folder:
         raise UsageError(f"{path} is a folder; name an experiment file in it")
+    if is_other:
+        raise UsageError(f"{path} is a pipe or a device; write the experiment into a file")
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         raise UsageError(f"there is no file {path}; `powerband list` shows the experiments that come with powerband")
     named = library_root() / "experiments" / f"{path_or_name}.yaml"

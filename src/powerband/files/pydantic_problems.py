@@ -120,6 +120,8 @@ def _words(detail: ErrorDetails) -> str:
         shown = f"{shown[:_SHOWN_MAX]}..."
     if kind == "value_error":
         return str(context["error"])
+    if value is None:
+        return "it has no value: write one, or leave the key out"
     if kind == "literal_error":
         allowed = re.findall(r"'([^']*)'", context["expected"])
         return f"{shown} is not allowed; {did_you_mean(str(value), allowed)}"

@@ -21,6 +21,8 @@ from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import QUANTILES, SECOND_NS, MergedFleet, MergedTimes, Unserved
 
 LITTLE_TOLERANCE = 0.02  # the law is an identity, but for the engine's time between answer and request: 2 % is a defect
+STOPPED_SHARE = 0.02  # of the window: as much work as Little's law and the schedule may miss
+STOPPED_MIN_NS = 100_000_000  # an engine's interval: a shorter stop may fall between two edges
 LAG_FLOOR_NS = 1_000_000  # the machine's timers are no more precise
 LAG_SHARE = 0.10  # more would be a visible part of the response time
 THREAD_SHARE_MAX = 0.90  # beyond it requests wait for the engine
@@ -206,7 +208,7 @@ def checks(*generator: Check) -> Check:
     """Combines all checks of a load. `generator`: those that depend on what sends the requests."""
 
     def check_all(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-        for check in (_conservation, _ended, _littles_law, _starved_users, _ran_out, *generator, _schedule):
+        for check in (_conservation, _ended, _stopped, _littles_law, _starved_users, _ran_out, *generator, _schedule):
             yield from check(evidence, metrics)
 
     return check_all
@@ -272,9 +274,28 @@ def _percentiles(evidence: Evidence) -> Iterator[Problem]:
         )
 
 
+def _is_stopped(fleet: MergedFleet, metrics: Mapping[str, float]) -> bool:
+    """True if an engine did not run for a part of the window that matters, or across one of its edges, and its threads
+    did not wait for a CPU for so long: that is judged by itself (`starved`)."""
+    window_ns = fleet.window_s * SECOND_NS
+    waited_ns = metrics.get("engine_run_wait_cores", 0.0) * window_ns
+    return fleet.late_ns - waited_ns > max(STOPPED_MIN_NS, STOPPED_SHARE * window_ns)
+
+
+def _stopped(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
+    """Reports an engine that did not run: in a closed load nothing is sent meanwhile, and no lag shows it."""
+    if _is_stopped(evidence.fleet, metrics):
+        yield Problem(
+            "engine_stopped",
+            f"the load generator did not run for {format_duration(evidence.fleet.late_ns)} in the measured window or "
+            "across its start or end: it was stopped (SIGSTOP, a debugger), or the machine was suspended; the trial "
+            "says nothing of the server",
+        )
+
+
 def _littles_law(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     fleet, deviation = evidence.fleet, metrics.get("littles_law_deviation", 0.0)
-    if deviation > LITTLE_TOLERANCE and fleet.ended:
+    if deviation > LITTLE_TOLERANCE and fleet.ended and not _is_stopped(fleet, metrics):
         slots = fleet.users_mean * evidence.load.pipeline
         yield Problem(
             "littles_law",

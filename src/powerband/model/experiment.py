@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from powerband.base.hosts import LOADABLE, split_url
+from powerband.base.hosts import LOADABLE, has_scheme, split_url
 from powerband.base.units import parse_quantity
 from powerband.model.claim_expression import parse_claim
 from powerband.model.deployed import WrittenDeployed
@@ -53,7 +53,7 @@ def _checked(check: Callable[[str], object]) -> AfterValidator:
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Page = Annotated[str, _checked(split_url)]
 Target = Annotated[
-    str, _checked(lambda value: split_url(value if "://" in value else f"http://localhost/{value.lstrip('/')}"))
+    str, _checked(lambda value: split_url(value if has_scheme(value) else f"http://localhost/{value.lstrip('/')}"))
 ]
 MetricName = Annotated[str, AfterValidator(lambda value: metric_named(value).name)]
 

@@ -130,13 +130,14 @@ burst_accept_overflows | count | burst | connections refused by a full accept qu
 burst_response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | burst | response time in the first moments
 jvm_heap_used_bytes_{max,mean} | bytes | jvm | heap in use, as the JVM last reported (some do after collections only)
 jvm_heap_committed_bytes_{max,before} | bytes | jvm | heap taken from the system: most, when the load began
-jvm_gc_share | ratio | jvm | share of the window that collections took
+jvm_gc_share | ratio | jvm | share of the window that collections took; of several JVMs the largest
 jvm_gc_per_s | per_s | jvm | collections per second
 jvm_compile_share | ratio | jvm | time of JVM compilers per second; two at once count twice
-jvm_safepoint_share | ratio | jvm | share of the window with all Java threads stopped
+jvm_safepoint_share | ratio | jvm | share of the window with all Java threads stopped; of several JVMs the largest
 jvm_threads_live_max | count | jvm | most live Java threads
 jvm_threads_started_per_s | per_s | jvm | Java threads started per second
-dotnet_gc_share | ratio | dotnet | share of the window in which collections stopped all .NET threads
+dotnet_gc_share | ratio | dotnet | share of the window in which collections stopped all .NET threads; of several
+  processes the largest
 dotnet_gc{,_gen2}_per_s | per_s | dotnet | collections per second, those of generation 2
 dotnet_heap_bytes_max | bytes | dotnet | most heap in use, with what is not collected yet
 dotnet_allocated_bytes_per_s | bytes | dotnet | bytes allocated per second

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from powerband.base.hosts import http_url, is_loopback, request_target
+from powerband.base.hosts import has_scheme, http_url, is_loopback, request_target
 from powerband.base.logs import LogSearch, cause_in, end_of, size_of
 from powerband.base.logs import out_of_memory as found_out_of_memory
 from powerband.base.units import format_bytes
@@ -499,7 +499,7 @@ def ready_check(
 
 def _http_url(rendered: Rendered) -> str:
     target = rendered.ready.http or "/"
-    if "://" in target:
+    if has_scheme(target):
         return target
     parts = urlsplit(http_url(rendered.url))
     return f"{parts.scheme}://{parts.netloc}/{target.lstrip('/')}"

@@ -119,24 +119,41 @@ def _build_folder(subject: Subject, given: Mapping[str, str], jdk: Jdk | None, s
     if used:
         made_by.append([(name, values[name]) for name in used])
     digest = hashlib.sha256(repr(tuple(made_by)).encode())
-    if subject.folder and Path(subject.folder, "subject.yaml").is_file():
+    folder, is_own = _sources_folder(subject, given)
+    if is_own:
         try:
-            _take_in(digest, Path(subject.folder), math.inf, math.inf)
+            _take_in(digest, folder, math.inf, math.inf)
         except OSError as error:
             raise SubjectError(
                 f"the source {error.filename} of {subject.name} cannot be read: {error.strerror}: make it readable, or "
                 f"move it out of {subject.folder}"
             ) from error
     else:
-        cwd = render_text(subject, Setting(()), {**given, "build": os.curdir}, subject.cwd or os.curdir)
-        digest.update(os.fsencode(Path.cwd() / cwd))
+        digest.update(os.fsencode(folder))
         try:
-            whole = _take_in(digest, Path.cwd() / cwd, FILES_MOST, BYTES_MOST)
+            whole = _take_in(digest, folder, FILES_MOST, BYTES_MOST)
         except OSError:
             whole = False
         if not whole:
             digest.update(secrets.token_bytes())
     return cache_folder() / "subjects" / f"{slug(subject.name)}-{digest.hexdigest()[:_DIGITS]}"
+
+
+def _sources_folder(subject: Subject, given: Mapping[str, str]) -> tuple[Path, bool]:
+    """Returns the folder of the sources, and whether it is one of the subject's own, with a `subject.yaml`."""
+    if subject.folder and Path(subject.folder, "subject.yaml").is_file():
+        return Path(subject.folder), True
+    values = {**given, "build": os.curdir}
+    return Path.cwd() / render_text(subject, Setting(()), values, subject.cwd or os.curdir), False
+
+
+def is_edited_since(subject: Subject, given: Mapping[str, str], at_s: float) -> bool:
+    """Returns True if a source or its folder changed after this instant of the wall clock, or cannot be looked at."""
+    try:
+        sources = _sources(_sources_folder(subject, given)[0])
+        return any(each.lstat().st_ctime > at_s for path in sources for each in (path, path.parent))
+    except OSError:
+        return True
 
 
 def _take_in(digest: hashlib._Hash, folder: Path, files_most: float, bytes_most: float) -> bool:

@@ -107,6 +107,9 @@ class MergedFleet:
     """Requests scheduled before the window and still without an answer at its end."""
     unserved: Unserved | None
     """Users who were never served; None if the engines did not report them (JMeter, runs of earlier versions)."""
+    late_ns: int
+    """The longest time for which an engine thread did not run although the window or one of its intervals ended; 0 if
+    the engines did not report it."""
     cpu_cores: float
     cpu_share_max: float
     """CPU share of the busiest engine thread."""
@@ -176,6 +179,7 @@ def merge_fleet(summaries: Sequence[Summary]) -> MergedFleet | None:
         ),
         unanswered=sum(s["window"]["unanswered"] for s in reached),
         unserved=_unserved(s["window"] for s in reached),
+        late_ns=max(s["window"].get("late_ns_max", 0) for s in reached),
         cpu_cores=per_s((s["cpu_user_ns"] + s["cpu_system_ns"]) / SECOND_NS for s in reached),
         cpu_share_max=max(shares, default=0.0),
         threads=len(shares),

@@ -21,7 +21,7 @@ from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.errors import UsageError
 from powerband.loads.measured import as_judged
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Level, Setting, Stage, TrialSpec, number_of
+from powerband.model.plan import Level, Setting, Stage, TrialSpec, numbers_of
 from powerband.model.results import TrialResult
 from powerband.search.in_flight import Attempt, Block, InFlight
 
@@ -202,7 +202,7 @@ class _Space:
         self.settings = experiment.settings()
         self._dice = random.Random(f"{seed}/explore")
         self._levels = {name: _in_order(levels) for name, levels in experiment.factors.items()}
-        self._ordered = {name: _are_numbers(levels) for name, levels in experiment.factors.items()}
+        self._ordered = {name: numbers_of(levels) is not None for name, levels in experiment.factors.items()}
         self._distributions: dict[str, BaseDistribution] = {
             name: IntDistribution(0, len(levels) - 1)
             if self._ordered[name]
@@ -259,9 +259,5 @@ class _Space:
         return self._dice.choice([other for other in self._untried if steps(other) == near])
 
 
-def _are_numbers(levels: Sequence[Level]) -> bool:
-    return all(number_of(level) is not None for level in levels)
-
-
 def _in_order(levels: Sequence[Level]) -> list[Level]:
-    return sorted(levels, key=float) if _are_numbers(levels) else list(levels)
+    return list(levels) if numbers_of(levels) is None else sorted(levels, key=float)

@@ -284,9 +284,8 @@ class RacePlanner:
     def _reconsider(self, named: Setting) -> None:
         """Continues the race without the setting that is being confirmed, if more of its starts failed than may.
         Settings that left as worse come back, since they may only have been worse than this one."""
-        objective = self._experiment.objective
-        starts = starts_of(self._results, named, objective.confidence)
-        barred = judge(objective, [], settings=len(self._settings), starts=starts).barred
+        starts = starts_of(self._results, named, self._experiment.objective.confidence)
+        barred = judge(self._experiment, [], settings=len(self._settings), starts=starts).barred
         if not barred:
             return
         self._departures = {of: departure for of, departure in self._departures.items() if not departure.worse}
@@ -315,7 +314,7 @@ class RacePlanner:
         table = ResponseTable(self._experiment, self._settings, self._results)
         if not table.screened or len(table.blocks) < SCREENED_UNTIL:
             return False
-        compliance = compliance_of(self._experiment, table)
+        compliance = compliance_of(table)
         contest = hold_contest(self._experiment, table, scale_of(table), compliance, self._departures)
         self._contest = contest
         if contest.leader is None or not compliance[contest.leader].certain:
@@ -343,7 +342,7 @@ class RacePlanner:
     def _look(self, block: int) -> bool:
         """Eliminates the settings that the block has shown to be beaten; returns True if nothing is open any more."""
         table = ResponseTable(self._experiment, self._settings, self._results)
-        compliance = compliance_of(self._experiment, table)
+        compliance = compliance_of(table)
         contest = hold_contest(self._experiment, table, scale_of(table), compliance, self._departures)
         self._contest = contest
         if contest.leader is None:

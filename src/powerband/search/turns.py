@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
-from powerband.model.plan import TrialSpec
+from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.planner import Planner
 from powerband.search.planners import planner_for
 from powerband.store import NOT_AS_WRITTEN, RunDir, open_private, read_json_lines, write_atomically, writing
+
+_REPLANNED = {Stage.EXPLORE, Stage.SATURATE, Stage.CAPACITY}
+"""The stages of trials that earlier versions planned in another order on several nodes."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,13 @@ def _another_plan(
 ) -> UsageError:
     what = "of no plan" if ran is None else f"{ran.setting.id} in round {ran.block}"
     instead = "nothing more" if wanted is None else f"{wanted.setting.id} in round {wanted.block}"
+    stages = {each.stage for each in (ran, wanted) if each is not None}
+    if run.turns.is_file() and stages & _REPLANNED:
+        return UsageError(
+            f"{run.path} cannot go on: trial {number} is {what}, but the plan wants {instead}. An earlier version of "
+            "powerband planned explorations and capacity searches on a cluster otherwise. Its trials are kept: "
+            f"`powerband report {run.path}` says what they show, `powerband run {run.experiment}` starts anew"
+        )
     return UsageError(
         f"{run.path}: trial {number} is {what}, but the plan wants {instead}: the directory's experiment.yaml was "
         "changed, or another version of powerband wrote it; start a new run, or `powerband report` what there is"

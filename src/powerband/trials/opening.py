@@ -31,11 +31,12 @@ from powerband.processes.locked_jars import LIST, wrong_jars
 from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
-from powerband.processes.toolchain import build_once, given_values
+from powerband.processes.toolchain import build_once, given_values, is_edited_since
 from powerband.store import RunDir, TrialRecord, open_private, read_host, write_atomically, writing
 from powerband.wire.specs import Launch
 
 _LOOK_S = 60.0  # any length does: a build may take any time, and a stop ends the wait at once
+_AFTER_TRIAL_S = 2.0  # a killed server may write its last files after those of its trial, sooner than anybody edits
 _GRACE_NS = 1_000_000_000  # short, since a half-finished build is thrown away
 _LOG_LINES_MAX = 100_000  # arbitrary: some MB; a longer log has its first error before that
 STARTS = 3
@@ -74,8 +75,9 @@ def build_subject(
 ) -> dict[str, str]:
     """Runs `subject.build`, if there is one, in the subject's folder; a request to stop ends it. A build that fills the
     folder `{build}` runs once for the same sources, and later runs use it. `again`: a run is resumed whose subject was
-    built before, so the build runs only if its folder is no longer in the cache; `note` is told if its sources are
-    others now, and the run keeps it. Returns the values of the built-in placeholders.
+    built before, so the build runs only if its folder is no longer in the cache, or its sources are others now; `note`
+    is told of that, and the run keeps it. What changed before the last trial ended was written by the server, not
+    edited. Returns the values of the built-in placeholders.
 
     Raises SubjectError if the build fails, MeasurementError if its log cannot be written, UserInterruptError."""
     given = given_values(subject, find_engine())
@@ -84,6 +86,9 @@ def build_subject(
     facts = read_host(run.host)
     known = facts.get("builds")
     if again and isinstance(known, list) and Path(given["build"]).name not in known:
+        kept = [folder for name in known if (folder := Path(given["build"]).with_name(name)).is_dir()]
+        if kept and not is_edited_since(subject, given, _last_written_s(run) + _AFTER_TRIAL_S):
+            return given | {"build": str(kept[0])}
         text = (
             "the server was built anew when this run was resumed, since its sources do not seem to be those that the "
             "run was begun with: later trials may measure another build"
@@ -97,6 +102,11 @@ def build_subject(
         with writing(run.host):
             write_atomically(run.host, json.dumps({**facts, "builds": sorted(builds)}, indent=2))
     return given
+
+
+def _last_written_s(run: RunDir) -> float:
+    """The instant, by the wall clock, at which a trial of the run last wrote a file; 0 if none did."""
+    return max((path.stat().st_mtime for path in run.trials.glob("*/*")), default=0.0)
 
 
 def _check_jars(subject: Subject, given: Mapping[str, str]) -> None:

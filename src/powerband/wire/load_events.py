@@ -128,6 +128,7 @@ class Window(TypedDict):
     unanswered: Count
     users_unserved: NotRequired[Count]
     users_unserved_requests: NotRequired[Count]
+    late_ns_max: NotRequired[Count]
 
 
 @as_message

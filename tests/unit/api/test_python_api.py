@@ -267,6 +267,19 @@ def test_one_value_stands_for_a_list_of_one(started: list[Experiment]) -> None:
     assert started[0].load.scenario[0].checks.body_contains == ("200",)
 
 
+def test_none_stands_for_the_default(started: list[Experiment]) -> None:
+    nothing: Any = dict.fromkeys(measuring.TuneOptions.__annotations__)
+    powerband.tune("./server {port} {n}", {"n": "1..4"})
+    powerband.tune("./server {port} {n}", {"n": "1..4"}, **nothing)
+    assert started[0] == started[1]
+    with pytest.raises(AttributeError):  # without measurements there is nothing to compare
+        powerband.compare("a", "b", "./{revision} {port}", apply=None, slo=None)
+    with pytest.raises(powerband.UsageError, match="no run directory"):
+        powerband.compare("a", "b", headers=None)
+    with pytest.raises(powerband.UsageError, match="there is no option usrs; did you mean users"):
+        powerband.tune("./s {threads}", {"threads": [1]}, usrs=None)  # type: ignore[call-arg]
+
+
 def test_tune_of_a_server_that_runs_already(started: list[Experiment]) -> None:
     powerband.tune(None, {"n": "1..4"}, url="http://127.0.0.1:81/", apply="POST /knob {n}", restore={"n": 8}, pid=7)
     (made,) = started

@@ -66,6 +66,8 @@ def test_websockets_may_be_loaded_and_are_asked_over_http() -> None:
         ("http://[::1/", "is no URL: invalid IPv6"),
         ("http://localhost/é", "percent-encode"),
         ("http://local host/", "percent-encode"),
+        ("http://höst/é", "ASCII"),
+        ("/login?next=http://localhost/", "has no scheme"),
         ("http://me:secret@localhost/", "Authorization header"),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,9 @@ def test_a_shell_completes_commands_options_and_experiments() -> None:
         (["plan", "quickstart", "--set", "load"], 2, "--set load: write KEY=VALUE"),
         (["plan", "quickstart", "--set", "load.usr=1"], 3, "--set load.usr=1: unknown key; did you mean users?"),
         (["check", "missing.yaml"], 2, "there is no file missing.yaml"),
+        (["check", ""], 2, "the name of the experiment is empty"),
+        (["check", "/dev/null"], 2, "/dev/null is a pipe or a device; write the experiment into a file"),
+        (["plan", "quickstart", "--set", "measure=null"], 3, "it has no value: write one, or leave the key out"),
     ],
 )
 def test_mistakes(arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,3 +225,22 @@ def test_what_stands_in_an_option_is_shown_without_what_a_terminal_obeys(capsys:
     assert invoke(["plan", "quickstart", "--seed", "x" * 5000 + "\x1b[2J"]) == 2
     said = capsys.readouterr().err
     assert "\x1b" not in said and "\x07" not in said and "x...x" in said and len(said) < 1500
+
+
+@pytest.mark.parametrize(("ignored", "code"), [(False, -signal.SIGINT), (True, 0)])
+def test_a_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback(ignored: bool, code: int) -> None:
+    program = f"""
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "powerband.cli.running":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+if {ignored}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.argv = ["powerband", "--help"]
+from powerband.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")

@@ -20,7 +20,7 @@ def fleet(outcomes: dict[str, int], statuses: dict[str, int] | None = None, drop
     )  # fmt: skip
     return MergedFleet(
         start_ns=0, end_ns=1, total=total, cohort=total, window_outcomes=outcomes, unanswered=0, unserved=None,
-        threads=1, connections_opened=1, summaries=({"rejected_statuses": statuses or {}},), **rest,
+        late_ns=0, threads=1, connections_opened=1, summaries=({"rejected_statuses": statuses or {}},), **rest,
     )  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def test_ready_by_log(tmp_path: Path, pump: Pump) -> None:
 def test_ready_by_http(tmp_path: Path, status: int, expected: bool, pump: Pump) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status if self.path == "/up" else 500)
+            self.send_response(status if self.path == "/up?next=http://elsewhere/" else 500)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -220,7 +220,7 @@ def test_ready_by_http(tmp_path: Path, status: int, expected: bool, pump: Pump) 
     thread.start()
     try:
         url = f"http://127.0.0.1:{server.server_address[1]}/"
-        subject = Subject(name="s", command=("server",), url=url, ready=Ready(http="/up"))
+        subject = Subject(name="s", command=("server",), url=url, ready=Ready(http="/up?next=http://elsewhere/"))
         with ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log", pump) as is_ready:
             assert is_ready(1) is expected
     finally:

@@ -102,10 +102,12 @@ def test_seed_and_results_decide_what_is_tried_and_the_first_ones_the_seed_alone
 
 def test_levels_are_numbers_in_their_order_or_names() -> None:
     mixed = experiment(
-        {"threads": (64, 1, 8), "gc": (True, False), "mode": ("a", "b", "3"), "label.x": (1, "one")},
+        {"threads": (64, 1, 8), "gc": (True, False), "mode": ("a", "b", "3"), "label.x": (1, "1.0")},
         design={"order": "race", "seed": 1, "explore_above": 10, "explore_trials": 36},
     )
-    specs, _ = explore(Explorer(mixed, 1), lambda spec: told(spec, {"goodput_per_s": 1.0}))
+    explorer = Explorer(mixed, 1)
+    assert explorer._space._ordered == {"threads": True, "gc": False, "mode": False, "label.x": False}
+    specs, _ = explore(explorer, lambda spec: told(spec, {"goodput_per_s": 1.0}))
     assert {spec.setting for spec in specs} == set(mixed.settings())
 
 

@@ -110,7 +110,7 @@ def test_contests_over_one_table_are_those_over_tables_of_their_own() -> None:
     ]
 
     def contest(table: ResponseTable, leader: Setting) -> Contest:
-        return hold_contest(made, table, scale_of(table), compliance_of(made, table), against=leader)
+        return hold_contest(made, table, scale_of(table), compliance_of(table), against=leader)
 
     shared = ResponseTable(made, made.settings(), results)
     for leader in made.settings():

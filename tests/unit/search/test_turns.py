@@ -25,8 +25,9 @@ from powerband.model.results import Analysis, TrialResult
 from powerband.processes.stop_request import StopRequest
 from powerband.report.html.gather import gather
 from powerband.search.observer import Observer
+from powerband.search.planners import planner_for
 from powerband.search.session import LOST_MOST, analyse_run, run_session
-from powerband.search.turns import Turns
+from powerband.search.turns import Turn, Turns, replay
 from powerband.store import RunDir, TrialDir, TrialRecord
 from powerband.trials.bench import Bench, Job, Opener, record_lost
 
@@ -417,3 +418,15 @@ def test_an_explored_setting_whose_node_is_lost_is_tried_on_another(run: RunDir)
     again = [trial for trial in analysis.trials if trial.setting == lost.setting and trial.stage is Stage.EXPLORE]
     assert [(trial.node, trial.valid) for trial in again] == [("b", False), ("a", True)]
     assert analyse_run(EXPLORED, run).trials == analysis.trials
+
+
+def test_a_search_that_an_earlier_version_planned_otherwise_says_what_to_do(run: RunDir) -> None:
+    planner = planner_for(capacity_experiment(), 0, nodes=2)
+    spec = planner_for(capacity_experiment(), 0, nodes=2).ask()
+    assert spec is not None and spec.stage is Stage.SATURATE
+    run.turns.touch()
+    earlier = {1: replace(spec, block=spec.block + 1)}
+    with pytest.raises(UsageError, match=r"An earlier version of powerband planned .* otherwise") as raised:
+        replay(run, planner, [Turn(1, node="a")], earlier, {})
+    assert f"`powerband report {run.path}`" in str(raised.value)
+    assert f"`powerband run {run.experiment}` starts anew" in str(raised.value)

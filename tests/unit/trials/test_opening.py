@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,27 @@ def test_who_resumes_after_an_edit_is_told_that_the_build_is_another(
     source.write_text("2")
     build_subject(made, run, stop, again=True, note=notes.append)
     assert len(notes) == 1 and "may measure another build" in notes[0] and run.notes == tuple(notes)
+
+
+def test_what_a_server_wrote_into_its_folder_makes_no_other_build(
+    run: RunDir, stop: StopRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "main.c").write_text("1")
+    run.host.write_text('{"format": 1}')
+    notes: list[str] = []
+    made = subject("sh", "-c", "echo >> ../count; cp main.c {build}", cwd=str(own))
+    given = build_subject(made, run, stop, note=notes.append)
+    (own / "access.log").write_text("written by the server in its first trial")
+    run.trial(1).path.mkdir()
+    run.trial(1).log.write_text("end of the first trial")
+    assert build_subject(made, run, stop, again=True, note=notes.append) == given
+    assert not notes and (tmp_path / "count").read_text() == "\n"
+    os.utime(run.trial(1).log, (1, 1))  # long ago: what is newer now is an edit
+    build_subject(made, run, stop, again=True, note=notes.append)
+    assert len(notes) == 1 and (tmp_path / "count").read_text() == "\n\n"
 
 
 def test_folders_stay_those_that_a_run_was_begun_in() -> None:

@@ -184,6 +184,7 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, 
             unanswered: carried.unanswered,
             users_unserved: Some(unserved.users),
             users_unserved_requests: Some(unserved.requests),
+            late_ns_max: threads.iter().map(|thread| thread.late_ns_max).max(),
         },
         connections: events::Connections {
             opened: connections.opened,

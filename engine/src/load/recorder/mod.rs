@@ -45,6 +45,7 @@ pub struct Final {
     pub cohort: Cohort,
     pub carried: Carried,
     pub unserved: Unserved,
+    pub late_ns_max: u64,
     pub connections: ConnectionCounts,
     pub rejected: BTreeMap<u16, u64>,
     pub websocket: WebSocketCounts,
@@ -76,6 +77,7 @@ pub struct Recorder {
     carried: Carried,
     users: Users,
     unserved: Unserved,
+    late_ns_max: u64,
     recent: Histogram,
     cohort: Cohort,
     pub connections: ConnectionCounts,
@@ -117,6 +119,7 @@ impl Recorder {
             carried: Carried::default(),
             users,
             unserved: Unserved::default(),
+            late_ns_max: 0,
             recent: Histogram::default(),
             cohort: Cohort { steps: vec![StepTimes::default(); steps], ..Cohort::default() },
             connections: ConnectionCounts::default(),
@@ -139,6 +142,17 @@ impl Recorder {
     #[inline]
     pub fn next_edge_ns(&self) -> u64 {
         if self.over { u64::MAX } else { self.end_ns.min(self.edges.end_of(self.phase)) }
+    }
+
+    /// Notes how late the loop is at this instant for the next edge, if that is one of the window or of its intervals:
+    /// it wakes for each of them, so that it did not run meanwhile.
+    pub fn late_for_edge(&mut self, now_ns: u64) {
+        let edge_ns = match self.phase() {
+            Some(Phase::Warmup) => self.edges.measure_start(),
+            Some(Phase::Measure) => self.next_edge_ns(),
+            Some(Phase::Drain) | None => return,
+        };
+        self.late_ns_max = self.late_ns_max.max(now_ns.saturating_sub(edge_ns));
     }
 
     /// Closes all intervals and phases that end at or before this instant. Returns true if a phase ended.
@@ -339,6 +353,7 @@ impl Recorder {
             cohort: self.cohort,
             carried: self.carried,
             unserved: self.unserved,
+            late_ns_max: self.late_ns_max,
             connections: self.connections,
             rejected: self.rejected,
             websocket: self.websocket,

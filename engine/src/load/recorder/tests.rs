@@ -127,3 +127,22 @@ fn a_request_sent_late_hides_none_that_is_never_answered() {
         assert_eq!((carried.in_flight_in, carried.unanswered), (2, unanswered));
     }
 }
+
+#[test]
+fn a_loop_that_does_not_run_is_late_for_the_windows_edges_and_intervals_but_for_none_before_and_after_it() {
+    let edges = Arc::new(Edges::default());
+    edges.set(START_NS, END_NS, END_NS + 90_000);
+    let mut recorder = Recorder::new(edges, GO_NS, 3_000, 2, 1, Users::new(0, 1));
+    for (now_ns, late_ns_max) in [
+        (GO_NS + 4_900, 0),      // late for an interval of the warm-up
+        (START_NS + 700, 700),   // asleep since the warm-up
+        (START_NS + 3_100, 700), // late for the first interval by 100
+        (START_NS + 8_000, 2_000),
+        (END_NS + 2_500, 13_500), // asleep since the interval that ended 11 us before the window did
+        (END_NS + 80_000, 13_500), // asleep in the drain
+    ] {
+        recorder.late_for_edge(now_ns);
+        recorder.pass(now_ns);
+        assert_eq!(recorder.late_ns_max, late_ns_max, "at {}", now_ns - GO_NS);
+    }
+}

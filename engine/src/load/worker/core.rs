@@ -180,6 +180,7 @@ impl Core {
 
     #[cold]
     fn close_intervals(&mut self) {
+        self.recorder.late_for_edge(self.now_ns);
         let phase_ended = self.recorder.pass(self.done_ns);
         for snapshot in self.recorder.take_snapshots() {
             self.reports.send(Report::Interval(Box::new(snapshot)));

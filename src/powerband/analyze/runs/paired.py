@@ -63,7 +63,7 @@ def pair_change(
     if first is None or second is None:
         verdict, because = _unmeasured(pair, names, mine, measured=(first is not None, second is not None))
         return Change(of, first, second, None, verdict, None, because)
-    compliance = compliance_of(experiment, table)
+    compliance = compliance_of(table)
     contest = hold_contest(experiment, table, scale, compliance)
     if contest.leader is None:
         missed = (*compliance[pair[0]].barred, *compliance[pair[1]].barred)

@@ -212,6 +212,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         return (first, f"What the race named failed on every fresh start: {standing.race.unconfirmed}")
     parts = []
     rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
+    one_trial_each = standing.blocks < 2 and len(standing.rows) > 1
     if standing.experiment.objective.is_capacity:
         if rivals:
             parts.append(f"{names(rivals)} may still hold a rate that is more than {standing.margin} higher")
@@ -223,16 +224,16 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         parts.append(beyond if standing.is_beyond_engine(leader) else tell)
     elif late := too_little_time(standing):
         return (first, sentence(late))
-    elif standing.blocks < 2:
+    elif one_trial_each:
         parts.append("one trial of each setting cannot tell a difference from noise")
         parts.append("run at least 3 rounds, better 5 to 10 (measure.repeats)")
     elif rivals:
         parts.append(f"{names(rivals)} may still be better by more than {standing.margin}")
     unsure = [row for row in map(standing.row, [leader, *rivals]) if row.uncertain_because]
-    if standing.blocks >= 2 and unsure:
+    if unsure and not one_trial_each:
         who, what = names([row.setting for row in unsure]), unsure[0].uncertain_because
         parts.append(f"it is not certain whether {who} {verb(unsure, 'meets', 'meet')} the SLO ({'; '.join(what)})")
-    if parts and standing.blocks >= 2 and not standing.experiment.objective.is_capacity:
+    if parts and not one_trial_each and not standing.experiment.objective.is_capacity:
         parts.append(f"{more_trials(standing)} or longer trials would decide")
     return (first, sentences([*parts, _unmeasured(standing)]))
 

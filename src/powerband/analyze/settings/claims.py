@@ -7,13 +7,14 @@ In: an experiment and the results of its trials, in any order. Out: one `ClaimRe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from powerband.analyze.settings.contest import compared
+from powerband.analyze.settings.counting import counted_share
 from powerband.analyze.stats.intervals import SD_FLOOR, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
@@ -56,8 +57,12 @@ def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tupl
 class _Rule:
     """How a claim is judged. `error`: that of one interval, so that all intervals of the claim hold together."""
 
+    experiment: Experiment
     error: float
-    margin: float
+
+    @property
+    def margin(self) -> float:
+        return self.experiment.objective.margin
 
 
 def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
@@ -67,7 +72,7 @@ def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
     # A race ends when it has seen enough: so its claims, too, spend only their look's share of the error.
     share = share_at(experiment, len({block for _, block in cells}))
     error = share * (1 - objective.confidence) / (len(cases) * len(claimed.comparisons))
-    rule = _Rule(error, objective.margin)
+    rule = _Rule(experiment, error)
     parts = tuple(_part(comparison, case, cells, rule) for case in cases for comparison in claimed.comparisons)
     verdicts = {part.verdict for part in parts}
     verdict = REFUTED if REFUTED in verdicts else UNDECIDED if UNDECIDED in verdicts else HELD
@@ -81,8 +86,12 @@ def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells:
     unit = _shared_unit(balanced)
 
     def judged_with(raised: Reference | None = None) -> tuple[_Judged, int]:
-        left, right = _sides(balanced, case, cells, raised)
-        return _counted(balanced, left, unit) or _measured(balanced, left, right, unit, rule), len(left)
+        sides = _sides(balanced, case, cells, raised)
+        judged = _against_zero(balanced, sides[0], unit)
+        if judged is None:
+            counting_error = _counting_error(balanced, case, cells, rule.experiment)
+            judged = _measured(balanced, sides, unit, rule, counting_error)
+        return judged, len(sides[0])
 
     try:
         judged, blocks = judged_with()
@@ -197,7 +206,7 @@ class _Judged:
     why: str = ""
 
 
-def _counted(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | None:
+def _against_zero(comparison: ClaimComparison, left: Array, unit: str) -> _Judged | None:
     """Judges a comparison of a side that is never below zero with zero: one block that is not zero shows that the mean
     is not, and zero in every block is taken as zero. None for all other comparisons, which an interval decides: also
     those of a metric that was below zero, such as a growth."""
@@ -219,7 +228,35 @@ def _never_negative(term: Term) -> bool:
     )
 
 
-def _measured(comparison: ClaimComparison, left: Array, right: Array, unit: str, rule: _Rule) -> _Judged:
+def _counting_error(
+    comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells, experiment: Experiment
+) -> Callable[[float], tuple[float, float]]:
+    """Returns a function of the confidence: how far the true difference may lie below and above the measured one by the
+    number of requests alone, if a share of them is compared with a number; else by nothing."""
+    match comparison.left, comparison.right:
+        case (Reference() as share, Number()) | (Number(), Reference() as share):
+            mine = [result.metrics for (of, _), result in cells.items() if of == case[share]]
+        case _:
+            return lambda confidence: (0.0, 0.0)
+    trials = [metrics for metrics in mine if share.metric in metrics]
+    mean = float(np.mean([metrics[share.metric] for metrics in trials]))
+
+    def beside(confidence: float) -> tuple[float, float]:
+        same = Estimate(mean, mean, mean, confidence, len(trials))
+        low, high = counted_share(experiment, share.metric, same, trials).ends
+        return (mean - low, high - mean) if share == comparison.left else (high - mean, mean - low)
+
+    return beside
+
+
+def _measured(
+    comparison: ClaimComparison,
+    sides: tuple[Array, Array],
+    unit: str,
+    rule: _Rule,
+    counting_error: Callable[[float], tuple[float, float]],
+) -> _Judged:
+    left, right = sides
     units = {METRICS[reference.metric].unit for reference in comparison.references}
     log = "ratio" not in units and bool((left > 0).all() and (right > 0).all())
     differences = np.log(left) - np.log(right) if log else left - right
@@ -230,8 +267,9 @@ def _measured(comparison: ClaimComparison, left: Array, right: Array, unit: str,
 
     def interval(error: float) -> tuple[float, float, Estimate]:
         mean, half = float(differences.mean()), _half(differences, 1 - error, floor)
-        found = Estimate(back(mean), back(mean - half), back(mean + half), 1 - error, len(left))
-        return mean - half, mean + half, found
+        below, above = (0.0, 0.0) if log else counting_error(1 - error)
+        low, high = mean - max(half, below), mean + max(half, above)
+        return low, high, Estimate(back(mean), back(low), back(high), 1 - error, len(left))
 
     low, high, estimate = interval(rule.error)
     if comparison.op in ("==", "!="):

@@ -28,10 +28,11 @@ from powerband.analyze.settings.contest import (
     last_valid,
     scale_of,
 )
+from powerband.analyze.settings.counting import counted
 from powerband.analyze.settings.cpus_kept import cpus_kept, runtime_limits
 from powerband.analyze.settings.disturbers import disturbers
 from powerband.analyze.settings.found import found_sentences
-from powerband.analyze.settings.headline import counted, figures_of
+from powerband.analyze.settings.headline import figures_of
 from powerband.analyze.settings.in_place import deployed_answer, in_words_of_trials
 from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
@@ -186,7 +187,7 @@ def _by_blocks(
     estimates = {setting: _estimates(table.experiment_of(setting), table.valid(setting)) for setting in settings}
     race = progress.race
     departures = {departure.setting: departure for departure in race.departures} if race else {}
-    compliance = compliance_of(experiment, table)
+    compliance = compliance_of(table)
     # A short trial cannot tell whether a setting that left as far behind answers all users.
     behind = [s for s, left in departures.items() if left.worse and table.has_only_short(s)]
     compliance |= dict.fromkeys(behind, Compliance())
@@ -226,7 +227,7 @@ def _by_blocks(
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
         barred = [setting for setting in settings if compliance[setting].barred]
-        confirmation = confirm(experiment.objective, table, scale, results, decision.chosen, barred=barred)
+        confirmation = confirm(experiment, table, scale, results, decision.chosen, barred=barred)
         absent = unconfirmed(results, decision.chosen)
         race = replace(race, confirmation=confirmation, unconfirmed=None if absent is None else absent[0])
         upheld = confirmation is None or confirmation.upheld

@@ -19,14 +19,14 @@ from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import Difference, Scale, estimate
 from powerband.analyze.trial.faults import subjects_own, tried
 from powerband.base.units import format_value, significant
-from powerband.model.experiment import Objective
+from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Confirmation, Estimate, TrialResult
 
 
 def confirm(
-    objective: Objective,
+    experiment: Experiment,
     table: ResponseTable,
     scale: Scale,
     results: Sequence[TrialResult],
@@ -42,6 +42,7 @@ def confirm(
     machine has changed, not the standing); or if it certainly breaks a constraint."""
     counted = _fresh_trials(table, results)
     fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
+    objective = experiment.objective
     rivals = [other for other, _ in fresh if other != setting and other not in barred]
     rival = rivals[-1] if rivals else None
     own = {block: value for (of, block), value in fresh.items() if of == setting}
@@ -64,7 +65,7 @@ def confirm(
     # A loss that may be due to disturbances of the fresh starts contradicts nothing.
     allowed = scale.allowed(objective.margin, _mean(raced)) + fresh_room(table, scale, results, setting)
     kept = judge(
-        objective, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1, starts=starts
+        experiment, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1, starts=starts
     )
     made = Confirmation(
         setting=setting,

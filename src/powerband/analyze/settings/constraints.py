@@ -2,8 +2,9 @@
 
 In: the values of its valid trials, and how many of its starts failed. Out: what it misses and what is open, in words.
 The interval of the mean decides, never the estimate alone: among equal settings at a limit, estimates lie on either
-side by luck. Besides, no more starts may fail or break a constraint than the objective allows: a mean hides the start
-in which a third of the requests failed.
+side by luck. For a share of requests it is no narrower than their number allows (`counting.py`). Besides, no more
+starts may fail or break a constraint than the objective allows: a mean hides the start in which a third of the requests
+failed.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from powerband.analyze.settings.counting import counted_share
 from powerband.analyze.settings.starts import allowed_words, failed_words, is_allowed, is_surely_more
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.base.units import format_value, plural
 from powerband.loads.measured import as_judged
 from powerband.model.claim_expression import OPERATORS
-from powerband.model.experiment import Constraint, Objective
+from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS
-from powerband.model.results import Starts
+from powerband.model.results import Estimate, Starts
 
 UNSERVED = "users_unserved_share"
 ENDLESS = 1e4  # high / low: a hundredfold to either side
@@ -47,23 +49,25 @@ class Compliance:
 
 
 def judge(
-    objective: Objective,
+    experiment: Experiment,
     trials: Sequence[Mapping[str, float]],
     *,
     settings: int,
     share: float = 1.0,
     starts: Starts | None = None,
 ) -> Compliance:
-    """Judges one setting. `trials`: the metrics of its valid trials. `settings`: how many are judged, this one
-    included. `share`: the part of the error that this judgement may spend, if there is one after each block. `starts`:
-    None if failed ones are judged elsewhere.
+    """Judges one setting. `experiment`: with the measured time of the trials. `trials`: the metrics of its valid ones.
+    `settings`: how many are judged, this one included. `share`: the part of the error that this judgement may spend, if
+    there is one after each block. `starts`: None if failed ones are judged elsewhere.
 
     The intervals are one-sided t intervals, each at the error (1 - confidence) / (settings x constraints) (Bonferroni):
     with the confidence asked for, none of all these judgements is wrong. One trial alone decides only if there is
     nothing to choose from. A percentile of which a trial has only a lower bound meets no upper limit there, and one
     that a trial had too few requests for leaves the constraint open: few requests may be the sign of a slow start.
     A constraint that the mean may meet lapses if more starts break it than are allowed (`is_allowed`, at the same
-    error), and is missed if these are certainly more than luck (`is_surely_more`)."""
+    error), and is missed if these are certainly more than luck (`is_surely_more`). A trial alone, and each start, has
+    the interval that its number of requests gives to a share of them."""
+    objective = experiment.objective
     constraints = in_force(objective, trials)
     allowed = objective.allow_failed_starts
     error = share * (1 - objective.confidence) / (settings * max(1, len(constraints)))
@@ -74,36 +78,43 @@ def judge(
     if starts is not None and not (starts.wrong == 0 and is_allowed(starts.failed, starts.made, allowed, error)):
         (missed if starts.wrong else lapsed).append(f"{allowed_words(allowed)}: it {failed_words(starts)}")
     for constraint in constraints:
-        values = [metrics[constraint.metric] for metrics in trials if constraint.metric in metrics]
-        if not values:
+        measured = [metrics for metrics in trials if constraint.metric in metrics]
+        if not measured:
             unsure.append(f"{constraint.text}: {constraint.metric} was not measured")
             seen = False
             continue
+        confidence = max(1 - 2 * error, 0.01)
+        values = [metrics[constraint.metric] for metrics in measured]
+        found = counted_share(
+            experiment, constraint.metric, estimate_of(values, constraint.metric, confidence), measured
+        )
+        ends_each = [
+            _ends_of_start(experiment, constraint.metric, value, metrics, confidence)
+            for metrics in trials
+            if (value := as_judged(constraint.metric, metrics)) is not None
+        ]
         unit = METRICS[constraint.metric].unit
-        judged = [value for metrics in trials if (value := as_judged(constraint.metric, metrics)) is not None]
-        found = estimate_of(values, constraint.metric, max(1 - 2 * error, 0.01))
-        here = _meets(constraint, math.inf if math.inf in judged else found.value)
+        has_no_end = (math.inf, math.inf) in ends_each
+        here = _meets(constraint, math.inf if has_no_end else found.value)
         seen &= here
-        least = "at least " if math.inf in judged else ""
-        text = f"{constraint.text}: it was {least}{format_value(found.value, unit)}"
-        if found.low is None or found.high is None:
-            verdict = here if settings == 1 else None
+        text = f"{constraint.text}: it was {'at least ' if has_no_end else ''}{format_value(found.value, unit)}"
+        if found.low is None:
+            verdict = _certainly(constraint, *max(ends_each)) if settings == 1 else None
             text += " in one trial"
+            if settings == 1 and verdict is None:
+                text += f" of few requests, {_range_words(*max(ends_each), unit)}"
         else:
-            verdict = _certainly(constraint, found.low, found.high)
+            verdict = _certainly(constraint, *found.ends)
             if verdict and not here:  # a mean of lower bounds
                 verdict = None
-            if verdict is None and _endless(found.low, found.high):
-                text += ", its trials too few and too different for limits"
-            elif verdict is None:
-                low = max(0.0, found.low) if min(values) >= 0 else found.low  # a share is not below zero
-                text += f", {format_value(low, unit)} to {format_value(found.high, unit)}"
-        bad = sum(not _meets(constraint, value) for value in judged)
+            if verdict is None:
+                text += f", {_range_words(*found.ends, unit, floor=0.0 if min(values) >= 0 else -math.inf)}"
+        bad = sum(_certainly(constraint, *ends) is False for ends in ends_each)
         if verdict is False:
             missed.append(text)
-        elif (len(judged) > 1 or settings == 1) and not is_allowed(bad, len(judged), allowed, error):
-            text = f"{constraint.text}: broken in {bad} of {plural(len(judged), 'start')}"
-            (missed if is_surely_more(bad, len(judged), allowed, error) else lapsed).append(text)
+        elif (len(ends_each) > 1 or settings == 1) and not is_allowed(bad, len(ends_each), allowed, error):
+            text = f"{constraint.text}: broken in {bad} of {plural(len(ends_each), 'start')}"
+            (missed if is_surely_more(bad, len(ends_each), allowed, error) else lapsed).append(text)
         elif verdict is None:
             unsure.append(text)
         elif len(values) < len(trials):
@@ -129,9 +140,19 @@ def shortfall(constraint: Constraint, value: float | None) -> float | None:
     return abs(value - constraint.threshold) / (abs(constraint.threshold) or 1.0)
 
 
-def _endless(low: float, high: float) -> bool:
-    """True if an interval is so wide, a hundredfold and more to either side, that its ends are only arithmetic."""
-    return low > 0 and high / low > ENDLESS
+def _ends_of_start(
+    experiment: Experiment, metric: str, value: float, metrics: Mapping[str, float], confidence: float
+) -> tuple[float, float]:
+    """The interval of one start's value by its number of requests alone; the value twice if that says nothing of it."""
+    return counted_share(experiment, metric, Estimate(value, value, value, confidence, 1), [metrics]).ends
+
+
+def _range_words(low: float, high: float, unit: str, floor: float = -math.inf) -> str:
+    """An interval in words. One on the log scale that is a hundredfold and more wide to either side has ends that are
+    only arithmetic. `floor`: the least value that there is; a share is not below zero."""
+    if unit != "ratio" and low > 0 and high / low > ENDLESS:
+        return "its trials too few and too different for limits"
+    return f"{format_value(max(floor, low), unit)} to {format_value(high, unit)}"
 
 
 def _meets(constraint: Constraint, value: float) -> bool:

@@ -311,7 +311,7 @@ def _judged(result: TrialResult) -> Mapping[str, float]:
     return {name: value for name, value in result.metrics.items() if name != UNSERVED}
 
 
-def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting, Compliance]:
+def compliance_of(table: ResponseTable) -> dict[Setting, Compliance]:
     """Judges how each setting meets the constraints; one without valid trials says nothing of them. In a race each
     judgement spends its look's share of the error."""
     trials = {setting: [_judged(result) for result in table.valid(setting)] for setting in table.settings}
@@ -319,7 +319,7 @@ def compliance_of(experiment: Experiment, table: ResponseTable) -> dict[Setting,
     alone = len(table.settings) == 1
     return {
         setting: judge(
-            experiment.objective,
+            table.experiment_of(setting),
             metrics,
             settings=1 if alone else max(2, judged),
             share=table.share,

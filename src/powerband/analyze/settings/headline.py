@@ -9,13 +9,13 @@ coverage: docs/methods/estimates.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from powerband.analyze.settings.contest import ResponseTable
-from powerband.analyze.stats.counts import no_narrower_than_counted
+from powerband.analyze.settings.counting import counted
 from powerband.analyze.stats.intervals import Scale, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.model.experiment import Experiment
@@ -24,7 +24,6 @@ from powerband.model.results import Confirmation, Estimate, Figure
 
 FRESH_MIN = 2
 """The fewest fresh starts that make a figure of their own: one alone has no interval."""
-_RATES, _SHARES = ("goodput_per_s", "achieved_rate_per_s"), ("error_rate", "run_error_rate")  # of counted requests
 
 
 def figures_of(
@@ -98,26 +97,6 @@ def _with_room(scale: Scale, found: Estimate, room: float) -> Estimate:
         return found
     high = float(scale.scaled([found.high])[0]) + room
     return replace(found, high=exp(high) if scale.log else high)
-
-
-def counted(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:
-    """The estimate with an interval no narrower than the counting error, for a rate of requests or a share of them;
-    other metrics as they are. `trials`: metrics of trials like those that the estimate is of, at least one."""
-    load = experiment.load
-    if load.requests_per_user is not None or metric not in (*_RATES, *_SHARES):
-        return found
-    requests = found.n * float(np.mean([_requests(metric, trial, load.duration_ns / 1e9) for trial in trials]))
-    if metric in _SHARES:
-        return no_narrower_than_counted(found, found.value * requests, requests) if requests else found
-    return no_narrower_than_counted(found, requests, requests / found.value) if found.value > 0 else found
-
-
-def _requests(metric: str, trial: Mapping[str, float], lasts_s: float) -> float:
-    """The number of requests that a trial's rate or share is of; for a share of all requests since the start, those of
-    the window, which are fewer."""
-    if metric in _RATES:
-        return trial.get(metric, 0.0) * trial.get("quiet_s", lasts_s)
-    return trial.get("window_achieved_rate_per_s", trial.get("achieved_rate_per_s", 0.0)) * lasts_s
 
 
 def _known(column: Array) -> Array:

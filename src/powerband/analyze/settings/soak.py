@@ -49,7 +49,7 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
     before = [each for each in results if each.setting == trial.setting and each.valid and _is_compared(each)]
     names = [name for name in dict.fromkeys((experiment.objective.metric, *COMPARED)) if name in trial.metrics]
     figures = tuple(_figures(experiment, names, before, trial))
-    kept = judge(experiment.objective, [trial.metrics], settings=1)
+    kept = judge(experiment.measured_for(window_ns), [trial.metrics], settings=1)
     growing = growth_of(trial.metrics)
     lasts = not any(figure.worse for figure in figures) and not kept.missed and not growing
     first = (

@@ -7,12 +7,12 @@ plain figures if too little was seen to name one. A cause that nothing was measu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from powerband.analyze.settings.standing import Standing, sentences
 from powerband.analyze.stats.intervals import mean_of
-from powerband.analyze.trial.bottleneck.clauses import cores
+from powerband.analyze.trial.bottleneck.clauses import CPU_USE, cores, with_cpu_use
 from powerband.base.units import format_bytes, format_value, plural, share, significant
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
@@ -25,11 +25,6 @@ CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckNam
 CPU_IDLE = 0.70  # below it 40 % more would fit
 TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
-_AVERAGED: Mapping[str, Callable[[float], str]] = {
-    "subject_cpu_share": lambda value: f" {share(value)} of its CPU time",
-    "subject_cpu_cores": lambda value: f" ({cores(value)})",
-}
-"""The words of evidence for the server's CPU use, by metric."""
 
 
 def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
@@ -72,16 +67,14 @@ def _middle(
     if not named or (found := (middle := named[len(named) // 2]).bottleneck) is None:
         return None
 
-    def averaged(evidence: tuple[str, ...]) -> tuple[str, ...]:
-        for metric, words in _AVERAGED.items():
-            if metric in middle.metrics:
-                values = [trial.metrics[metric] for trial in every if metric in trial.metrics]
-                own, mean = words(middle.metrics[metric]), words(mean_of(values, METRICS[metric].unit))
-                evidence = tuple(text.replace(own, mean) for text in evidence)
-        return evidence
+    known = {name: [each.metrics[name] for each in every if name in each.metrics] for name in CPU_USE}
+    mean = {name: mean_of(values, METRICS[name].unit) for name, values in known.items() if values}
 
-    second = found.second and replace(found.second, evidence=averaged(found.second.evidence))
-    return replace(found, evidence=averaged(found.evidence), second=second)
+    def averaged(each: Candidate) -> tuple[str, ...]:
+        return with_cpu_use(each.evidence, middle.metrics, mean)
+
+    second = found.second and replace(found.second, evidence=averaged(found.second))
+    return replace(found, evidence=averaged(found), second=second)
 
 
 def _told_by(second: Bottleneck, votes: int, trials: int) -> Candidate:

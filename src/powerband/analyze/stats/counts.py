@@ -1,4 +1,4 @@
-"""The counting error of a rate: since requests were counted, their number alone limits how well the rate is known.
+"""The counting error of a rate or a share: since requests were counted, their number alone limits how well it is known.
 
 A count of events that come independently is Poisson, with the interval of Garwood 1936 ("Fiducial limits for the
 Poisson distribution", Biometrika 28). Users who wait for their answers come more evenly: then the interval is too wide
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from powerband.analyze.stats.shares import share_least, share_most
 from powerband.model.results import Estimate
 
 EDGES = 1 / math.sqrt(6)
@@ -27,10 +28,20 @@ def count_ends(count: float, confidence: float) -> tuple[float, float]:
 
 
 def no_narrower_than_counted(found: Estimate, count: float, per: float) -> Estimate:
-    """An estimate of a rate, or of a share of requests, with its interval widened if `count` events say less. `per`:
-    what the count is divided by to give that figure (seconds, requests), > 0. An estimate without an interval stays
-    without."""
+    """An estimate of a rate with its interval widened if `count` events say less. `per`: the seconds that the count is
+    divided by to give the rate, > 0. An estimate without an interval stays without."""
     if found.low is None or found.high is None:
         return found
     low, high = (end / per for end in count_ends(count, found.confidence))
+    return replace(found, low=min(found.low, low), high=max(found.high, high))
+
+
+def share_no_narrower_than_counted(found: Estimate, of: float) -> Estimate:
+    """An estimate of a share from 0 to 1 with its interval widened to that of Clopper & Pearson 1934, two-sided, if the
+    number of cases that it is `of` says less; `of` need not be whole, and 0 leaves it as it is. An estimate without an
+    interval stays without."""
+    if found.low is None or found.high is None or of <= 0:
+        return found
+    seen, beside = min(1.0, max(0.0, found.value)) * of, (1 - found.confidence) / 2
+    low, high = share_least(seen, of, beside), share_most(seen, of, beside)
     return replace(found, low=min(found.low, low), high=max(found.high, high))

@@ -1,7 +1,7 @@
 """Makes metrics of what .NET programs report by their startup hook: collections, heap, thread pool, locks.
 
-In: the readings of each process. Out: metrics, all processes added up, and two notes: why a .NET server gave none, and
-that its pool was still growing. A process that lacks a figure is left out of that figure.
+In: the readings of each process. Out: metrics, all processes added up (of shares the largest), and two notes: why a
+.NET server gave none, and that its pool was still growing. A process that lacks a figure is left out of that figure.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ _LEVELS = (
     ("dotnet_pool_queue_mean", "pool_queue_now", np.mean),
 )
 _COUNTERS = (
-    ("dotnet_gc_share", "gc_ns", 1.0),
-    ("dotnet_gc_per_s", "gc_count", SECOND_NS),
-    ("dotnet_gc_gen2_per_s", "gc_gen2_count", SECOND_NS),
-    ("dotnet_allocated_bytes_per_s", "allocated_bytes", SECOND_NS),
-    ("dotnet_work_items_per_s", "work_items", SECOND_NS),
-    ("dotnet_lock_contentions_per_s", "lock_contentions", SECOND_NS),
+    ("dotnet_gc_per_s", "gc_count"),
+    ("dotnet_gc_gen2_per_s", "gc_gen2_count"),
+    ("dotnet_allocated_bytes_per_s", "allocated_bytes"),
+    ("dotnet_work_items_per_s", "work_items"),
+    ("dotnet_lock_contentions_per_s", "lock_contentions"),
 )
 
 
@@ -47,10 +46,15 @@ def dotnet_metrics(dotnets: Sequence[Counters], start_ns: int, end_ns: int) -> I
     for metric, field, summary in _LEVELS:
         if found := levels_of(field):
             yield metric, sum(float(summary(levels)) for levels in found)
-    for metric, field, unit_ns in _COUNTERS:
-        grown = [growth for each in dotnets if (growth := each.growth(field, start_ns, end_ns)) is not None]
-        if grown:
-            yield metric, sum(grown) * unit_ns / (end_ns - start_ns)
+
+    def growths_of(field: str) -> list[float]:
+        return [growth for each in dotnets if (growth := each.growth(field, start_ns, end_ns)) is not None]
+
+    if paused := growths_of("gc_ns"):
+        yield "dotnet_gc_share", max(paused) / (end_ns - start_ns)
+    for metric, field in _COUNTERS:
+        if grown := growths_of(field):
+            yield metric, sum(grown) * SECOND_NS / (end_ns - start_ns)
     if pools := levels_of("pool_threads_now"):
         grew = sum(float(pool[-1] - pool[0]) for pool in pools)
         yield "dotnet_pool_growth_per_s", grew / (end_ns - start_ns) * SECOND_NS

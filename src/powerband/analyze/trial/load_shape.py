@@ -141,8 +141,8 @@ def bar_cores(subject: Counters, edges: Sequence[tuple[int, int]]) -> dict[str, 
 
 
 def bar_gc_share(jvms: Sequence[Counters], edges: Sequence[tuple[int, int]]) -> dict[str, float]:
-    """The bar with the largest share of its time in collections, all JVMs added up; a JVM with figures for no bar is
-    left out. Empty unless the others have figures for each bar. A collection counts when it is over: a share may be
+    """The bar with the largest share of its time in collections, of any JVM; a JVM with figures for no bar is left out.
+    Empty unless the others have figures for each bar. A collection counts when it is over: a share may be
     above 1 if one is longer than a bar."""
     by_jvm = [[jvm.growth("gc_ns", begin, end) for begin, end in edges] for jvm in jvms]
     told = [bars for bars in by_jvm if any(grown is not None for grown in bars)]
@@ -151,7 +151,7 @@ def bar_gc_share(jvms: Sequence[Counters], edges: Sequence[tuple[int, int]]) -> 
         known = [grown for bars in told if (grown := bars[bar]) is not None]
         if not known or len(known) < len(told):
             return {}
-        shares.append(sum(known) / (end - begin))
+        shares.append(max(known) / (end - begin))
     return {"bar_gc_share_max": max(shares)} if shares else {}
 
 

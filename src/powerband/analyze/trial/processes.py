@@ -194,8 +194,9 @@ def _heap_before(jvm: Counters, go_ns: int) -> float | None:
 def jvm_metrics(
     jvms: Sequence[Counters], start_ns: int, end_ns: int, go_ns: int | None = None
 ) -> Iterator[tuple[str, float]]:
-    """Yields heap, collections and threads as the JVMs publish them, added up; a JVM that lacks a figure is left out.
-    `go_ns`: the start of the load."""
+    """Yields heap, collections and threads as the JVMs publish them, added up, but for shares of the window: those are
+    of the JVM with the largest, since their sum would be of no window. A JVM that lacks a figure is left out. `go_ns`:
+    the start of the load."""
     if go_ns is not None:
         before = [heap for jvm in jvms if (heap := _heap_before(jvm, go_ns)) is not None]
         if before:
@@ -209,16 +210,16 @@ def jvm_metrics(
         levels = [values for jvm in jvms if (values := jvm.levels(field, start_ns, end_ns)) is not None]
         if levels:
             yield metric, sum(float(summary(values)) for values in levels)
-    for metric, field, unit_ns in (
-        ("jvm_gc_share", "gc_ns", 1.0),
-        ("jvm_gc_per_s", "gc_count", SECOND_NS),
-        ("jvm_compile_share", "compile_ns", 1.0),
-        ("jvm_safepoint_share", "safepoint_ns", 1.0),
-        ("jvm_threads_started_per_s", "threads_started", SECOND_NS),
+    for metric, field, unit_ns, over_all in (
+        ("jvm_gc_share", "gc_ns", 1.0, max),
+        ("jvm_gc_per_s", "gc_count", SECOND_NS, sum),
+        ("jvm_compile_share", "compile_ns", 1.0, sum),
+        ("jvm_safepoint_share", "safepoint_ns", 1.0, max),
+        ("jvm_threads_started_per_s", "threads_started", SECOND_NS, sum),
     ):
         grown = [growth for jvm in jvms if (growth := jvm.growth(field, start_ns, end_ns)) is not None]
         if grown:
-            yield metric, sum(grown) * unit_ns / (end_ns - start_ns)
+            yield metric, over_all(grown) * unit_ns / (end_ns - start_ns)
 
 
 PROBE = Source("probe", probe_metrics, _problems)

@@ -229,3 +229,12 @@ def test_shipped_claims_can_be_judged(name: str) -> None:
         made = load_experiment(name, profile)
         for result in judge_claims(made, []):
             assert result.parts and result.verdict == "undecided" and "was valid" in result.sentence
+
+
+@pytest.mark.parametrize(("per_s", "verdict"), [(5.0, "undecided"), (1000.0, "held")])
+@pytest.mark.parametrize("holds", ["error_rate[threads=1] < 0.1%", "0.1% > error_rate[threads=1]"])
+def test_a_share_of_few_requests_confirms_no_bound(holds: str, per_s: float, verdict: str) -> None:
+    """No error in three rounds of 10 s."""
+    trials = [trial({"threads": 1}, block, {"error_rate": 0.0, "achieved_rate_per_s": per_s}) for block in range(3)]
+    found = judged(holds, trials)
+    assert found.verdict.value == verdict, found.sentence

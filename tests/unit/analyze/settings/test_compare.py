@@ -11,7 +11,7 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import Progress, analyse
-from powerband.analyze.settings.constraints import judge
+from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import ResponseTable, cost_of
 from powerband.model.experiment import Objective
 from powerband.model.plan import Setting
@@ -361,20 +361,55 @@ def test_a_part_of_a_thread_makes_nothing_cheaper_where_memory_differs() -> None
 def test_a_limit_is_met_for_certain_beyond_students_one_sided_quantile(errors: float, certain: bool) -> None:
     """The quantile is 2.92 standard errors, at 95 % and two degrees of freedom (Student 1908)."""
     limit_ms = 20 * np.exp(0.3 * errors / np.sqrt(3))
-    objective = Objective.model_validate({"subject_to": [f"p99 < {limit_ms:.6f}ms"]})
+    made = experiment({"threads": (1,)}, objective={"subject_to": [f"p99 < {limit_ms:.6f}ms"]})
     trials = [{"response_time_ns_p99": 20e6 * float(np.exp(0.3 * step))} for step in (-1, 0, 1)]
-    assert judge(objective, trials, settings=1).certain is certain
+    assert judge(made, trials, settings=1).certain is certain
 
 
 def test_starts_with_too_few_requests_for_a_percentile_that_has_no_end_break_a_limit_like_the_others() -> None:
     """In three starts 5 % of the requests failed; in two of them there were too few for a p99."""
-    objective = Objective.model_validate({"subject_to": ["p99 < 50ms"]})
+    made = experiment({"threads": (1,)}, objective={"subject_to": ["p99 < 50ms"]})
     seen = [{"response_time_ns_p99": 5e6, "error_rate": 0.0}, {"response_time_ns_p99": 4e9, "error_rate": 0.05}]
-    found = judge(objective, [*seen, {"error_rate": 0.05}, {"error_rate": 0.05}], settings=1)
+    found = judge(made, [*seen, {"error_rate": 0.05}, {"error_rate": 0.05}], settings=1)
     assert found.lapsed == ("p99 < 50ms: broken in 3 of 4 starts",)
 
 
 def test_a_share_is_not_said_to_lie_below_zero() -> None:
-    objective = Objective.model_validate({"subject_to": ["error_rate < 1%"]})
-    (unsure,) = judge(objective, [{"error_rate": 0.0}, {"error_rate": 0.005}], settings=2).open
+    made = experiment({"threads": (1,)}, objective={"subject_to": ["error_rate < 1%"]})
+    (unsure,) = judge(made, [{"error_rate": 0.0}, {"error_rate": 0.005}], settings=2).open
     assert unsure.startswith("error_rate < 1%: it was 0.25 %, 0 % to ")
+
+
+def few_errors(limit: str, *shares: float, per_s: float) -> Compliance:
+    """The judgement on starts of 10 s with these shares of errors and so many requests per second."""
+    made = experiment({"threads": (1,)}, objective={"subject_to": [f"error_rate < {limit}"]})
+    return judge(made, [{"error_rate": share, "achieved_rate_per_s": per_s} for share in shares], settings=1)
+
+
+def test_no_error_among_few_requests_meets_no_limit_for_certain() -> None:
+    """None of 50 and of 150 requests: the one-sided bound at 95 % is 1 - 0.05^(1/n) (Clopper & Pearson 1934)."""
+    alone = few_errors("0.1%", 0.0, per_s=5)
+    assert alone.open == ("error_rate < 0.1%: it was 0 % in one trial of few requests, 0 % to 5.82 %",)
+    assert few_errors("0.1%", 0.0, 0.0, 0.0, per_s=5).open == ("error_rate < 0.1%: it was 0 %, 0 % to 1.98 %",)
+    assert few_errors("0.1%", 0.0, 0.0, 0.0, per_s=1000).certain
+    assert few_errors("0.1%", 0.0, per_s=1000).certain
+
+
+def test_one_error_among_few_requests_breaks_no_limit_for_certain() -> None:
+    """One of 50 is 2 %, and happens with 1 % of errors in 39 % of starts."""
+    for shares in ([0.02], [0.02, *[0.0] * 40]):
+        found = few_errors("1%", *shares, per_s=5)
+        assert not found.barred, shares
+    assert few_errors("1%", 0.02, per_s=1000).missed == ("error_rate < 1%: it was 2.00 % in one trial",)
+    assert few_errors("1%", 0.5, *[0.0] * 200, per_s=5).lapsed == ("error_rate < 1%: broken in 1 of 201 starts",)
+
+
+def test_a_condition_that_few_requests_leave_open_names_no_setting() -> None:
+    """The sentence, the row and its estimate in JSON say the same."""
+    metrics = {"goodput_per_s": 5.0, "achieved_rate_per_s": 5.0, "error_rate": 0.0}
+    trials = [TrialResult(1, 0, 1, setting(1), "measured", (), metrics)]
+    found = judged(trials, (1,), subject_to=["error_rate < 0.1%"])
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.answer.setting is None
+    condition = "error_rate < 0.1%: it was 0 % in one trial of few requests, 0 % to 5.82 %"
+    assert found.settings[0].uncertain_because == (condition,)
+    assert f"It is not certain whether threads=1 meets the SLO ({condition})" in found.answer.sentences[1]

@@ -47,7 +47,7 @@ def confirmed(
         *trials(RIVAL, fresh[1], Stage.CONFIRM, first=5, n=n, metric=metric),
     ]
     table = ResponseTable(made, made.settings(), results)
-    found = confirm(made.objective, table, scale_of(table), results, WINNER)
+    found = confirm(made, table, scale_of(table), results, WINNER)
     assert found is not None
     return found
 
@@ -99,7 +99,7 @@ def test_fresh_starts_too_noisy_to_tell_are_not_called_a_confirmation() -> None:
     ]
     made = race_of(2)
     table = ResponseTable(made, made.settings(), results)
-    found = confirm(made.objective, table, scale_of(table), results, WINNER)
+    found = confirm(made, table, scale_of(table), results, WINNER)
     assert found is not None and found.upheld
     assert found.sentence.startswith("3 fresh starts neither confirm nor contradict it: ")
 
@@ -141,7 +141,7 @@ def test_a_setting_that_failed_since_is_no_rival() -> None:
         *[replace(trial, number=trial.number + 5) for trial in trials(other, 900, Stage.CONFIRM, first=6, n=3)],
     ]
     table = ResponseTable(made, made.settings(), results)
-    found = confirm(made.objective, table, scale_of(table), results, WINNER, barred=[RIVAL])
+    found = confirm(made, table, scale_of(table), results, WINNER, barred=[RIVAL])
     assert found is not None and found.rival == other
     assert found.upheld and found.agrees and found.advantage is not None and found.advantage.n == 3
 
@@ -157,4 +157,4 @@ def test_invalid_fresh_starts_confirm_nothing() -> None:
         ],
     ]
     table = ResponseTable(made, made.settings(), results)
-    assert confirm(made.objective, table, scale_of(table), results, WINNER) is None
+    assert confirm(made, table, scale_of(table), results, WINNER) is None

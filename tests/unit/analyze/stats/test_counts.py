@@ -7,7 +7,7 @@ import pytest
 
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import analyse
-from powerband.analyze.stats.counts import count_ends, no_narrower_than_counted
+from powerband.analyze.stats.counts import count_ends, no_narrower_than_counted, share_no_narrower_than_counted
 from powerband.analyze.stats.intervals import compare_with_leader, estimate
 from powerband.model.load import Load
 from powerband.model.plan import Setting
@@ -35,9 +35,19 @@ def test_an_interval_is_widened_and_never_narrowed() -> None:
     assert no_narrower_than_counted(Estimate(768.0, None, None, 0.95, 1), 768, 1).low is None
 
 
-def test_no_error_among_so_many_requests_excludes_only_more_than_three_of_as_many() -> None:
-    none = no_narrower_than_counted(Estimate(0.0, 0.0, 0.0, 0.95, 3), 0, 1000)
-    assert none.low == 0 and none.high == pytest.approx(0.003689, rel=1e-3)
+@pytest.mark.parametrize(("share", "of", "ends"), [
+    (0.0, 1000, (0.0, 0.003682)), (0.5, 10, (0.1871, 0.8129)), (1.0, 50, (0.9289, 1.0)),
+])  # fmt: skip
+def test_a_share_is_known_as_well_as_its_number_of_requests_allows(
+    share: float, of: int, ends: tuple[float, float]
+) -> None:
+    """The ends are those of Clopper and Pearson's tables."""
+    narrow = Estimate(share, share, share, 0.95, 3)
+    assert share_no_narrower_than_counted(narrow, of).ends == pytest.approx(ends, abs=1e-4)
+    wide = Estimate(share, -0.5, 1.5, 0.95, 3)
+    assert share_no_narrower_than_counted(wide, of) == wide
+    assert share_no_narrower_than_counted(narrow, 0) == narrow
+    assert share_no_narrower_than_counted(Estimate(share, None, None, 0.95, 1), of).low is None
 
 
 def test_two_starts_that_gave_the_same_rate_have_intervals_with_width() -> None:
@@ -75,4 +85,4 @@ def test_no_failure_in_any_start_leaves_a_share_that_may_have_gone_unseen(share:
     ]  # fmt: skip
     made = experiment({"threads": (1,)}, load=Load(users=4, duration=10_000_000_000))
     found = analyse(made, trials).settings[0].estimates[share]
-    assert found.low == 0 and found.high == pytest.approx(0.00123, rel=0.01)  # of 3,000 requests: Poisson's 3.689
+    assert found.low == 0 and found.high == pytest.approx(0.00123, rel=0.01)  # 1 - 0.025^(1 / 3,000)

@@ -50,8 +50,20 @@ def test_several_jvms_are_added_up_and_what_is_not_told_is_left_out() -> None:
     probe = probe_of([jvm(1, at) for at in range(4)], [jvm(2, at, threads_live_now=5) for at in range(4)])
     found = dict(jvm_metrics(probe.jvms, 0, 3 * S))
     assert found["jvm_threads_live_max"] == 15 and found["jvm_heap_committed_bytes_max"] == 2000
+    assert found["jvm_gc_per_s"] == pytest.approx(2)
     assert "jvm_safepoint_share" not in found
     assert not dict(jvm_metrics((), 0, S))
+
+
+def test_of_several_jvms_shares_of_the_window_are_those_of_the_one_with_the_largest() -> None:
+    """Two JVMs that each collect for 0.6 of the time do not collect for 1.2 of it."""
+
+    def events(pid: int, share: float) -> list[dict[str, object]]:
+        collectors = [[{"name": "young", "count": at, "time_ns": round(share * at * S)}] for at in range(4)]
+        return [jvm(pid, at, collectors=collectors[at], safepoint_ns=round(share * at * S)) for at in range(4)]
+
+    found = dict(jvm_metrics(probe_of(events(1, 0.6), events(2, 0.55)).jvms, 0, 3 * S))
+    assert found["jvm_gc_share"] == found["jvm_safepoint_share"] == pytest.approx(0.6)
 
 
 def test_the_heap_before_the_load_is_the_last_that_was_told_by_then() -> None:

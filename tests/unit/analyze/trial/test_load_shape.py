@@ -77,6 +77,7 @@ def test_the_bar_with_most_collections() -> None:
     silent = counters(threads_started=[1, 2, 3, 4, 5])
     assert bar_gc_share([one], edges) == pytest.approx({"bar_gc_share_max": 0.1})
     assert bar_gc_share([one, other, silent], edges) == pytest.approx({"bar_gc_share_max": 0.4})
+    assert bar_gc_share([other, other], edges) == pytest.approx({"bar_gc_share_max": 0.4})
     ended = counters(gc_ns=[0, 0.1, 0.2])
     assert bar_gc_share([one, ended], edges) == {}, "one JVM ended meanwhile"
     assert bar_gc_share([silent], edges) == bar_gc_share([], edges) == bar_gc_share([one], []) == {}

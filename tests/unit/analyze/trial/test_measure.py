@@ -168,6 +168,8 @@ def test_a_fleet_is_added_up(tmp_path: Path) -> None:
         (Figures(response_ns=9_000_000), "littles_law"),
         (Figures(thread_share=0.95, busy_cores=1.5), "generator_cpu"),
         (Figures(send_lag_ns=8_000_000), "generator_lag"),
+        (Figures(stopped_ns=500_000_000), "engine_stopped"),
+        (Figures(stopped_ns=500_000_000, response_ns=9_000_000), "engine_stopped"),  # not a defect of the engine
         (Figures(engine_wait=0.7), "generator_starved"),
         (Figures(engine_wait=0.3, users=1, response_ns=1_000_000), "generator_starved"),
         (Figures(steal_share=0.3), "host_steal"),
@@ -191,6 +193,13 @@ def test_each_fatal_problem_is_found_and_only_that_one(tmp_path: Path, figures: 
     result = measured(tmp_path, figures)
     assert not result.valid
     assert {problem.code for problem in result.problems if problem.fatal} == {code}
+
+
+@pytest.mark.parametrize(("stopped_ns", "engine_wait"), [(90_000_000, 0.0), (500_000_000, 0.04)])
+def test_a_short_stop_and_a_wait_for_a_cpu_are_no_stopped_engine(
+    stopped_ns: int, engine_wait: float, tmp_path: Path
+) -> None:
+    assert measured(tmp_path, Figures(stopped_ns=stopped_ns, engine_wait=engine_wait)).valid
 
 
 def test_an_open_load_that_was_not_scheduled_in_full_is_the_generators_fault(tmp_path: Path) -> None:

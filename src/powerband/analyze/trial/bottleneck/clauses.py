@@ -3,7 +3,7 @@ judged here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from powerband.analyze.stats.slots import Slots
 from powerband.analyze.trial.bottleneck.scene import Scene
@@ -53,8 +53,30 @@ def served_twice(slots: Slots) -> str:
     return f"with {2 * slots.users:,} users it serves {significant(slots.gain)} times as much as with {slots.users:,}"
 
 
-def cpu_used(scene: Scene) -> str:
-    return f"the server uses {share(scene.cpu_share)} of its CPU time"
+def cpu_used(scene: Scene, *, in_cores: bool = False) -> str:
+    cores_too = _in_cores(scene.value("subject_cpu_cores")) if in_cores else ""
+    return f"the server uses{of_cpu_time(scene.cpu_share)}{cores_too}"
+
+
+def of_cpu_time(cpu_share: float) -> str:
+    return f" {share(cpu_share)} of its CPU time"
+
+
+def _in_cores(value: float) -> str:
+    return f" ({cores(value)})"
+
+
+CPU_USE: Mapping[str, Callable[[float], str]] = {"subject_cpu_share": of_cpu_time, "subject_cpu_cores": _in_cores}
+"""The words of the clauses above for the server's CPU use, by metric."""
+
+
+def with_cpu_use(evidence: Sequence[str], own: Mapping[str, float], instead: Mapping[str, float]) -> tuple[str, ...]:
+    """The evidence of a trial with another figure of the server's CPU use, such as the mean of several trials. `own`:
+    the trial's metrics; `instead`: by metric."""
+    for metric, words in CPU_USE.items():
+        if metric in own and metric in instead:
+            evidence = [text.replace(words(own[metric]), words(instead[metric])) for text in evidence]
+    return tuple(evidence)
 
 
 def outgoing_open(connections: int) -> str:

@@ -25,8 +25,8 @@ POOL = ".NET's thread pool"
 
 def pauses(scene: Scene) -> Bottleneck | None:
     """Names garbage collection if collections stop all threads of a .NET program for much of the time, whatever threads
-    they run on. Several programs stop for themselves alone, so that their shares do not add up."""
-    paused = min(scene.value("dotnet_gc_share"), scene.dotnet_paused)
+    they run on. Several programs stop for themselves alone: the metric is of the one that stops longest."""
+    paused = scene.value("dotnet_gc_share")
     if paused < PAUSED:
         return None
     old = scene.value("dotnet_gc_gen2_per_s")

@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, per_second, slots_served, verdict
+from powerband.analyze.trial.bottleneck.clauses import (
+    cores,
+    count,
+    cpu_used,
+    of_cpu_time,
+    per_second,
+    slots_served,
+    verdict,
+)
 from powerband.analyze.trial.bottleneck.dotnet_rules import PAUSED, contended, pauses, starved_pool
 from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP, event_loop_blocked
 from powerband.analyze.trial.bottleneck.outside_rules import disturbed, engine_starves, generator, starved_generator
@@ -146,7 +154,7 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
         BottleneckName.HOST_CPU,
         [
             f"other programs used {cores(others)} of the trial's CPUs",
-            f"the server got {share(scene.cpu_share)} of its CPU time",
+            f"the server got{of_cpu_time(scene.cpu_share)}",
             _without_a_cpu(scene),
         ],
     )
@@ -317,7 +325,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
         return None
     waiting = scene.value("run_wait_cores") / scene.cpus
     preempted = sum(pool.preemptions_per_s for pool in scene.pools) / max(scene.rate_per_s, 1e-9)
-    used = f"{cpu_used(scene)} ({cores(scene.value('subject_cpu_cores'))})"
+    used = cpu_used(scene, in_cores=True)
     switching = preempted * SWITCH_NS >= SWITCHING_SHARE * scene.value("subject_cpu_ns_per_request")
     crowded = waiting >= GREAT_CROWD or (waiting >= CROWD and switching)
     if crowded:

@@ -78,8 +78,6 @@ class Scene:
     """The word for one of the things that the rate counts."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
-    dotnet_paused: float = 1.0
-    """The largest share of the window in which collections stopped all threads of one .NET process; 1: not known."""
     beside_in_quota: float = 0.0
     """CPUs that load engine, bench and services used under the CPU quota that limits the subject; 0 if it has a quota
     to itself, or none."""
@@ -182,7 +180,6 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         shares_cpus=loaded and not evidence.pinned,
         noun=evidence.experiment.noun,
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
-        dotnet_paused=_dotnet_paused(evidence),
         beside_in_quota=_beside_in_quota(evidence, metrics),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
         tried=_tried(evidence),
@@ -194,12 +191,6 @@ def _tried(evidence: Evidence) -> Tried | None:
         return tried_of(evidence)
     except NotExactError:
         return None
-
-
-def _dotnet_paused(evidence: Evidence) -> float:
-    start, end = evidence.window
-    grown = [each.growth("gc_ns", start, end) for each in evidence.probe.dotnets] if evidence.probe else []
-    return max((each / (end - start) for each in grown if each is not None), default=1.0)
 
 
 def _beside_in_quota(evidence: Evidence, metrics: Mapping[str, float]) -> float:

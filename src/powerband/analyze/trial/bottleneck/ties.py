@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from powerband.analyze.trial.bottleneck.clauses import cores, count, cpu_used, outgoing_open, verdict
+from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, outgoing_open, verdict
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import calls_no_more, pool_too_small, without_a_thread_each
 from powerband.base.units import share, significant
@@ -61,7 +61,7 @@ def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
     return verdict(
         BottleneckName.SUBJECT_CPU,
         [
-            f"{cpu_used(scene)} ({cores(scene.value('subject_cpu_cores'))})",
+            cpu_used(scene, in_cores=True),
             f"with all of it, it would serve at most {significant(1 / scene.cpu_share)} times as much",
         ],
         noun=scene.noun,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.clauses import (
     count,
     cpu_used,
+    of_cpu_time,
     outgoing_open,
     served_twice,
     slots_served,
@@ -15,7 +16,7 @@ from powerband.analyze.trial.bottleneck.loop_rules import busy_thread
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
-from powerband.base.units import format_duration, share
+from powerband.base.units import format_duration
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
@@ -78,7 +79,7 @@ def hidden_limit(scene: Scene) -> Bottleneck | None:
     ]
     advice = ""
     if outgoing:
-        evidence[2] = f"{outgoing_open(outgoing)}, and uses {share(scene.cpu_share)} of its CPU time"
+        evidence[2] = f"{outgoing_open(outgoing)}, and uses{of_cpu_time(scene.cpu_share)}"
     elif slots.one_at_a_time:
         advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
     return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
