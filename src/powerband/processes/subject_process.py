@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +38,7 @@ from powerband.model.subjects import (
 )
 from powerband.model.templates import placeholders
 from powerband.processes.cgroups import NO_LIMITS, Limits
+from powerband.processes.containers import Container, container_at
 from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
@@ -123,6 +124,17 @@ class RunningSubject:
                 f"the server ended by itself under load ({describe_exit(exited)}){out_of_memory(self)}"
                 f"{self.limits.told()}{last_words(self.log_file)}",
             )
+
+
+@dataclass(frozen=True)
+class ContainerSubject(RunningSubject):
+    """A subject in a container, which is None if it was not found."""
+
+    container: Container | None = None
+
+    @property
+    def root_pid(self) -> int | None:
+        return None if self.container is None else self.container.pid
 
 
 @dataclass(frozen=True)
@@ -239,7 +251,10 @@ def subject_up(
                 subject, rendered, cpus, files.log, scraped, counted=counted, window_ns=window_ns, limits=limits
             )
             log_from = size_of(files.log)  # an earlier attempt wrote what is before
-            with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
+            with (
+                ExitStack() as afterwards,
+                probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe,
+            ):
                 on_launched(probe)
                 if counter is not None:
                     counter.forget()
@@ -253,7 +268,13 @@ def subject_up(
                 if counter is None:
                     check_listener(rendered, probe)
                 apply_knobs(rendered, pump)
-                yield RunningSubject(rendered, probe, files.log, counter, limits)
+                if not (client := rendered.argv[: len(subject.container_client)]):
+                    yield RunningSubject(rendered, probe, files.log, counter, limits)
+                    return
+                if (container := container_at(client, rendered.port)) is not None:
+                    probe.watch("subject", container.pid)
+                    afterwards.callback(container.end)
+                yield ContainerSubject(rendered, probe, files.log, counter, limits, container)
                 return
 
 
@@ -395,7 +416,7 @@ def probe_spec(
     every_ns = COUNTER_EVERY_NS if counted else SERIES_EVERY_NS
     return ProbeSpec(
         launch=Launch(
-            name="subject",
+            name="container-client" if subject.container_client else "subject",
             argv=rendered.argv,
             env=rendered.env,
             cwd=rendered.cwd,
@@ -415,7 +436,7 @@ def probe_spec(
         scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
         statsd=_sink(rendered, every_ns),
         cpus=cpus.probe,
-        host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
+        host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})) if cpus.subject else (),
     )
 
 
