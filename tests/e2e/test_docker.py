@@ -53,15 +53,29 @@ def test_one_in_the_network_of_the_machine_is_found_by_its_port(docker: DockerEn
 
 
 @pytest.mark.long
-def test_one_that_does_not_stop_in_time_is_killed(docker: DockerEngine, tmp_path: Path) -> None:
+def test_the_engine_may_listen_for_it(tmp_path: Path) -> None:
+    given = shorter(shown("docker.md", "tune"), {"threads": "1"}, *PAUSES)
+    with docker_engine(**{"userland-proxy": False}) as docker:
+        (trial,) = tuned(docker, tmp_path, *given)
+    assert trial["metrics"]["subject_cpu_cores"] > 0
+
+
+@pytest.mark.long
+def test_one_whose_port_answers_early_is_waited_for_and_killed_if_it_does_not_stop_in_time(
+    docker: DockerEngine, tmp_path: Path
+) -> None:
     given = shorter(shown("docker.md", "tune"), {"threads": "1"}, *PAUSES, "--stop-grace", "100ms")
-    tuned(docker, tmp_path, *with_docker_options(given, "-e", "IGNORES=TERM"))
+    at = given.index("--ready-http")  # without it a connection is enough
+    given = with_docker_options([*given[:at], *given[at + 2 :]], "-e", "IGNORES=TERM")
+    (trial,) = tuned(docker, tmp_path, *given)
+    assert trial["metrics"]["subject_cpu_cores"] > 0
     until_s = time.monotonic() + GONE_WITHIN_S
     while left := docker.docker("ps", "--all", "--quiet"):  # the engine removes it by and by
         assert time.monotonic() < until_s, left
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_a_container_that_runs_already_gets_other_limits(docker: DockerEngine, tmp_path: Path) -> None:
     port = pick_port()
     docker.docker("run", "--detach", "--name", "app", "--publish", f"127.0.0.1:{port}:8080", "--cpus", "1", IMAGE)

@@ -4,6 +4,8 @@ What it started is ended by pid, its mounts vanish with its mount namespace, and
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import shutil
 import signal
@@ -20,6 +22,7 @@ from powerband.base.procfs import all_processes, tree_of
 
 IMAGE = "my-image"
 SOURCE = Path(__file__).with_suffix(".go")
+_MADE = itertools.count()  # counts the engines of this process
 UP_S, ENDS_S = 60.0, 20.0
 
 
@@ -57,10 +60,10 @@ def need_docker() -> None:
 
 
 @contextmanager
-def docker_engine() -> Iterator[DockerEngine]:
-    """Yields a Docker engine that has the image `my-image`."""
+def docker_engine(**configuration: object) -> Iterator[DockerEngine]:
+    """Yields a Docker engine that has the image `my-image`. `configuration`: of its daemon.json."""
     need_docker()
-    name = f"pb{os.getpid()}d"
+    name = f"pb{os.getpid()}d{next(_MADE)}"
     made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if made.returncode:
         without(f"no network namespace can be made here: {made.stderr.strip()}")
@@ -68,7 +71,7 @@ def docker_engine() -> Iterator[DockerEngine]:
     engine = DockerEngine(name, {**os.environ, "DOCKER_HOST": f"unix://{folder}/d.sock", "DOCKER_CONFIG": str(folder)})
     try:
         subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
-        (folder / "daemon.json").write_text("{}")
+        (folder / "daemon.json").write_text(json.dumps(configuration))
         daemon = [
             "unshare", "--mount", "dockerd", "--config-file", folder / "daemon.json", "--data-root", folder / "data",
             "--exec-root", folder / "x", "--pidfile", folder / "pid", "--host", engine.env["DOCKER_HOST"],

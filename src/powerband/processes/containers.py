@@ -16,8 +16,8 @@ from pathlib import Path
 from powerband.base.procfs import all_processes
 from powerband.processes.ports import listener
 
-PROXY = "docker-proxy"
-"""The program that listens on a published port, and passes on what comes."""
+PUBLISHERS = ("docker-proxy", "dockerd")
+"""The programs that listen on a container's published port; dockerd itself if its `userland-proxy` is off."""
 _ANSWERS_WITHIN_S = 5.0  # arbitrary: an answer takes some tens of ms
 _ID = re.compile(r"[0-9a-f]{64}")
 _FAILURES = (OSError, subprocess.SubprocessError, ValueError)

@@ -63,6 +63,7 @@ APPLY_TIMEOUT_S = 10.0  # arbitrary: a knob that takes longer is no live knob
 ANSWER_WITHIN_S = 1.0  # for one answer to whether the subject is ready; the question is repeated
 POLL_FIRST_S = 0.005  # a lean server is ready within some ms; each later pause is 30 % longer
 POLL_LONGEST_S = 0.05  # the precision of ready_s; each check costs a starting server some CPU
+CONTAINER_WITHIN_S = 5.0  # arbitrary: a container's process begins some 300 ms after its port takes connections
 LAST_WORDS_LINES = 8  # arbitrary: an error with the lines that lead to it; the log has all
 SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
 TAIL_BYTES = 8192  # contains the last words, even with lines of a thousand characters
@@ -265,17 +266,27 @@ def subject_up(
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
                     raise
-                if counter is None:
-                    check_listener(rendered, probe)
-                apply_knobs(rendered, pump)
-                if not (client := rendered.argv[: len(subject.container_client)]):
-                    yield RunningSubject(rendered, probe, files.log, counter, limits)
-                    return
-                if (container := container_at(client, rendered.port)) is not None:
+                client = rendered.argv[: len(subject.container_client)]
+                container = _container(client, rendered.port, probe, pump) if client else None
+                if container is not None:
                     probe.watch("subject", container.pid)
                     afterwards.callback(container.end)
-                yield ContainerSubject(rendered, probe, files.log, counter, limits, container)
+                elif counter is None:
+                    check_listener(rendered, probe)
+                apply_knobs(rendered, pump)
+                running = RunningSubject(rendered, probe, files.log, counter, limits)
+                yield ContainerSubject(**vars(running), container=container) if client else running
                 return
+
+
+def _container(client: Sequence[str], port: int, probe: RunningProbe, pump: Pump) -> Container | None:
+    """Returns the subject's container; None if it is not found in time. Its engine takes connections to a published
+    port before the container's process begins."""
+    deadline = time.monotonic() + CONTAINER_WITHIN_S
+    while (found := container_at(client, port)) is None and time.monotonic() < deadline:
+        if pump.wait(lambda: probe.exited is not None, POLL_LONGEST_S):
+            break
+    return found
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis
 from powerband.model.subjects import render_deployed_command
-from powerband.processes.containers import PROXY, container_at
+from powerband.processes.containers import PUBLISHERS, container_at
 from powerband.processes.deployed_subject import change
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
@@ -162,7 +162,7 @@ def _runs_already(experiment: Experiment) -> str:
     if (found := listener(port)) is None:
         return text
     name, pid = found
-    if name == PROXY:
+    if name in PUBLISHERS:
         inside = container_at(("docker",), port)
         return text if inside is None else f"{text}; it is in a container, and --pid {inside.pid} would watch it"
     return f"{text}; {name} listens there, and --pid {pid} would watch it"
