@@ -35,7 +35,9 @@ NOT_RUN = {
         "powerband resume DIR": "a form; tests/e2e/test_cluster.py resumes",
         "powerband run FILE --cluster auto": "begins the recipes for clouds, which are untried",
     },
-    "docker.md": dict.fromkeys(("FROM my-image", "docker build"), "an image with Python is in a registry; tried by hand"),
+    "docker.md": dict.fromkeys(
+        ("FROM my-image", "docker build"), "an image with Python is in a registry; tried by hand"
+    ),
     "history.md": {"import ruptures": "run by test_history.py beside this file"},
     "install.md": {"docker run": "an image with Python is in a registry; tried by hand"},
     "jvm-servers.md": {"metrics_url": "a part of a file in examples/boot-app, which tests/e2e/test_examples.py runs"},
