@@ -29,6 +29,7 @@ def docker() -> Iterator[DockerEngine]:
 
 
 def tuned(docker: DockerEngine, folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    """The trials of the command. One that the machine disturbed is followed by another of its setting."""
     return measured(folder, *arguments, env=docker.env, inside=docker.inside())
 
 
@@ -48,7 +49,7 @@ def test_a_container_for_each_trial_is_watched(docker: DockerEngine, tmp_path: P
 @pytest.mark.long
 def test_one_in_the_network_of_the_machine_is_found_by_its_port(docker: DockerEngine, tmp_path: Path) -> None:
     given = shorter(shown("docker.md", "tune"), {"threads": "1"}, *PAUSES)
-    (trial,) = tuned(docker, tmp_path, *with_docker_options(given, "--network", "host", "-e", "PORT={port}"))
+    *_, trial = tuned(docker, tmp_path, *with_docker_options(given, "--network", "host", "-e", "PORT={port}"))
     assert trial["metrics"]["subject_cpu_cores"] > 0
 
 
@@ -56,7 +57,7 @@ def test_one_in_the_network_of_the_machine_is_found_by_its_port(docker: DockerEn
 def test_the_engine_may_listen_for_it(tmp_path: Path) -> None:
     given = shorter(shown("docker.md", "tune"), {"threads": "1"}, *PAUSES)
     with docker_engine(**{"userland-proxy": False}) as docker:
-        (trial,) = tuned(docker, tmp_path, *given)
+        *_, trial = tuned(docker, tmp_path, *given)
     assert trial["metrics"]["subject_cpu_cores"] > 0
 
 
@@ -67,7 +68,7 @@ def test_one_whose_port_answers_early_is_waited_for_and_killed_if_it_does_not_st
     given = shorter(shown("docker.md", "tune"), {"threads": "1"}, *PAUSES, "--stop-grace", "100ms")
     at = given.index("--ready-http")  # without it a connection is enough
     given = with_docker_options([*given[:at], *given[at + 2 :]], "-e", "IGNORES=TERM")
-    (trial,) = tuned(docker, tmp_path, *given)
+    *_, trial = tuned(docker, tmp_path, *given)
     assert trial["metrics"]["subject_cpu_cores"] > 0
     until_s = time.monotonic() + GONE_WITHIN_S
     while left := docker.docker("ps", "--all", "--quiet"):  # the engine removes it by and by
