@@ -181,3 +181,5 @@ extras:
 	  || echo "no PostgreSQL: the tests with a database will be skipped (Debian's package postgresql)"
 	@command -v prometheus >/dev/null || $(call from_apt_still,prometheus) \
 	  || echo "no Prometheus: the tests that are scraped by one will be skipped (Debian's package prometheus)"
+	@command -v dockerd >/dev/null || $(call from_apt_still,docker.io) \
+	  || echo "no Docker engine: the tests of containers will be skipped (Debian's package docker.io)"

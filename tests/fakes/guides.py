@@ -85,9 +85,11 @@ def shorter(given: Sequence[str], levels: Mapping[str, str], *more: str) -> list
     return [*levelled(given[:server], levels), *SHORT, *more, *given[server:]]
 
 
-def measured(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Runs a command and returns its trials, which were all measured."""
-    command = [sys.executable, "-m", "powerband", *arguments]
+def measured(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, inside: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Runs a command and returns its trials, which were all measured. `inside`: the words of a program that runs it."""
+    command = [*inside, sys.executable, "-m", "powerband", *arguments]
     around = {**os.environ, **(env or {})}
     done = subprocess.run(command, cwd=folder, env=around, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout, done.stderr

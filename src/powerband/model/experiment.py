@@ -163,6 +163,14 @@ class Subject(Frozen):
         """True if its command names a JVM; a JVM that a script starts is not noticed."""
         return self.jdk is not None or PurePath((self.command or ("",))[0]).name in ("java", "{java}")
 
+    @property
+    def container_client(self) -> Argv:
+        """The words of the command that call a container engine's client (`sudo docker`), if it is `docker run ...`;
+        else empty. The server of such a command is no process of it."""
+        command = self.command or ()
+        words = command[: command.index("run")] if "run" in command else ()
+        return words if "docker" in {PurePath(word).name for word in words} else ()
+
     def levels_at(self, setting: Setting) -> dict[str, Level]:
         """The values of parameters and factors: the setting's level, else the experiment's `set` value, else the
         default."""

@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +38,7 @@ from powerband.model.subjects import (
 )
 from powerband.model.templates import placeholders
 from powerband.processes.cgroups import NO_LIMITS, Limits
+from powerband.processes.containers import Container, container_at
 from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
@@ -62,6 +63,7 @@ APPLY_TIMEOUT_S = 10.0  # arbitrary: a knob that takes longer is no live knob
 ANSWER_WITHIN_S = 1.0  # for one answer to whether the subject is ready; the question is repeated
 POLL_FIRST_S = 0.005  # a lean server is ready within some ms; each later pause is 30 % longer
 POLL_LONGEST_S = 0.05  # the precision of ready_s; each check costs a starting server some CPU
+CONTAINER_WITHIN_S = 5.0  # arbitrary: a container's process begins some 300 ms after its port takes connections
 LAST_WORDS_LINES = 8  # arbitrary: an error with the lines that lead to it; the log has all
 SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
 TAIL_BYTES = 8192  # contains the last words, even with lines of a thousand characters
@@ -123,6 +125,17 @@ class RunningSubject:
                 f"the server ended by itself under load ({describe_exit(exited)}){out_of_memory(self)}"
                 f"{self.limits.told()}{last_words(self.log_file)}",
             )
+
+
+@dataclass(frozen=True)
+class ContainerSubject(RunningSubject):
+    """A subject in a container, which is None if it was not found."""
+
+    container: Container | None = None
+
+    @property
+    def root_pid(self) -> int | None:
+        return None if self.container is None else self.container.pid
 
 
 @dataclass(frozen=True)
@@ -239,7 +252,10 @@ def subject_up(
                 subject, rendered, cpus, files.log, scraped, counted=counted, window_ns=window_ns, limits=limits
             )
             log_from = size_of(files.log)  # an earlier attempt wrote what is before
-            with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
+            with (
+                ExitStack() as afterwards,
+                probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe,
+            ):
                 on_launched(probe)
                 if counter is not None:
                     counter.forget()
@@ -250,11 +266,27 @@ def subject_up(
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
                     raise
-                if counter is None:
+                client = rendered.argv[: len(subject.container_client)]
+                container = _container(client, rendered.port, probe, pump) if client else None
+                if container is not None:
+                    probe.watch("subject", container.pid)
+                    afterwards.callback(container.end)
+                elif counter is None:
                     check_listener(rendered, probe)
                 apply_knobs(rendered, pump)
-                yield RunningSubject(rendered, probe, files.log, counter, limits)
+                running = RunningSubject(rendered, probe, files.log, counter, limits)
+                yield ContainerSubject(**vars(running), container=container) if client else running
                 return
+
+
+def _container(client: Sequence[str], port: int, probe: RunningProbe, pump: Pump) -> Container | None:
+    """Returns the subject's container; None if it is not found in time. Its engine takes connections to a published
+    port before the container's process begins."""
+    deadline = time.monotonic() + CONTAINER_WITHIN_S
+    while (found := container_at(client, port)) is None and time.monotonic() < deadline:
+        if pump.wait(lambda: probe.exited is not None, POLL_LONGEST_S):
+            break
+    return found
 
 
 @contextmanager
@@ -395,7 +427,7 @@ def probe_spec(
     every_ns = COUNTER_EVERY_NS if counted else SERIES_EVERY_NS
     return ProbeSpec(
         launch=Launch(
-            name="subject",
+            name="container-client" if subject.container_client else "subject",
             argv=rendered.argv,
             env=rendered.env,
             cwd=rendered.cwd,
@@ -415,7 +447,7 @@ def probe_spec(
         scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
         statsd=_sink(rendered, every_ns),
         cpus=cpus.probe,
-        host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})),
+        host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})) if cpus.subject else (),
     )
 
 

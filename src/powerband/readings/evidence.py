@@ -67,9 +67,10 @@ class Evidence:
 
     @property
     def sees_inside(self) -> bool:
-        """False if the subject was deployed already and none of its processes was watched."""
-        watched = self.probe is not None and "subject" in self.probe.trees
-        return watched or self.experiment.subject.deployed is None
+        """False if none of the subject's processes was watched: it was deployed already, or is in a container."""
+        if self.probe is None:
+            return self.experiment.subject.deployed is None
+        return "subject" in self.probe.trees
 
     @property
     def is_here(self) -> bool:
@@ -79,10 +80,13 @@ class Evidence:
     @property
     def foreign_is_known(self) -> bool:
         """True if the CPU use of other programs can be told from the subject's. Of a deployed subject on this machine
-        one process is watched at most, so that its database, say, would count among the others. If its process is
-        watched and the experiment sets `foreign_cpu_max`, the others are judged all the same."""
+        one process is watched at most, so that its database, say, would count among the others; so would the proxy in
+        front of a container. If its process is watched and the experiment sets `foreign_cpu_max`, the others are judged
+        all the same."""
         limited = self.experiment.measure.foreign_cpu_max is not None and self.sees_inside
-        return self.experiment.subject.deployed is None or not self.is_here or limited
+        subject = self.experiment.subject
+        whole = subject.deployed is None and not subject.container_client
+        return whole or not self.is_here or limited
 
     @cached_property
     def generators(self) -> tuple[GeneratorNode, ...]:

@@ -21,6 +21,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis
 from powerband.model.subjects import render_deployed_command
+from powerband.processes.containers import PUBLISHERS, container_at
 from powerband.processes.deployed_subject import change
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
@@ -157,8 +158,14 @@ def _runs_already(experiment: Experiment) -> str:
     parts = split_url(http_url(subject.url))
     if subject.deployed.pid is not None or not is_loopback(parts.hostname or ""):
         return text
-    found = listener(parts.port or (443 if parts.scheme == "https" else 80))
-    return text if found is None else f"{text}; {found[0]} listens there, and --pid {found[1]} would watch it"
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if (found := listener(port)) is None:
+        return text
+    name, pid = found
+    if name in PUBLISHERS:
+        inside = container_at(("docker",), port)
+        return text if inside is None else f"{text}; it is in a container, and --pid {inside.pid} would watch it"
+    return f"{text}; {name} listens there, and --pid {pid} would watch it"
 
 
 def with_left(analysis: Analysis, run: RunDir) -> Analysis:

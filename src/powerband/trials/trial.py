@@ -88,11 +88,13 @@ def run_trial(
 
 
 def _cpus(experiment: Experiment, spec: TrialSpec) -> CpuSplit:
-    """The CPUs of server, engine and probe. A deployed server keeps the CPUs that it has, so none are set aside."""
+    """The CPUs of server, engine and probe. A deployed server keeps the CPUs that it has, so none are set aside; a
+    container has those that its engine gives it."""
     if experiment.subject.deployed is not None:
         return CpuSplit()
     threads = kind_of(experiment).threads_here(experiment, experiment.load_for(spec.setting, spec.rate_per_s))
-    return cpu_split(usable_cores(), experiment.host_dealt, threads)
+    split = cpu_split(usable_cores(), experiment.host_dealt, threads)
+    return replace(split, subject=()) if experiment.subject.container_client else split
 
 
 class _Trial:
@@ -108,8 +110,9 @@ class _Trial:
         self.steady = steady
         self.observer = observer
         self.deployed = setup.experiment.subject.deployed is not None
-        # The CPUs of a deployed server and their limits are not known.
-        self.machine = [] if self.deployed else sorted(cpu for core in usable_cores() for cpu in core)
+        # The CPUs of a deployed server and their limits are not known, nor are those of a container.
+        own = not self.deployed and not setup.experiment.subject.container_client
+        self.machine = sorted(cpu for core in usable_cores() for cpu in core) if own else []
         self.kind = kind_of(setup.experiment)
         self.phases: dict[str, int] = {}
         linked = partial(services.linked, setup.spec.setting, setup.engine, setup.directory.engine_log)

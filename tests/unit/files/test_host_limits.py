@@ -49,6 +49,19 @@ def test_they_are_options_of_tune() -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "factors", "option"),
+    [
+        ("{cpu_quota: 0.5}", "{threads: [1]}", "--cpus"),
+        ("{}", "{threads: [1], host.memory_limit: [64MiB]}", "--memory"),
+    ],
+)
+def test_a_container_is_limited_by_its_engine(host: str, factors: str, option: str) -> None:
+    in_container = text(host, factors).replace("./server --port", "docker run -p {port}:80 image --port")
+    with pytest.raises(ExperimentError, match=f"would limit `docker run`.*give docker {option}"):
+        parse_experiment(in_container, "x.yaml")
+
+
+@pytest.mark.parametrize(
     ("host", "factors", "said"),
     [
         ("{cpu_quota: 0}", "{threads: [1]}", r"host\.cpu_quota in x\.yaml:5:19: .*0\.01"),

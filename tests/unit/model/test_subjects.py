@@ -83,3 +83,17 @@ def test_levels_of_a_wrong_type(kind: str, level: Level, said: str) -> None:
         check_level(
             Parameter.model_validate({"type": kind, "default": level, "help": "", "choices": ["aaa", 2]}), level
         )
+
+
+@pytest.mark.parametrize(
+    ("command", "client"),
+    [
+        ("docker run --rm image", "docker"),
+        ("sudo /usr/bin/docker --context x container run image", "sudo /usr/bin/docker --context x container"),
+        ("docker start app", ""),
+        ("./server run docker", ""),
+        ("go run docker", ""),
+    ],
+)
+def test_a_command_that_starts_a_container_is_known_by_its_words(command: str, client: str) -> None:
+    assert Subject(name="s", command=tuple(command.split())).container_client == tuple(client.split())

@@ -1,4 +1,5 @@
-"""Words the answer for a server that was deployed already: it says what the intervals include, and what was not seen.
+"""Words the answer for a server that was deployed already, or is in a container: what the intervals include, and what
+was not seen.
 
 In: an answer that is worded for fresh starts, the settings, the trials. Out: the answer worded for trials, with one
 sentence more. Nothing is judged here.
@@ -18,6 +19,9 @@ NOT_RESTARTED = (
     "on that one server, and do not include differences between its starts."
 )
 FROM_OUTSIDE = "Only its responses were seen, from outside: the bottleneck inside it is not known."
+NOT_FOUND = (
+    "Only its responses were seen: the container's process was not found, so the bottleneck inside it is not known."
+)
 NO_DIFFERENCE = "No difference between the settings was found: check that the setting takes effect."
 _START = re.compile(r"(?<![\w.=-])(fresh )?start(s?)(?![\w=-])")
 """Matches `start` as a word of its own, not as the name or level of a setting."""
@@ -26,12 +30,16 @@ _START = re.compile(r"(?<![\w.=-])(fresh )?start(s?)(?![\w=-])")
 def deployed_answer(
     experiment: Experiment, answer: Answer, rows: Sequence[SettingResult], results: Sequence[TrialResult]
 ) -> Answer:
-    """The answer with what a deployed server adds to it."""
-    if experiment.subject.deployed is None:
+    """The answer with what a deployed server adds to it, or a container that was not found."""
+    subject = experiment.subject
+    if subject.deployed is None and not subject.container_client:
         return answer
     valid = [result for result in results if result.valid]
+    unseen = bool(valid) and not any("subject_cpu_cores" in result.metrics for result in valid)
+    if subject.deployed is None:
+        return replace(answer, sentences=(*answer.sentences, NOT_FOUND)) if unseen else answer
     said = [NOT_RESTARTED] if valid else []
-    if valid and not any("subject_cpu_cores" in result.metrics for result in valid):
+    if unseen:
         said.append(FROM_OUTSIDE)
     compared = [row for row in rows if row.trials > 1]
     alike = all(row.feasible and row.verdict not in (Verdict.WORSE, Verdict.BETTER) for row in rows)

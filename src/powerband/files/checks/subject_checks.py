@@ -43,6 +43,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
     elif subject.command is None:
         yield FileProblem("required, but missing", join(node.key, "command"), node.position)
         return
+    yield from _check_container(subject, root)
     used = placeholders(templates_of(subject))
     asked = used | asked_by_services(subject)
     parameters = node.at("parameters")
@@ -75,6 +76,16 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
     for name in sorted(used - known - set(SERVICES)):
         where = next((entry for entry in _templates(node) if name in placeholders([str(entry.value)])), node)
         yield where.problem(f"{{{name}}} stands for nothing; {did_you_mean(name, sorted(known))}")
+
+
+def _check_container(subject: Subject, root: Node) -> Iterator[FileProblem]:
+    """Checks that no limit is set on a container engine's client, which is not the server."""
+    for key, option in (("cpu_quota", "--cpus"), ("memory_limit", "--memory")) if subject.container_client else ():
+        for entry in (root.at("host", key), root.at("factors", f"host.{key}")):
+            if entry.plain() is not None:
+                yield entry.key_problem(
+                    f"this would limit `docker run`, which is not the server: leave it out, and give docker {option}"
+                )
 
 
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:

@@ -34,4 +34,4 @@ class GoCollector(Instrument):
 
 
 def _pids(subject: RunningSubject) -> set[int]:
-    return tree_of(subject.probe.pid, all_processes())
+    return set() if subject.root_pid is None else tree_of(subject.root_pid, all_processes())

@@ -20,7 +20,8 @@ class RuntimeViews(Instrument):
         self._views: tuple[RuntimeView, ...] = ()
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
-        self._views = runtime_views(tree_of(subject.probe.pid, all_processes()))
+        if subject.root_pid is not None:
+            self._views = runtime_views(tree_of(subject.root_pid, all_processes()))
 
     def record(self) -> dict[str, Any]:
         return {"runtimes": tuple(asdict(view) for view in self._views)}

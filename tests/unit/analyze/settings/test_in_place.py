@@ -10,6 +10,7 @@ from fakes import synthetic
 from powerband.analyze.settings.in_place import (
     FROM_OUTSIDE,
     NO_DIFFERENCE,
+    NOT_FOUND,
     NOT_RESTARTED,
     _of_trials,
     deployed_answer,
@@ -51,13 +52,26 @@ def test_what_is_seen_inside_is_not_denied() -> None:
     assert NOT_RESTARTED in told and FROM_OUTSIDE not in told and NO_DIFFERENCE not in told
 
 
-def test_from_outside_nothing_inside_is_known() -> None:
-    analysis = synthetic.analysis()
-    blind = [
+def blind(analysis: Analysis) -> Analysis:
+    """The analysis of trials whose server was not seen."""
+    trials = [
         replace(trial, metrics={name: value for name, value in trial.metrics.items() if "cpu" not in name})
         for trial in analysis.trials
     ]
-    assert FROM_OUTSIDE in sentences(replace(analysis, trials=tuple(blind)))
+    return replace(analysis, trials=tuple(trials))
+
+
+def test_from_outside_nothing_inside_is_known() -> None:
+    assert FROM_OUTSIDE in sentences(blind(synthetic.analysis()))
+
+
+def test_a_container_that_was_not_found_is_told_of() -> None:
+    update = {"deployed": None, "command": ("docker", "run", "image")}
+    started = EXPERIMENT.model_copy(update={"subject": EXPERIMENT.subject.model_copy(update=update)})
+    seen = synthetic.analysis()
+    for analysis, told in ((seen, False), (blind(seen), True)):
+        answer = deployed_answer(started, analysis.answer, analysis.settings, analysis.trials)
+        assert (NOT_FOUND in answer.sentences) is told and NOT_RESTARTED not in " ".join(answer.sentences)
 
 
 def test_a_knob_that_makes_no_difference_is_asked_about() -> None:

@@ -1,5 +1,5 @@
-"""A trial of a server that already ran: figures that cannot be seen are left out, and figures of this machine are not
-taken for those of the server."""
+"""A trial of a server that already ran, or of one in a container: figures that cannot be seen are left out, and figures
+of this machine are not taken for those of the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,18 @@ SUBJECT = Subject(
 )  # type: ignore[arg-type]
 
 
-def measured(tmp_path: Path, figures: Figures, *, here: bool, watched: bool = False, **changes: Any) -> TrialResult:
+IN_CONTAINER = Subject(name="s", command=("docker", "run", "-p", "{port}:80", "image", "{threads}"))
+
+
+def measured(
+    tmp_path: Path,
+    figures: Figures,
+    *,
+    here: bool = True,
+    watched: bool = False,
+    subject: Subject = SUBJECT,
+    **changes: Any,
+) -> TrialResult:
     directory = TrialDir(tmp_path / "0001")
     record = replace(record_of(spec(), figures), subject={"here": here})
     write_trial(directory, record, figures)
@@ -33,7 +44,7 @@ def measured(tmp_path: Path, figures: Figures, *, here: bool, watched: bool = Fa
                 line["trees"] = [tree for tree in line["trees"] if tree["name"] != "subject"]
         kept = [line for line in lines if line.get("tree") != "subject"]
         directory.probe.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    return measure(directory, record, experiment(subject=SUBJECT, **changes))
+    return measure(directory, record, experiment(subject=subject, **changes))
 
 
 @pytest.mark.parametrize("here", [True, False])
@@ -67,3 +78,15 @@ def test_they_count_where_a_limit_is_set_and_the_server_is_watched(tmp_path: Pat
     limited = Measure(repeats=3, foreign_cpu_max=0.1)
     result = measured(tmp_path, Figures(busy_cores=1.9), here=True, watched=True, measure=limited)
     assert [problem.code for problem in result.problems if problem.fatal] == ["host_foreign"]
+
+
+def test_of_a_container_that_was_not_found_only_answers_are_judged(tmp_path: Path) -> None:
+    result = measured(tmp_path, Figures(busy_cores=1.9), subject=IN_CONTAINER)
+    assert result.valid and result.bottleneck is None and "host_foreign_cores" not in result.metrics
+    assert not [name for name in result.metrics if name.startswith(("subject_", "threads_", "rss_"))]
+
+
+def test_the_proxy_before_a_container_is_no_other_program(tmp_path: Path) -> None:
+    result = measured(tmp_path, Figures(busy_cores=1.9, engine_wait=0.6), subject=IN_CONTAINER, watched=True)
+    assert result.valid and "subject_cpu_cores" in result.metrics and result.bottleneck is not None
+    assert "host_foreign_cores" not in result.metrics

@@ -1,0 +1,52 @@
+"""The container behind a port is asked for, and taken only if its process is one of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powerband.processes import containers
+from powerband.processes.containers import Container, container_at
+from powerband.processes.ports import pick_port
+
+ID = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Path:
+    """A container engine's client, which knows one container of any port, and notes which it is to kill."""
+    program = tmp_path / "docker"
+    program.write_text(
+        f"#!/bin/sh\ncase $1 in ps) echo short;; inspect) echo 4711 {ID};; kill) echo $2 >> {tmp_path}/killed;; esac\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+def processes_in(monkeypatch: pytest.MonkeyPatch, container: str | None) -> None:
+    monkeypatch.setattr(containers, "_id_of", lambda pid: container)
+
+
+@pytest.mark.parametrize(("container", "known"), [(ID, True), (ID[::-1], False), (None, False)])
+def test_a_process_is_taken_if_it_is_in_that_container_here(
+    client: Path, monkeypatch: pytest.MonkeyPatch, container: str | None, known: bool
+) -> None:
+    processes_in(monkeypatch, container)
+    found = container_at((str(client),), pick_port())
+    assert found == (Container((str(client),), 4711, ID) if known else None)
+
+
+def test_without_a_client_or_an_answer_there_is_none(client: Path) -> None:
+    client.write_text("#!/bin/sh\nexit 1\n")
+    assert container_at((str(client),), pick_port()) is None
+    assert container_at((f"{client}-missing",), pick_port()) is None
+
+
+@pytest.mark.parametrize("container", [ID, None, ID[::-1]])
+def test_it_is_killed_only_while_its_process_is_still_there(
+    client: Path, monkeypatch: pytest.MonkeyPatch, container: str | None
+) -> None:
+    processes_in(monkeypatch, container)
+    Container((str(client),), 4711, ID).end()
+    assert client.with_name("killed").exists() is (container == ID)
