@@ -32,9 +32,10 @@ NOT_QUITE = 1e-9
 PARTS = ("short", "full blocks 1, 2", "3, 4", "5 on", "confirm")
 
 
-def counts(land: Land, noise: Noise, races: int) -> Counter[str]:
+def counts(land: Land, noise: Noise, races: int, regret: float | None) -> Counter[str]:
     """Counts of outcomes of the races. `lost`: races in which the best setting, or all within the margin of it, were
-    eliminated before the first full trial."""
+    eliminated before the first full trial; `met`: those that met the bound asked for; `missed`: those in which the best
+    exceeds the setting to use by more than its bound."""
     c: Counter[str] = Counter()
     for number in range(races):
         dice = np.random.default_rng([LANDS.index(land), NOISES.index(noise), number, 20])
@@ -52,7 +53,9 @@ def counts(land: Land, noise: Noise, races: int) -> Counter[str]:
             given = around[cell] + off + within[cell] * math.sqrt(SHORT_S / window_s(spec))
             return {"goodput_per_s": 1000 * float(np.exp(given)), "threads_max": cell[1] + 1.0}
 
-        made = race_of(k, repeats=BLOCKS, confirm=CONFIRM, seed=number, screen="500ms", confirm_early=True, named=True)
+        confirm = CONFIRM if regret is None else 0
+        design = {"confirm": confirm, "screen": "500ms", "confirm_early": True, "regret": regret}
+        made = race_of(k, repeats=BLOCKS, seed=number, named=True, **design)
         planner = planner_for(made, number)
         results = []
         while (spec := planner.ask()) is not None:
@@ -62,6 +65,9 @@ def counts(land: Land, noise: Noise, races: int) -> Counter[str]:
         c["races"] += 1
         c["false"] += is_false(truth, analysis)
         c["named"] += named_by(analysis) is not None
+        if (bound := analysis.answer.regret) is not None and (used := analysis.answer.setting) is not None:
+            c["met"] += regret is not None and bound <= regret
+            c["missed"] += bool(np.expm1(truth.max() - truth[threads_of(used)]) > bound + NOT_QUITE)
         c["trials"] += len(results)
         c["grid"] += k * BLOCKS
         c["seconds"] += round(sum(result.took_s or 0.0 for result in results))
@@ -103,14 +109,14 @@ def parts(c: Counter[str]) -> str:
     return f"trials / seconds: {'; '.join(shares)}"
 
 
-def simulate(races: int, noises: list[Noise]) -> Counter[str]:
+def simulate(races: int, noises: list[Noise], regret: float | None = None) -> Counter[str]:
     whole: Counter[str] = Counter()
     for land in LANDS:
         for noise in noises:
-            c = counts(land, noise, races)
+            c = counts(land, noise, races, regret)
             sys.stdout.write(f"\n{line(f'{land.__name__}, {noise.__name__}', c)}")
             whole += c
-    sys.stdout.write(f"\n{line('all', whole)}\n{parts(whole)}\n")
+    sys.stdout.write(f"\n{line('all', whole)}\n{parts(whole)}\nbound met {whole['met']} missed {whole['missed']}\n")
     return whole
 
 
@@ -126,3 +132,15 @@ def test_false_winners_stay_rare_where_a_race_begins_with_short_trials() -> None
     assert c["false"] / c["races"] <= 0.05
     assert c["lost"] / c["races"] <= 0.01
     assert c["named"] / c["races"] >= 0.9
+
+
+ASKED = 0.1
+
+
+@pytest.mark.parametrize(
+    ("races", "noises"), [(3, NOISES[:1]), pytest.param(21, NOISES, marks=pytest.mark.long)], ids=["few", "many"]
+)
+def test_races_that_end_at_the_bound_asked_for_are_right(races: int, noises: list[Noise]) -> None:
+    c = simulate(races, noises, ASKED)
+    assert c["missed"] / c["races"] <= 0.05
+    assert c["met"] / c["races"] >= 0.95

@@ -24,8 +24,8 @@ FAR = 0.25
 """A setting leaves if its whole interval lies further below the leader than this share. On servers whose warm-up had
 ended, rates of first seconds and of later ones differed by a few percent."""
 NOISE_OF_MARGIN = 0.25
-"""The noise allowed within a trial of the race, as a share of the margin: with it, four blocks show differences of the
-margin, if starts differ by no more than that."""
+"""The noise allowed within a trial of the race, as a share of the margin, or of the bound asked for if that is larger:
+with it, four blocks show differences of that size, if starts differ by no more than that."""
 SHORTEST_NS = 2_000_000_000  # the shortest window in which steadiness can be judged
 STEP_NS = 500_000_000
 SHORTENED = 0.7  # of the full time; a trial that spares less keeps its full length
@@ -91,7 +91,8 @@ def window_for(experiment: Experiment, sd: float) -> int | None:
     only_rates = all(constraint.metric == "error_rate" for constraint in experiment.objective.constraints)
     if screened_ns is None or not only_rates or math.isnan(sd):
         return None
-    enough_ns = screened_ns * (sd / (NOISE_OF_MARGIN * math.log1p(experiment.objective.margin))) ** 2
+    to_show = max(experiment.objective.margin, experiment.design.regret or 0.0)
+    enough_ns = screened_ns * (sd / (NOISE_OF_MARGIN * math.log1p(to_show))) ** 2
     window_ns = max(SHORTEST_NS, 2 * screened_ns, math.ceil(enough_ns / STEP_NS) * STEP_NS)
     return window_ns if window_ns <= SHORTENED * full_ns else None
 

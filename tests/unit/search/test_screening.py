@@ -152,6 +152,21 @@ def test_full_trials_that_give_less_than_short_ones_contradict_nothing_while_the
     assert analysis.answer.setting is not None
 
 
+@pytest.mark.parametrize(("regret", "window_s"), [(None, None), (0.02, None), (0.1, 2)])
+def test_full_trials_are_as_long_as_the_larger_of_margin_and_bound_asked_for_needs(
+    regret: float | None, window_s: int | None
+) -> None:
+    """Short trials differ by 5 % from start to start: the margin of 3 % needs trials of the full length."""
+
+    def noisy(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        more = 1.05 if spec.stage is Stage.SCREEN and (threads(spec) + spec.block) % 2 else 1.0
+        return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * more})
+
+    _, specs, _ = screened((1000.0, 1000.0, 1000.0, 1000.0), noisy, confirm=0, regret=regret)
+    window_ns = None if window_s is None else window_s * 10**9
+    assert {spec.window_ns for spec in specs if spec.stage is Stage.COMPARE} == {window_ns}
+
+
 def test_users_without_an_answer_in_a_short_trial_bar_no_setting() -> None:
     def starved(spec: TrialSpec, result: TrialResult) -> TrialResult:
         missing = 0.9 if spec.stage is Stage.SCREEN else 0.0
