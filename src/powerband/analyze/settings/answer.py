@@ -58,6 +58,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
         missed_bound(standing, decision),
         _raced(standing),
         _unseen(standing, chosen),
+        *(f"It has too few requests to be sure of {each}." for each in standing.hidden.get(chosen, ())),
         _explored(standing, named=True),
     )
     return (first, " ".join(filter(None, sure)), *why(standing, chosen))

@@ -223,6 +223,7 @@ def _by_blocks(
         race=race,
         exploration=progress.exploration,
         figures=figures_of(experiment, table, scale),
+        hidden={setting: compliance[setting].hidden for setting in settings},
     )
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:

@@ -2,16 +2,16 @@
 
 In: the values of its valid trials, and how many of its starts failed. Out: what it misses and what is open, in words.
 The interval of the mean decides, never the estimate alone: among equal settings at a limit, estimates lie on either
-side by luck. For a share of requests it is no narrower than their number allows (`counting.py`). Besides, no more
-starts may fail or break a constraint than the objective allows: a mean hides the start in which a third of the requests
-failed.
+side by luck. For a share of requests it is no narrower than their number allows (`counting.py`); where none failed,
+what so few may hide is told and bars nothing, as for starts. Besides, no more starts may fail or break a constraint
+than the objective allows: a mean hides the start in which a third of the requests failed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from powerband.analyze.settings.counting import counted_share
 from powerband.analyze.settings.starts import allowed_words, failed_words, is_allowed, is_surely_more
@@ -31,11 +31,13 @@ ENDLESS = 1e4  # high / low: a hundredfold to either side
 class Compliance:
     """The judgement on how a setting meets the constraints. `missed`: those that it certainly breaks. `lapsed`: those
     that more of its starts broke than is allowed, though other settings may do so as often. `open`: those that it may
-    meet or break. `seen`: True if the estimates meet them all."""
+    meet or break. `hidden`: those that it meets, though of so few requests that more may fail unseen; these keep
+    no setting from being the answer, which tells of them. `seen`: True if the estimates meet them all."""
 
     missed: tuple[str, ...] = ()
     lapsed: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     seen: bool = True
 
     @property
@@ -66,7 +68,8 @@ def judge(
     that a trial had too few requests for leaves the constraint open: few requests may be the sign of a slow start.
     A constraint that the mean may meet lapses if more starts break it than are allowed (`is_allowed`, at the same
     error), and is missed if these are certainly more than luck (`is_surely_more`). A trial alone, and each start, has
-    the interval that its number of requests gives to a share of them."""
+    the interval that its number of requests gives to a share of them; a share of which none was seen meets its limit,
+    however few the requests, and what these may hide is `hidden`."""
     objective = experiment.objective
     constraints = in_force(objective, trials)
     allowed = objective.allow_failed_starts
@@ -74,6 +77,7 @@ def judge(
     missed: list[str] = []
     lapsed: list[str] = []
     unsure: list[str] = []
+    hidden: list[str] = []
     seen = True
     if starts is not None and not (starts.wrong == 0 and is_allowed(starts.failed, starts.made, allowed, error)):
         (missed if starts.wrong else lapsed).append(f"{allowed_words(allowed)}: it {failed_words(starts)}")
@@ -85,9 +89,7 @@ def judge(
             continue
         confidence = max(1 - 2 * error, 0.01)
         values = [metrics[constraint.metric] for metrics in measured]
-        found = counted_share(
-            experiment, constraint.metric, estimate_of(values, constraint.metric, confidence), measured
-        )
+        found = _by_number(experiment, constraint.metric, estimate_of(values, constraint.metric, confidence), measured)
         ends_each = [
             _ends_of_start(experiment, constraint.metric, value, metrics, confidence)
             for metrics in trials
@@ -119,7 +121,8 @@ def judge(
             unsure.append(text)
         elif len(values) < len(trials):
             unsure.append(f"{constraint.text}: not measured in {len(trials) - len(values)} of {len(trials)} starts")
-    return Compliance(tuple(missed), tuple(lapsed), tuple(unsure), seen)
+        hidden += _hidden(experiment, constraint, found, measured)
+    return Compliance(tuple(missed), tuple(lapsed), tuple(unsure), tuple(hidden), seen)
 
 
 def in_force(objective: Objective, trials: Sequence[Mapping[str, float]]) -> tuple[Constraint, ...]:
@@ -144,7 +147,24 @@ def _ends_of_start(
     experiment: Experiment, metric: str, value: float, metrics: Mapping[str, float], confidence: float
 ) -> tuple[float, float]:
     """The interval of one start's value by its number of requests alone; the value twice if that says nothing of it."""
-    return counted_share(experiment, metric, Estimate(value, value, value, confidence, 1), [metrics]).ends
+    return _by_number(experiment, metric, Estimate(value, value, value, confidence, 1), [metrics]).ends
+
+
+def _by_number(experiment: Experiment, metric: str, found: Estimate, trials: Sequence[Mapping[str, float]]) -> Estimate:
+    """The estimate no narrower than its number of requests allows, but for a share of which none was seen."""
+    return counted_share(experiment, metric, found, trials) if found.value else found
+
+
+def _hidden(
+    experiment: Experiment, constraint: Constraint, found: Estimate, trials: Sequence[Mapping[str, float]]
+) -> list[str]:
+    """What trials in which no request failed may hide, in words, if that is more than the limit."""
+    if found.value:
+        return []
+    most = counted_share(experiment, constraint.metric, replace(found, low=0.0, high=0.0), trials).ends[1]
+    most_words = format_value(most, METRICS[constraint.metric].unit)
+    told = f"{constraint.text}: none failed, but up to {most_words} may fail unseen"
+    return [] if _meets(constraint, most) else [told]
 
 
 def _range_words(low: float, high: float, unit: str, floor: float = -math.inf) -> str:

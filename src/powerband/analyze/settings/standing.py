@@ -53,6 +53,8 @@ class Standing:
     known)."""
     figures: Mapping[Setting, Figure] = field(default_factory=dict)
     """The objective of each setting as a sentence states it; empty for capacities."""
+    hidden: Mapping[Setting, Sequence[str]] = field(default_factory=dict)
+    """Constraints that a setting meets, but too few requests show for certain."""
     rising: frozenset[Setting] = frozenset()
     """Settings that still got faster while they were measured."""
 

@@ -386,13 +386,14 @@ def few_errors(limit: str, *shares: float, per_s: float) -> Compliance:
     return judge(made, [{"error_rate": share, "achieved_rate_per_s": per_s} for share in shares], settings=1)
 
 
-def test_no_error_among_few_requests_meets_no_limit_for_certain() -> None:
+def test_no_error_among_few_requests_meets_a_limit_and_tells_what_they_may_hide() -> None:
     """None of 50 and of 150 requests: the one-sided bound at 95 % is 1 - 0.05^(1/n) (Clopper & Pearson 1934)."""
     alone = few_errors("0.1%", 0.0, per_s=5)
-    assert alone.open == ("error_rate < 0.1%: it was 0 % in one trial of few requests, 0 % to 5.82 %",)
-    assert few_errors("0.1%", 0.0, 0.0, 0.0, per_s=5).open == ("error_rate < 0.1%: it was 0 %, 0 % to 1.98 %",)
-    assert few_errors("0.1%", 0.0, 0.0, 0.0, per_s=1000).certain
-    assert few_errors("0.1%", 0.0, per_s=1000).certain
+    assert alone.certain and alone.hidden == ("error_rate < 0.1%: none failed, but up to 5.82 % may fail unseen",)
+    three = few_errors("0.1%", 0.0, 0.0, 0.0, per_s=5)
+    assert three.certain and three.hidden == ("error_rate < 0.1%: none failed, but up to 1.98 % may fail unseen",)
+    for many in (few_errors("0.1%", 0.0, 0.0, 0.0, per_s=1000), few_errors("0.1%", 0.0, per_s=1000)):
+        assert many.certain and not many.hidden
 
 
 def test_one_error_among_few_requests_breaks_no_limit_for_certain() -> None:
@@ -404,12 +405,21 @@ def test_one_error_among_few_requests_breaks_no_limit_for_certain() -> None:
     assert few_errors("1%", 0.5, *[0.0] * 200, per_s=5).lapsed == ("error_rate < 1%: broken in 1 of 201 starts",)
 
 
-def test_a_condition_that_few_requests_leave_open_names_no_setting() -> None:
-    """The sentence, the row and its estimate in JSON say the same."""
+def test_the_answer_tells_what_its_few_requests_may_hide() -> None:
     metrics = {"goodput_per_s": 5.0, "achieved_rate_per_s": 5.0, "error_rate": 0.0}
     trials = [TrialResult(1, 0, 1, setting(1), "measured", (), metrics)]
     found = judged(trials, (1,), subject_to=["error_rate < 0.1%"])
+    assert found.answer.setting == setting(1) and not found.settings[0].uncertain_because
+    told = "too few requests to be sure of error_rate < 0.1%: none failed, but up to 5.82 % may fail unseen."
+    assert told in found.answer.sentences[1]
+
+
+def test_a_condition_that_few_requests_leave_open_names_no_setting() -> None:
+    """One of 50 failed: the sentence and the row say the same."""
+    metrics = {"goodput_per_s": 4.9, "achieved_rate_per_s": 5.0, "error_rate": 0.02}
+    trials = [TrialResult(1, 0, 1, setting(1), "measured", (), metrics)]
+    found = judged(trials, (1,), subject_to=["error_rate < 3%"])
     assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.answer.setting is None
-    condition = "error_rate < 0.1%: it was 0 % in one trial of few requests, 0 % to 5.82 %"
-    assert found.settings[0].uncertain_because == (condition,)
+    (condition,) = found.settings[0].uncertain_because
+    assert condition.startswith("error_rate < 3%: it was 2.00 % in one trial of few requests, 0.1")
     assert f"It is not certain whether threads=1 meets the SLO ({condition})" in found.answer.sentences[1]
