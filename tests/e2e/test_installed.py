@@ -24,14 +24,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.long, pytest.mar
 
 ROOT = Path(__file__).parents[2]
 HOME = Path.home()  # of the user who runs the tests: it has what the machine needs to reach its registries
+# The shortest experiment of each subject.
 SUBJECTS: dict[str, tuple[str, Callable[[], object]]] = {
     "quickstart": ("reference", lambda: None),
-    "thread-vs-pool": ("threads", need_jdk),
-    "vertx-instances": ("vertx", lambda: need_jdk(maven=True)),
-    "spring-executor": ("spring", lambda: need_jdk(maven=True)),
+    "cached-threads-idle": ("threads", need_jdk),
+    "vertx-spread": ("vertx", lambda: need_jdk(maven=True)),
+    "spring-accept-count": ("spring", lambda: need_jdk(maven=True)),
     "infinite-reflection": ("pekko", lambda: need_jdk(maven=True)),
     "socketcluster-concurrency": ("socketcluster", need_node),
-    "akka-net-reflection": ("akka-net", need_dotnet),
+    "akka-net-throughput": ("akka-net", need_dotnet),
 }
 
 
