@@ -38,7 +38,7 @@ def temp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("Python", (20, 25), True), ("Go", (20, 20), False)],
 )
 def test_a_regression_fails_the_job_and_nothing_else_does(
-    language: str, waits: tuple[int, int], worse: bool, package: Path, temp: Path, tmp_path: Path
+    language: str, waits: tuple[int, int], worse: bool, *, package: Path, temp: Path, tmp_path: Path
 ) -> None:
     server = SERVERS[language]
     if server.build and shutil.which("go") is None:
