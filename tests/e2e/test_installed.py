@@ -52,7 +52,8 @@ class Stranger:
 
     def run_by(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Runs a command; `more`: added to its environment."""
-        kept = ("LANG", "POWERBAND_TEST_MARK", "DOTNET_ROOT", "RestoreSources", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+        kept = ("LANG", "POWERBAND_TEST_MARK", "DOTNET_ROOT", "RestoreSources", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
+                "JAVA_TOOL_OPTIONS")  # fmt: skip
         env = {name: os.environ[name] for name in kept if name in os.environ}
         env |= {"HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
         env |= {"PYTHONPYCACHEPREFIX": str(self.home / "byte-code"), "NPM_CONFIG_USERCONFIG": str(HOME / ".npmrc")}
