@@ -49,9 +49,9 @@ design: {order: %s, seed: 3, confirm: 3}
 """
 CAPACITY = """
 name: pool
-subject: {use: reference, set: {wait: 10ms}}
+subject: {use: reference, set: {wait: 20ms}}
 factors: {threads: [1, 4]}
-load: {users: 8, duration: 250ms}
+load: {users: 8, duration: 500ms}
 measure: {warmup: 100ms, repeats: 1, retries: 1, foreign_cpu_max: 100%, steal_max: 100%}
 objective: {metric: capacity, subject_to: ["p90 < 300ms", "errors < 1%"]}
 design: {seed: 3}
@@ -207,7 +207,7 @@ def analysed(cluster: Hosts, text: str, folder: Path) -> Analysis:
 
 @pytest.mark.long
 def test_capacities_are_searched_on_all_three_hosts_side_by_side(shared: Hosts, tmp_path: Path) -> None:
-    """Pools of 1 and 4 threads that take 10 ms a request serve 100/s and 400/s."""
+    """Pools of 1 and 4 threads that take 20 ms a request serve 50/s and 200/s."""
     analysis = analysed(shared, CAPACITY, tmp_path)
     names = {host.address for host in shared.hosts}
     nodes = defaultdict(set)
