@@ -57,7 +57,7 @@ def job(number: int, wheel: Path, folder: Path) -> Outcome:
     server = SERVERS[language]
     base, head = repository(folder / "checkout", server, waits)
     inputs = {"command": server.command, "build": server.build, "package": str(wheel)}
-    made = Job(folder / "checkout", folder, inputs, pull_request(base, head))
+    made = Job(folder / "checkout", folder, inputs, pull_request(base, head), folder / "temp")
     for name in ("Install powerband", "Check out and build both revisions"):
         if made.run(only=name) != 0:
             raise RuntimeError(made.log)

@@ -16,12 +16,18 @@ from fakes.needs import without
 
 WORKFLOW = YAML(typ="safe").load(block_of("ci.md", "runs-on"))
 (SHOWN,) = (step["with"] for step in WORKFLOW["jobs"]["powerband"]["steps"] if "with" in step)
-SHORT = "--repeats 5 --users 8 --duration 1s --warmup 300ms --budget 2m"
+# Users that pause get no looks at slots, which take two seconds.
+SHORT = "--repeats 5 --users 8 --think 1ms --duration 500ms --warmup 200ms --budget 2m"
 
 
 @pytest.fixture(scope="module")
 def package(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("wheel"), engine)
+
+
+@pytest.fixture(scope="module")
+def temp(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runner")
 
 
 @pytest.mark.e2e
@@ -31,7 +37,7 @@ def package(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("Python", (20, 25), True), ("Go", (20, 20), False)],
 )
 def test_a_regression_fails_the_job_and_nothing_else_does(
-    language: str, waits: tuple[int, int], worse: bool, package: Path, tmp_path: Path
+    language: str, waits: tuple[int, int], worse: bool, *, package: Path, temp: Path, tmp_path: Path
 ) -> None:
     server = SERVERS[language]
     if server.build and shutil.which("go") is None:
@@ -42,7 +48,7 @@ def test_a_regression_fails_the_job_and_nothing_else_does(
         inputs = {**SHOWN, "options": f"{SHOWN['options']} {SHORT}"}
     else:
         inputs = {"command": server.command, "options": f"--profile quick {SHORT}"}
-    job = Job(checkout, tmp_path, {**inputs, "package": str(package)}, pull_request(base, head))
+    job = Job(checkout, tmp_path, {**inputs, "package": str(package)}, pull_request(base, head), temp)
     assert job.run() == worse, job.log
     assert (job.output("verdict") == "worse") is worse, job.log  # five short blocks seldom show that two are equivalent
     assert job.output("exit-code") == str(int(worse))
@@ -61,7 +67,7 @@ def test_a_regression_fails_the_job_and_nothing_else_does(
 @pytest.mark.e2e
 @pytest.mark.crowded
 @pytest.mark.long
-def test_a_server_that_does_not_start_fails_the_job_with_its_words(package: Path, tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_fails_the_job_with_its_words(package: Path, temp: Path, tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     base, head = repository(checkout, Server("server.py", "raise SystemExit('no licence {wait}')", "", ""), (1, 2))
     # As of a shallow checkout: the tag of the base has to be fetched.
@@ -69,7 +75,7 @@ def test_a_server_that_does_not_start_fails_the_job_with_its_words(package: Path
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "--quiet", "--depth", "1", "--no-tags", f"file://{checkout}", shallow], check=True)
     inputs = {"command": SERVERS["Python"].command, "base": "v1", "head": head, "package": str(package)}
-    job = Job(shallow, tmp_path, inputs, {"event_name": "push"})
+    job = Job(shallow, tmp_path, inputs, {"event_name": "push"}, temp)
     assert job.run() == 4, job.log
     assert "no licence" in job.log
     assert job.output("verdict") == ""

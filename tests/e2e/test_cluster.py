@@ -89,6 +89,16 @@ def cluster(apart: Hosts) -> Hosts:
     return apart
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Three hosts with Ray, for the tests that only measure on them."""
+    need_hosts()
+    with hosts(3) as made:
+        made.env["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+        made.start_ray()
+        yield made
+
+
 def file_of(folder: Path, *, duration: str = "500ms", repeats: int = 3, order: str = "blocks") -> Path:
     file = folder / "pool.yaml"
     file.write_text(EXPERIMENT % (duration, repeats, order))
@@ -195,10 +205,10 @@ def analysed(cluster: Hosts, text: str, folder: Path) -> Analysis:
 
 
 @pytest.mark.long
-def test_capacities_are_searched_on_all_three_hosts_side_by_side(cluster: Hosts, tmp_path: Path) -> None:
+def test_capacities_are_searched_on_all_three_hosts_side_by_side(shared: Hosts, tmp_path: Path) -> None:
     """Pools of 1 and 4 threads that take 20 ms a request serve 50/s and 200/s."""
-    analysis = analysed(cluster, CAPACITY, tmp_path)
-    names = {host.address for host in cluster.hosts}
+    analysis = analysed(shared, CAPACITY, tmp_path)
+    names = {host.address for host in shared.hosts}
     nodes = defaultdict(set)
     for trial in analysis.trials:
         nodes[trial.block].add(trial.node)
@@ -213,12 +223,12 @@ def test_capacities_are_searched_on_all_three_hosts_side_by_side(cluster: Hosts,
 
 
 @pytest.mark.long
-def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(cluster: Hosts, tmp_path: Path) -> None:
+def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(shared: Hosts, tmp_path: Path) -> None:
     """Pools of 8 threads and more serve 400/s, smaller ones less."""
-    analysis = analysed(cluster, EXPLORED, tmp_path)
+    analysis = analysed(shared, EXPLORED, tmp_path)
     explored = [trial for trial in analysis.trials if trial.stage is Stage.EXPLORE]
     assert len({trial.setting for trial in explored}) == 10
-    names = {host.address for host in cluster.hosts}
+    names = {host.address for host in shared.hosts}
     on = defaultdict(set)
     for trial in explored:
         on[trial.setting].add(trial.node)

@@ -19,6 +19,7 @@ from powerband.store import RunDir
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.crowded
 def test_a_revision_that_is_many_times_slower_is_worse(
     engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

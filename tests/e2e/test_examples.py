@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.usefixtures("engine", "no_process_left"),
 ]
 
-LONGER = ("--duration", "3s", "--warmup", "3s")
+LONGER = ("--duration", "1s", "--warmup", "1s")
 
 
 def built(name: str, checkout: Path, command: str) -> Path:
@@ -92,8 +92,8 @@ def test_the_spring_boot_application(tmp_path: Path) -> None:
 
     options = (
         "factors.limit=[1, 32]",
-        "load.duration=5s",
-        "measure.warmup=3s",
+        "load.duration=3s",
+        "measure.warmup=2s",
         "measure.repeats=1",
         "measure.slots=false",
         "host.cpus=all",

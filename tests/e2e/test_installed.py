@@ -24,14 +24,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.long, pytest.mar
 
 ROOT = Path(__file__).parents[2]
 HOME = Path.home()  # of the user who runs the tests: it has what the machine needs to reach its registries
+# The shortest experiment of each subject.
 SUBJECTS: dict[str, tuple[str, Callable[[], object]]] = {
     "quickstart": ("reference", lambda: None),
-    "thread-vs-pool": ("threads", need_jdk),
-    "vertx-instances": ("vertx", lambda: need_jdk(maven=True)),
-    "spring-executor": ("spring", lambda: need_jdk(maven=True)),
+    "cached-threads-idle": ("threads", need_jdk),
+    "vertx-spread": ("vertx", lambda: need_jdk(maven=True)),
+    "spring-accept-count": ("spring", lambda: need_jdk(maven=True)),
     "infinite-reflection": ("pekko", lambda: need_jdk(maven=True)),
     "socketcluster-concurrency": ("socketcluster", need_node),
-    "akka-net-reflection": ("akka-net", need_dotnet),
+    "akka-net-throughput": ("akka-net", need_dotnet),
 }
 
 
@@ -51,7 +52,8 @@ class Stranger:
 
     def run_by(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Runs a command; `more`: added to its environment."""
-        kept = ("LANG", "POWERBAND_TEST_MARK", "DOTNET_ROOT", "RestoreSources", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+        kept = ("LANG", "POWERBAND_TEST_MARK", "DOTNET_ROOT", "RestoreSources", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
+                "JAVA_TOOL_OPTIONS")  # fmt: skip
         env = {name: os.environ[name] for name in kept if name in os.environ}
         env |= {"HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}"}
         env |= {"PYTHONPYCACHEPREFIX": str(self.home / "byte-code"), "NPM_CONFIG_USERCONFIG": str(HOME / ".npmrc")}

@@ -57,6 +57,7 @@ def grows(run: powerband.Run, what: str, each: float, *, rel: float = 0.3) -> No
     assert said in warning and ", " in warning.split(said)[1], warning
 
 
+@pytest.mark.crowded
 @pytest.mark.parametrize(
     ("what", "each"),
     [pytest.param("threads", 1 / 20, marks=LONG), ("descriptors", 1)],
@@ -80,6 +81,7 @@ def test_a_queue_that_grows_is_told(tmp_path: Path) -> None:
     assert "the queue of unanswered requests grows by " in accused(run)[0]
 
 
+@pytest.mark.crowded
 def test_a_cache_that_fills_is_not_accused(tmp_path: Path) -> None:
     assert not accused(measured(tmp_path, python("cache")))
 
@@ -122,6 +124,7 @@ def sessions(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.crowded
 @LONG
 @pytest.mark.parametrize("most", [None, "100"])
 def test_a_jvm_that_leaks_is_told_and_one_that_fills_its_old_generation_is_not(
@@ -140,6 +143,7 @@ def test_a_jvm_that_leaks_is_told_and_one_that_fills_its_old_generation_is_not(
     assert "full in " in run.answer.sentences[0]
 
 
+@pytest.mark.crowded
 def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
     case = {
         "name": "soaked",

@@ -71,6 +71,7 @@ def test_a_message_takes_the_delay_there_and_back_and_only_where_the_setting_has
         assert links["netns"]["late_ns_p99"] > 0
 
 
+@pytest.mark.crowded
 def test_each_setting_has_its_own_delay(tmp_path: Path) -> None:
     need_link()
     done, analysis = run(tmp_path, "{link_delay: [0ms, 10ms]}")

@@ -14,7 +14,7 @@ from powerband.processes.ports import pick_port
 from powerband.processes.stop_request import StopRequest
 from powerband.trials.loadgen import run_load
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("no_process_left")]
+pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("no_process_left")]
 
 
 def test_a_load_of_its_own(url: str, stop: StopRequest) -> None:

@@ -83,7 +83,7 @@ def test_socketcluster_concurrency(tmp_path: Path) -> None:
     for seconds; then pings of its users are never sent, which counts as errors."""
     need_browser()
     # The warm-up lasts until all users have joined and the browser has started.
-    options = ("measure.warmup=8s", "load.duration=5s", "factors.version=[20]")
+    options = ("measure.warmup=5s", "load.duration=4s", "factors.version=[20]")
     words = (word for option in options for word in ("--set", option))
     found = measured_by(run("socketcluster-concurrency", tmp_path, *words), "version")
     assert set(found) == {20}

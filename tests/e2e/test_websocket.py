@@ -69,6 +69,7 @@ def totals(record: TrialRecord) -> dict[str, int]:
     return dict(summary["total"]["outcomes"])
 
 
+@pytest.mark.crowded
 def test_users_join_then_warm_up_then_are_measured(tmp_path: Path) -> None:
     load = crowd(scenario=[{"name": "echo", "message": '{"id":{id},"user":{user}}', "check": {"contains": '"user":'}}])
     watcher = Watcher()
@@ -85,6 +86,7 @@ def test_users_join_then_warm_up_then_are_measured(tmp_path: Path) -> None:
     assert not codes(result) & {"littles_law", "lost_work", "lost_outcomes", "users_dropped", "not_all_joined"}
 
 
+@pytest.mark.crowded
 def test_users_without_a_pace_keep_little_s_law(tmp_path: Path) -> None:
     record, result = trial(echoing(), crowd(users=4, pace=None, pipeline=1, join_per_s=None), tmp_path)
     assert record.status == "measured", record.failure
@@ -136,6 +138,7 @@ def test_an_open_end_to_the_warm_up_does_not_hide_that_nobody_joined(tmp_path: P
     assert "20 handshake_refused" in record.failure.message
 
 
+@pytest.mark.crowded
 def test_an_automatic_warm_up_begins_when_all_have_joined(tmp_path: Path) -> None:
     load = crowd(join_per_s=40)
     record, result = trial(echoing(), load, tmp_path, warmup_ns=None, warmup_min_ns=100 * MS, warmup_max_ns=20_000 * MS)

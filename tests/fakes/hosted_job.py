@@ -133,13 +133,17 @@ def repository(folder: Path, server: Server, waits: tuple[int, int]) -> tuple[st
 
 
 class Job:
-    """Runs the steps of action.yml in a checkout."""
+    """Runs the steps of action.yml in a checkout. `temp`: the runner's temporary folder, where powerband is installed;
+    jobs that share one install it once."""
 
-    def __init__(self, checkout: Path, folder: Path, inputs: Mapping[str, str], github: Mapping[str, str]) -> None:
+    def __init__(
+        self, checkout: Path, folder: Path, inputs: Mapping[str, str], github: Mapping[str, str], temp: Path
+    ) -> None:
         self._checkout = checkout
         self._folder = folder
+        self._temp = temp
         (folder / "bin").mkdir()
-        (folder / "temp").mkdir()
+        temp.mkdir(exist_ok=True)
         gh = folder / "bin/gh"
         gh.write_text(_GH.format(folder=folder))
         gh.chmod(0o755)
@@ -161,7 +165,7 @@ class Job:
             outputs.touch()
             environment = os.environ | {
                 "PATH": f"{self._folder / 'bin'}:{os.environ['PATH']}",
-                "RUNNER_TEMP": str(self._folder / "temp"),
+                "RUNNER_TEMP": str(self._temp),
                 "GITHUB_OUTPUT": str(outputs),
                 "GITHUB_STEP_SUMMARY": str(self._folder / "summary"),
             }

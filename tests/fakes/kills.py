@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,23 +80,25 @@ class Races:
         self.named_namespaces = named_namespaces()
 
     def run(self, kills: int) -> Told:
-        for attempt in range(CALM_ATTEMPTS):
-            calm = self._race(f"calm-{attempt}", 0)
-            if not (noise := disturbance_of(calm)):
-                break
         while self.told.kills.total() < kills and not self.told.wrong:
             self.told.races += 1
             before = self.told.kills.total()
             run = self._race(f"killed-{self.told.races}", kills - before)
             if damage := run.records_and_damage()[1]:
                 self.told.wrong.append(f"damaged trials: {damage}")
-            if noise or disturbance_of(run):
+            if disturbance_of(run) or self._calm is None:
                 self.told.disturbed += 1
             else:
-                self._compare(calm, run)
+                self._compare(self._calm, run)
             shutil.rmtree(run.path.parent)
             sys.stderr.write(f"{self.told.kills.total()} kills in {self.told.races} races\n")
         return self.told
+
+    @cached_property
+    def _calm(self) -> RunDir | None:
+        """A race without kills that nothing disturbed; None if there was none in `CALM_ATTEMPTS`."""
+        races = (self._race(f"calm-{attempt}", 0) for attempt in range(CALM_ATTEMPTS))
+        return next((race for race in races if not disturbance_of(race)), None)
 
     def _race(self, name: str, kills: int) -> RunDir:
         """Runs one race to its end, with at most so many kills."""

@@ -189,10 +189,10 @@ def test_one_subject_that_does_not_answer_hides_no_other(tmp_path: Path) -> None
     ],
 )
 def test_a_hostile_line_is_refused_in_linear_time(line: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(NoPageError, match="its line 101 is no sample"):
         labelled("a 1\n" * 100 + line, LABELS)
-    assert time.monotonic() - began < 3, "it takes milliseconds; where time is quadratic, half a minute"
+    assert time.process_time() - began < 3, "it takes milliseconds; where time is quadratic, half a minute"
 
 
 def test_a_page_is_bounded_in_lines_and_each_line_in_length() -> None:
