@@ -14,7 +14,7 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.search.blocks import BlockPlanner
-from powerband.search.capacity_search import CapacityPlanner
+from powerband.search.capacity_search import IN_TURN, CapacityPlanner
 from powerband.search.explore import finalists
 from powerband.search.exploring_race import ExploringRace
 from powerband.search.planner import Planner
@@ -111,17 +111,21 @@ class TestExploringRaceOnNodes(TestExploringRace):
 
 
 class TestCapacityPlanner(PlannerContract):
-    """Searches on servers whose p99 has its knee at 1,000/s for each thread."""
+    """Searches on servers whose p99 has its knee at 1,000/s for each thread. `nodes`: those of the plan, whichever
+    number runs it."""
+
+    nodes = 1
 
     def planner(self, experiment: Experiment) -> Planner:
         assert experiment.design.seed is not None
-        return CapacityPlanner(experiment, experiment.design.seed)
+        return CapacityPlanner(experiment, experiment.design.seed, nodes=self.nodes)
 
     def experiment(self, seed: int = 7) -> Experiment:
         return capacity_experiment((1, 2), repeats=1, seed=seed)
 
     def most_trials(self, experiment: Experiment) -> int:
-        planned = len(experiment.settings()) * (1 + TRIALS_PER_REPEAT * experiment.measure.repeats)
+        rounds = max(TRIALS_PER_REPEAT * experiment.measure.repeats, IN_TURN * self.nodes if self.nodes > 1 else 0)
+        planned = len(experiment.settings()) * (self.nodes + rounds)
         return planned + math.ceil(experiment.measure.retry_budget * planned)
 
     def metrics(self, spec: TrialSpec) -> Mapping[str, float]:
@@ -136,10 +140,18 @@ class TestCapacityPlanner(PlannerContract):
 
     def test_a_disturbed_trial_is_repeated(self) -> None:
         """A trial of the search is repeated at the same rate; a trial of the first round is not repeated."""
-        made = self.experiment()
+        made, looks = self.experiment(), 2 * self.nodes
+        disturbed = looks + 2
         specs, _ = self.run(
-            self.planner(made), lambda spec: DISTURBED if spec.number in (1, 4) else GOOD, self.most_trials(made)
+            self.planner(made),
+            lambda spec: DISTURBED if spec.number in (1, disturbed) else GOOD,
+            self.most_trials(made),
         )
-        assert [spec.stage for spec in specs[:3]] == [Stage.SATURATE] * 2 + [Stage.CAPACITY]
-        again = [spec for spec in specs[4:] if spec.block == 1 and spec.setting == specs[3].setting]
-        assert [(spec.attempt, spec.rate_per_s) for spec in again] == [(2, specs[3].rate_per_s)]
+        assert [spec.stage for spec in specs[: looks + 1]] == [Stage.SATURATE] * looks + [Stage.CAPACITY]
+        first, *later = specs[disturbed - 1 :]
+        again = [spec for spec in later if spec.block == first.block and spec.setting == first.setting]
+        assert [(spec.attempt, spec.rate_per_s) for spec in again] == [(2, first.rate_per_s)]
+
+
+class TestCapacityPlannerOnNodes(TestCapacityPlanner):
+    nodes = 4

@@ -1,7 +1,7 @@
 """The duration of a race, an exploration or a search for capacities on so many nodes, in simulated time: trials of the
 planner's plan run side by side, each as long as a trial takes, on nodes of different speeds. Nothing is started.
 
-`python -m fakes.nodes_simulated` prints the figures of the table in docs/cluster.md."""
+`python -m fakes.nodes_simulated` prints the figures of the tables in docs/cluster.md."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import math
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
 from fakes.edges import Server, answers_of, capacity_experiment, setting
+from fakes.queues import Queue, queue_answers
 from fakes.trials import experiment as fake_experiment
 from powerband.analyze.settings.compare import analyse
 from powerband.model.experiment import Experiment
@@ -54,17 +55,20 @@ def race(experiment: Experiment, nodes: int, rates: Sequence[float], seed: int) 
     return simulate(experiment, speeds, answer, seed)
 
 
-def search(servers: Sequence[Server], nodes: int, seed: int, node_sd: float = NODE_SD) -> Simulated:
-    """Simulates a search for the capacities of these servers."""
+def search(servers: Sequence[Server | Queue], nodes: int, seed: int, node_sd: float = NODE_SD) -> Simulated:
+    """Simulates a search for the capacities of these servers; a queue's `limit_s` is 50 ms."""
     made = capacity_experiment(tuple(range(1, len(servers) + 1)))
+    by_setting = dict(zip(made.settings(), servers, strict=True))
     dice = np.random.default_rng((seed, nodes))
     speeds = np.exp(node_sd * dice.standard_normal(nodes)).tolist()
-    answered = answers_of(dict(enumerate(servers, 1)), dice)
 
     def answer(spec: TrialSpec, speed: float) -> dict[str, float]:
-        rate = spec.rate_per_s
-        metrics = dict(answered(spec if rate is None else replace(spec, rate_per_s=rate / speed)).metrics)
-        return {name: value * speed if name == "goodput_per_s" else value for name, value in metrics.items()}
+        server = by_setting[spec.setting]
+        if isinstance(server, Queue):
+            queue = replace(server, mean_s=server.mean_s / speed)
+            return dict(queue_answers(queue, dice, made.load.duration_ns / 1e9)(spec).metrics)
+        here = replace(server, most_per_s=server.most_per_s * speed)
+        return dict(answers_of({spec.setting.as_dict()["threads"]: here}, dice)(spec).metrics)
 
     return simulate(made, speeds, answer, seed)
 
@@ -143,6 +147,12 @@ def large() -> tuple[Experiment, list[float]]:
 
 
 SERVERS = (Server(1000.0), Server(1500.0))
+SEARCHED: dict[str, Server | Queue] = {
+    "sharp cliff": Server(sd=0.01, p99_sd=0.01),
+    "cliff, 30 % of trials fall short": Server(sd=0.01, p99_sd=0.01, lapses=0.3),
+    "starts differ by 2 %": Server(),
+    "M/M/1": Queue(1, "exponential", 0.002, 0.05),
+}
 
 
 def cases() -> dict[str, tuple[Callable[[int, int], Simulated], Setting]]:
@@ -181,6 +191,32 @@ def table(seeds: Sequence[int]) -> str:
     return "\n".join(rows)
 
 
+def searches_table(seeds: Sequence[int]) -> Iterator[str]:
+    """The rows of searches for the capacity of one server, on nodes of one speed: their duration and intervals."""
+    yield "| server | nodes | simulated time | as fast as one | hold the truth | half-width |"
+    yield "|---|---|---|---|---|---|"
+    for name, server in SEARCHED.items():
+        alone = 0.0
+        for nodes in (1, 2, 4, 8):
+            runs = [search([server], nodes, seed, node_sd=0.0) for seed in seeds]
+            took_s = median(run.took_s for run in runs)
+            alone = alone or took_s
+            found = [interval(run) for run in runs]
+            held = sum(low <= server.capacity_per_s <= high for low, high in found)
+            half = median(math.log(high / low) / 2 for low, high in found)
+            cells = [name, nodes, f"{took_s:.0f} s", f"{alone / took_s:.1f}", f"{held} of {len(runs)}", f"{half:.1%}"]
+            yield f"| {' | '.join(map(str, cells))} |"
+
+
+def interval(run: Simulated) -> tuple[float, float]:
+    """The interval of the only setting's capacity."""
+    (row,) = run.analysis.settings
+    assert row.capacity is not None and row.capacity.estimate is not None
+    found = row.capacity.estimate
+    assert found.low is not None and found.high is not None
+    return found.low, found.high
+
+
 def many(nodes: int) -> tuple[float, Simulated]:
     """Runs as many blocks as nodes; returns the CPU seconds of planner and planning for each trial, and the run."""
     made = fake_experiment({"threads": (1, 2, 4)}, measure={"repeats": nodes}, design={"order": "blocks", "seed": 1})
@@ -189,7 +225,9 @@ def many(nodes: int) -> tuple[float, Simulated]:
 
 
 def main() -> None:
-    sys.stdout.write(table(range(20)) + "\n")
+    sys.stdout.write(table(range(20)) + "\n\n")
+    for row in searches_table(range(25)):
+        sys.stdout.write(row + "\n")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ from powerband.store import is_alive, name_alive, open_private, write_atomically
 
 LEASE_S = 3.0
 """The time from the driver's last call to the end of what it ordered; with `node.END_S` less than five seconds."""
-LOOK_S = 0.5
 OPEN_LOG_BYTES = 4_000
 _PREFIX = "powerband-node-"
 _LINE_MOST = 1 << 24  # bytes of one answer
@@ -170,12 +169,11 @@ class NodeActor:
         return f"the program on the node stopped unexpectedly{status}{': ' + said.strip() if said else ''}"
 
     async def _hold_lease(self, program: asyncio.subprocess.Process) -> None:
-        while program.returncode is None:
-            await asyncio.sleep(LOOK_S)
-            if time.monotonic() - self._heard_s > LEASE_S - LOOK_S:
-                self._why = f"the driver was not heard for {LEASE_S:.0f} s, so the node ended the trial"
-                await _end(program)
-                return
+        while (left_s := self._heard_s + LEASE_S - time.monotonic()) > 0:
+            await asyncio.sleep(left_s)
+        if program.returncode is None:
+            self._why = f"the driver was not heard for {LEASE_S:.0f} s, so the node ended the trial"
+            await _end(program)
 
 
 async def _end(program: asyncio.subprocess.Process) -> None:

@@ -21,7 +21,6 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError, PowerbandError, UsageError
 from powerband.base.units import plural
-from powerband.cluster.actor import LOOK_S
 from powerband.cluster.heard import BEAT_S, SILENT_S, HeardNode, Heartbeat, got, look_at
 from powerband.cluster.joining import Remote
 from powerband.cluster.kept_facts import KeptFacts
@@ -35,6 +34,7 @@ from powerband.model.plan import TrialSpec
 from powerband.store import TrialDir, TrialRecord, writing
 from powerband.trials.bench import Bench, Job, record_lost
 
+LOOK_S = 0.5
 BACK_S = 10.0
 """If all nodes are lost, the time to wait for one to come back."""
 

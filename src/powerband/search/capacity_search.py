@@ -23,6 +23,14 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult, Verdict
 from powerband.search.in_flight import Attempt, Block, InFlight
 
+IN_TURN = 4
+"""Each of several nodes has at least so many rounds after its first. With three each, eight nodes gave intervals a
+fifth wider than one node does: the first trials of all begin before any has shown anything."""
+
+LONGER = 0.35
+"""On several nodes a window is longer than `load.duration` by at most this share of those that each node still has
+ahead. Arbitrary: long windows come early, and at the end no node waits for one."""
+
 
 @dataclass
 class _Round(Block):
@@ -47,12 +55,13 @@ class CapacityPlanner(InFlight[_Round]):
     def __init__(self, experiment: Experiment, seed: int, *, nodes: int = 1) -> None:
         super().__init__(experiment, seed)
         self._settings = experiment.settings()
-        self._looks = nodes  # rounds under a closed load, one on each node
-        # Side by side or not, each node has the rounds that learn from one another which a single repeat has on one.
-        self._rounds = nodes + TRIALS_PER_REPEAT * max(nodes, experiment.measure.repeats)
+        self._nodes = nodes  # as many rounds under a closed load, one on each
+        # After the first rounds as many as on one node, as far as that gives each node the same number.
+        self._rounds = nodes * (1 + max(IN_TURN, round(TRIALS_PER_REPEAT * experiment.measure.repeats / nodes)))
         self._retries_left = math.ceil(experiment.measure.retry_budget * len(self._settings) * self._rounds)
         self._results: dict[Setting, list[TrialResult]] = {setting: [] for setting in self._settings}
         self._searches: dict[Setting, Search] = {}
+        self._compared: dict[Setting, Search] = {}
         self._left: dict[Setting, str] = {}  # settings that only fail, with the reason
         self._out: set[Setting] = set()  # all eliminated settings, including those in `_left`
         self._live = list(self._settings)
@@ -87,11 +96,22 @@ class CapacityPlanner(InFlight[_Round]):
         if asked is None:
             return None
         taken, window_ns = self._take(asked), None
-        if asked.stage is Stage.CAPACITY:
-            search = self._search(taken.setting)
-            rate = taken.rate_per_s or search.next_rate_per_s(self._tried_now(taken.setting))
+        search = self._search(taken.setting)
+        if asked.stage is Stage.SATURATE:
+            window_ns = search.look_window_ns
+        else:
+            rate = taken.rate_per_s or search.next_rate_per_s(self._tried_now(taken.setting), self._longest_ns())
             taken, window_ns = taken._replace(rate_per_s=rate), search.window_ns(rate)
         return self._begin_trial(asked, taken, window_ns)
+
+    def _longest_ns(self) -> float:
+        """The longest window, in ns, of a trial that begins now; on several nodes the others would wait for a longer
+        one at the end."""
+        if self._nodes == 1:
+            return math.inf
+        ahead = self.planned_total - self.told - sum(each.pending is not None for each in self._open.values())
+        usual_ns = self._experiment.load.duration_ns
+        return usual_ns + usual_ns * LONGER * ahead / self._nodes
 
     def _tried_now(self, setting: Setting) -> list[float]:
         """The rates of the setting's trials in flight."""
@@ -111,12 +131,13 @@ class CapacityPlanner(InFlight[_Round]):
         if told.stage is Stage.SATURATE and not self._within_budget(told.waiting, told.took_s):
             told.keep(())
             self._ended |= len(self._open) == 1
-        if not told.waiting:
+        if not told.waiting or self._nodes > 1:
             self._close()
-            self._round_ended = True
             if not self._ended:
                 self._settle()
-                self._ended |= not self._within_budget(len(self._live))
+        if told.number not in self._open:
+            self._round_ended = True
+            self._ended |= not self._within_budget(len(self._live))
 
     def _learn(self, told: _Round, spec: TrialSpec, result: TrialResult, *, wanted: bool) -> None:
         """Takes a result, and schedules the trial again if it says nothing."""
@@ -143,7 +164,8 @@ class CapacityPlanner(InFlight[_Round]):
         return holds(self._experiment, result) is not None
 
     def _settle(self) -> None:
-        """After a round: eliminates settings, pauses those known closely enough, and decides if the search is over."""
+        """After a round, or on several nodes after each trial, since other rounds go on meanwhile: eliminates settings,
+        pauses those known closely enough, and decides if the search is over."""
         self._leave_without_look()
         if any(search.answers for search in map(self._search, self._settings)):
             contest = self._contest()
@@ -183,13 +205,15 @@ class CapacityPlanner(InFlight[_Round]):
 
     def _next_round(self) -> _Round | None:
         """Begins a round with every live setting, and returns it; None if none can begin, or none yet."""
-        looks = self._begun < self._looks
+        looks = self._begun < self._nodes
         self._ended |= not self._within_budget(len(self._live))
         if self._ended or not self._live or self._begun >= self._rounds:
             return None
         if not looks and any(self._search(setting).first_look is None for setting in self._live):
             return None
-        queue = [Attempt(setting) for setting in self._order(self._begun, self._settings) if setting in self._live]
+        order = self._order(0 if looks else self._begun, self._settings)
+        turned = self._begun % len(order) if looks else 0  # each node begins with another setting
+        queue = [Attempt(setting) for setting in order[turned:] + order[:turned] if setting in self._live]
         stage = Stage.SATURATE if looks else Stage.CAPACITY
         begun = self._open[self._begun] = _Round(self._begun, stage, queue, self.wall_s)
         self._begun += 1
@@ -197,14 +221,14 @@ class CapacityPlanner(InFlight[_Round]):
 
     def _within_budget(self, trials: int, took_s: Sequence[float] = ()) -> bool:
         """True if this many more trials, one after the other, would end within the budget, at the pace of trials that
-        took so long; without any, of all measured ones."""
+        took so long; without any, of all measured ones but short looks."""
         budget_ns = self._experiment.design.budget_ns
         if budget_ns is None:
             return True
-        took_s = took_s or [each for lasted_s in self._lasted_s.values() for each in lasted_s]
-        measure = self._experiment.measure
-        least_ns = measure.warmup_min_ns + self._experiment.load.duration_ns
-        each_s = sum(took_s) / len(took_s) if took_s else least_ns / 1e9
+        measure, usual_ns = self._experiment.measure, self._experiment.load.duration_ns
+        whole = (lasted_s for window_ns, lasted_s in self._lasted_s.items() if (window_ns or usual_ns) >= usual_ns)
+        took_s = took_s or [each for lasted_s in whole for each in lasted_s]
+        each_s = sum(took_s) / len(took_s) if took_s else (measure.warmup_min_ns + usual_ns) / 1e9
         return self.wall_s + each_s * trials <= budget_ns / 1e9
 
     def _search(self, setting: Setting) -> Search:
@@ -214,5 +238,10 @@ class CapacityPlanner(InFlight[_Round]):
         return self._searches[setting]
 
     def _contest(self) -> CapacityContest:
+        """All settings compared. Searches without a new result are those of the last contest, for the same reason."""
         searches = {setting: self._search(setting) for setting in self._settings}
-        return contest_of(self._experiment, on_even_nodes(searches))
+        for setting, search in on_even_nodes(searches).items():
+            last = self._compared.get(setting)
+            if last is None or last.trials is not search.trials or last.speeds != search.speeds:
+                self._compared[setting] = search
+        return contest_of(self._experiment, self._compared)

@@ -82,6 +82,29 @@ def test_a_program_that_ends_by_a_defect_says_what_it_was(method: str, arguments
     asyncio.run(scene())
 
 
+def test_a_lease_is_looked_at_only_when_it_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measuring node is woken no more often than it must be."""
+    slept, sleep = list[float](), asyncio.sleep
+    monkeypatch.setattr(actor, "LEASE_S", 0.2)
+
+    async def scene() -> None:
+        node = NodeActor()
+
+        async def heard_once(seconds: float) -> None:
+            slept.append(seconds)
+            await sleep(seconds)
+            if len(slept) == 1:
+                await node.heard()
+
+        monkeypatch.setattr(asyncio, "sleep", heard_once)
+        program = await asyncio.create_subprocess_exec("cat", stdin=asyncio.subprocess.PIPE)
+        await node._hold_lease(program)
+        assert program.returncode == 0 and "was not heard" in node._why
+        assert slept == pytest.approx([0.2, 0.2], abs=0.1)
+
+    asyncio.run(scene())
+
+
 def test_actors_that_begin_at_once_leave_each_other_their_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that found another's folder before its owner was written there once removed it."""
 

@@ -9,7 +9,7 @@ from fakes.edges import Server, answers_of, capacity_experiment, result, search,
 from powerband.analyze.settings.capacities import hold_capacity_contest
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.model.experiment import Design, Experiment, Objective
-from powerband.model.plan import Stage, TrialSpec
+from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, TrialResult, Verdict
 from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.planners import dry_run
@@ -269,6 +269,46 @@ def test_on_two_nodes_each_looks_and_no_search_begins_before_every_setting_has_a
     here, there = asked(planner), asked(planner)
     assert (here.stage, there.stage) == (Stage.CAPACITY, Stage.CAPACITY) and here.block != there.block
     assert not planner.left
+
+
+def test_nodes_begin_with_different_settings_and_look_again_no_longer_than_a_known_rate_needs() -> None:
+    planner = CapacityPlanner(capacity_experiment((1, 2)), 1, nodes=2)
+    first, second = asked(planner), asked(planner)
+    assert first.setting != second.setting
+    looked(planner, first, goodput_per_s=400.0)
+    looked(planner, second, goodput_per_s=1e5)
+    again = asked(planner, 0), asked(planner, 1)
+    assert [spec.window_ns for spec in (first, second, *again)] == [None, None, 1_000_000_000, 3_000_000_000]
+
+
+def test_a_worse_setting_leaves_though_its_rounds_have_not_ended() -> None:
+    made = capacity_experiment((1, 2))
+    planner, results = CapacityPlanner(made, 1, nodes=3), list[TrialResult]()
+    answer = answers_of({1: Server(1000.0), 2: Server(4000.0)}, dice())
+    in_flight = [asked(planner) for _ in range(3)]
+    left = set[Setting]()
+    while in_flight:
+        spec = in_flight.pop(0)
+        results.append(answer(spec))
+        planner.tell(results[-1])
+        if any(each.rate_per_s for each in results):
+            left |= {*hold_capacity_contest(made, made.settings(), results).worse_beyond_margin()}
+        if following := planner.ask(spec.block) or planner.ask():
+            assert following.setting not in left
+            in_flight.append(following)
+    assert left == {setting(1)}
+
+
+def test_the_last_trials_on_two_nodes_have_no_long_windows() -> None:
+    """Close to 1,000/s the queue takes long to fill; one node would wait for a trial of 60 s that begins last."""
+    planner, answer = CapacityPlanner(capacity_experiment((1,)), 4, nodes=2), answers_of({1: Server()}, dice(4))
+    in_flight, specs = [asked(planner) for _ in range(2)], list[TrialSpec]()
+    while in_flight:
+        specs.append(in_flight.pop(0))
+        planner.tell(answer(specs[-1]))
+        in_flight += filter(None, [planner.ask(specs[-1].block) or planner.ask()])
+    longer = [spec.number for spec in specs if spec.window_ns is not None]
+    assert longer and max(longer) < specs[-2].number
 
 
 def test_rates_that_are_tried_at_once_differ() -> None:

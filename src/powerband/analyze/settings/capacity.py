@@ -52,6 +52,9 @@ WINDOW_STEP_NS = 500_000_000  # arbitrary: windows of few lengths, so that trial
 LONGEST_WINDOW, LONGEST_WINDOW_NS = 10, 60_000_000_000
 """No trial measures for more than `LONGEST_WINDOW` times `load.duration`, nor for more than `LONGEST_WINDOW_NS`: the
 queue of a slow server at 99 % of its capacity and more is not waited for."""
+LOOK_REQUESTS, LOOK_LEAST_NS = 1_000, 1_000_000_000
+"""A look at a setting that another node has looked at measures until so many requests are due, which gives the rate to
+3 % (1 / sqrt(1,000)), about as well as starts repeat; and never for less than this."""
 NEAR = 0.10
 """Other metrics of a setting are those of its trials within this share of the edge."""
 
@@ -136,13 +139,30 @@ class Search:
         floor = math.log(self.floor_per_s)
         return locate(answers, max(math.log(self.first_look), floor), floor)
 
-    def next_rate_per_s(self, in_flight: Sequence[float] = ()) -> float:
+    def next_rate_per_s(self, in_flight: Sequence[float] = (), longest_ns: float = math.inf) -> float:
         """The rate to try next, rounded so that the same rate comes again and the plan reads well. `in_flight`: rates
-        that are being tried."""
+        that are being tried. `longest_ns`: rates that need a longer window are left out, as long as others are
+        plausible."""
         digits = 3 if self.objective.margin >= 0.02 else 4
-        highest = self._highest_per_s
-        rate = math.exp(self.edge.next_log_rate(math.log(highest), [math.log(each) for each in in_flight]))
+        highest, usual_ns = self._highest_per_s, self.experiment.load.duration_ns
+
+        def fits(log_rate: float) -> bool:
+            return (self.window_ns(max(self.floor_per_s, math.exp(log_rate))) or usual_ns) <= longest_ns
+
+        tried = [math.log(each) for each in in_flight]
+        rate = math.exp(self.edge.next_log_rate(math.log(highest), tried, None if math.isinf(longest_ns) else fits))
         return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
+
+    @property
+    def look_window_ns(self) -> int | None:
+        """The window of a first look, in ns; None: `load.duration`. Where another node has shown the rate, it lasts
+        until `LOOK_REQUESTS` requests are due, or those that the percentiles need."""
+        if self.first_look is None:
+            return None
+        requests = max(LOOK_REQUESTS, _requests_needed(self.experiment))
+        needed_ns = max(LOOK_LEAST_NS, 1e9 * requests / (self.first_look * len(self.experiment.load.scenario)))
+        window_ns = math.ceil(needed_ns / WINDOW_STEP_NS) * WINDOW_STEP_NS
+        return window_ns if window_ns < self.experiment.load.duration_ns else None
 
     def window_ns(self, rate_per_s: float) -> int | None:
         """The window that a trial at this rate needs, in ns; None if `load.duration` is enough. At a low rate it must

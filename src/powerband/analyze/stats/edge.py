@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -151,12 +151,20 @@ class Edge:
         low, high = self.interval(confidence)
         return (high - low) / 2
 
-    def next_log_rate(self, ceiling: float = math.inf, in_flight: Sequence[float] = ()) -> float:
+    def next_log_rate(
+        self,
+        ceiling: float = math.inf,
+        in_flight: Sequence[float] = (),
+        fits: Callable[[float], bool] | None = None,
+    ) -> float:
         """The log rate, at most `ceiling`, whose trial tells most about the edge: the greatest expected fall of the
         posterior's entropy (Kontsevich & Tyler 1999), width and lapse being nuisances (Prins 2013). `in_flight`: log
-        rates that are being tried; it keeps away from them, as far as the plausible rates allow for so many."""
+        rates that are being tried; it keeps away from them, as far as the plausible rates allow for so many. `fits`:
+        only log rates for which it is true are weighed, if there is one."""
         low, high = self.quantile(0.02), self.quantile(0.98) + float(self.joint.sum((0, 2)) @ BELOW_MIDDLE)
         tried = np.minimum(np.linspace(low, high, CANDIDATES), ceiling)
+        if fits is not None and any(fitting := [fits(each) for each in tried.tolist()]):
+            tried = tried[fitting]
         gains = self._gains(tried)
         for each in in_flight:
             gains[np.abs(tried - each) < (high - low) / (2 * len(in_flight) + 2)] -= 1.0  # more than any gain

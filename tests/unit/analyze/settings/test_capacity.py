@@ -92,6 +92,8 @@ def test_the_next_rate_is_where_the_answer_is_open() -> None:
     edge = locate(answers, math.log(1000), math.log(10))
     assert math.log(600) < edge.next_log_rate() < math.log(1700)
     assert edge.next_log_rate(math.log(700)) <= math.log(700)
+    assert edge.next_log_rate(fits=lambda log_rate: log_rate < math.log(700)) < math.log(700)
+    assert edge.next_log_rate(fits=lambda log_rate: False) == edge.next_log_rate()
 
 
 @pytest.mark.parametrize("times", [0.02, 50.0])
@@ -269,6 +271,8 @@ def test_a_capacity_far_below_the_most_ends_at_slow_answers() -> None:
     assert "of the 1,000/s that it serves at most" in found.evidence[0] and "60 %" in found.evidence[1]
     full = [replace(trial(rate, n), bottleneck=served) for n, rate in enumerate((900.0, 950.0, 970.0), 2)]
     assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full])) == cpu
+    short = [replace(look, number=n, node=f"n{n}", window_s=1.0, bottleneck=served) for n in (8, 9)]
+    assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full, *short])) == cpu
 
 
 def test_the_figure_says_how_many_starts_held_there() -> None:
