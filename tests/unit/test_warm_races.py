@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from benchmarks.kept_rows import read_rows
 from benchmarks.warm_races import (
     AS_TUNE,
     CASES,
+    WITHIN,
     Outcome,
     Truth,
     experiment,
@@ -104,4 +106,17 @@ def test_the_page_says_what_the_kept_races_say() -> None:
     truths = read_rows(kept.with_name(kept.name.replace("races", "truths")), Truth)
     page = (folder / "steady-state.md").read_text()
     assert "\n".join(summary(read_rows(kept, Outcome), {truth.case: truth for truth in truths})) in page
+    assert f"data/{kept.name}" in page
+
+
+def test_the_page_says_how_the_rates_of_the_kept_starts_changed() -> None:
+    folder = ROOT / "docs" / "methods"
+    (kept,) = (folder / "data").glob("warm-starts-*.jsonl")
+    (starts,) = read_rows(kept, Truth)
+    ratios = [ratio for of in starts.early for ratio in of]
+    medians = " and ".join(f"{statistics.median(of):.2f}" for of in starts.early)
+    near = sum(abs(ratio - 1) <= WITHIN for ratio in ratios)
+    page = (folder / "steady-state.md").read_text()
+    assert f"{len(ratios)} were undisturbed: their rate at once was {medians} (medians; " in page
+    assert f"{min(ratios):.2f} to {max(ratios):.2f}) of that after a minute, in {near} of them within 5 %" in page
     assert f"data/{kept.name}" in page
