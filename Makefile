@@ -27,28 +27,31 @@ demo: setup
 cluster-demo: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.hosts
 
-# tests: those of a marker expression. First what bears others beside it, so many for two CPUs, since what starts servers
-# mostly waits, and what only computes has the CPUs meanwhile (tests/conftest.py mixes them); then what measures and has the
-# machine to itself. An idle worker takes tests from a busy one, so that no long file holds up the end.
-tests = $(RUN) pytest -n $$(($(2) * $$(nproc) / 2)) --dist worksteal -m "(not e2e or crowded) and $(1)" \
+# tests: those of a marker expression. First what only computes, half a worker more than CPUs, since some wait for a
+# browser; then what starts servers and bears others beside it, of which so many run for two CPUs, since they mostly wait; then
+# what measures and has the machine to itself. An idle worker takes tests from a busy one, so that no long file holds up the
+# end.
+beside = $(RUN) pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(1)" \
+	  && $(RUN) pytest -n $$(($(2) * $$(nproc) / 2)) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e
+tests = $(beside) \
 	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
 
 # Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine. Most of
 # the Rust tests' time is that of servers that rest, so that three share a CPU, and lint has what they leave.
 test: setup extras
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint rust-tests
-	$(call tests,not long and not table,6)
+	$(call tests,not long and not table,5)
 
 rust-tests:
 	RUST_TEST_THREADS=$$((3 * $$(nproc))) cargo test --locked --quiet
 
-# Five for two CPUs: most of these are JVMs, which use what they get.
+# Four for two CPUs: most of these are JVMs, which use what they get.
 test-long: setup extras
-	$(call tests,long,5)
+	$(call tests,long,4)
 
 # The rows of published tables that the two above leave out.
 test-tables: setup extras
-	$(call tests,table,5)
+	$(call tests,table,4)
 
 lint: setup
 	@cargo fmt --version >/dev/null 2>&1 || { $(call absent,cargo fmt,rustfmt,rustfmt); exit; }; \

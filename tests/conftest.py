@@ -6,7 +6,6 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -29,22 +28,11 @@ BUILT = cache_folder() / "subjects"
 GO_BUILT = os.environ.get("GOCACHE", str(cache_folder().parent / "go-build"))
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mixes the modules of `tests/e2e`, whose tests mostly wait, evenly with the others, which mostly compute: workers
-    begin at different places, so some wait while others compute.
-
-    Raises UsageError if a test outside `tests/e2e` is marked e2e: `make test` measures only there."""
+    """Raises UsageError if a test outside `tests/e2e` is marked e2e: `make test` finds such tests only there."""
     for item in items:
         if item.get_closest_marker("e2e") and not item.path.is_relative_to(E2E):
             raise pytest.UsageError(f"{item.nodeid} is marked e2e: it belongs into {E2E}")
-    placed: list[tuple[float, list[pytest.Item]]] = []
-    for wanted in (True, False):
-        some = [item for item in items if item.path.is_relative_to(E2E) is wanted]
-        for _, module in groupby(enumerate(some), key=lambda each: each[1].path):
-            numbered = list(module)
-            placed.append((numbered[0][0] / len(some), [item for _, item in numbered]))
-    items[:] = [item for _, module in sorted(placed, key=lambda each: each[0]) for item in module]
 
 
 @pytest.fixture(autouse=True)

@@ -236,8 +236,7 @@ class Interrupts:
         if name == "powerband.cli.running":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupts())
-if {ignored}:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN if {ignored} else signal.default_int_handler)
 sys.argv = ["powerband", "--help"]
 from powerband.__main__ import start
 start()
