@@ -98,7 +98,8 @@ def test_a_push_that_creates_a_branch_is_compared_with_the_default_branch(tmp_pa
         ["git", "clone", "--quiet", "--depth", "1", "--branch", "new", f"file://{origin}", clone], check=True
     )
     before = {"event_name": "push", "event.before": "0" * 40, "sha": head}
-    job = Job(clone, tmp_path, {"command": ""}, {**before, "event.repository.default_branch": "trunk"}, tmp_path / "temp")
+    named = {**before, "event.repository.default_branch": "trunk"}
+    job = Job(clone, tmp_path, {"command": ""}, named, tmp_path / "temp")
     assert job.run(only="Check out and build both revisions") == 0, job.log
     (folder,) = (tmp_path / "temp").iterdir()
     assert [(folder / each / "server.py").read_text().count("sleep(20 ") for each in ("base", "head")] == [1, 0]

@@ -30,9 +30,9 @@ SHORTEST_NS = 2_000_000_000  # the shortest window in which steadiness can be ju
 STEP_NS = 500_000_000
 SHORTENED = 0.7  # of the full time; a trial that spares less keeps its full length
 FIRST = 2  # valid short trials, of two settings
-HOPELESS = 16
+HOPELESS = 12
 """A setting whose first short trial gave less than the best divided by this gets no second: its trials often take
-longest, and noise cannot explain so much."""
+longest, and noise cannot explain so much. Between two powers of two, since levels often double: noise would decide."""
 WORTH = 2 / 3
 """A short trial that takes more than this share of a full one's time spares too little: if a server takes long to start
 or to warm up, the race begins at once."""
