@@ -65,7 +65,9 @@ def test_the_engine_may_listen_for_it(tmp_path: Path) -> None:
 def test_one_whose_port_answers_early_is_waited_for_and_killed_if_it_does_not_stop_in_time(
     docker: DockerEngine, tmp_path: Path
 ) -> None:
-    given = shorter(shown("docker.md", "tune"), {"threads": "1"}, *PAUSES, "--stop-grace", "100ms")
+    # What connects before the server listens may be answered only after the kernel's second try, 1 s later.
+    late = ("--duration", "4s", "--stop-grace", "100ms")
+    given = shorter(shown("docker.md", "tune"), {"threads": "1"}, *PAUSES, *late)
     at = given.index("--ready-http")  # without it a connection is enough
     given = with_docker_options([*given[:at], *given[at + 2 :]], "-e", "IGNORES=TERM")
     *_, trial = tuned(docker, tmp_path, *given)
