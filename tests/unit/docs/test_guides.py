@@ -67,7 +67,7 @@ NOT_RUN = {
 
 @cache
 def taken() -> list[str | list[str]]:
-    """What end-to-end tests take from pages: texts of blocks, lines, and the words of commands."""
+    """Lists what end-to-end tests take from pages: texts of blocks, lines, and the words of commands."""
     found: list[str | list[str]] = []
     for file in (ROOT / "tests" / "e2e").glob("test_*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

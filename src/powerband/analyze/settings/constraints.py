@@ -158,7 +158,7 @@ def _by_number(experiment: Experiment, metric: str, found: Estimate, trials: Seq
 def _hidden(
     experiment: Experiment, constraint: Constraint, found: Estimate, trials: Sequence[Mapping[str, float]]
 ) -> list[str]:
-    """What trials in which no request failed may hide, in words, if that is more than the limit."""
+    """Says how large a share of requests may fail unseen, if none failed and that share breaks the limit."""
     if found.value:
         return []
     most = counted_share(experiment, constraint.metric, replace(found, low=0.0, high=0.0), trials).ends[1]
