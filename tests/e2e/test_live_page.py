@@ -284,13 +284,16 @@ def test_the_seconds_of_a_cluster_are_those_of_the_newest_trial(visit: Open, ser
     run = written(tmp_path / "runs", "newest")
     cluster = load_experiment(run.experiment).model_copy(update={"cluster": ClusterUse(nodes=("a", "b"))})
     run.experiment.write_text(resolved_yaml(cluster))
-    lines = run.plan.read_text().splitlines(keepends=True)
+    lines = iter(run.plan.read_text().splitlines(keepends=True))
+    run.plan.unlink()
 
-    def arrived(trials: int) -> None:
-        run.plan.write_text("".join(lines[:trials]))
-        run.analysis.write_text(run.analysis.read_text() + "\n")
+    def arrived() -> None:
+        with run.plan.open("a") as plan:  # never shorter for a moment, as no plan of a run is
+            plan.write(next(lines))
+        with run.analysis.open("a") as analysis:
+            analysis.write("\n")
 
-    arrived(1)
+    arrived()
     now = NodesNow(run)
     with (run.path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -298,10 +301,10 @@ def test_the_seconds_of_a_cluster_are_those_of_the_newest_trial(visit: Open, ser
         page = visit(serve(run.path).address)
         title = page.locator("#series-title")
         title.get_by_text("Trial 1").wait_for()
-        arrived(2)
+        arrived()
         title.get_by_text("Trial 2").wait_for()
         page.locator('#plan button[data-trial="1"]').click()
-        arrived(3)
+        arrived()
         page.locator('#plan button[data-trial="3"][data-outcome="valid"]').wait_for()
         assert title.inner_text() == "Trial 1", "which somebody chose"
         now.close()
