@@ -2,8 +2,8 @@
 
 In: the kept data of docs/experiments; run directories, or folders of them. Out: one small PNG for each of `SHOTS`. A
 picture of kept data has the figures of its page. Any other picture of a report shows the newest finished run of its
-experiment, or one made anew with `--run`; runs are copied before anything is written to them. A picture of the live page
-shows a run that is started for it and stopped afterwards."""
+experiment, or one made anew with `--run`; runs are copied before anything is written to them. A picture of the live
+page shows a run that is started for it and stopped afterwards."""
 
 from __future__ import annotations
 
@@ -123,16 +123,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("no Chromium on PATH: install Debian's package chromium\n")
         return 5
     with tempfile.TemporaryDirectory() as scratch:
-        finished = {shot.run for shot in shots if shot.page == "report"}
-        copies: dict[tuple[str, str], Path | None] = {
-            (name, "report"): _copied(name, given.runs, Path(scratch), given.run) for name in finished
-        }
-        copies |= {(shot.run, "kept"): _kept(shot.run, Path(scratch)) for shot in shots if shot.page == "kept"}
+        reports: dict[tuple[str, str], Path | None] = {}
+        for of in {(shot.page, shot.run) for shot in shots}:
+            if of[0] == "kept":
+                reports[of] = _kept(of[1], Path(scratch))
+            elif of[0] == "report":
+                reports[of] = _copied(of[1], given.runs, Path(scratch), given.run)
         with sync_playwright() as playwright:
             opened = playwright.chromium.launch(executable_path=browser, args=ARGUMENTS)
-            left_out = [shot.name for shot in shots if not _made(shot, copies.get((shot.run, shot.page)), opened, given.out)]
+            taken = {shot.name: _made(shot, reports.get((shot.page, shot.run)), opened, given.out) for shot in shots}
             opened.close()
-    if left_out:
+    if left_out := [name for name, made in taken.items() if not made]:
         sys.stderr.write(f"not made: {', '.join(left_out)}\n")
     return 1 if left_out else 0
 
@@ -150,10 +151,9 @@ def _made(shot: Shot, run: Path | None, browser: Browser, out: Path) -> bool:
 def _kept(name: str, scratch: Path) -> Path:
     """A copy of the newest kept data of an experiment, with a report."""
     copy = scratch / f"kept-{name}"
-    if not copy.exists():
-        shutil.copytree(max(DATA.glob(f"{name}-[0-9]*")), copy)
-        packed = (copy / "analysis.json.gz").read_bytes()
-        write_report(RunDir(copy), stored_analysis(gzip.decompress(packed).decode()))
+    shutil.copytree(max(DATA.glob(f"{name}-[0-9]*")), copy)
+    packed = (copy / "analysis.json.gz").read_bytes()
+    write_report(RunDir(copy), stored_analysis(gzip.decompress(packed).decode()))
     return copy
 
 
