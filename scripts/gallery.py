@@ -1,12 +1,14 @@
 """Pictures of real runs for the docs: `make gallery` opens reports and the live page in Chromium, writes docs/images.
 
-In: run directories, or folders of them. Each picture shows the newest finished run of its experiment, or one made anew
-with `--run`. Out: one small PNG for each of `SHOTS`. Runs are copied before anything is written to them. A picture of
-the live page shows a run that is started for it and stopped afterwards."""
+In: the kept data of docs/experiments; run directories, or folders of them. Out: one small PNG for each of `SHOTS`. A
+picture of kept data has the figures of its page. Any other picture of a report shows the newest finished run of its
+experiment, or one made anew with `--run`; runs are copied before anything is written to them. A picture of the live
+page shows a run that is started for it and stopped afterwards."""
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import json
 import os
@@ -25,11 +27,13 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from powerband.analyze.stored import stored_analysis
 from powerband.files.experiment_file import load_experiment
 from powerband.report.html.report import write_report
 from powerband.search.session import analyse_run
 from powerband.store import RunDir
 from powerband.trials.instruments.visitor import find_browser
+from scripts.keep import DATA
 from scripts.tutorial import prepare, shown
 
 ROOT = Path(__file__).parents[1]
@@ -60,7 +64,8 @@ class Source:
 @dataclass(frozen=True)
 class Shot:
     """One picture. `run`: an experiment that comes with powerband, or a key of `SOURCES`. `page`: `report` of a
-    finished run, or `live`, of a run that is started for the picture and then stopped. `of`: the part of the page, by
+    finished run, `kept` for a report of kept data, which has no single trials, or `live`, of a run that is started for
+    the picture and then stopped. `of`: the part of the page, by
     the heading of a section or a CSS selector; empty: its top. `height`: the largest height of the picture. `before`:
     CSS selectors of the elements to click first."""
 
@@ -95,11 +100,11 @@ SHOTS = (
     Shot("revisions", "revisions", height=900, scale=1.2),
     Shot("cluster", "cluster", of="Nodes", height=600),
     Shot("pool-vs-event-loop", "pool-vs-event-loop", of="Settings compared", height=508),
-    Shot("thread-vs-pool", "thread-vs-pool", of="Settings compared", height=560),
-    Shot("vertx-instances", "vertx-instances", of="Settings compared", height=560),
-    Shot("spring-executor", "spring-executor", of="Settings compared", height=515),
-    Shot("infinite-reflection", "infinite-reflection", of="Two parameters at once", height=700),
-    Shot("socketcluster-workers", "socketcluster-workers", of="Two parameters at once", height=700),
+    Shot("thread-vs-pool", "thread-vs-pool", page="kept", of="Settings compared", height=560),
+    Shot("vertx-instances", "vertx-instances", page="kept", of="Settings compared", height=560),
+    Shot("spring-executor", "spring-executor", page="kept", of="Settings compared", height=515),
+    Shot("infinite-reflection", "infinite-reflection", page="kept", of="Two parameters at once", height=700),
+    Shot("socketcluster-workers", "socketcluster-workers", page="kept", of="Two parameters at once", height=700),
 )
 
 
@@ -118,25 +123,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("no Chromium on PATH: install Debian's package chromium\n")
         return 5
     with tempfile.TemporaryDirectory() as scratch:
-        finished = {shot.run for shot in shots if shot.page == "report"}
-        copies = {name: _copied(name, given.runs, Path(scratch), given.run) for name in finished}
+        reports: dict[tuple[str, str], Path | None] = {}
+        for of in {(shot.page, shot.run) for shot in shots}:
+            if of[0] == "kept":
+                reports[of] = _kept(of[1], Path(scratch))
+            elif of[0] == "report":
+                reports[of] = _copied(of[1], given.runs, Path(scratch), given.run)
         with sync_playwright() as playwright:
             opened = playwright.chromium.launch(executable_path=browser, args=ARGUMENTS)
-            left_out = [shot.name for shot in shots if not _made(shot, copies.get(shot.run), opened, given.out)]
+            taken = {shot.name: _made(shot, reports.get((shot.page, shot.run)), opened, given.out) for shot in shots}
             opened.close()
-    if left_out:
+    if left_out := [name for name, made in taken.items() if not made]:
         sys.stderr.write(f"not made: {', '.join(left_out)}\n")
     return 1 if left_out else 0
 
 
 def _made(shot: Shot, run: Path | None, browser: Browser, out: Path) -> bool:
-    if run is None and shot.page == "report":
+    if run is None and shot.page != "live":
         sys.stderr.write(f"{shot.name}: there is no finished run for it: make it with --run\n")
         return False
     picture = _small(_taken(shot, run, browser))
     (out / f"{shot.name}.png").write_bytes(picture)
     sys.stderr.write(f"{shot.name}: {len(picture) / 1000:.0f} KB\n")
     return True
+
+
+def _kept(name: str, scratch: Path) -> Path:
+    """A copy of the newest kept data of an experiment, with a report."""
+    copy = scratch / f"kept-{name}"
+    shutil.copytree(max(DATA.glob(f"{name}-[0-9]*")), copy)
+    packed = (copy / "analysis.json.gz").read_bytes()
+    write_report(RunDir(copy), stored_analysis(gzip.decompress(packed).decode()))
+    return copy
 
 
 def _copied(key: str, folders: Sequence[Path], scratch: Path, may_run: bool) -> Path | None:

@@ -29,7 +29,7 @@ from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, ClaimVerdict, Estimate
-from powerband.report.wording.numbers import format_change, format_estimate, format_interval
+from powerband.report.wording.numbers import format_estimate, format_interval
 from powerband.search.session import analyse_run
 from powerband.store import RunDir, read_host
 
@@ -145,8 +145,8 @@ def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[st
         figures = format_estimate(estimate, objective), format_interval(estimate, objective)
         name = changed.get(row["setting"]["id"], "baseline") if changed else row["setting"]["id"]
         verdict = "leader" if row["setting"] == found["answer"]["leader"] else row["verdict"]
-        rows.append((f"`{name}`", *figures, format_change(_estimate(row["effect"])), verdict))
-    return ("setting", metric_words(objective), interval, "to the leader", "verdict"), rows
+        rows.append((f"`{name}`", *figures, verdict))
+    return ("setting", metric_words(objective), interval, "verdict"), rows
 
 
 def claim_rows(claims: Sequence[Mapping[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
