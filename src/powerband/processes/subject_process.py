@@ -44,7 +44,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.jvm_attach import thread_names
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import older_listener, pick_ports, pick_udp_port, someone_listens
+from powerband.processes.ports import older_listener, pick_ports, pick_udp_port, ports_of, someone_listens
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
@@ -72,8 +72,11 @@ CAUSE_CHARACTERS = 500  # arbitrary: what fits a message; the log has all
 SOCKET_PARENT_BYTES = 70  # the path of a Unix socket has at most 107 bytes (unix(7)), and ours adds 31
 FEW_LINES = 3  # as long as the sentence that would replace them
 
+# The words of operating systems and JVMs; of Spring Boot, of Docker, and of gunicorn.
 _PORT_TAKEN = re.compile(
-    r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
+    r"EADDRINUSE|address (is )?already in use|BindException|\bport( \S+)? ((is|was) )?(already )?(in use|allocated)"
+    r"|connection in use: ",
+    re.I,
 )
 
 
@@ -484,10 +487,11 @@ def _wait_ready(
             if time.monotonic() > deadline:
                 if counter is not None:
                     raise counter.missing()
+                cure = "raise subject.ready.timeout, or check how it says that it is ready"
                 raise TrialFailed(
                     Code.NOT_READY,
                     f"the server was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
-                    f"raise subject.ready.timeout, or check how it says that it is ready{last_words(log_file)}",
+                    f"{listens_elsewhere(rendered, probe.pid) or cure}{last_words(log_file)}",
                 )
             pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
     pump.wait(lambda: probe.exited is not None, 0.001)
@@ -501,6 +505,16 @@ def _wait_ready(
             f"the server ended before it was ready ({describe_exit(probe.exited)}){limits.told()}"
             f"{why_it_ended(log_file)}",
         )
+
+
+def listens_elsewhere(rendered: Rendered, root: int) -> str:
+    """Returns where the server listens in place of its url, and what to do, as part of a sentence; empty if it does not
+    or that is not known. `root`: the process from which it descends."""
+    heard, wanted = ports_of(root), f"{rendered.host}:{rendered.port}"
+    if rendered.ready.log is not None or not heard or (rendered.port in heard and rendered.ready.http is not None):
+        return ""
+    where = "at another address" if rendered.port in heard else f"on port {', '.join(map(str, heard))}"
+    return f"it listens {where}: let it listen on {wanted}, or correct subject.url"
 
 
 def _how_ready(rendered: Rendered) -> str:
