@@ -322,10 +322,12 @@ def check_command(rendered: Rendered) -> None:
     if "/" not in program:
         path = dict(rendered.env).get("PATH", os.environ.get("PATH", os.defpath))
         if shutil.which(program, path=path) is None:
-            raise TrialFailed(
-                Code.COMMAND_NOT_FOUND,
-                f"the command {program} was not found on PATH: check its spelling, or write the path to it",
-            )
+            cure = "check its spelling, or write the path to it"
+            if "=" in program:
+                cure = "no shell starts it, so write variables in subject.env (--env NAME=VALUE)"
+            elif {"&&", "||", "|", ";"} & set(rendered.argv):
+                cure = "no shell starts it, so write sh -c '...'"
+            raise TrialFailed(Code.COMMAND_NOT_FOUND, f"the command {program} was not found on PATH: {cure}")
         return
     file = folder / program
     if not os.path.isfile(file):  # noqa: PTH113

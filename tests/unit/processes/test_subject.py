@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -151,6 +152,19 @@ def test_commands_are_checked_before_anything_is_started(tmp_path: Path) -> None
     assert failure(lambda: check_command(with_command("./nowhere", str(tmp_path)))) == Code.COMMAND_NOT_FOUND
     assert failure(lambda: check_command(with_command("./script", str(tmp_path)))) == Code.NOT_EXECUTABLE
     assert failure(lambda: check_command(with_command("sh", str(tmp_path / "gone")))) == Code.LAUNCH_FAILED
+
+
+@pytest.mark.parametrize(
+    ("command", "cure"),
+    [
+        ("no-such-program", "check its spelling"),
+        ("PORT={port} node app.js", "write variables in subject.env"),
+        ("no-such-program app && npm start", "write sh -c '...'"),
+    ],
+)
+def test_what_only_a_shell_understands_is_told_of(command: str, cure: str) -> None:
+    with pytest.raises(TrialFailed, match=re.escape(cure)):
+        check_command(render(Subject(name="s", command=tuple(command.split())), Setting(()), ENGINE))
 
 
 def test_a_program_is_looked_for_on_the_subjects_own_path(tmp_path: Path) -> None:
