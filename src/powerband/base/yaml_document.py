@@ -247,6 +247,9 @@ class _TreeConverter:
                 self.problems.append(FileProblem("a key must be plain text", key, position))
                 continue
             name = str(key_node.value)
+            if name == "<<" and _is_bare(key_node):  # of YAML 1.1
+                self.problems.append(FileProblem("keys are not merged here: write them out", join(key, name), position))
+                continue
             if name in first:
                 self.problems.append(
                     FileProblem(

@@ -212,10 +212,13 @@ def _apply_profile(root: Node, profile: str | None, file: str) -> Node:
 def _override(key: str, text: str) -> Node:
     """Returns one `--set key=value` as a tree that can be laid over the file."""
     label = f"--set {key}={text}"
+    problems: list[FileProblem] = []
     try:
-        value = under(label, parse_yaml(text, label, [])) if text.strip() else None
+        value = under(label, parse_yaml(text, label, problems)) if text.strip() else None
     except ExperimentError as error:
         raise UsageError(f"{label}: the value is no YAML: {error}") from None
+    if problems:
+        raise UsageError(f"{label}: {problems[0].key}: {problems[0].message}")
     # The name of a factor or parameter may itself contain dots (factors.load.users).
     parts = key.split(".", 1) if key.startswith("factors.") else key.split(".")
     return at_path(parts, label, value)

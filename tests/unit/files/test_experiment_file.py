@@ -51,6 +51,10 @@ MISTAKES = {
         with_lines("factors: {threads: [1, true]}", without="factors"),
         "factors.threads[1] in x.yaml:4:24: level true is equal to level 1: put one of them in quotes, as a text",
     ),
+    "keys to be merged": (
+        with_lines("load: {<<: {users: 5}, users: 4}", without="load"),
+        "load.<< in x.yaml:4:8: keys are not merged here: write them out",
+    ),
     "series without a page": (
         with_lines("measure: {series: [jobs]}"),
         "measure.series in x.yaml:5:19: the server has no metrics page to read them from: name it in "
@@ -554,6 +558,8 @@ def test_overrides() -> None:
     assert experiment.measure.warmup_ns == 2 * 10**9
     with pytest.raises(ExperimentError, match=r"--set load\.usrs=7: unknown key; did you mean users"):
         parse(GOOD, load__usrs="7")
+    with pytest.raises(UsageError, match=r"--set load=\{users: 7, users: 8\}: users: duplicate key"):
+        parse(GOOD, load="{users: 7, users: 8}")
 
 
 def test_a_subject_in_a_folder(tmp_path: Path) -> None:
