@@ -512,11 +512,13 @@ def _wait_ready(
 def listens_elsewhere(rendered: Rendered, root: int) -> str:
     """Returns where the server listens in place of its url, and what to do, as part of a sentence; empty if it does not
     or that is not known. `root`: the process from which it descends."""
-    heard, wanted = ports_of(root), f"{rendered.host}:{rendered.port}"
-    if rendered.ready.log is not None or not heard or (rendered.port in heard and rendered.ready.http is not None):
+    path = rendered.ready.http
+    if rendered.ready.log is not None or (path is not None and has_scheme(path)) or not (heard := ports_of(root)):
+        return ""
+    if rendered.port in heard and path is not None:  # it answers, or may be slow
         return ""
     where = "at another address" if rendered.port in heard else f"on port {', '.join(map(str, heard))}"
-    return f"it listens {where}: let it listen on {wanted}, or correct subject.url"
+    return f"it listens {where}: let it listen on {rendered.host}:{rendered.port}, or correct subject.url"
 
 
 def _how_ready(rendered: Rendered) -> str:

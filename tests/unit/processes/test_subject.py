@@ -223,6 +223,7 @@ def test_where_a_server_listens_in_place_of_its_url() -> None:
         assert listens_elsewhere(there, server.pid).startswith("it listens at another address: let it listen on 127.0")
         assert listens_elsewhere(replace(there, ready=Ready(http="/")), server.pid) == "", "it may only be slow"
         assert listens_elsewhere(rendered(log="up"), server.pid) == ""
+        assert listens_elsewhere(rendered(http="http://127.0.0.1:1/"), server.pid) == ""
         server.kill()
     assert listens_elsewhere(wanted, server.pid) == ""
 
