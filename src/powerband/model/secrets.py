@@ -56,8 +56,9 @@ def text_without_secrets(text: str) -> str:
 
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
     """The arguments of a command line, with the secrets of the experiment that it started replaced by `(hidden)`."""
-    pairs = (pair for key in ("env", "headers") for pair in pairs_of(experiment, key))
-    secrets = [(name, value) for name, value in pairs if value and _is_secret(name, value)]
+    pairs = (pair for key in (*_BY_NAME, "headers") for pair in pairs_of(experiment, key))
+    texts = [(name, value) for name, value in pairs if value and isinstance(value, str)]
+    secrets = [(name, value) for name, value in texts if _is_secret(name, value)]
 
     def shown(argument: str, hidden: str) -> str:
         values = (value for name, value in secrets if name.lower() in argument.lower())

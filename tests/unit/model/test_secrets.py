@@ -107,17 +107,19 @@ def test_parameters_and_their_levels_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "file",
+    ("subject", "load", "typed"),
     [
-        "{subject: {command: [x, '{db_password}', '{port}'], set: {db_password: tiger-9, pool: 4}}, load: {users: 1}}",
-        "{subject: {command: [x, '{port}']}, load: {jmeter: x.jmx, properties: {db_password: tiger-9, pool: '4'}}}",
-        "{subject: {command: [x, '{port}']}, load: {users: 4, scenario: "
-        """[{post: /pool, body: '{"secret":"tiger-9"}'}]}}""",
+        ("'{password}', '{pool}'], set: {password: tiger-9, pool: 4}", "users: 1",
+         "subject.set={password: tiger-9, pool: 4}"),
+        ("s]", "jmeter: x.jmx, properties: {pwd: tiger-9, pool: '4'}", "load.properties={pwd: tiger-9, pool: '4'}"),
+        ("s]", """users: 4, scenario: [{post: /pool, body: '{"secret":"tiger-9"}'}]""", '{"pool":4,"pwd":"tiger-9"}'),
     ],
-)
-def test_parameters_properties_and_bodies_are_shown_without_secrets(file: str) -> None:
-    shown = resolved_yaml(without_secrets(parse_experiment(file, "x")))
-    assert "tiger" not in shown and HIDDEN in shown and "pool" in shown and "4" in shown
+)  # fmt: skip
+def test_parameters_properties_and_bodies_are_shown_without_secrets(subject: str, load: str, typed: str) -> None:
+    experiment = parse_experiment(f"{{subject: {{command: [x, '{{port}}', {subject}}}, load: {{{load}}}}}", "x")
+    (command,) = command_without_secrets([typed], experiment)
+    for shown in (resolved_yaml(without_secrets(experiment)), command):
+        assert "tiger" not in shown and HIDDEN in shown and "pool" in shown and "4" in shown
 
 
 def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -> None:
