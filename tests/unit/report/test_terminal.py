@@ -209,10 +209,11 @@ def test_what_a_terminal_obeys_is_not_printed() -> None:
 @pytest.mark.parametrize("opened", [os.pipe, os.openpty])
 def test_a_run_goes_on_once_nobody_reads_its_progress(opened: Callable[[], tuple[int, int]]) -> None:
     program = """
+import os
 from powerband.report.terminal.progress import LiveView
 with LiveView() as view:
     view.note("begun")
-    print(view.console.is_terminal, flush=True)
+    os.write(1, f"{view.console.is_terminal}\\n".encode())  # what is printed now goes to the terminal
     input()
     view.note("a trial")
     view.phase("measure")
