@@ -518,7 +518,7 @@ def listens_elsewhere(rendered: Rendered, root: int) -> str:
     if rendered.port in heard and path is not None:  # it answers, or may be slow
         return ""
     where = "at another address" if rendered.port in heard else f"on port {', '.join(map(str, heard))}"
-    return f"it listens {where}: let it listen on {rendered.host}:{rendered.port}, or correct subject.url"
+    return f"it listens {where}; let it listen on {rendered.host}:{rendered.port}, or correct subject.url"
 
 
 def _how_ready(rendered: Rendered) -> str:

@@ -217,10 +217,10 @@ def test_where_a_server_listens_in_place_of_its_url() -> None:
         assert server.stdout is not None
         port = int(server.stdout.readline().partition(" port ")[2].split()[0])
         wanted = rendered()
-        said = f": let it listen on 127.0.0.1:{wanted.port}, or correct subject.url"
+        said = f"; let it listen on 127.0.0.1:{wanted.port}, or correct subject.url"
         assert listens_elsewhere(wanted, server.pid) == f"it listens on port {port}{said}"
         there = replace(wanted, host="127.0.0.9", port=port)
-        assert listens_elsewhere(there, server.pid).startswith("it listens at another address: let it listen on 127.0")
+        assert listens_elsewhere(there, server.pid).startswith("it listens at another address; let it listen on 127.0")
         assert listens_elsewhere(replace(there, ready=Ready(http="/")), server.pid) == "", "it may only be slow"
         assert listens_elsewhere(rendered(log="up"), server.pid) == ""
         assert listens_elsewhere(rendered(http="http://127.0.0.1:1/"), server.pid) == ""
