@@ -128,12 +128,16 @@ def _limits(facts: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _observability(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    paranoid = facts["perf_event_paranoid"]
+    paranoid, permitted = facts["perf_event_paranoid"], facts["perf_permitted"]
+    found = f"perf_event_paranoid {paranoid}" + (", which does not bind this user" if permitted else "")
+    cure = f"`sysctl kernel.perf_event_paranoid={PARANOID_MAX}`"
+    if paranoid is None:  # the sign of a kernel without perf_event_open(2)
+        found, cure = "no perf events in this kernel", "nothing else is lost"
     yield _finding(
         "exact context switches",
-        facts["perf_permitted"] or (paranoid is not None and paranoid <= PARANOID_MAX),
-        f"perf_event_paranoid {paranoid}" + (", which does not bind this user" if facts["perf_permitted"] else ""),
-        f"switches of exited threads cannot be counted: `sysctl kernel.perf_event_paranoid={PARANOID_MAX}`",
+        paranoid is not None and (permitted or paranoid <= PARANOID_MAX),
+        found,
+        f"switches of exited threads cannot be counted: {cure}",
     )
     yield _finding(
         "pressure (PSI)",

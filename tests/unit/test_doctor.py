@@ -58,13 +58,15 @@ def test_a_quota_counts_as_much_as_the_cores(cores: int, quota: float | None, wr
 
 
 @pytest.mark.parametrize(
-    ("paranoid", "permitted", "good"), [(1, False, True), (2, False, False), (2, True, True), (None, False, False)]
+    ("paranoid", "permitted", "good"),
+    [(1, False, True), (2, False, False), (2, True, True), (None, False, False), (None, True, False)],
 )
 def test_context_switches_are_exact_only_where_the_kernel_may_be_watched(
     paranoid: int | None, permitted: bool, good: bool
 ) -> None:
     exact, _ = _observability({"perf_event_paranoid": paranoid, "perf_permitted": permitted, "psi": True})
     assert (exact.status is CheckStatus.OK) is good and bool(exact.advice) is not good
+    assert ("sysctl" in exact.advice) is (paranoid == 2 and not permitted) and "None" not in exact.found
 
 
 def test_this_machine_is_examined_whatever_it_is_like() -> None:

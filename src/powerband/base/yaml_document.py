@@ -28,6 +28,7 @@ _FILE_BYTES_MAX = 1 << 22  # arbitrary: a thousand times an experiment; the YAML
 _BRACKETS_MAX = 500  # arbitrary: each nests calls of the YAML reader, of which Python allows a thousand
 _DIGITS_MAX = 300  # a longer number has no use, and its conversion takes quadratic time
 _INTEGER_MAX = 2**64 - 1  # the largest that the load engine accepts
+_NO_UNICODE = re.compile(r"[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 # Errors that the reader of YAML raises for some invalid texts, besides its own.
 _NO_YAML = (YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, AssertionError)
 
@@ -166,8 +167,9 @@ def merge(base: Node, over: Node) -> Node:
     return replace(base, value=merged)
 
 
-def unusable_numbers(root: Node) -> Iterator[FileProblem]:
-    """A problem for each number that is infinite, `.nan`, or an integer of more than 64 bits."""
+def unusable_values(root: Node) -> Iterator[FileProblem]:
+    """A problem for each number that is infinite, `.nan`, or an integer of more than 64 bits, and for each text that
+    holds bytes in another encoding than UTF-8, as an argument may."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -176,6 +178,8 @@ def unusable_numbers(root: Node) -> Iterator[FileProblem]:
             yield node.problem("this number is infinite, too large, or none: write one that is finite")
         elif isinstance(node.value, int) and abs(node.value) > _INTEGER_MAX:
             yield node.problem("this number takes more than 64 bits: write a smaller one, or text in quotes")
+        elif isinstance(node.value, str) and _NO_UNICODE.search(node.value):
+            yield node.problem("this text is not UTF-8: write it so, and rename a file whose name is not")
 
 
 def parse_scalar(text: str) -> Scalar:
@@ -243,6 +247,9 @@ class _TreeConverter:
                 self.problems.append(FileProblem("a key must be plain text", key, position))
                 continue
             name = str(key_node.value)
+            if name == "<<" and _is_bare(key_node):  # of YAML 1.1
+                self.problems.append(FileProblem("keys are not merged here: write them out", join(key, name), position))
+                continue
             if name in first:
                 self.problems.append(
                     FileProblem(

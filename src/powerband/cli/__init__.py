@@ -106,17 +106,20 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a narrow locale loses a character, not the answer
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this process (`>&-`)
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
+        if isinstance(stream := getattr(sys, name), TextIOWrapper):  # a narrow locale loses a character, not the answer
             stream.reconfigure(errors="replace")
+    code = EXIT_OK
     try:
-        code = powerband.main(arguments, prog_name="powerband", standalone_mode=False)
+        code = int(powerband.main(arguments, prog_name="powerband", standalone_mode=False) or EXIT_OK)
         sys.stdout.flush()
-        return EXIT_OK if code is None else int(code)
+        return code
     except (SystemExit, BrokenPipeError):
         # click raises SystemExit for a closed pipe: the reader of our output has gone (`| head`), which is no error.
         _drop_output()
-        return EXIT_OK
+        return code
     except click.ClickException as error:
         said = StringIO()
         error.show(said)

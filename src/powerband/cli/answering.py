@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from powerband.base.errors import EXIT_OK, EXIT_THRESHOLD, MeasurementError, SubjectError
-from powerband.cli.options import print_analysis, print_json, progress, say
+from powerband.cli.options import for_a_reader, print_analysis, print_json, progress, say
 
 if TYPE_CHECKING:
     from powerband.analyze.runs.changes import RunComparison
@@ -48,6 +48,18 @@ def show_comparison(found: RunComparison, output: str, run: RunDir | None = None
     """Prints a comparison and returns its exit code."""
     from powerband.model.results import Verdict
 
+    _print_comparison(found, output, run, page)
+    if found.verdict is Verdict.WORSE:
+        return EXIT_THRESHOLD
+    if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
+        return EXIT_OK
+    if output != "text":
+        progress(f"powerband: {found.sentence}")
+    return MeasurementError.exit_code
+
+
+@for_a_reader()
+def _print_comparison(found: RunComparison, output: str, run: RunDir | None, page: Path | None) -> None:
     if output == "json":
         first, second = found.names if found.paired else (str(Path(name).resolve()) for name in found.names)
         print_json(
@@ -81,13 +93,6 @@ def show_comparison(found: RunComparison, output: str, run: RunDir | None = None
         console.print(render_comparison(found))
         if page is not None:
             console.print(Text(f"\nReport: {page}"), soft_wrap=True)
-    if found.verdict is Verdict.WORSE:
-        return EXIT_THRESHOLD
-    if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
-        return EXIT_OK
-    if output != "text":
-        progress(f"powerband: {found.sentence}")
-    return MeasurementError.exit_code
 
 
 def exit_code(analysis: Analysis) -> int:

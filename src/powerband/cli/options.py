@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -188,6 +189,14 @@ def report_page(run: RunDir, analysis: Analysis) -> Path | None:
         return None
 
 
+@contextmanager
+def for_a_reader() -> Iterator[None]:
+    """Prints an answer, as a decorator. A reader who leaves before its end (`| head`) does not change the exit code."""
+    with suppress(BrokenPipeError, SystemExit):  # the latter from rich
+        yield
+
+
+@for_a_reader()
 def print_analysis(analysis: Analysis, run: RunDir, page: Path | None, output: str) -> None:
     """Prints the answer on stdout: as text, as the documented JSON, as JUnit XML, as Markdown, or its trials as a
     table."""

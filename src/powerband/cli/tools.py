@@ -181,8 +181,8 @@ def _pilot() -> Pilot:
 
     with tempfile.TemporaryDirectory(prefix="powerband-doctor-") as folder, StopRequest.on_signals() as stop:
         found = run_pilot(Path(folder), stop=stop, starting=progress)
-    if found.sd is not None:
-        remember_noise(found.sd)
+    if found.sd is not None and not remember_noise(found.sd):
+        progress("powerband: this is not remembered, since the cache folder cannot be written: set XDG_CACHE_HOME")
     return found
 
 

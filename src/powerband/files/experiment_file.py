@@ -17,7 +17,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from powerband.base.errors import ExperimentError, FileProblem, UsageError, did_you_mean
-from powerband.base.yaml_document import Node, from_plain, join, merge, parse_yaml, read_file, under, unusable_numbers
+from powerband.base.yaml_document import Node, from_plain, join, merge, parse_yaml, read_file, under, unusable_values
 from powerband.files.checks.capacity_checks import check_capacity, with_users
 from powerband.files.checks.claim_checks import check_claim_units, check_claims, check_published
 from powerband.files.checks.cluster_checks import check_generators
@@ -29,7 +29,7 @@ from powerband.files.checks.load_checks import (
     check_soak,
     check_users_and_rate,
 )
-from powerband.files.checks.metric_checks import check_measure, check_metric_names
+from powerband.files.checks.metric_checks import check_measure, check_metric_names, check_page
 from powerband.files.checks.subject_checks import check_subject, check_url, check_used
 from powerband.files.levels import as_written, parse_range, unfolded
 from powerband.files.library import find_experiment, find_subject
@@ -115,7 +115,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     tree = _in_full(root, problems, folder)
     if to_run:
         tree = _as_written(tree, problems)
-    if unusable := list(unusable_numbers(tree)):
+    if unusable := list(unusable_values(tree)):
         raise ExperimentError.of([*problems, *unusable])
     subject = _provisional_subject(tree.children.get("subject"))
     kind = kind_in_file(tree, subject)
@@ -143,7 +143,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     # Checks on the models: a group runs only if all before it found nothing.
     groups: tuple[tuple[_Check, ...], ...] = (
         (check_url, check_generators, check_used, kind.check_experiment, check_every_load),
-        (kind.check_to_run, check_claim_units) if to_run else (),
+        (kind.check_to_run, check_claim_units, check_page) if to_run else (),
         (check_soak, check_regret),
         (check_budget, check_measure, check_metric_names, check_published),
     )
@@ -212,10 +212,13 @@ def _apply_profile(root: Node, profile: str | None, file: str) -> Node:
 def _override(key: str, text: str) -> Node:
     """Returns one `--set key=value` as a tree that can be laid over the file."""
     label = f"--set {key}={text}"
+    problems: list[FileProblem] = []
     try:
-        value = under(label, parse_yaml(text, label, [])) if text.strip() else None
+        value = under(label, parse_yaml(text, label, problems)) if text.strip() else None
     except ExperimentError as error:
         raise UsageError(f"{label}: the value is no YAML: {error}") from None
+    if problems:
+        raise UsageError(f"{label}: {problems[0].key}: {problems[0].message}")
     # The name of a factor or parameter may itself contain dots (factors.load.users).
     parts = key.split(".", 1) if key.startswith("factors.") else key.split(".")
     return at_path(parts, label, value)

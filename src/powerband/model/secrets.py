@@ -1,8 +1,8 @@
 """Hides the secrets of an experiment. A run directory keeps them, since a run is resumed from it, but nothing shows
 them.
 
-A secret is the value of a header, of a variable or of a command's option whose name says so (`Authorization`,
-`DB_PASSWORD`, `-Ddb.password=...`, `--db-password ...`), and the password in a URL. Pure.
+A secret is the value of a header, of a variable, of a parameter, of a command's option, or of a text in JSON whose name
+says so (`Authorization`, `DB_PASSWORD`, `-Ddb.password=...`, `--db-password ...`), and the password in a URL. Pure.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ _NUMBER = r"-?\d+(?:\.\d+)?"
 _PLAIN = rf"(?:{_NUMBER}|on|off|true|false)"
 _ORDINARY = re.compile(rf"\{{[\w.-]+\}}|{_NUMBER}\.\.{_NUMBER}|{_PLAIN}(?:,{_PLAIN})*", re.IGNORECASE)
 """A value that is no secret, such as a factor's, its levels or a number of tokens."""
+_BY_NAME = ("env", "properties", "set")
+"""Fields that are mappings of names to values."""
 _IN_TEXT = re.compile(
     rf"(?<=://)(?P<user>[^/\s:@]*:)[^/\s@]+(?=@)"
+    rf"|(?P<json>\"[\w.-]*(?:{_WORDS})[\w.-]*\"\s*:\s*\")(?P<quoted>(?:[^\"\\]|\\.)+)"
     rf"|(?P<name>^[\w.=-]*(?:{_WORDS})[\w.-]*(?:=(?!=)|:)\s*"
-    rf"|(?<=[\s;&|('\"])\w*(?:{_WORDS})\w*=(?=[^\s=])"  # a variable within a shell's command
+    rf"|(?<=[\s;?&|('\"])\w*(?:{_WORDS})\w*=(?=[^\s=])"  # a variable in a shell's command, or in a query
     rf"|(?<!\S){_OPTION}(?:[=:]|\s+(?=\S)(?!{_OTHER_OPTION})))(?P<value>.+)",
     re.IGNORECASE,
 )
@@ -53,8 +56,9 @@ def text_without_secrets(text: str) -> str:
 
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
     """The arguments of a command line, with the secrets of the experiment that it started replaced by `(hidden)`."""
-    pairs = (pair for key in ("env", "headers") for pair in pairs_of(experiment, key))
-    secrets = [(name, value) for name, value in pairs if value and _is_secret(name, value)]
+    pairs = (pair for key in (*_BY_NAME, "headers") for pair in pairs_of(experiment, key))
+    texts = [(name, value) for name, value in pairs if value and isinstance(value, str)]
+    secrets = [(name, value) for name, value in texts if _is_secret(name, value)]
 
     def shown(argument: str, hidden: str) -> str:
         values = (value for name, value in secrets if name.lower() in argument.lower())
@@ -70,7 +74,11 @@ def _hidden(value: Shown, key: str = "") -> Shown:
         fields = {name: _hidden(getattr(value, name), name) for name in type(value).model_fields}
         found = value.model_copy(update=fields)
     elif isinstance(value, dict):
-        found = {name: _hidden_pair(name, item) if key == "env" else _hidden(item) for name, item in value.items()}
+        named = key in _BY_NAME
+        found = {
+            name: _hidden_pair(name, item) if named and isinstance(item, str) else _hidden(item)
+            for name, item in value.items()
+        }
     elif isinstance(value, tuple) and key == "headers":
         found = tuple((name, _hidden_pair(name, item)) for name, item in value)
     elif isinstance(value, tuple):
@@ -81,6 +89,8 @@ def _hidden(value: Shown, key: str = "") -> Shown:
 
 
 def _hidden_match(match: re.Match[str]) -> str:
+    if match["json"]:
+        return f"{match['json']}{HIDDEN}" if _is_secret(match["json"], match["quoted"]) else match[0]
     name, value = match["user"] or match["name"], match["value"] or ""
     (first,) = re.findall(r"^\S*", value)
     if match["user"] or _is_secret(name, first):
@@ -102,7 +112,7 @@ def _hidden_word(before: Shown, value: Shown) -> Shown:
     return _hidden(value)
 
 
-def _hidden_pair(name: str, value: str | None) -> str | None:
+def _hidden_pair(name: str, value: str) -> str:
     return HIDDEN if value and _is_secret(name, value) else _hidden(value)
 
 

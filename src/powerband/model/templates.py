@@ -1,7 +1,7 @@
 """Fills in texts that contain `{name}`. Pure.
 
-`{{` and `}}` are literal braces, and a brace that does not enclose a name is unchanged, so JSON needs no escapes. The
-callers define the names (`subjects.py`, `experiment.py`).
+`{{` and the `}}` that closes it are literal braces, and any other brace that does not enclose a name is unchanged, so
+JSON needs no escapes. The callers define the names (`subjects.py`, `experiment.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ _TEMPLATE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}")
 
 def fill(template: str, values: Mapping[str, str], key: str) -> str:
     """The template with its placeholders replaced. Raises ExperimentError naming `key`."""
+    escapes_open = 0
 
     def replacement(match: re.Match[str]) -> str:
+        nonlocal escapes_open
         if match[1] is None:
+            if match[0] == "}}" and not escapes_open:
+                return match[0]
+            escapes_open += 1 if match[0] == "{{" else -1
             return match[0][0]
         if match[1] not in values:
             raise ExperimentError(f"{{{match[1]}}} stands for nothing; {did_you_mean(match[1], values)}", key=key)

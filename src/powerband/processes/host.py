@@ -74,7 +74,7 @@ def commit_here() -> str | None:
 
     def git(*words: str) -> str:
         asked = ("git", "--no-optional-locks", *words)
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)
+        done = subprocess.run(asked, capture_output=True, errors="replace", timeout=_GIT_WITHIN_S, check=True)
         return done.stdout.strip()
 
     try:

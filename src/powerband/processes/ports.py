@@ -96,6 +96,12 @@ def listener(port: int) -> tuple[str, int] | None:
     return None if oldest is None else (oldest.name, oldest.pid)
 
 
+def ports_of(root: int) -> list[int]:
+    """Returns the local ports on which a process and its descendants listen, as far as /proc tells."""
+    inodes = {inode for pid in tree_of(root, all_processes()) for inode in socket_inodes(pid)}
+    return sorted({each.port for each in tcp_sockets() if each.state == LISTEN and each.inode in inodes})
+
+
 def _holds(pid: int, inodes: set[str]) -> bool:
     """True if the process has one of these sockets open; False if that cannot be seen."""
     return any(inode in inodes for inode in socket_inodes(pid))

@@ -44,7 +44,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.jvm_attach import thread_names
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import older_listener, pick_ports, pick_udp_port, someone_listens
+from powerband.processes.ports import older_listener, pick_ports, pick_udp_port, ports_of, someone_listens
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
@@ -72,8 +72,11 @@ CAUSE_CHARACTERS = 500  # arbitrary: what fits a message; the log has all
 SOCKET_PARENT_BYTES = 70  # the path of a Unix socket has at most 107 bytes (unix(7)), and ours adds 31
 FEW_LINES = 3  # as long as the sentence that would replace them
 
+# The words of operating systems and JVMs; of Spring Boot, of Docker, and of gunicorn.
 _PORT_TAKEN = re.compile(
-    r"EADDRINUSE|address (is )?already in use|BindException|port \S* ?(is )?(already )?in use", re.I
+    r"EADDRINUSE|address (is )?already in use|BindException|\bport( \S+)? ((is|was) )?(already )?(in use|allocated)"
+    r"|connection in use: ",
+    re.I,
 )
 
 
@@ -319,10 +322,12 @@ def check_command(rendered: Rendered) -> None:
     if "/" not in program:
         path = dict(rendered.env).get("PATH", os.environ.get("PATH", os.defpath))
         if shutil.which(program, path=path) is None:
-            raise TrialFailed(
-                Code.COMMAND_NOT_FOUND,
-                f"the command {program} was not found on PATH: check its spelling, or write the path to it",
-            )
+            cure = "check its spelling, or write the path to it"
+            if "=" in program:
+                cure = "no shell starts it, so write variables in subject.env (--env NAME=VALUE)"
+            elif {"&&", "||", "|", ";"} & set(rendered.argv):
+                cure = "no shell starts it, so write sh -c '...'"
+            raise TrialFailed(Code.COMMAND_NOT_FOUND, f"the command {program} was not found on PATH: {cure}")
         return
     file = folder / program
     if not os.path.isfile(file):  # noqa: PTH113
@@ -484,10 +489,11 @@ def _wait_ready(
             if time.monotonic() > deadline:
                 if counter is not None:
                     raise counter.missing()
+                cure = "raise subject.ready.timeout, or check how it says that it is ready"
                 raise TrialFailed(
                     Code.NOT_READY,
                     f"the server was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
-                    f"raise subject.ready.timeout, or check how it says that it is ready{last_words(log_file)}",
+                    f"{listens_elsewhere(rendered, probe.pid) or cure}{last_words(log_file)}",
                 )
             pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
     pump.wait(lambda: probe.exited is not None, 0.001)
@@ -501,6 +507,18 @@ def _wait_ready(
             f"the server ended before it was ready ({describe_exit(probe.exited)}){limits.told()}"
             f"{why_it_ended(log_file)}",
         )
+
+
+def listens_elsewhere(rendered: Rendered, root: int) -> str:
+    """Returns where the server listens in place of its url, and what to do, as part of a sentence; empty if it does not
+    or that is not known. `root`: the process from which it descends."""
+    path = rendered.ready.http
+    if rendered.ready.log is not None or (path is not None and has_scheme(path)) or not (heard := ports_of(root)):
+        return ""
+    if rendered.port in heard and path is not None:  # it answers, or may be slow
+        return ""
+    where = "at another address" if rendered.port in heard else f"on port {', '.join(map(str, heard))}"
+    return f"it listens {where}; let it listen on {rendered.host}:{rendered.port}, or correct subject.url"
 
 
 def _how_ready(rendered: Rendered) -> str:

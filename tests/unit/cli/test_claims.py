@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,17 @@ def test_claims_that_hold_are_exit_code_0(tmp_path: Path, capsys: pytest.Capture
     assert "confirmed: Two serve more than one (published: twice)" in out
     assert "confirmed: Nothing fails" in out
     assert invoke(["report", str(folder)]) == 0
+
+
+@pytest.mark.parametrize("output", ["text", "md", "json"])
+def test_the_exit_code_is_that_of_the_answer_also_if_nobody_reads_it_to_its_end(tmp_path: Path, output: str) -> None:
+    _, folder = run(tmp_path, FILE + REFUTED)
+    reader, stdout = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "powerband", "report", folder, "--format", output]
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, check=False)
+    os.close(stdout)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_a_refuted_claim_is_exit_code_1_in_every_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

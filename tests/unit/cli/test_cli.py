@@ -209,10 +209,13 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(("output", "code", "said"), [("/dev/full", 5, "No space left on device"), ("| true", 0, "")])
+@pytest.mark.parametrize(
+    ("output", "code", "said"),
+    [("> /dev/full", 5, "No space left on device"), ("| true", 0, ""), (">&-", 0, ""), (">&- 2>&-", 0, "")],
+)
 def test_output_that_goes_nowhere(output: str, code: int, said: str) -> None:
     program = f"{sys.executable} -c \"from powerband.cli import main; main(['plan', 'quickstart'])\""
-    redirected = f"{program} {output}" if output.startswith("|") else f"{program} > {output}"
+    redirected = f"{program} {output}"
     done = subprocess.run(
         ["bash", "-c", f"{redirected}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
     )

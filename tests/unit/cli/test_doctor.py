@@ -49,6 +49,15 @@ def test_what_the_pilot_finds_is_what_forecasts_rest_on(
     assert "With a noise of 0.7 % between equal trials (measured here on 20" in planned(capsys)
 
 
+def test_a_cache_that_cannot_be_written_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    piloted(monkeypatch, pilot_of([1000.0, 1010.0, 1000.0, 1010.0]))
+    assert "this is not remembered, since the cache folder cannot be written" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("found", [Pilot(2, 4, None, None), Pilot(1, 0, None, None, interrupted=True)])
 def test_a_pilot_that_found_nothing_changes_nothing(
     found: Pilot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

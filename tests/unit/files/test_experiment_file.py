@@ -51,6 +51,25 @@ MISTAKES = {
         with_lines("factors: {threads: [1, true]}", without="factors"),
         "factors.threads[1] in x.yaml:4:24: level true is equal to level 1: put one of them in quotes, as a text",
     ),
+    "keys to be merged": (
+        with_lines("load: {<<: {users: 5}, users: 4}", without="load"),
+        "load.<< in x.yaml:4:8: keys are not merged here: write them out",
+    ),
+    "series without a page": (
+        with_lines("measure: {series: [jobs]}"),
+        "measure.series in x.yaml:5:19: the server has no metrics page to read them from: name it in "
+        "subject.metrics_url",
+    ),
+    "series of a page elsewhere": (
+        GOOD.replace("}\"}", "}\", metrics_url: http://a/m}") + "measure: {series: [jobs]}\n",
+        "measure.series in x.yaml:5:19: subject.metrics_url: a is not this machine, and load goes only where it is "
+        "wanted: add --allow-host a (in an experiment file: allow_hosts: [a]) if that server is yours to load",
+    ),
+    "a page over https": (
+        GOOD.replace("}\"}", "}\", metrics_url: https://127.0.0.1/m}") + "measure: {series: [jobs]}\n",
+        "subject.metrics_url in x.yaml:2:72: metrics are read over http alone, not https: name an http:// address of "
+        "that page",
+    ),
     "factors that are no mapping": (
         GOOD.replace(" -t {threads}", "").replace("{threads: [1, 2]}", "[threads]"),
         "factors in x.yaml:3:10: ['threads'] must be a mapping of keys to values",
@@ -539,6 +558,8 @@ def test_overrides() -> None:
     assert experiment.measure.warmup_ns == 2 * 10**9
     with pytest.raises(ExperimentError, match=r"--set load\.usrs=7: unknown key; did you mean users"):
         parse(GOOD, load__usrs="7")
+    with pytest.raises(UsageError, match=r"--set load=\{users: 7, users: 8\}: users: duplicate key"):
+        parse(GOOD, load="{users: 7, users: 8}")
 
 
 def test_a_subject_in_a_folder(tmp_path: Path) -> None:

@@ -42,6 +42,16 @@ def test_an_option_with_such_a_number_is_refused(levels: str, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
+    "words",
+    [["-P", "threads=1,2", "--", "./s\udcff"], ["-P", "threads=\udcff,b", "--", "./s"],
+     ["-P", "threads=1,2", "--env", "A=\udcff", "--", "./s"], ["-P", "threads=1,2", "--body", "\udcff", "--", "./s"]],
+)  # fmt: skip
+def test_an_argument_that_is_no_utf_8_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["tune", *words, "{port}", "{threads}"]) == 3
+    assert "this text is not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("key", "value"),
     [
         ("load.users", "1e999"),

@@ -33,6 +33,7 @@ OPTIONS = [
     ("psql --password=1234", "psql --password=(hidden)"),
     ("--max-tokens={threads}", "--max-tokens={threads}"),
     ("srv --max-tokens {threads} --token tiger-9", "srv --max-tokens {threads} --token (hidden)"),
+    ("/login?token=tiger-9&next=/", "/login?token=(hidden)"),
 ]
 FILE = """
 name: with-secrets
@@ -70,9 +71,12 @@ def test_a_file_that_no_longer_reads_shows_no_secret_either() -> None:
         ("DATABASE_URL=postgres://ann:tiger-3@db/shop", "DATABASE_URL=postgres://ann:(hidden)@db/shop"),
         ("--api-token=tiger-1", "--api-token=(hidden)"),
         ("MODE=fast", "MODE=fast"),
+        ('{"user": "ann", "password": "tiger 9\\" 9", "x": 1}', '{"user": "ann", "password": "(hidden)", "x": 1}'),
+        ('{"password":"{n}","max_tokens":"9","api-key" :"tiger-9"}',
+         '{"password":"{n}","max_tokens":"9","api-key" :"(hidden)"}'),
         *OPTIONS,
     ],
-)
+)  # fmt: skip
 def test_a_command_line_is_shown_without_secrets(typed: str, shown: str) -> None:
     assert command_without_secrets([typed], parse_experiment(FILE, "with-secrets")) == [shown]
 
@@ -100,6 +104,22 @@ def test_parameters_and_their_levels_are_shown() -> None:
     assert without_secrets(experiment).subject.env["MAX_TOKENS"] == "4096"
     hidden = command_without_secrets(["--password", "-tiger-9", "--password", "1234"], experiment)
     assert hidden == ["--password", HIDDEN, "--password", HIDDEN]
+
+
+@pytest.mark.parametrize(
+    ("subject", "load", "typed"),
+    [
+        ("'{password}', '{pool}'], set: {password: tiger-9, pool: 4}", "users: 1",
+         "subject.set={password: tiger-9, pool: 4}"),
+        ("s]", "jmeter: x.jmx, properties: {pwd: tiger-9, pool: '4'}", "load.properties={pwd: tiger-9, pool: '4'}"),
+        ("s]", """users: 4, scenario: [{post: /pool, body: '{"secret":"tiger-9"}'}]""", '{"pool":4,"pwd":"tiger-9"}'),
+    ],
+)  # fmt: skip
+def test_parameters_properties_and_bodies_are_shown_without_secrets(subject: str, load: str, typed: str) -> None:
+    experiment = parse_experiment(f"{{subject: {{command: [x, '{{port}}', {subject}}}, load: {{{load}}}}}", "x")
+    (command,) = command_without_secrets([typed], experiment)
+    for shown in (resolved_yaml(without_secrets(experiment)), command):
+        assert "tiger" not in shown and HIDDEN in shown and "pool" in shown and "4" in shown
 
 
 def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -> None:

@@ -51,6 +51,19 @@ def test_a_placeholder_that_stands_for_nothing() -> None:
         render_command(subject, Setting(()), {})
 
 
+@pytest.mark.parametrize(
+    ("written", "filled"),
+    [
+        ('{"server":{"tomcat":{"threads":{"max":{threads}}}}}', '{"server":{"tomcat":{"threads":{"max":4}}}}'),
+        ('{"pool":{"size":8}} {threads}', '{"pool":{"size":8}} 4'),
+        ('{{"pool": {{"size": {threads}}}}}', '{"pool": {"size": 4}}'),
+        ("{{{threads}}} }} {{x}}", "{4} }} {x}"),
+    ],
+)
+def test_json_keeps_its_braces(written: str, filled: str) -> None:
+    assert render_text(SUBJECT, Setting((("threads", 4),)), GIVEN, written) == filled
+
+
 def test_placeholders() -> None:
     assert placeholders(["{a} {b.c} {{d}} {} {1} {e f}"]) == {"a", "b.c"}
 

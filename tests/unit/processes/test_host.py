@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -82,6 +83,19 @@ def test_changed_documentation_leaves_a_commit_clean(tmp_path: Path, monkeypatch
     assert commit_here() == commit
     plant(tmp_path, {"src/server.py": "2"})
     assert commit_here() == f"{commit}-dirty"
+
+
+def test_a_commit_is_known_beside_a_changed_file_whose_name_is_no_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"caf\xe9.txt")
+    (tmp_path / name).touch()
+    told = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    for words in (("init",), ("config", "core.quotePath", "false"), ("add", "."), (*told, "commit", "-m", "x")):
+        subprocess.run(["git", *words], check=True, capture_output=True)
+    (tmp_path / name).write_text("changed")
+    assert (commit_here() or "").endswith("-dirty")
 
 
 def test_cores_are_grouped_by_siblings(tmp_path: Path) -> None:

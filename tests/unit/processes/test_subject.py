@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +33,7 @@ from powerband.processes.subject_process import (
     check_command,
     describe_exit,
     last_words,
+    listens_elsewhere,
     ready_check,
     render,
 )
@@ -150,6 +154,19 @@ def test_commands_are_checked_before_anything_is_started(tmp_path: Path) -> None
     assert failure(lambda: check_command(with_command("sh", str(tmp_path / "gone")))) == Code.LAUNCH_FAILED
 
 
+@pytest.mark.parametrize(
+    ("command", "cure"),
+    [
+        ("no-such-program", "check its spelling"),
+        ("PORT={port} node app.js", "write variables in subject.env"),
+        ("no-such-program app && npm start", "write sh -c '...'"),
+    ],
+)
+def test_what_only_a_shell_understands_is_told_of(command: str, cure: str) -> None:
+    with pytest.raises(TrialFailed, match=re.escape(cure)):
+        check_command(render(Subject(name="s", command=tuple(command.split())), Setting(()), ENGINE))
+
+
 def test_a_program_is_looked_for_on_the_subjects_own_path(tmp_path: Path) -> None:
     program = tmp_path / "only-here"
     program.write_text("#!/bin/sh\n")
@@ -193,6 +210,24 @@ def test_an_exit_in_words(code: int | None, number: int | None, words: str) -> N
     assert words in describe_exit(exited)
 
 
+def test_where_a_server_listens_in_place_of_its_url() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline().partition(" port ")[2].split()[0])
+        wanted = rendered()
+        said = f"; let it listen on 127.0.0.1:{wanted.port}, or correct subject.url"
+        assert listens_elsewhere(wanted, server.pid) == f"it listens on port {port}{said}"
+        there = replace(wanted, host="127.0.0.9", port=port)
+        assert listens_elsewhere(there, server.pid).startswith("it listens at another address; let it listen on 127.0")
+        assert listens_elsewhere(replace(there, ready=Ready(http="/")), server.pid) == "", "it may only be slow"
+        assert listens_elsewhere(rendered(log="up"), server.pid) == ""
+        assert listens_elsewhere(rendered(http="http://127.0.0.1:1/"), server.pid) == ""
+        server.kill()
+    assert listens_elsewhere(wanted, server.pid) == ""
+
+
 def test_ready_by_log(tmp_path: Path, pump: Pump) -> None:
     log = tmp_path / "log"
     wanted = rendered(log=r"^Started in \d")
@@ -234,8 +269,18 @@ def test_ready_by_http_when_nobody_listens(tmp_path: Path, pump: Pump) -> None:
         assert not is_ready(1)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "bind: Address already in use",
+        "Error: That port is already in use.",
+        "Web server failed to start. Port 8080 was already in use.",
+        "Bind for 0.0.0.0:8080 failed: port is already allocated.",
+        "[ERROR] Connection in use: ('127.0.0.1', 8080)",
+    ],
+)
 def test_a_start_on_another_port_is_judged_by_its_own_part_of_the_log(
-    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     log, launched = tmp_path / "log", []
 
@@ -243,7 +288,7 @@ def test_a_start_on_another_port_is_judged_by_its_own_part_of_the_log(
     def first_loses_its_port(*_: object) -> Iterator[SimpleNamespace]:
         launched.append(log)
         with log.open("a") as file:
-            file.write("ready\nbind: Address already in use\n" if len(launched) == 1 else "broken\n")
+            file.write(f"ready\n{said}\n" if len(launched) == 1 else "broken\n")
         ended = Exited.model_construct(exit_code=1, signal=None)
         yield SimpleNamespace(exited=ended, pid=1)
 

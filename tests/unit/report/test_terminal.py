@@ -2,6 +2,10 @@
 
 import io
 import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,3 +204,28 @@ def test_what_a_terminal_obeys_is_not_printed() -> None:
         view.note("thread \x1b[1;1Hname")
     assert "\x1b[31mpool-1\x1b[0m\nplain\n" in out.getvalue() and "thread name\n" in out.getvalue()
     assert not {"\x9b", "\x07", "\u202e"} & set(out.getvalue())
+
+
+@pytest.mark.parametrize("opened", [os.pipe, os.openpty])
+def test_a_run_goes_on_once_nobody_reads_its_progress(opened: Callable[[], tuple[int, int]]) -> None:
+    program = """
+import os
+from powerband.report.terminal.progress import LiveView
+with LiveView() as view:
+    view.note("begun")
+    os.write(1, f"{view.console.is_terminal}\\n".encode())  # what is printed now goes to the terminal
+    input()
+    view.note("a trial")
+    view.phase("measure")
+print("the answer")
+"""
+    watcher, stderr = opened()
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+    )
+    with child as run:
+        os.close(stderr)
+        assert run.stdout is not None and run.stdout.readline() == f"{opened is os.openpty}\n"
+        os.close(watcher)
+        assert run.communicate("\n")[0] == "the answer\n"
+    assert run.returncode == 0

@@ -6,6 +6,7 @@ import json
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,9 +17,13 @@ from powerband.model.experiment import Design, Experiment, Measure, Subject
 from powerband.model.load import Load
 from powerband.model.plan import Stage, TrialSpec
 from powerband.processes.cpus import CpuSplit
+from powerband.processes.engine_process import Pump
 from powerband.processes.engines import EnginesHere
+from powerband.processes.stop_request import StopRequest
+from powerband.processes.subject_process import Rendered
 from powerband.store import TrialDir, TrialRecord
 from powerband.trials.instruments import instruments_of, slot_looks
+from powerband.trials.instruments.dotnet_figures import DotnetFigures
 from powerband.trials.instruments.instrument import Instrument
 from powerband.trials.instruments.slot_looks import SlotLooks
 
@@ -81,6 +86,28 @@ def test_an_instrument_adds_fields_that_a_record_has(tmp_path: Path) -> None:
         added = [name for each in instruments(tmp_path, experiment(**asked)) for name in each.record()]
         assert set(added) <= known
         assert len(added) == len(set(added))
+
+
+def test_a_cache_that_cannot_be_written_costs_figures_and_no_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service's account often has a home that it may not write."""
+    for name, text in {"sdk/dotnet": "#!/bin/sh\n", "app": "#!/bin/sh\n", "cache": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "app.runtimeconfig.json").write_text("{}")
+    (tmp_path / "sdk/sdk/10.0.100").mkdir(parents=True)
+    runtime = tmp_path / "sdk/shared/Microsoft.NETCore.App/10.0.0/System.Private.CoreLib.dll"
+    runtime.parent.mkdir(parents=True)
+    runtime.touch()
+    monkeypatch.setenv("DOTNET_ROOT", str(tmp_path / "sdk"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (figures,) = [each for each in instruments(tmp_path, experiment()) if isinstance(each, DotnetFigures)]
+    started = cast(Rendered, SimpleNamespace(argv=(str(tmp_path / "app"),), env=(), cwd=None))
+    with Pump(StopRequest()) as pump, figures.around_trial(pump):
+        assert figures.environment(started) == {}
+    assert figures.record()["no_dotnet_figures"].startswith(f"cannot write {tmp_path / 'cache'}")
 
 
 def warmup(made: Experiment, pause_ns: int = 0, joining_ns: int = 0) -> WarmUp:

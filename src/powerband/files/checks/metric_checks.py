@@ -40,6 +40,23 @@ def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
         )
 
 
+def check_page(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that the series to be kept have a page that may and can be read. Old runs may ask for more, and can be
+    read."""
+    subject, series = experiment.subject, root.at("measure", "series")
+    if experiment.measure.series and not has_series(subject):
+        yield series.problem("the server has no metrics page to read them from: name it in subject.metrics_url")
+    elif experiment.measure.series:
+        try:
+            check_metrics_page(experiment)
+        except ValueError as error:
+            yield series.problem(str(error))
+    if experiment.scraped and (subject.metrics_url or "").startswith("https:"):
+        yield root.at("subject", "metrics_url").problem(
+            "metrics are read over http alone, not https: name an http:// address of that page"
+        )
+
+
 def check_metric_names(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Checks that every metric that the file names is defined, and that its load can have it."""
     defined, kind = experiment.measure.metrics, kind_of(experiment)

@@ -144,7 +144,8 @@ def check_hosts(plan: Plan, properties: Mapping[str, str], allow_hosts: Collecti
         try:
             loadable_host(f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}/", allow_hosts)
         except ValueError as error:
-            raise ValueError(f"the plan's {found.element} goes to {host}: {error}") from None
+            source = "" if host == found.host else f", for which {found.host} stands with these load.properties"
+            raise ValueError(f"the plan's {found.element} goes to {host}{source}: {error}") from None
 
 
 def _enabled(root: Element) -> Iterator[Element]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from powerband.base.errors import MeasurementError
 from powerband.loads.driver import TrialSetup
 from powerband.processes.dotnet_hook import (
     HOOKS,
@@ -63,7 +64,7 @@ class DotnetFigures(Instrument):
             check_loads(program, build)
             self._compile(build)
             folder.mkdir(mode=0o700, exist_ok=True)
-        except NoHookError as error:
+        except (NoHookError, MeasurementError) as error:  # the latter: the cache folder cannot be written
             self._missing = str(error)
             return {}
         except OSError as error:
