@@ -46,7 +46,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
         case AnswerKind.NOT_ENOUGH_DATA:
             first, second = _not_enough(standing)
             rest = (second, missed_bound(standing, decision), _explored(standing, named=False))
-            return (first, " ".join(filter(None, rest)))
+            return tuple(filter(None, (first, " ".join(filter(None, rest)))))
     chosen = decision.chosen
     assert chosen is not None
     told = _told(standing, chosen)

@@ -92,3 +92,9 @@ def test_who_failed_no_start_computed_nothing_wrongly() -> None:
     (change,) = compare_runs(run(0, 1000.0), run(9, 1000.0), sessions=SAME_SESSION).changes
     assert change.because == "failed 0 of 6 starts in the first run, failed 9 of 15 starts in the second"
     assert failed_words(Starts(8, 5, 5, 1.0)) == "computed wrongly in 5 of 8 starts"
+
+
+def test_a_reason_that_is_a_sentence_ends_with_one_full_stop() -> None:
+    died = TrialResult(1, 0, 1, OF, "failed", (Problem("died", "It died."),), {})
+    found = compare_runs(run(0, 1000.0), analyse(experiment({"threads": (1,)}), [died]), sessions=SAME_SESSION)
+    assert found.verdict is Verdict.WORSE and found.sentence.endswith(": It died.")
