@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from powerband.base.errors import UsageError
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, OWN
 from powerband.model.results import FORMAT, Analysis, TrialResult
 
 
@@ -31,7 +31,7 @@ def stored_analysis(text: str) -> Analysis:
         raise UsageError(f"its format is {data.get('format')!r}, and this version of powerband reads {FORMAT}")
     whole = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")  # lone surrogates are no JSON
     found: Analysis = _validated(Analysis, whole)
-    if found.objective not in METRICS:
+    if found.objective not in METRICS and not found.objective.startswith(OWN):
         raise UsageError(f"it is damaged, or another version wrote it (there is no metric {found.objective})")
     return found
 

@@ -199,10 +199,10 @@ def share(value: float) -> str:
 
 
 def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
-    """The change of a ratio in percent, times `base`: `+2.3`, `−4.1`. Ratios above ten become `over +900` (times
-    `base`): they are ends of intervals from few noisy trials, whose digits mean nothing."""
-    if ratio > RATIO_SHOWN_MAX:
-        return f"over +{100 * (RATIO_SHOWN_MAX - 1) * base:.3g}"
+    """The change of a ratio in percent: `+2.3`, `−4.1`. Ratios above ten become `over +900`: they are ends of intervals
+    from few noisy trials, whose digits mean nothing. With the `base` of a share: the change in percentage points."""
+    if base == 1.0 and ratio > RATIO_SHOWN_MAX:
+        return f"over +{100 * (RATIO_SHOWN_MAX - 1):.3g}"
     return f"{100 * (ratio - 1) * base:+.{places}f}".replace("-", "−")
 
 

@@ -86,12 +86,13 @@ def long_enough(experiment: Experiment, table: ResponseTable, live: Sequence[Set
 
 
 def window_for(experiment: Experiment, sd: float) -> int | None:
-    """Like `long_enough`, for short trials with this noise (standard deviation of logs); None for NaN."""
+    """Like `long_enough`, for short trials with this noise (standard deviation of logs); None for NaN, and
+    with a margin of 0."""
     screened_ns, full_ns = experiment.screened_ns, experiment.load.duration_ns
     only_rates = all(constraint.metric == "error_rate" for constraint in experiment.objective.constraints)
-    if screened_ns is None or not only_rates or math.isnan(sd):
-        return None
     to_show = max(experiment.objective.margin, experiment.design.regret or 0.0)
+    if screened_ns is None or not only_rates or math.isnan(sd) or not to_show:
+        return None
     enough_ns = screened_ns * (sd / (NOISE_OF_MARGIN * math.log1p(to_show))) ** 2
     window_ns = max(SHORTEST_NS, 2 * screened_ns, math.ceil(enough_ns / STEP_NS) * STEP_NS)
     return window_ns if window_ns <= SHORTENED * full_ns else None

@@ -75,3 +75,8 @@ def test_a_field_of_another_kind_is_refused(key: str, value: Any) -> None:
 def test_cut_anywhere_it_is_refused_and_never_crashes(length: int) -> None:
     with pytest.raises(UsageError):
         stored_analysis(text_of(ANALYSES["blocks"])[:length])
+
+
+def test_a_metric_of_the_servers_own_may_be_the_objective() -> None:
+    own = replace(ANALYSES["blocks"], objective="app_messages_per_s")
+    assert stored_analysis(text_of(own)) == own

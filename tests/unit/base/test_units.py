@@ -7,6 +7,7 @@ from powerband.base.units import (
     parse_quantity,
     parse_rate,
     parse_share,
+    signed_percent,
     with_article,
 )
 
@@ -95,3 +96,8 @@ def test_a_noun_has_its_article() -> None:
         "an update",
         "an entry",
     ]
+
+
+def test_a_change_in_percentage_points_is_never_cut() -> None:
+    assert signed_percent(20.0) == "over +900"
+    assert signed_percent(20.0, 0.001) == "+1.9"

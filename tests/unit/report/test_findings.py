@@ -9,7 +9,7 @@ from fakes.synthetic import setting
 from powerband.analyze.settings.standing import sentence
 from powerband.analyze.settings.why import bottleneck_sentences
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.results import Bottleneck, Candidate, Capacity, Estimate, Exploration, Race
+from powerband.model.results import Bottleneck, Candidate, Capacity, Estimate, Exploration, Race, Verdict
 from powerband.report.wording import findings
 
 
@@ -133,3 +133,12 @@ def test_a_person_stands_beside_the_crowd() -> None:
     (cells,) = findings.visitor_rows(replace(analysis, settings=(row, *analysis.settings[1:])))
     assert len(cells) == len(findings.VISITOR_HEADS)
     assert cells[0] == row.setting.id and cells[1] == "12" and cells[2] == "–" and cells[3] == "3.20 ms"
+
+
+def test_what_left_a_race_for_another_reason_than_its_figures_was_not_shown_to_be_worse() -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    assert analysis.race is not None
+    left = tuple(replace(each, worse=False) for each in analysis.race.departures)
+    analysis = replace(analysis, race=replace(analysis.race, departures=left))
+    row = next(row for row in analysis.settings if row.setting.id == "threads=128")
+    assert findings.state_words(replace(row, verdict=Verdict.INCONCLUSIVE), analysis) == "inconclusive"

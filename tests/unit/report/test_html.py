@@ -229,7 +229,7 @@ def test_capacities_have_curves_and_tables() -> None:
 def test_the_merged_requests_are_said_to_be_of_the_trials_that_were_merged() -> None:
     said = {
         "full rounds, merged (not of first looks, confirmations or a soak)": synthetic_verdicts.race_analysis(),
-        "all requests of all valid trials of a setting, merged": synthetic.analysis(),
+        "had it within which time (up): those of all valid trials of a setting, merged": synthetic.analysis(),
     }
     for words, analysis in said.items():
         assert words in render_page(synthetic.page(analysis))
@@ -347,3 +347,10 @@ def test_a_trial_whose_series_is_left_out_still_has_its_button() -> None:
     html = render_page(replace(page, trials=page.trials[:10]))
     assert len(data_of(html)["trials"]) == 10
     assert html.count("data-trial=") - html.count("data-trial='") >= len(page.analysis.trials)
+
+
+def test_a_set_of_one_setting_is_not_said_to_be_several() -> None:
+    made = synthetic.analysis()
+    alone = replace(made.answer, equivalent=made.answer.equivalent[:1])
+    assert "several are equivalent" in keys_of(render_page(synthetic.page(made)))
+    assert "others may be equivalent" in keys_of(render_page(synthetic.page(replace(made, answer=alone))))

@@ -89,3 +89,8 @@ def test_the_users_of_websockets_are_told_of() -> None:
     assert told["join_time_ns"]["count"] == 11 and told["delivery_time_ns"]["p50"] is None
     now = FleetInterval(3_000_000_000, 3_100_000_000, 500, 510, 1_230_000.0, 64, joined=1000)
     assert interval_text(now, 1_000_000_000).endswith("64 in flight, 1,000 users joined")
+
+
+def test_times_that_leave_failures_out_say_so() -> None:
+    whole, some = (load_text(fleet(Figures(failed=failed))) for failed in (0, 20))
+    assert "timeout 20; response and service times are of the ok ones" in some and "of the ok ones" not in whole

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -203,3 +204,8 @@ def test_every_row_of_a_table_has_every_cell(made: object) -> None:
     assert callable(made)
     for table in re.findall(r"(?:^\|.*\n)+", render_markdown(made(), None), re.M):
         assert len({line.count("|") for line in io.StringIO(table)}) == 1
+
+
+def test_the_command_is_repeated_as_it_was_typed(tmp_path: Path) -> None:
+    document = render_markdown(synthetic.analysis(), run_at(tmp_path / "run", "printf 'a  b'\ndate"))
+    assert shlex.quote("printf 'a  b'\ndate") in document

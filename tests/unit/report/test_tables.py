@@ -40,6 +40,7 @@ from powerband.report.tables.rows import (
     Kind,
     Table,
     changes_table,
+    estimates_table,
     intervals_table,
     run_table,
     series_table,
@@ -273,3 +274,11 @@ def test_a_trial_of_an_hour_is_read_within_little_memory(tmp_path: Path) -> None
     tracemalloc.stop()
     assert probe is not None and probe.host.at_ns.size == 621
     assert most < 3000 * probe.host.at_ns.size  # bytes a sample; as a dictionary its line takes twice that
+
+
+def test_an_estimate_that_is_a_lower_bound_is_marked() -> None:
+    base = synthetic.analysis()
+    first = base.settings[0]
+    bound = {name: replace(found, at_least=name == "response_time_ns_p99") for name, found in first.estimates.items()}
+    found = rows(estimates_table(replace(base, settings=(replace(first, estimates=bound),)), "run"))
+    assert {row["metric"] for row in found if row["at_least"]} == {"response_time_ns_p99"}

@@ -179,3 +179,12 @@ def test_what_people_wrote_is_no_markup() -> None:
     first, *rest = analysis.settings
     text = printed(replace(analysis, settings=(replace(first, setting=odd), *rest)), 120)
     assert "[/a]" in text and "[b]" in text
+
+
+def test_rules_of_thumb_are_compared_with_the_answer_which_need_not_lead() -> None:
+    analysis = synthetic_verdicts.race_analysis()
+    assert analysis.answer.setting != analysis.answer.leader
+    undecided = replace(analysis, answer=replace(analysis.answer, setting=None))
+    for of, against in ((analysis, "to answer"), (undecided, "to leader")):
+        (heads,) = [line for line in printed(of, 120).splitlines() if line.startswith("rule of thumb")]
+        assert heads.split("nearest tried")[1].split("formula")[0].strip() == against

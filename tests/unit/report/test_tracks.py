@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 from fakes import synthetic, synthetic_verdicts
+from fakes.trials import histogram
 from powerband.analyze.trial.series import LoadSeries, TrialSeries
 from powerband.analyze.trial.thread_states import ThreadStates
 from powerband.analyze.trial.threads import LabelledSeries
 from powerband.model.plan import Stage
+from powerband.readings.fleet import MergedTimes
 from powerband.report.html.tracks import (
     POINTS_MAX,
     _bands,
     _comparable,
     _labelled_panel,
     _panel,
+    _quantiles,
     _thinned,
     _view,
     _within,
@@ -115,3 +118,9 @@ def test_a_page_of_very_many_lines_is_thinned_as_a_whole() -> None:
     assert sum(len(track.points) for view in thinned for track in view.tracks) <= whole // 2 + len(views) * 12
     assert [len(view.tracks) for view in thinned] == [len(view.tracks) for view in views]
     assert thinned[0].tracks[0].points[0] == views[0].tracks[0].points[0]
+
+
+def test_a_percentile_of_merged_requests_needs_ten_beyond_it() -> None:
+    named = dict(_quantiles(MergedTimes([histogram(list(range(1000, 2000)))])).named)
+    assert named["p99"] is not None and named["maximum"] is not None
+    assert named["p99.9"] is None and named["p99.99"] is None

@@ -15,6 +15,7 @@ from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, TrialResult
 from powerband.search.planners import planner_for
 from powerband.search.race import RacePlanner
+from powerband.search.screening import window_for
 
 HALF_S = 500_000_000
 FAR_APART = (20.0, 40.0, 80.0, 160.0, 320.0, 630.0, 1260.0)
@@ -190,3 +191,10 @@ def test_a_budget_counts_short_and_full_trials_for_what_each_takes() -> None:
     assert Counter(spec.stage for spec in least) == {Stage.SCREEN: 4}, "a second block would not end in time"
     assert analysis.race is not None and analysis.race.ended_by == "budget"
     assert analysis.answer.regret is not None, "the short trials bound it"
+
+
+def test_a_race_without_a_margin_measures_its_trials_as_long_as_it_was_told() -> None:
+    """With a margin of 0 every difference matters, and no noise is small beside it."""
+    made = race_of(3, objective={"margin": 0}, screen="500ms")
+    assert window_for(made, 0.02) is None
+    assert window_for(race_of(3, objective={"margin": 0}, screen="500ms", regret=0.5), 0.02) is not None

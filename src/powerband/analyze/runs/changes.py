@@ -146,7 +146,7 @@ class RunComparison:
         if len(changes) > _NAMED_MOST:
             parts.append(f"{len(changes) - _NAMED_MOST} more")
         text = "; ".join(part for part in parts if part)
-        return f": {text}" if text else ""
+        return f": {text.removesuffix('.')}" if text else ""
 
 
 def smallest_difference(ratio: Estimate | None, first: Estimate | None, objective: str, *, log: bool) -> float | None:
@@ -154,6 +154,6 @@ def smallest_difference(ratio: Estimate | None, first: Estimate | None, objectiv
     if ratio is None or ratio.low is None or ratio.high is None or first is None:
         return None
     if log:
-        return math.sqrt(ratio.high / ratio.low) - 1
+        return math.sqrt(ratio.high) / math.sqrt(ratio.low) - 1
     base = abs(first.value) if METRICS[objective].unit == "ratio" else 1.0
     return (ratio.high - ratio.low) / 2 * base

@@ -46,7 +46,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
         case AnswerKind.NOT_ENOUGH_DATA:
             first, second = _not_enough(standing)
             rest = (second, missed_bound(standing, decision), _explored(standing, named=False))
-            return (first, " ".join(filter(None, rest)))
+            return tuple(filter(None, (first, " ".join(filter(None, rest)))))
     chosen = decision.chosen
     assert chosen is not None
     told = _told(standing, chosen)
@@ -210,7 +210,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     if confirmation is not None and not confirmation.upheld:
         return (first, _withdrawn(standing, confirmation.setting))
     if standing.race is not None and standing.race.unconfirmed is not None:
-        return (first, f"What the race named failed on every fresh start: {standing.race.unconfirmed}")
+        return (first, sentence(f"What the race named failed on every fresh start: {standing.race.unconfirmed}"))
     parts = []
     rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
     one_trial_each = standing.blocks < 2 and len(standing.rows) > 1
@@ -271,8 +271,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
     unit = METRICS[metric].unit
     figure = standing.figures[setting]
     found = figure.estimate
-    told = standing.row(setting).estimates.get(metric)
-    if told is not None and told.at_least:
+    if found.at_least:
         least = format_value(found.value, unit)
         return f"{standing.words_of(metric)} is at least {least}, because too many requests got no response"
     rises = setting in standing.rising

@@ -366,10 +366,11 @@ def short_windows(experiment: Experiment) -> str | None:
     margin = experiment.objective.margin
     if unseen <= margin:
         return None
+    long_enough = f"{format_duration(max(limits) / margin)} or longer" if margin else "longer"
     return (
         f"trials of {format_duration(whole_ns)} (warm-up and load.duration) cannot see an overload of less than "
         f"{100 * unseen:.1f} %, so capacities may be too high by as much; for the margin of {100 * margin:.1f} % make "
-        f"them {format_duration(max(limits) / margin)} or longer"
+        f"them {long_enough}"
     )
 
 

@@ -25,7 +25,9 @@ TELLING = 0.02  # of the time: less is not what a hundredth of the requests wait
 
 
 def limit_of(search: Search) -> Bottleneck | None:
-    """The bottleneck at a setting's capacity; None if too little was seen to name one."""
+    """The bottleneck at a setting's capacity; None if too little was seen to name one, such as no first look."""
+    if search.first_look is None:
+        return None
     looks = [trial for trial in search.trials if trial.valid and trial.stage is Stage.SATURATE]
     looks = [trial for trial in looks if trial.window_s is None] or looks  # shorter ones show less
     if not search.answers or search.nowhere or search.everywhere:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from powerband.analyze.settings.counting import counted_share
 from powerband.analyze.settings.starts import allowed_words, failed_words, is_allowed, is_surely_more
 from powerband.analyze.stats.intervals import estimate_of
-from powerband.base.units import format_value, plural
+from powerband.base.units import format_value, percent, plural
 from powerband.loads.measured import as_judged
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
@@ -129,7 +129,7 @@ def in_force(objective: Objective, trials: Sequence[Mapping[str, float]]) -> tup
     """The objective's constraints and, where a trial left users unserved, the share of them that is allowed."""
     if not any(metrics.get(UNSERVED, 0.0) > 0 for metrics in trials):
         return objective.constraints
-    text = f"at most {objective.allow_unserved:.3%} of the users unserved (allow_unserved)"
+    text = f"at most {percent(objective.allow_unserved)} of the users unserved (allow_unserved)"
     allowed = Constraint(metric=UNSERVED, op="<=", threshold=objective.allow_unserved, text=text)
     return (*objective.constraints, allowed)
 

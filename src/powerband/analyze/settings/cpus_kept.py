@@ -52,9 +52,12 @@ def cpus_kept(experiment: Experiment, cpus: CpuUse | None, results: Sequence[Tri
     counting = [name for name in experiment.factors if counts_cpus(name)]
     if cpus is None or cpus.server >= cpus.machine or not counting:
         return
+    quotas = [each.metrics["cpu_quota_cores"] for each in results if each.valid and "cpu_quota_cores" in each.metrics]
+    limited = bool(quotas) and quotas[-1] <= cpus.server
+    more = "its CPU quota allows no more" if limited else "--cpus all (host.cpus: all) gives it all of them"
     yield (
         f"with more CPUs another value of {joined(counting)} may be best: the server had {cpus.server:.3g} of "
-        f"{_machines(cpus)}{_seen(results)}; --cpus all (host.cpus: all) gives it all of them"
+        f"{_machines(cpus)}{_seen(results)}; {more}"
     )
 
 

@@ -57,11 +57,12 @@ def _spread(analysis: Analysis) -> Iterator[str]:
         return
     order = sorted(rows, key=lambda row: row.estimates[metric].value, reverse=analysis.direction == "maximise")
     best, worst = order[0], order[-1]
-    low, high = sorted(row.estimates[metric].value for row in (best, worst))
-    unit = METRICS[metric].unit
-    text = f"{best.setting.id} had the best {metric_words(metric)}, {format_value(best.estimates[metric].value, unit)}"
-    text += f", and {worst.setting.id} the worst, {format_value(worst.estimates[metric].value, unit)}"
-    factor = f": a factor of {high / low:.3g}" if low > 0 and unit != "ratio" else ""
+    ends, unit = [row.estimates[metric] for row in (best, worst)], METRICS[metric].unit
+    most, least = (f"{'at least ' if end.at_least else ''}{format_value(end.value, unit)}" for end in ends)
+    text = f"{best.setting.id} had the best {metric_words(metric)}, {most}, and {worst.setting.id} the worst, {least}"
+    low, high = sorted(end.value for end in ends)
+    has_ratio = low > 0 and unit != "ratio" and not any(end.at_least for end in ends)
+    factor = f": a factor of {high / low:.3g}" if has_ratio else ""
     both = {best.setting, worst.setting} <= set(analysis.answer.equivalent)
     yield f"{text}{factor}{' (equivalent all the same)' if both else ''}."
 

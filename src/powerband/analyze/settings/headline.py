@@ -56,7 +56,8 @@ def figures_of(
         estimate = _back(scale, float(known.mean()), half, 1 - error, n)
         estimate = _with_room(scale, estimate, float(_known(slack[setting]).mean()))
         short = table.experiment_of(setting)
-        found[setting] = Figure(counted(short, table.metric, estimate, trials), fresh=False)
+        shown = counted(short, table.metric, estimate, trials)
+        found[setting] = Figure(replace(shown, at_least=table.is_endless(setting)), fresh=False)
         if confirmation is not None and confirmation.setting == setting and confirmation.trials >= FRESH_MIN:
             fresh = confirmation.confirmed
             middle = float(scale.scaled([fresh.value])[0])

@@ -43,7 +43,7 @@ def none_valid(standing: Standing) -> tuple[str, ...]:
     if standing.measured and not standing.experiment.objective.is_capacity:  # no single trial has a capacity
         return _objective_unmeasured(standing)
     reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
-    second = f"Most often: {reasons.most_common(1)[0][0]}." if reasons else "No trial has run."
+    second = sentence(f"Most often: {reasons.most_common(1)[0][0]}" if reasons else "No trial has run")
     late = too_little_time(standing)
     return ("No setting could be measured.", f"{second} {sentence(late)}" if late else second)
 

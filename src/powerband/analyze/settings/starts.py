@@ -32,7 +32,7 @@ def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: floa
 def failed_words(starts: Starts) -> str:
     """Words failed starts: `failed 5 of 8 starts`, or `computed wrongly in 5 of 8 starts` if all of these broke an
     invariant."""
-    what = "computed wrongly in" if starts.wrong == starts.failed else "failed"
+    what = "computed wrongly in" if 0 < starts.wrong == starts.failed else "failed"
     return f"{what} {starts.failed} of {plural(starts.made, 'start')}"
 
 

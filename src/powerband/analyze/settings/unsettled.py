@@ -24,9 +24,9 @@ from powerband.model.results import Answer, SettingResult, TrialResult
 
 BY_CHANCE = 0.1  # trials of a steady server that look unsettled
 ERROR = 0.05  # one run of twenty
-APART = (Stage.CAPACITY, Stage.SCREEN)
+APART = (Stage.CAPACITY, Stage.SCREEN, Stage.SOAK)
 """Stages that do not count: near a capacity a queue grows; a short trial leaves no time to settle, and decides only
-what is far apart."""
+what is far apart; a soak is judged by itself."""
 RISES_MOST = 4.0  # times what it gave: a JVM that computes gave 3.4 times as much after a minute as after five seconds
 
 

@@ -80,8 +80,9 @@ def mean_of(values: Sequence[float], unit: str) -> float:
 
 
 def exp(exponent: float) -> float:
-    """e to this power, or to the largest that a float can hold: intervals of few noisy trials may be endless."""
-    return math.exp(min(exponent, EXPONENT_MAX))
+    """e to this power, or to the largest or smallest that a float can hold: intervals of few noisy trials may be
+    endless."""
+    return math.exp(max(-EXPONENT_MAX, min(exponent, EXPONENT_MAX)))
 
 
 def on_log_scale(values: Sequence[float], unit: str) -> bool:

@@ -52,7 +52,8 @@ def fit_usl(
     section 6.5): noise of each level's own size around the law, so that a race's levels of few trials keep their place.
     Residuals are scaled up by what the fit absorbed of them (leverage; MacKinnon & White 1985), and the noise is
     widened by Student's t over the normal quantile for their degrees of freedom. N* is refused if the data do not pass
-    the peak: if more than 2.5 % of the draws have it beyond the most threads tried, or before the fewest."""
+    the peak: if more than 2.5 % of the draws have it beyond the most threads tried, or before the fewest, if these are
+    more than one."""
     n, y = np.array(threads, dtype=float), np.array(throughput_per_s, dtype=float)
     freedom = n.size - 3 - (len(set(blocks)) - 1)
     if len(set(threads)) < LEVELS_MIN or len(set(blocks)) < 2 or freedom < 1 or not (y > 0).all():
@@ -78,7 +79,7 @@ def _refusal(peaks: Array, peak: float, low: float, high: float, threads: Array)
     most, fewest = threads.max(), threads.min()
     if peak >= most or float((peaks >= most).mean()) > PEAKLESS_MAX:
         return f"throughput had not certainly peaked by {most:g} threads: try more"
-    if peak <= fewest or float((peaks <= fewest).mean()) > PEAKLESS_MAX:
+    if fewest > 1 and (peak <= fewest or float((peaks <= fewest).mean()) > PEAKLESS_MAX):
         return f"throughput may peak below {fewest:g} threads, the fewest tried: try fewer"
     if high > WIDTH_MAX * low:
         return f"the peak may lie anywhere from {low:.3g} to {high:.3g} threads: more rounds would decide"
@@ -145,13 +146,12 @@ def _solve(threads: Array, y: Array) -> Array:
 
 
 def _peaks(coefficients: Array) -> Array:
-    """N* of each row: infinite where throughput never falls, 0 where one thread is best."""
+    """N* of each row: infinite where throughput never falls, 1 where one thread is best."""
     first, contention, coherency = coefficients.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(
-            np.where(
-                coherency > 0,
-                np.sqrt(np.maximum(first - contention, 0) / coherency),
-                np.where(contention > first, 0, np.inf),
-            )
+        found = np.where(
+            coherency > 0,
+            np.sqrt(np.maximum(first - contention, 0) / coherency),
+            np.where(contention > first, 1, np.inf),
         )
+    return np.asarray(np.maximum(found, 1))

@@ -132,6 +132,7 @@ def _series_settled(series: Array, truncate: bool) -> bool:
 def mser(series: Array) -> int:
     """MSER's truncation point: how many leading values to leave out. The last five are never left out (White 1997)."""
     n = series.size
+    series = series - series[-1]  # of equal values: their squares, added up, are not exactly n times their square
     kept = np.arange(n, 0, -1, dtype=float)
     sums = np.cumsum(series[::-1])[::-1]
     squares = np.cumsum((series**2)[::-1])[::-1]

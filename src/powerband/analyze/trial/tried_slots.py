@@ -57,17 +57,9 @@ def tried_of(evidence: Evidence) -> Tried | None:
     _check_undisturbed(evidence, (alone, doubled))
     loaded, look, outside = _look(evidence.fleet, users), _look(doubled, 2 * users), _outside(evidence)
     slots = estimate_slots(_one_user(alone), loaded, look, _variation(alone), outside)
-    if prompt is None or not prompt.goodput_per_s:
-        return Tried(slots, slots.alone_ns, look.rate_per_s, record["outgoing"], held=record.get("held", {}))
-    told = Tried(
-        slots,
-        slots.alone_ns,
-        look.rate_per_s,
-        record["outgoing"],
-        SECOND_NS / _one_user(prompt).rate_per_s,
-        record.get("held", {}),
-    )
-    if not slots.limited or told.delayed_ack_ns < DELAYED_ACK_LEAST_NS:
+    prompt_ns = SECOND_NS / _one_user(prompt).rate_per_s if prompt is not None and prompt.goodput_per_s else None
+    told = Tried(slots, slots.alone_ns, look.rate_per_s, record["outgoing"], prompt_ns, record.get("held", {}))
+    if prompt is None or not slots.limited or told.delayed_ack_ns < DELAYED_ACK_LEAST_NS:
         return told
     # A request that waits for an acknowledgement occupies no slot: the kernel holds the rest of its answer.
     with suppress(NotExactError):

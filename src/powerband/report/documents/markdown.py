@@ -193,7 +193,7 @@ def _repeat(run: RunDir | None) -> Iterator[str]:
     if isinstance(typed, list) and typed:
         program, *arguments = map(str, typed)
         name = "powerband" if Path(program).name in ("powerband", "__main__.py") else program
-        lines = ["# as it was started", " ".join(shlex.join([name, *arguments]).split()), *lines]
+        lines = ["# as it was started", shlex.join([name, *arguments]), *lines]
     yield _folded("How to repeat this", "\n\n".join([block("\n".join(lines)), prose("; ".join(_facts(host)))]))
 
 

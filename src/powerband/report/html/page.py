@@ -13,11 +13,12 @@ from powerband.model.results import Analysis
 
 @dataclass(frozen=True)
 class Quantiles:
-    """One merged histogram: rising (quantile in [0, 1], ns) pairs for a line, and by name (`p99`) those for a table."""
+    """One merged histogram: rising (quantile in [0, 1], ns) pairs for a line, and by name (`p99`) those for a table,
+    None for one that needs more requests."""
 
     count: int
     points: tuple[tuple[float, float], ...]
-    named: tuple[tuple[str, float], ...]
+    named: tuple[tuple[str, float | None], ...]
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,9 @@ def _keys(analysis: Analysis) -> str:
     if chosen is not None and chosen.bottleneck is not None:
         proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
         items.append(("Limit", capital(bottleneck_short(chosen.bottleneck)), proof))
-    items.append(("Standing", _KINDS[answer.kind], standing_words(analysis)))
+    alone = answer.kind is AnswerKind.EQUIVALENT_SET and len(answer.equivalent) < 2
+    kind = "others may be equivalent" if alone else _KINDS[answer.kind]
+    items.append(("Standing", kind, standing_words(analysis)))
     trials = counted(analysis.trials)
     valid = sum(trial.valid for trial in trials)
     left = len(trials) - valid
@@ -361,9 +363,9 @@ def _distributions(page: ReportPage) -> str:
     tables = _quantile_table("Response time", page.distributions, response=True)
     tables += _quantile_table("Service time", page.distributions, response=False)
     return (
-        '<p class="lead">Which share of requests (across) was answered within which time (up): all requests of '
-        f"{_merged_trials(page.analysis)}. The answer is drawn thick; each further nine takes the same room, so that "
-        "the slowest requests are seen.</p>"
+        '<p class="lead">Which share (across) of the requests with a correct response had it within which time (up): '
+        f"those of {_merged_trials(page.analysis)}. Everywhere else, percentiles are of all requests that were due. "
+        "The answer is drawn thick; each further nine takes the same room, so that the slowest requests are seen.</p>"
         f'<figure><figcaption><h3 id="title-distribution">Time by percentile</h3></figcaption>'
         f"{choice}{chart}{foot(tables, 'As tables')}</figure>"
     )
@@ -382,7 +384,8 @@ def _quantile_table(title: str, distributions: Sequence[Distribution], *, respon
     rows = []
     for each in distributions:
         times = each.response_time if response else each.service_time
-        rows.append((each.setting, f"{times.count:,}", *(format_number(ns, "ns") for _, ns in times.named)))
+        shown = (ABSENT if ns is None else format_number(ns, "ns") for _, ns in times.named)
+        rows.append((each.setting, f"{times.count:,}", *shown))
     heads = ["setting", "requests", *(name for name, _ in distributions[0].response_time.named)]
     return f'<h3 style="margin-top:0.8rem">{title}</h3><div class="scroll">{table(heads, rows)}</div>'
 

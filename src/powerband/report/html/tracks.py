@@ -14,6 +14,7 @@ from powerband.analyze.trial.series import TrialSeries, series_of
 from powerband.analyze.trial.thread_states import ThreadStates
 from powerband.analyze.trial.threads import LabelledSeries, is_counter
 from powerband.analyze.trial.timeline import LimitSpan, limits_over_time
+from powerband.loads.measured import BEYOND_LEAST
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -136,8 +137,8 @@ def _merged(records: Iterable[TrialRecord], name: str) -> MergedTimes:
 
 
 def _quantiles(times: MergedTimes) -> Quantiles:
-    named = tuple((name, times.maximum if q == 1.0 else times.quantile(q)) for name, q in NAMED)
-    return Quantiles(times.count, quantile_table(times), named)
+    known = {name: times.quantile(q) for name, q in NAMED if q == 1.0 or times.count >= round(BEYOND_LEAST / (1 - q))}
+    return Quantiles(times.count, quantile_table(times), tuple((name, known.get(name)) for name, _ in NAMED))
 
 
 def _view(

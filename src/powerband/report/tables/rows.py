@@ -110,7 +110,7 @@ FOLLOWING: dict[str, tuple[Column, ...]] = {
         *_numbers("per_s", "rate_per_s"),
         *_texts("bottleneck"),
     ),
-    "estimates": (*_texts("metric", "unit"), *_numbers("", *_ENDS, "confidence"), *_wholes("n")),
+    "estimates": (*_texts("metric", "unit"), *_numbers("", *_ENDS, "confidence"), *_wholes("n"), *_truths("at_least")),
     "series": (*_numbers("s", "t_s"), *_texts("phase", "series", "label"), *_numbers("", "value")),
     "intervals": (
         *_wholes("engine"),
@@ -223,7 +223,7 @@ def estimates_table(analysis: Analysis, run: str) -> Table:
     rows: Iterator[Row] = (
         (
             run, row.setting.id, *factors.cells(row.setting),
-            name, METRICS[name].unit, *_ends(found), found.confidence, found.n,
+            name, METRICS[name].unit, *_ends(found), found.confidence, found.n, found.at_least,
         )
         for row in analysis.settings
         for name in metrics

@@ -37,7 +37,9 @@ def load_text(fleet: MergedFleet, crowd: Crowd | None = None, generators: Sequen
         shown = [format_duration(figure) if times.count else "-" for figure in figures]
         lines.append(f"{label:13} " + " ".join(f"{figure:>9}" for figure in shown))
     outcomes = ", ".join(f"{name} {count:,}" for name, count in fleet.cohort.outcomes.items()) or "none"
-    lines.append(f"outcomes      {outcomes}" + (f", dropped {fleet.cohort.dropped:,}" if fleet.cohort.dropped else ""))
+    dropped = f", dropped {fleet.cohort.dropped:,}" if fleet.cohort.dropped else ""
+    of_ok = "; response and service times are of the ok ones" if 0 < fleet.cohort.ok < fleet.cohort.scheduled else ""
+    lines.append(f"outcomes      {outcomes}{dropped}{of_ok}")
     if crowd is not None:
         lines += _crowd_lines(crowd)
     lines.append(

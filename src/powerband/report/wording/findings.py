@@ -67,10 +67,10 @@ def departure_of(setting: Setting, race: Race | None) -> Departure | None:
 
 
 def state_words(result: SettingResult, analysis: Analysis) -> str:
-    """The verdict, or `out after round 2` for a setting eliminated from the race; blocks are numbered from 1 for
-    readers."""
+    """The verdict, or `out after round 2` for a setting eliminated from the race as worse; blocks are numbered from 1
+    for readers."""
     left = departure_of(result.setting, analysis.race)
-    if left is None or not result.trials or not result.feasible:
+    if left is None or not left.worse or not result.trials or not result.feasible:
         return verdict_words(result, analysis)
     return f"{OUT} {left.block + 1}"
 

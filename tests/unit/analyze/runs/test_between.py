@@ -9,8 +9,10 @@ from statistics import NormalDist, fmean
 import pytest
 from scipy.stats import ttest_ind
 
+from powerband.analyze.runs.changes import smallest_difference
 from powerband.analyze.runs.sessions import ASSUMED, SAME_SESSION, spread_of_sessions
 from powerband.analyze.runs.unpaired import compare_runs
+from powerband.analyze.stats.intervals import exp
 from powerband.base.errors import UsageError
 from powerband.model.plan import Setting
 from powerband.model.results import (
@@ -238,3 +240,10 @@ def test_counts_of_all_threads_are_not_compared_with_counts_of_living_ones() -> 
     assert compare_runs(partial, partial).changes
     with pytest.raises(UsageError, match="living"):
         compare_runs(exact, partial)
+
+
+def test_an_interval_whose_ends_are_no_floats_has_a_half_width() -> None:
+    """Two trials that are far apart, of one of many settings, have such an interval."""
+    ratio = Estimate(1.0, exp(-1e4), exp(1e4), 0.95, 2)
+    found = smallest_difference(ratio, Estimate(100.0, 1.0, 1e4, 0.95, 2), "goodput_per_s", log=True)
+    assert found is not None and 1e100 < found < math.inf

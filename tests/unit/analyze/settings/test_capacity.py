@@ -204,6 +204,9 @@ def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
     short = capacity_experiment(load=Load(users=4, duration_ns=500_000_000), measure={"warmup": "200ms"})
     warning = short_windows(short)
     assert warning is not None and "less than 7.1 %" in warning and "1.67 s or longer" in warning
+    objective = short.objective.model_copy(update={"margin": 0.0})
+    warning = short_windows(short.model_copy(update={"objective": objective}))
+    assert warning is not None and warning.endswith("for the margin of 0.0 % make them longer")
 
 
 def test_what_held_in_no_trial_is_no_answer_whatever_is_extrapolated() -> None:
@@ -288,3 +291,11 @@ def test_an_interval_leaves_out_no_more_than_was_asked_for_and_reaches_to_where_
     low, high = edge.interval(0.95)
     assert float(edge.below(low)) == pytest.approx(0.025)
     assert max(1 - float(edge.below(high)), 1 - float(edge.middle.below(high))) == pytest.approx(0.025)
+
+
+def test_a_damaged_first_look_leaves_the_answers_without_a_capacity_until_it_is_measured_again() -> None:
+    lost = Problem("damaged", "events.jsonl is cut short")
+    look = replace(trial(None, 1), status="failed", metrics={}, problems=(lost,))
+    found = analyse(capacity_experiment(), [look, *(trial(rate, n) for n, rate in enumerate((400.0, 500.0), 2))])
+    row = next(row for row in found.settings if row.setting == setting(1))
+    assert (row.trials, row.capacity, row.bottleneck) == (2, None, None)

@@ -423,3 +423,20 @@ def test_a_condition_that_few_requests_leave_open_names_no_setting() -> None:
     (condition,) = found.settings[0].uncertain_because
     assert condition.startswith("error_rate < 3%: it was 2.00 % in one trial of few requests, 0.1")
     assert f"It is not certain whether threads=1 meets the SLO ({condition})" in found.answer.sentences[1]
+
+
+def test_the_answers_figure_is_a_lower_bound_where_its_sentence_says_so() -> None:
+    found = judged(with_p99({1: [10e9] * 4}, {1: 0.02}), (1,), **P99)
+    assert "is at least 10.0 s" in found.answer.sentences[0]
+    assert found.answer.figure is not None and found.answer.figure.estimate.at_least
+
+
+def test_the_allowed_share_of_unserved_users_is_written_without_empty_decimals() -> None:
+    unserved = {"users_unserved": 8.0, "users_unserved_share": 0.8, "users_mean": 10.0}
+    text = " ".join(judged(results({1: noisy(100, 1)}, {1: unserved}), (1,)).answer.sentences)
+    assert "at most 1 % of the users unserved (allow_unserved)" in text and "0.000" not in text
+
+
+def test_a_reason_that_is_a_sentence_gets_no_second_full_stop() -> None:
+    trials = [replace(each, problems=(Problem("died", "It died."),)) for each in results({1: [100.0, 100.0]})]
+    assert judged(trials, (1,)).answer.sentences[1] == "Most often: It died."

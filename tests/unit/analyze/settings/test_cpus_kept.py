@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fakes.trials import experiment
@@ -89,3 +91,9 @@ def test_cpus_that_were_kept_are_told_with_what_the_runtime_made_of_them() -> No
     kept = CpuUse(1, 2, shared=False)
     (warning,) = cpus_kept(experiment(**WORKERS), kept, [trial(1, view, cpus=kept)])
     assert "2 CPUs (JVM has availableProcessors 1 and the Serial collector); --cpus all" in warning
+
+
+def test_a_quota_is_not_widened_by_more_cpus() -> None:
+    limited = replace(trial(1, cpus=CpuUse(0.5, 2, shared=True)), metrics={"cpu_quota_cores": 0.5})
+    (warning,) = cpus_kept(experiment(**WORKERS), limited.cpus, [limited])
+    assert warning.endswith("the server had 0.5 of this machine's 2 CPUs; its CPU quota allows no more")

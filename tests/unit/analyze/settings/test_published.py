@@ -146,3 +146,18 @@ def test_figures_are_written_as_people_write_them() -> None:
 def test_a_published_figure_of_an_unknown_metric_is_refused() -> None:
     with pytest.raises(ValueError, match="there is no metric goodputt"):
         Published(metric="goodputt", by={"a=1": 1.0})
+
+
+def test_a_spread_with_a_lower_bound_has_no_factor() -> None:
+    p99 = {"metric": "response_time_ns_p99", "direction": "minimise"}
+    trials = [
+        TrialResult(
+            block, block, 1, Setting((("threads", threads),)), "measured", (),
+            {"response_time_ns_p99": ns, "error_rate": bad},
+        )
+        for block in range(4)
+        for threads, ns, bad in ((1, 1e7, 0.0), (2, 1e10, 0.05))
+    ]  # fmt: skip
+    claims = (Claim(id="a", says="One is fast", holds="p99[threads=1] < 1s"),)
+    said = " ".join(analyse(experiment({"threads": (1, 2)}, objective=Objective(**p99), claims=claims), trials).found)
+    assert "threads=2 the worst, at least 10.0 s." in said

@@ -8,7 +8,7 @@ from fakes.trials import experiment
 from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.settings.compare import analyse
-from powerband.analyze.settings.starts import fails_more, is_allowed, starts_of
+from powerband.analyze.settings.starts import failed_words, fails_more, is_allowed, starts_of
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, Problem, Starts, TrialResult, Verdict
 
@@ -86,3 +86,15 @@ def test_some_failed_starts_are_allowed_where_so_few_would_fail_of_a_worse_serve
     (binomial)."""
     assert is_allowed(1, 46, allowed=0.1, error=0.05) and not is_allowed(1, 45, allowed=0.1, error=0.05)
     assert is_allowed(0, 1, allowed=0.0, error=0.05) and not is_allowed(1, 1000, allowed=0.0, error=0.05)
+
+
+def test_who_failed_no_start_computed_nothing_wrongly() -> None:
+    (change,) = compare_runs(run(0, 1000.0), run(9, 1000.0), sessions=SAME_SESSION).changes
+    assert change.because == "failed 0 of 6 starts in the first run, failed 9 of 15 starts in the second"
+    assert failed_words(Starts(8, 5, 5, 1.0)) == "computed wrongly in 5 of 8 starts"
+
+
+def test_a_reason_that_is_a_sentence_ends_with_one_full_stop() -> None:
+    died = TrialResult(1, 0, 1, OF, "failed", (Problem("died", "It died."),), {})
+    found = compare_runs(run(0, 1000.0), analyse(experiment({"threads": (1,)}), [died]), sessions=SAME_SESSION)
+    assert found.verdict is Verdict.WORSE and found.sentence.endswith(": It died.")

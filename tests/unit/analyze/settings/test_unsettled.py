@@ -115,3 +115,9 @@ def test_what_leads_and_still_rises_gives_at_least_its_figure() -> None:
     answer = rising(64, 2.0).answer
     assert answer.kind == "best"
     assert "goodput at least 200/s" in answer.sentences[0] and "still got faster" in answer.sentences[0]
+
+
+def test_a_soak_does_not_count() -> None:
+    """One trial of three may be unsettled by chance; the report counts a soak as little as the warnings do."""
+    soak = trial(9, 64, False, stage=Stage.SOAK)
+    assert not never_stabilised([trial(1, 64, False), trial(3, 64, False), trial(5, 64, True), trial(2, 8, True), soak])

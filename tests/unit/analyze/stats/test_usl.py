@@ -89,6 +89,12 @@ def test_a_peak_below_the_fewest_threads_is_refused() -> None:
     assert law is not None and law.threads_best is None and "try fewer" in (law.refused or "")
 
 
+def test_no_fewer_threads_than_one_are_asked_for() -> None:
+    law = measured(3, contention=1.4, coherency=0.01)
+    assert law is not None and law.refused is None and law.threads_best is not None
+    assert (law.threads_best.value, law.threads_best.low) == (1, 1)
+
+
 def test_too_few_levels_or_blocks_make_no_fit() -> None:
     assert measured(1, (1, 8, 64)) is None
     assert measured(1, blocks=1) is None

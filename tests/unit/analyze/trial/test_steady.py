@@ -113,6 +113,13 @@ def test_mser_finds_where_a_start_ends() -> None:
     assert 18 <= mser(series) <= 50
 
 
+@pytest.mark.parametrize("size", range(12, 60))
+def test_mser_leaves_out_nothing_of_equal_values(size: int) -> None:
+    """Sums of 0.7 and of its square are rounded: what is left of their difference is no variance."""
+    assert mser(np.full(size, 0.7)) == 0
+    assert mser(np.concatenate([[0.1, 0.2], np.full(size, 0.7)])) == 2
+
+
 def called_unsteady(server: Server, window_s: float) -> float:
     """The share of measured windows that are called still changing."""
     t = np.arange(0, window_s, INTERVAL_S)
