@@ -206,7 +206,8 @@ class CapacityPlanner(InFlight[_Round]):
     def _next_round(self) -> _Round | None:
         """Begins a round with every live setting, and returns it; None if none can begin, or none yet."""
         looks = self._begun < self._nodes
-        self._ended |= not self._within_budget(len(self._live))
+        # The first trials show how long one takes.
+        self._ended |= self.told > 0 and not self._within_budget(len(self._live))
         if self._ended or not self._live or self._begun >= self._rounds:
             return None
         if not looks and any(self._search(setting).first_look is None for setting in self._live):
@@ -222,14 +223,10 @@ class CapacityPlanner(InFlight[_Round]):
     def _within_budget(self, trials: int, took_s: Sequence[float] = ()) -> bool:
         """True if this many more trials, one after the other, would end within the budget, at the pace of trials that
         took so long; without any, of all measured ones but short looks."""
-        budget_ns = self._experiment.design.budget_ns
-        if budget_ns is None:
-            return True
-        measure, usual_ns = self._experiment.measure, self._experiment.load.duration_ns
+        usual_ns = self._experiment.load.duration_ns
         whole = (lasted_s for window_ns, lasted_s in self._lasted_s.items() if (window_ns or usual_ns) >= usual_ns)
-        took_s = took_s or [each for lasted_s in whole for each in lasted_s]
-        each_s = sum(took_s) / len(took_s) if took_s else (measure.warmup_min_ns + usual_ns) / 1e9
-        return self.wall_s + each_s * trials <= budget_ns / 1e9
+        took_s = took_s or [each for lasted_s in whole for each in lasted_s] or [self.lasts_s(None)]
+        return self.wall_s + sum(took_s) / len(took_s) * trials <= self.budget_s
 
     def _search(self, setting: Setting) -> Search:
         """The search of a setting. It is kept until the setting's next result, since it takes milliseconds to make."""

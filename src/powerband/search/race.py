@@ -118,9 +118,7 @@ class RacePlanner:
             told=len(since) - short_told,
             waiting=waiting - short_waiting,
         )
-        budget_ns = self._experiment.design.budget_ns
-        most_s = math.inf if budget_ns is None else max(0.0, budget_ns / 1e9 - self._trials.wall_s)
-        return min(most_s, float(np.median(times_s)) / nodes)
+        return min(self._trials.budget_left_s, float(np.median(times_s)) / nodes)
 
     def _play(self, noise: Noise) -> tuple[Played, int]:
         """Races simulated from the last finished block on, or from the beginning if the blocks show nothing yet; and

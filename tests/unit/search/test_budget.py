@@ -169,6 +169,26 @@ def test_trials_of_a_search_and_of_an_exploration_are_repeated_only_within_the_b
     assert sum(result.stage is Stage.EXPLORE for result in results) == 20
 
 
+@pytest.mark.parametrize(
+    ("made", "budget_s"),
+    [
+        (grid("100s"), 100),
+        (race_of(5, repeats=100, budget="100s", confirm=1), 100),
+        (race_of(200, repeats=20, budget="100s", confirm=1), 100),
+        (with_soak(grid("700s")), 700),
+    ],
+    ids=["grid", "race", "exploration", "soak"],
+)
+def test_the_time_left_is_within_the_budget(made: Experiment, budget_s: int) -> None:
+    planner = Turns().planner(made)
+    for told in (1, 2, 3):
+        spec = planner.ask()
+        assert spec is not None
+        planner.tell(serve(spec))
+        left_s = planner.left_s(Noise(0.02))
+        assert left_s is not None and left_s <= budget_s - told * TRIAL_S
+
+
 def test_only_what_nodes_share_is_sooner_over_with_more_of_them() -> None:
     noise = Noise(0.02)
 

@@ -232,6 +232,13 @@ def test_a_budget_for_the_first_looks_alone_says_how_much_is_needed(repeats: int
     assert not any("resume" in warning for warning in analysis.warnings)
 
 
+def test_a_budget_below_the_first_round_says_how_much_is_needed() -> None:
+    made = capacity_experiment((1, 2, 4), design=Design(budget="20s"))
+    planner, results = search(made, answers_of({threads: Server() for threads in (1, 2, 4)}, dice()))
+    assert len(results) == 2
+    assert "budget of 20.0 s was too little: one" in analyse(made, results, planner.progress).answer.sentences[1]
+
+
 def test_trials_are_bounded_by_the_repeats() -> None:
     made = capacity_experiment(
         (1, 2), repeats=2, objective=Objective(metric="capacity", subject_to=["p99 < 50ms"], margin=0.001)
