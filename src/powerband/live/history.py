@@ -40,7 +40,6 @@ class HistoryLine:
     status: RunStatus
     answer: str
     sure: str
-    objective: str
     trials: int
     began_s: float | None
     has_report: bool
@@ -124,7 +123,6 @@ class History:
             status=RunStatus.RUNNING if is_held(path / ".lock") else self._at_rest(RunDir(path), plan),
             answer=head.get("answer", ""),
             sure=head.get("sure", ""),
-            objective=head.get("objective", ""),
             trials=plan.trials,
             began_s=None if experiment is None else experiment[2] / 1e9,
             has_report=changed_at(path / "report.html") is not None,
@@ -155,10 +153,10 @@ class History:
 
 
 def _head_of(data: bytes) -> dict[str, str]:
-    """Name, question, objective and the answer's first sentences; missing or damaged ones are omitted."""
+    """Name, question and the answer's first sentences; missing or damaged ones are omitted."""
     text = data.decode("utf-8", "ignore")
     found = {}
-    for key in ("name", "question", "objective"):
+    for key in ("name", "question"):
         if isinstance(value := _value(text, key), str):
             found[key] = value
     answer = _value(text, "answer")
