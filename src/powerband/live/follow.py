@@ -39,7 +39,6 @@ from powerband.live.growing_files import (
 )
 from powerband.live.live_nodes import nodes_now
 from powerband.live.live_standing import (
-    may_end_early,
     outcome_of,
     settings_of,
     settings_unjudged,
@@ -359,7 +358,7 @@ class RunFollower:
             unit=METRICS[metric].unit,
             direction=experiment.objective.direction,
             planned_total=max(total, len(trials)) if status is not RunStatus.FINISHED else len(trials),
-            at_most=status is not RunStatus.FINISHED and may_end_early(experiment),
+            at_most=status is not RunStatus.FINISHED and experiment.may_end_early,
             done=done,
             valid=outcomes.count(Outcome.VALID),
             invalid=outcomes.count(Outcome.INVALID),

@@ -28,11 +28,6 @@ def status_at_rest(*, stopped: bool, lacking: bool, warnings: Sequence[str] | No
     return RunStatus.INTERRUPTED if stopped or to_come else RunStatus.FINISHED
 
 
-def may_end_early(experiment: Experiment) -> bool:
-    """True if the run may be complete with fewer trials than planned."""
-    return experiment.is_race or experiment.objective.is_capacity or experiment.design.budget_ns is not None
-
-
 def outcome_of(result: TrialResult) -> Outcome:
     if result.valid:
         return Outcome.VALID
