@@ -15,6 +15,7 @@ from fakes.races import race_of, result_of, threads
 from fakes.trials import experiment
 from powerband.base.machine import Noise
 from powerband.model.experiment import Design, Experiment
+from powerband.model.load import Load
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Problem, TrialResult
 from powerband.search.turns import Turns
@@ -95,6 +96,27 @@ def test_each_node_searches_for_capacities_within_the_budget(nodes: int) -> None
     wall_s, results = run(made, nodes, answers_of({level: Server() for level in (1, 2)}, np.random.default_rng(1)))
     assert (wall_s, len(results)) == (100.0, 10 * nodes)
     assert {result.stage for result in results if result.block < nodes} == {Stage.SATURATE}
+
+
+@NODES
+@pytest.mark.parametrize("budget_s", [60, 100, 180])
+def test_a_search_whose_windows_grow_towards_the_edge_ends_within_the_budget(nodes: int, budget_s: int) -> None:
+    """A trial takes three seconds more than it measures: three at first, half a minute close to the edge."""
+    made = capacity_experiment(
+        (1, 2), repeats=10, load=Load(users=10, duration="3s"), design=Design(budget=f"{budget_s}s", seed=7)
+    )
+    dice = np.random.default_rng(3)
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        most = 1000.0 * float(np.exp(0.02 * dice.standard_normal()))
+        rate = spec.rate_per_s or most
+        p99_ns = 5e9 if rate >= most else 10e6 + 2e6 / (1 - rate / most)
+        metrics = {"goodput_per_s": min(rate, most), "offered_rate_per_s": rate, "response_time_ns_p99": p99_ns}
+        found = result_of(spec, {**metrics, "response_time_ns_mean": 10e6, "error_rate": 0.0})
+        return replace(found, rate_per_s=spec.rate_per_s, took_s=3.0 + (found.window_s or 3.0))
+
+    wall_s, results = run(made, nodes, answer)
+    assert wall_s <= budget_s and len(results) >= 8 * nodes
 
 
 @NODES
