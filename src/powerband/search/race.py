@@ -132,7 +132,8 @@ class RacePlanner:
             else:
                 # Short trials count until there are two blocks of full ones; later results are not in the table yet.
                 short = sum(1 for result in self._results if result.stage is Stage.SCREEN)
-                played = from_here(self._experiment, known, screens=self._begun < self._screens)
+                screens = self._begun < self._screens or bool(self._trials.in_flight(Stage.SCREEN))
+                played = from_here(self._experiment, known, screens=screens)
                 self._played = judged, played, short if table.screened else judged
         return self._played[1:]
 
