@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -299,9 +300,18 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
-        """Opens a run directory. Raises UsageError if the path is not one."""
+        """Opens a run directory. Raises UsageError if the path is not one, or belongs to another user."""
         run = cls(path)
-        if not os.path.isfile(run.experiment):  # noqa: PTH113 - it returns False for a folder that we may not enter
+        try:
+            is_run = stat.S_ISREG(run.experiment.stat().st_mode)
+        except PermissionError:
+            raise UsageError(
+                f"{path} cannot be read: only the user who made the run may (root, if it was run by sudo): become that "
+                f"user, or take it over with `sudo chown -R $USER {path}`"
+            ) from None
+        except (OSError, ValueError):
+            is_run = False
+        if not is_run:
             raise UsageError(f"{path} is no run directory: it has no experiment.yaml; runs lie under runs/ by default")
         return run
 

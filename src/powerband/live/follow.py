@@ -39,7 +39,6 @@ from powerband.live.growing_files import (
 )
 from powerband.live.live_nodes import nodes_now
 from powerband.live.live_standing import (
-    may_end_early,
     outcome_of,
     settings_of,
     settings_unjudged,
@@ -346,7 +345,7 @@ class RunFollower:
         analysis = known.analysis
         results = [trial.result for trial in trials if trial.result is not None]
         planned, _ = self._first_guess(experiment)
-        status = self._status(experiment, trials)
+        status = self._status(trials)
         done = sum(trial.recorded for trial in trials)
         total = known.planned_total if known.planned_total is not None else planned
         began = [trial.began_s for trial in trials if trial.began_s is not None]
@@ -359,7 +358,7 @@ class RunFollower:
             unit=METRICS[metric].unit,
             direction=experiment.objective.direction,
             planned_total=max(total, len(trials)) if status is not RunStatus.FINISHED else len(trials),
-            at_most=status is not RunStatus.FINISHED and may_end_early(experiment),
+            at_most=status is not RunStatus.FINISHED and experiment.may_end_early,
             done=done,
             valid=outcomes.count(Outcome.VALID),
             invalid=outcomes.count(Outcome.INVALID),
@@ -396,7 +395,7 @@ class RunFollower:
 
         return tuple(line(trial) for trial in trials)
 
-    def _status(self, experiment: Experiment, trials: list[_FollowedTrial]) -> RunStatus:
+    def _status(self, trials: list[_FollowedTrial]) -> RunStatus:
         """The status; a run at rest has finished, was asked to stop, or lost its process."""
         known = self._known
         if known.running:
@@ -408,7 +407,8 @@ class RunFollower:
         race = None if known.analysis is None else known.analysis.race
         stopped = interrupted or (race is not None and race.under_way)
         lacking = known.planned_total is not None and len(trials) < known.planned_total
-        return status_at_rest(last.spec.stage, stopped=stopped, lacking=lacking, early=may_end_early(experiment))
+        warnings = None if known.analysis is None else known.analysis.warnings
+        return status_at_rest(stopped=stopped, lacking=lacking, warnings=warnings)
 
     def _ended_s(self, trials: list[_FollowedTrial]) -> float | None:
         found = [changed_at(self.run.trial(trial.spec.number).record) for trial in trials[-1:]]

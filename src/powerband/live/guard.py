@@ -123,7 +123,8 @@ class Guard:
             rest = urlencode([(name, value) for name, value in query if name != "token"])
             path = "/" + scope.get("raw_path", scope["path"].encode()).decode("latin-1").lstrip("/")
             answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
-            answer.set_cookie(self._access.cookie, wanted, httponly=True, samesite="strict", path="/")
+            # Not `strict`: after a link on another site (a chat), browsers would follow this redirect without it.
+            answer.set_cookie(self._access.cookie, wanted, httponly=True, samesite="lax", path="/")
             return answer
         return _refused(
             "a token is needed: open the address that powerband printed, with ?token=..., or send it as "

@@ -17,9 +17,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from powerband.files.experiment_file import parse_experiment
 from powerband.live.growing_files import changed_at, is_held, plain_text, read_plain, run_refused, unless_short
-from powerband.live.live_standing import may_end_early, status_at_rest
+from powerband.live.live_standing import status_at_rest
 from powerband.live.state import RunStatus
-from powerband.model.plan import Stage
 from powerband.store import NOT_AS_WRITTEN, RunDir
 
 _HEAD_BYTES = 1 << 16  # an analysis begins with the answer; nothing after it is needed
@@ -41,28 +40,19 @@ class HistoryLine:
     status: RunStatus
     answer: str
     sure: str
-    objective: str
     trials: int
     began_s: float | None
     has_report: bool
 
 
 class _Plan(NamedTuple):
-    """The plan's state. `last`: the stage of the plan's last trial, None while it has no record; `stopped`: it was
-    interrupted; `lacking`: more trials were planned."""
+    """The plan's state. `recorded`: its last trial has a record; `stopped`: that trial was interrupted; `lacking`: more
+    trials were planned."""
 
     trials: int
-    last: Stage | None = None
+    recorded: bool = False
     stopped: bool = False
     lacking: bool = False
-
-
-class _End(NamedTuple):
-    """How a run may end. `early`: see `may_end_early`; None if the experiment cannot be read. `stopped`: the race was
-    stopped."""
-
-    early: bool | None
-    stopped: bool
 
 
 class _Kept(Generic[T]):
@@ -86,7 +76,7 @@ class History:
         self.root = root
         self._heads = _Kept[dict[str, str]]()
         self._plans = _Kept[_Plan]()
-        self._ends = _Kept[_End]()
+        self._ends = _Kept[RunStatus]()
 
     def lines(self) -> list[HistoryLine]:
         """All runs, the latest first; empty if the folder cannot be read."""
@@ -133,7 +123,6 @@ class History:
             status=RunStatus.RUNNING if is_held(path / ".lock") else self._at_rest(RunDir(path), plan),
             answer=head.get("answer", ""),
             sure=head.get("sure", ""),
-            objective=head.get("objective", ""),
             trials=plan.trials,
             began_s=None if experiment is None else experiment[2] / 1e9,
             has_report=changed_at(path / "report.html") is not None,
@@ -146,7 +135,7 @@ class History:
     def _plan(self, path: Path) -> _Plan:
         version = changed_at(path / "plan.jsonl"), changed_at(path / "analysis.json")
         plan = self._plans.get(path.name, version, lambda: _plan_of(RunDir(path)))
-        if plan.last is None:
+        if not plan.recorded:
             self._plans.forget(path.name)  # the missing record is no part of the version
         return plan
 
@@ -155,23 +144,19 @@ class History:
         status."""
         if run_refused(run):
             return RunStatus.UNREADABLE
-        if plan.last is None:
+        if not plan.recorded:
             return RunStatus.STALE
-        end = self._end(run) if plan.lacking and not plan.stopped else _End(early=False, stopped=plan.stopped)
-        if end.early is None:
-            return RunStatus.UNREADABLE
-        return status_at_rest(plan.last, stopped=end.stopped, lacking=plan.lacking, early=end.early)
-
-    def _end(self, run: RunDir) -> _End:
-        version = changed_at(run.experiment), changed_at(run.analysis)
-        return self._ends.get(run.path.name, version, lambda: _end_of(run))
+        if plan.lacking and not plan.stopped:
+            version = changed_at(run.experiment), changed_at(run.analysis)
+            return self._ends.get(run.path.name, version, lambda: _end_of(run))
+        return status_at_rest(stopped=plan.stopped, lacking=plan.lacking, warnings=())
 
 
 def _head_of(data: bytes) -> dict[str, str]:
-    """Name, question, objective and the answer's first sentences; missing or damaged ones are omitted."""
+    """Name, question and the answer's first sentences; missing or damaged ones are omitted."""
     text = data.decode("utf-8", "ignore")
     found = {}
-    for key in ("name", "question", "objective"):
+    for key in ("name", "question"):
         if isinstance(value := _value(text, key), str):
             found[key] = value
     answer = _value(text, "answer")
@@ -195,21 +180,23 @@ def _plan_of(run: RunDir) -> _Plan:
     try:
         last = json.loads(lines[-1])
         record = read_plain(run.trial(int(last["number"])).record, _RECORD_HEAD_BYTES)
-        stage, total = Stage(last.get("stage", Stage.COMPARE)), last.get("planned_total")
+        total = last.get("planned_total")
     except NOT_AS_WRITTEN:
         return _Plan(len(lines))
     if record is None:
         return _Plan(len(lines))
     lacking = isinstance(total, int) and len(lines) < total
-    return _Plan(len(lines), stage, stopped=b'"status": "interrupted"' in record, lacking=lacking)
+    return _Plan(len(lines), recorded=True, stopped=b'"status": "interrupted"' in record, lacking=lacking)
 
 
-def _end_of(run: RunDir) -> _End:
+def _end_of(run: RunDir) -> RunStatus:
+    """The status of a run that has fewer trials than planned, none of them interrupted."""
     try:
-        text = (read_plain(run.experiment) or b"").decode()
-        early = may_end_early(parse_experiment(text, str(run.experiment)))
+        parse_experiment((read_plain(run.experiment) or b"").decode(), str(run.experiment))
     except Exception as error:  # a foreign directory may contain anything; its page reports the error
         unless_short(error)
-        return _End(None, stopped=False)
+        return RunStatus.UNREADABLE
     analysis = (read_plain(run.analysis) or b"").decode("utf-8", "ignore")
-    return _End(early, stopped=_value(analysis, "ended_by") in ("running", "stopped"))
+    stopped, warnings = _value(analysis, "ended_by") in ("running", "stopped"), _value(analysis, "warnings")
+    told = [str(text) for text in warnings] if isinstance(warnings, list) else None
+    return status_at_rest(stopped=stopped, lacking=True, warnings=told)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from powerband.analyze.settings.compare import RESUME
 from powerband.live.state import LookState, Outcome, RunStatus, SettingState, TrialLine
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Analysis, Estimate, Race, SettingResult, TrialResult
 from powerband.report.wording.findings import departure_of, state_words
 from powerband.report.wording.standings import ranked
@@ -19,18 +20,12 @@ from powerband.report.wording.standings import ranked
 _JUDGED = {"failed": Outcome.FAILED, "interrupted": Outcome.INTERRUPTED}
 
 
-def status_at_rest(last: Stage, *, stopped: bool, lacking: bool, early: bool) -> RunStatus:
-    """The status of a run that no process holds, all of whose trials have records: finished or interrupted. `last`: the
-    stage of its last trial; `stopped`: that trial, or its race, was interrupted; `lacking`: fewer trials than planned;
-    `early`: `may_end_early`. The plan of a run that may end early is the most it can take; that of its confirmation or
-    soak is exact."""
-    exact = last in (Stage.CONFIRM, Stage.SOAK) or not early
-    return RunStatus.INTERRUPTED if stopped or (exact and lacking) else RunStatus.FINISHED
-
-
-def may_end_early(experiment: Experiment) -> bool:
-    """True if the run may be complete with fewer trials than planned."""
-    return experiment.is_race or experiment.objective.is_capacity or experiment.design.budget_ns is not None
+def status_at_rest(*, stopped: bool, lacking: bool, warnings: Sequence[str] | None) -> RunStatus:
+    """The status of a run that no process holds, all of whose trials have records: finished or interrupted. `stopped`:
+    its last trial, or its race, was interrupted; `lacking`: it has fewer trials than planned, which are the most that
+    it can take; `warnings`: those of its last analysis, which say whether more were to come; None: it has none."""
+    to_come = lacking and (warnings is None or any(text.endswith(RESUME) for text in warnings))
+    return RunStatus.INTERRUPTED if stopped or to_come else RunStatus.FINISHED
 
 
 def outcome_of(result: TrialResult) -> Outcome:

@@ -240,10 +240,11 @@ class LivePages:
         return Response(text, headers={"content-type": CONTENT_TYPE})
 
     async def _scraped(self) -> list[RunState]:
-        """The latest run, and all others that are running."""
+        """The latest run, and all others that are running, as they are now: a scrape may come only once a minute, and
+        what a trial writes meanwhile is more than one poll reads."""
         lines = await asyncio.to_thread(self.history.lines)
         names = [line.folder for at, line in enumerate(lines) if at == 0 or line.status is RunStatus.RUNNING]
-        return [await self.feed(name).fresh() for name in names if self.history.find(name) is not None]
+        return [await _settled(self.feed(name)) for name in names if self.history.find(name) is not None]
 
     async def _nothing(self, _request: Request) -> Response:
         return _not_found("There is no such page.")

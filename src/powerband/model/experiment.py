@@ -429,6 +429,11 @@ class Experiment(Frozen):
         return self.design.order == "race" and not self.objective.is_capacity
 
     @property
+    def may_end_early(self) -> bool:
+        """True if a run may be complete with fewer trials than planned, which are then the most that it can take."""
+        return self.is_race or self.objective.is_capacity or self.design.budget_ns is not None
+
+    @property
     def compares_revisions(self) -> bool:
         """True if the question is how revisions of a server differ, and not which one to use."""
         return tuple(self.factors) == (REVISION,)

@@ -41,7 +41,8 @@ class BlockPlanner:
     def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         if not self._trials.spent_s:
             return None
-        return self._trials.lasts_s(None) * (self.planned_total - self._trials.told) / nodes
+        to_come_s = self._trials.lasts_s(None) * (self.planned_total - self._trials.told)
+        return min(self._trials.budget_left_s, to_come_s / nodes)
 
     @property
     def progress(self) -> Progress:

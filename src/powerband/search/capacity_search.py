@@ -100,18 +100,28 @@ class CapacityPlanner(InFlight[_Round]):
         if asked.stage is Stage.SATURATE:
             window_ns = search.look_window_ns
         else:
-            rate = taken.rate_per_s or search.next_rate_per_s(self._tried_now(taken.setting), self._longest_ns())
+            rate = taken.rate_per_s or search.next_rate_per_s(self._tried_now(taken.setting), self._longest_ns(asked))
             taken, window_ns = taken._replace(rate_per_s=rate), search.window_ns(rate)
         return self._begin_trial(asked, taken, window_ns)
 
-    def _longest_ns(self) -> float:
-        """The longest window, in ns, of a trial that begins now; on several nodes the others would wait for a longer
-        one at the end."""
-        if self._nodes == 1:
-            return math.inf
-        ahead = self.planned_total - self.told - sum(each.pending is not None for each in self._open.values())
-        usual_ns = self._experiment.load.duration_ns
-        return usual_ns + usual_ns * LONGER * ahead / self._nodes
+    def _longest_ns(self, asked: _Round) -> float:
+        """The longest window, in ns, of a trial that begins now, after which the rest of its round ends within the
+        budget; on several nodes the others would wait for a longer one at the end."""
+        usual_ns, longest_ns = self._experiment.load.duration_ns, math.inf
+        if self._nodes > 1:
+            ahead = self.planned_total - self.told - sum(each.pending is not None for each in self._open.values())
+            longest_ns = usual_ns + usual_ns * LONGER * ahead / self._nodes
+        if math.isinf(self.budget_s):
+            return longest_ns
+        rest_s = sum(map(self._lasts_s, (each.setting for each in (*asked.queue, *asked.retry))))
+        beside_s = self.lasts_s(None) - usual_ns / 1e9
+        return min(longest_ns, max(usual_ns, 1e9 * (self.budget_left_s - rest_s - beside_s)))
+
+    def _lasts_s(self, setting: Setting) -> float:
+        """How long the next trial of a setting lasts, if possible with the usual window."""
+        search, usual_ns = self._search(setting), self._experiment.load.duration_ns
+        known = search.first_look is not None
+        return self.lasts_s(search.window_ns(search.next_rate_per_s((), usual_ns)) if known else None)
 
     def _tried_now(self, setting: Setting) -> list[float]:
         """The rates of the setting's trials in flight."""
@@ -137,7 +147,7 @@ class CapacityPlanner(InFlight[_Round]):
                 self._settle()
         if told.number not in self._open:
             self._round_ended = True
-            self._ended |= not self._within_budget(len(self._live))
+            self._ended |= not self._affords_round()
 
     def _learn(self, told: _Round, spec: TrialSpec, result: TrialResult, *, wanted: bool) -> None:
         """Takes a result, and schedules the trial again if it says nothing."""
@@ -206,7 +216,7 @@ class CapacityPlanner(InFlight[_Round]):
     def _next_round(self) -> _Round | None:
         """Begins a round with every live setting, and returns it; None if none can begin, or none yet."""
         looks = self._begun < self._nodes
-        self._ended |= not self._within_budget(len(self._live))
+        self._ended |= not self._affords_round()
         if self._ended or not self._live or self._begun >= self._rounds:
             return None
         if not looks and any(self._search(setting).first_look is None for setting in self._live):
@@ -219,17 +229,19 @@ class CapacityPlanner(InFlight[_Round]):
         self._begun += 1
         return begun
 
+    def _affords_round(self) -> bool:
+        """True if another round would end within the budget. The first of a run is begun in any case, since its trials
+        show how long one takes."""
+        unbounded = not self.told or math.isinf(self.budget_s)
+        return unbounded or self.wall_s + sum(map(self._lasts_s, self._live)) <= self.budget_s
+
     def _within_budget(self, trials: int, took_s: Sequence[float] = ()) -> bool:
         """True if this many more trials, one after the other, would end within the budget, at the pace of trials that
         took so long; without any, of all measured ones but short looks."""
-        budget_ns = self._experiment.design.budget_ns
-        if budget_ns is None:
-            return True
-        measure, usual_ns = self._experiment.measure, self._experiment.load.duration_ns
+        usual_ns = self._experiment.load.duration_ns
         whole = (lasted_s for window_ns, lasted_s in self._lasted_s.items() if (window_ns or usual_ns) >= usual_ns)
-        took_s = took_s or [each for lasted_s in whole for each in lasted_s]
-        each_s = sum(took_s) / len(took_s) if took_s else (measure.warmup_min_ns + usual_ns) / 1e9
-        return self.wall_s + each_s * trials <= budget_ns / 1e9
+        took_s = took_s or [each for lasted_s in whole for each in lasted_s] or [self.lasts_s(None)]
+        return self.wall_s + sum(took_s) / len(took_s) * trials <= self.budget_s
 
     def _search(self, setting: Setting) -> Search:
         """The search of a setting. It is kept until the setting's next result, since it takes milliseconds to make."""

@@ -43,7 +43,7 @@ def _figures(run: RunDir, of: ToldRun) -> Iterator[tuple[Setting, float]]:
         return
     if any(host_differences(of.host, read_host(run.host))):
         return
-    for row in stored_analysis(run.analysis.read_text("utf-8")).settings:
+    for row in stored_analysis(run.analysis.read_text("utf-8", "replace")).settings:
         estimate = row.estimates.get(of.analysis.objective) if row.capacity is None else row.capacity.estimate
         if estimate is not None and estimate.value > 0:
             yield row.setting, estimate.value

@@ -130,15 +130,12 @@ class Explorer(InFlight[_Tried]):
         design = self._experiment.design
         if design.budget_ns is None:
             return design.finalists
-        trials = (design.budget_ns / 1e9 - self.wall_s) / self.lasts_s(None)
+        trials = self.budget_left_s / self.lasts_s(None)
         blocks, confirms = (math.ceil(each / self._nodes) for each in (2, design.confirm))  # one after the other
         return max(2, min(design.finalists, int((trials - 2 * confirms) // blocks)))
 
     def _out_of_time(self) -> bool:
-        budget_ns = self._experiment.design.budget_ns
-        if budget_ns is None or not self._results:
-            return False
-        return self.wall_s + self.lasts_s(None) > BUDGET_SHARE * budget_ns / 1e9
+        return bool(self._results) and self.wall_s + self.lasts_s(None) > BUDGET_SHARE * self.budget_s
 
 
 def _is_own(result: TrialResult) -> bool:

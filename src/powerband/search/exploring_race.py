@@ -55,7 +55,7 @@ class ExploringRace:
         most = min(self._experiment.design.finalists, explorer.tried + to_come)
         settings = len(self._finalists) if self._explored else most
         race_s = np.median(before(self._experiment, settings, noise).times_s(each_s, each_s, each_s))
-        return (each_s * to_come + float(race_s) * (settings > 1)) / nodes
+        return min(explorer.budget_left_s, (each_s * to_come + float(race_s) * (settings > 1)) / nodes)
 
     @property
     def block_ended(self) -> bool:
@@ -94,7 +94,6 @@ class ExploringRace:
             return
         design = self._experiment.design
         if design.budget_ns is not None:
-            left_ns = max(1, design.budget_ns - round(explorer.wall_s * 1e9))
-            design = design.model_copy(update={"budget_ns": left_ns})
+            design = design.model_copy(update={"budget_ns": max(1, round(explorer.budget_left_s * 1e9))})
         rest = self._experiment.model_copy(update={"design": design})
         self._race = RacePlanner(rest, self._seed, settings=self._finalists, told=explorer.told, nodes=self._nodes)

@@ -3,6 +3,7 @@ here: which blocks begin, and what a result means for the trials to come."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -62,6 +63,17 @@ class InFlight(Generic[B]):
         self.wall_s = 0.0
         self._open: dict[int, B] = {}
         self._lasted_s: dict[int | None, list[float]] = {}  # the measured trials, by their `window_ns`
+
+    @property
+    def budget_s(self) -> float:
+        """The run's budget, in s; infinite without one."""
+        budget_ns = self._experiment.design.budget_ns
+        return math.inf if budget_ns is None else budget_ns / 1e9
+
+    @property
+    def budget_left_s(self) -> float:
+        """What is left of the budget, in s."""
+        return max(0.0, self.budget_s - self.wall_s)
 
     @property
     def waiting(self) -> int:

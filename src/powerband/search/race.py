@@ -118,9 +118,7 @@ class RacePlanner:
             told=len(since) - short_told,
             waiting=waiting - short_waiting,
         )
-        budget_ns = self._experiment.design.budget_ns
-        most_s = math.inf if budget_ns is None else max(0.0, budget_ns / 1e9 - self._trials.wall_s)
-        return min(most_s, float(np.median(times_s)) / nodes)
+        return min(self._trials.budget_left_s, float(np.median(times_s)) / nodes)
 
     def _play(self, noise: Noise) -> tuple[Played, int]:
         """Races simulated from the last finished block on, or from the beginning if the blocks show nothing yet; and
@@ -134,7 +132,8 @@ class RacePlanner:
             else:
                 # Short trials count until there are two blocks of full ones; later results are not in the table yet.
                 short = sum(1 for result in self._results if result.stage is Stage.SCREEN)
-                played = from_here(self._experiment, known, screens=self._begun < self._screens)
+                screens = self._begun < self._screens or bool(self._trials.in_flight(Stage.SCREEN))
+                played = from_here(self._experiment, known, screens=screens)
                 self._played = judged, played, short if table.screened else judged
         return self._played[1:]
 

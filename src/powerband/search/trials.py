@@ -156,7 +156,7 @@ class BlockTrials(InFlight[OpenBlock]):
     def fits(self, *further: Further) -> bool:
         """True if the blocks in flight, and further ones begun one after the other, end within the experiment's budget.
         Each trial is taken to last `lasts_s`. Nodes share the trials, but a block runs on one node."""
-        return self._end_s(*further) <= self._budget_s
+        return self._end_s(*further) <= self.budget_s
 
     def _goes_on(self, first: OpenBlock) -> bool:
         """True if the first block may go on: its next trial must end within the budget, and so must the whole block,
@@ -164,12 +164,7 @@ class BlockTrials(InFlight[OpenBlock]):
         coming = (first.queue or first.retry)[:1]
         before_s = [each.took_s or 0.0 for each in first.results if (each.setting, each.attempt + 1, None) in coming]
         next_s = max([self.lasts_s(first.window_ns), *before_s]) if coming else 0.0
-        return max(self._end_s() - self._failed_s, self.wall_s + next_s) <= self._budget_s
-
-    @property
-    def _budget_s(self) -> float:
-        budget_ns = self._experiment.design.budget_ns
-        return math.inf if budget_ns is None else budget_ns / 1e9
+        return max(self._end_s() - self._failed_s, self.wall_s + next_s) <= self.budget_s
 
     def _end_s(self, *further: Further) -> float:
         """When the blocks in flight, and further ones, will end; 0 before the first trial has."""

@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from fakes import synthetic, synthetic_verdicts
+from fakes.finished_run import MADE, run_to_its_end
 from fakes.live_runs import exchanged, recorded, written
 from fakes.live_trials import write_lines
+from powerband.analyze.settings.compare import RESUME
 from powerband.files.experiment_file import load_experiment
+from powerband.files.resolved import resolved_yaml
 from powerband.live import follow
 from powerband.live.follow import RunFollower
+from powerband.live.history import History
 from powerband.live.payload import run_row
 from powerband.live.state import Outcome, RunState, RunStatus
 from powerband.model.plan import Stage
@@ -225,7 +229,6 @@ def test_time_left_is_that_of_the_trials_to_come(tmp_path: Path) -> None:
     [
         (lambda run: run.trial(45).record.unlink(), RunStatus.STALE),
         (lambda run: run.plan.write_text(""), RunStatus.STALE),
-        (lambda run: run.plan.write_text("".join(run.plan.read_text().splitlines(keepends=True)[:-3])), "interrupted"),
         (lambda run: None, RunStatus.FINISHED),
     ],
 )
@@ -236,6 +239,27 @@ def test_how_a_run_that_rests_came_to_rest(tmp_path: Path, change: object, statu
     state = settled(RunFollower(run.path))
     assert state.status == status
     assert any("powerband resume" in warning for warning in state.warnings) == (status == RunStatus.STALE)
+
+
+@pytest.mark.parametrize(("more", "status"), [((), "finished"), (("0 of 9 rounds whole; " + RESUME,), "interrupted")])
+def test_a_run_with_fewer_trials_than_it_may_take_has_ended_if_its_analysis_asks_for_no_more(
+    tmp_path: Path, more: tuple[str, ...], status: str
+) -> None:
+    base = synthetic.analysis()
+    run = written(tmp_path, "run", replace(base, warnings=(*base.warnings, *more)))
+    run.plan.write_text(run.plan.read_text().replace('"planned_total": 45', '"planned_total": 47'))
+    assert settled(RunFollower(run.path)).status == status
+    (line,) = History(tmp_path).lines()
+    assert line.status == status
+
+
+def test_a_race_whose_confirmation_ended_early_has_finished(tmp_path: Path) -> None:
+    made = MADE.model_copy(update={"design": MADE.design.model_copy(update={"confirm_early": True})})
+    run = RunDir.create(tmp_path, "fake", resolved_yaml(made), {})
+    run_to_its_end(run, of=made)
+    *_, last = map(json.loads, run.plan.read_text().splitlines())
+    assert last["stage"] == Stage.CONFIRM and last["planned_total"] > last["number"]
+    assert settled(RunFollower(run.path)).status is RunStatus.FINISHED
 
 
 def test_an_interrupted_run_is_told_from_a_finished_one(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
 
 from fakes.asgi import Answered, asked
-from fakes.live_runs import written
+from fakes.live_runs import on_nodes, written
+from fakes.live_trials import write_lines
+from powerband.live import growing_files
 from powerband.live.guard import access_for
 from powerband.live.server import LivePages
 from powerband.store import RunDir
@@ -49,6 +51,21 @@ def test_an_older_run_that_goes_on_is_told_too(tmp_path: Path) -> None:
     with RunDir(other).locked():
         statuses = dict(sorted(told(get(tmp_path, "/metrics", **OPENMETRICS), "powerband_run_status")))
     assert statuses[other.name] == "running" and len(statuses) == 2
+
+
+def test_the_figures_are_those_of_now_however_much_was_written_since_the_last_scrape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = on_nodes(tmp_path / "run", trials=1, cluster=False)
+    write_lines(run.trial(1), 20)
+    with run.locked():
+        whole = rates(get(tmp_path, "/metrics"))
+        monkeypatch.setattr(growing_files, "CHUNK_BYTES", 4096)
+        assert rates(get(tmp_path, "/metrics")) == whole != []
+
+
+def rates(answer: Answered) -> list[str]:
+    return [line for line in answer.text.splitlines() if line.startswith(("powerband_rate", "powerband_cpu"))]
 
 
 def latest(runs: Path) -> str:

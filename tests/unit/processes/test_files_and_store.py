@@ -216,6 +216,20 @@ def test_a_folder_that_may_be_entered_but_not_listed() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_run_of_another_user_is_not_taken_for_no_run() -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from powerband.store import RunDir; os.setuid(65534)\n"
+        "RunDir.open(Path(sys.argv[1]))"
+    )
+    if os.geteuid() != 0:
+        without("only root can become another user")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        run = RunDir.create(Path(folder), "x", "name: x", {})
+        done = subprocess.run([sys.executable, "-c", code, run.path], capture_output=True, text=True, check=False)
+    assert "UsageError" in done.stderr and "chown -R" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(
     ("number", "cure"),
     [(errno.EROFS, "make it writable"), (errno.EACCES, "make it writable"), (errno.ENOSPC, "free some")],

@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Design, Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.report.terminal.console import Terminal
 from powerband.report.terminal.progress import REDRAW_S, LiveView
@@ -138,6 +138,14 @@ def test_a_resumed_run_counts_what_is_there() -> None:
     with LiveView(Console(file=out, width=80), clock) as view:
         view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 4)
     assert "4 of them done already" in out.getvalue()
+
+
+def test_the_trials_of_a_plan_with_a_budget_are_the_most(tmp_path: Path) -> None:
+    out, clock = io.StringIO(), Clock()
+    short = EXPERIMENT.model_copy(update={"design": Design(budget="1m")})
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(short, RunDir(tmp_path), 10, 0)
+    assert out.getvalue().startswith("pool-size: at most 10 trials; into ")
 
 
 def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:

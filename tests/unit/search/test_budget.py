@@ -15,6 +15,7 @@ from fakes.races import race_of, result_of, threads
 from fakes.trials import experiment
 from powerband.base.machine import Noise
 from powerband.model.experiment import Design, Experiment
+from powerband.model.load import Load
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Problem, TrialResult
 from powerband.search.turns import Turns
@@ -98,6 +99,27 @@ def test_each_node_searches_for_capacities_within_the_budget(nodes: int) -> None
 
 
 @NODES
+@pytest.mark.parametrize("budget_s", [60, 100, 180])
+def test_a_search_whose_windows_grow_towards_the_edge_ends_within_the_budget(nodes: int, budget_s: int) -> None:
+    """A trial takes three seconds more than it measures: three at first, half a minute close to the edge."""
+    made = capacity_experiment(
+        (1, 2), repeats=10, load=Load(users=10, duration="3s"), design=Design(budget=f"{budget_s}s", seed=7)
+    )
+    dice = np.random.default_rng(3)
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        most = 1000.0 * float(np.exp(0.02 * dice.standard_normal()))
+        rate = spec.rate_per_s or most
+        p99_ns = 5e9 if rate >= most else 10e6 + 2e6 / (1 - rate / most)
+        metrics = {"goodput_per_s": min(rate, most), "offered_rate_per_s": rate, "response_time_ns_p99": p99_ns}
+        found = result_of(spec, {**metrics, "response_time_ns_mean": 10e6, "error_rate": 0.0})
+        return replace(found, rate_per_s=spec.rate_per_s, took_s=3.0 + (found.window_s or 3.0))
+
+    wall_s, results = run(made, nodes, answer)
+    assert wall_s <= budget_s and len(results) >= 8 * nodes
+
+
+@NODES
 def test_an_exploration_takes_half_of_the_budget_at_most_and_the_race_the_rest(nodes: int) -> None:
     made = race_of(200, repeats=20, budget="400s", confirm=1)
     wall_s, results = run(made, nodes)
@@ -167,6 +189,26 @@ def test_trials_of_a_search_and_of_an_exploration_are_repeated_only_within_the_b
     explored = race_of(200, repeats=20, budget="400s", confirm=1)
     _, results = run(explored, 1, disturbed(serve, lambda spec: spec.number >= 19))
     assert sum(result.stage is Stage.EXPLORE for result in results) == 20
+
+
+@pytest.mark.parametrize(
+    ("made", "budget_s"),
+    [
+        (grid("100s"), 100),
+        (race_of(5, repeats=100, budget="100s", confirm=1), 100),
+        (race_of(200, repeats=20, budget="100s", confirm=1), 100),
+        (with_soak(grid("700s")), 700),
+    ],
+    ids=["grid", "race", "exploration", "soak"],
+)
+def test_the_time_left_is_within_the_budget(made: Experiment, budget_s: int) -> None:
+    planner = Turns().planner(made)
+    for told in (1, 2, 3):
+        spec = planner.ask()
+        assert spec is not None
+        planner.tell(serve(spec))
+        left_s = planner.left_s(Noise(0.02))
+        assert left_s is not None and left_s <= budget_s - told * TRIAL_S
 
 
 def test_only_what_nodes_share_is_sooner_over_with_more_of_them() -> None:

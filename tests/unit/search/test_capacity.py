@@ -104,7 +104,8 @@ def test_an_slo_that_holds_at_no_rate_says_what_was_seen() -> None:
     assert analysis.answer.kind is AnswerKind.NONE_FEASIBLE
     first, second = analysis.answer.sentences
     assert first == "No setting meets the SLO (p99 < 50ms and errors < 0.1%) at 18.3/s or more."
-    assert "Trials of this length cannot test rates below 18.3/s" in second
+    assert "Trials of this length cannot test rates below 18.3/s: that takes a load.duration above 1 min" in second
+    assert "lower rate does not help" not in second, "none was tried"
     assert "p99 < 50ms (it was 82." in second and "the lowest rate tried" in second and "Loosen" in second
     assert len(results) < 40
     assert all(row.capacity is not None and row.capacity.estimate is None for row in analysis.settings)
@@ -230,6 +231,13 @@ def test_a_budget_for_the_first_looks_alone_says_how_much_is_needed(repeats: int
     assert "only its first look has run" in analysis.answer.sentences[1]
     assert "budget of 25.0 s was too little: one" in analysis.answer.sentences[1]
     assert not any("resume" in warning for warning in analysis.warnings)
+
+
+def test_a_budget_below_the_first_round_says_how_much_is_needed() -> None:
+    made = capacity_experiment((1, 2, 4), design=Design(budget="20s"))
+    planner, results = search(made, answers_of({threads: Server() for threads in (1, 2, 4)}, dice()))
+    assert len(results) == 1
+    assert "budget of 20.0 s was too little: one" in analyse(made, results, planner.progress).answer.sentences[1]
 
 
 def test_trials_are_bounded_by_the_repeats() -> None:

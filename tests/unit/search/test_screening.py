@@ -10,6 +10,7 @@ import pytest
 
 from fakes.races import race_of, result_of, threads
 from powerband.analyze.settings.compare import analyse
+from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, TrialResult
@@ -43,6 +44,19 @@ def screened(
         results.append(change(spec, result_of(spec, served(rates, spec), took_s)))
         planner.tell(results[-1])
     return made, specs, analyse(made, results, planner.progress)
+
+
+def test_the_time_left_foresees_what_the_last_short_trials_eliminate() -> None:
+    """The second round of short trials leaves two settings in doubt, as in a race of gunicorn's thread counts."""
+    seen = ((638, 20, 1266, 40, 80, 146, 320), (640, 0, 1200, 0, 0, 160, 288), (640, 0, 1280, 0, 80, 0, 0))
+    order = (5, 0, 6, 1, 2, 3, 4)  # the settings of these figures
+    planner, left_s = planner_for(race_of(7, screen="500ms", confirm_early=True), 1), list[float]()
+    while (spec := planner.ask()) is not None and spec.stage is Stage.SCREEN:
+        if spec.block > 0:
+            left_s.append(planner.left_s(Noise(0.02)) or 0.0)
+        rate = float(seen[spec.block][order.index(threads(spec))])
+        planner.tell(result_of(spec, {"goodput_per_s": rate, "threads_max": threads(spec) + 1.0}, 2.0))
+    assert spec is not None and spec.stage is Stage.CONFIRM and max(left_s) == left_s[0]
 
 
 def test_settings_far_behind_get_no_full_trial_and_full_ones_confirm_the_best() -> None:

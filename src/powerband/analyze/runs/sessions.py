@@ -2,7 +2,7 @@
 
 In: what earlier runs found of the same settings. Out: a standard deviation on the log scale and its degrees of freedom.
 Two runs cannot tell a changed server from another day, so a comparison of two allows for that. Pure; which runs are
-earlier ones of the same server is `api/earlier.py`'s. Method: docs/methods/comparing-runs.md.
+earlier ones of the same server is decided in `search/earlier.py`. Method: docs/methods/comparing-runs.md.
 """
 
 from __future__ import annotations

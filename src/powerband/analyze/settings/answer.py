@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from powerband.analyze.settings.bound_words import bound_clause, missed_bound, more_trials, not_told_apart
-from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s
+from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s, longest_window_ns
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
@@ -27,7 +27,7 @@ from powerband.analyze.settings.standing import (
 from powerband.analyze.settings.starts import allowed_words, failed_words
 from powerband.analyze.settings.why import why
 from powerband.analyze.stats.edge import HELD_BY
-from powerband.base.units import RATIO_SHOWN_MAX, capital, format_value, joined, percent, plural, significant
+from powerband.base.units import RATIO_SHOWN_MAX, capital, format_value, joined, percent, plural, significant, time_text
 from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
@@ -120,9 +120,10 @@ def _none_feasible(standing: Standing) -> tuple[str, ...]:
     ]
     if standing.experiment.objective.is_capacity:
         least = significant(floor_per_s(standing.experiment))
+        longest = time_text(longest_window_ns(standing.experiment))
         clauses += [
-            "loosen the SLO or make the server faster: a lower rate does not help",
-            f"trials of this length cannot test rates below {least}/s (load.duration)",
+            "loosen the SLO or make the server faster",
+            f"trials of this length cannot test rates below {least}/s: that takes a load.duration above {longest}",
         ]
         return (f"No setting meets the SLO ({_wanted(standing)}) at {least}/s or more{where}.", sentences(clauses))
     left_out = _left_out(standing, nearest.setting)

@@ -145,9 +145,7 @@ class _Progress:
 
     @property
     def _ends_early(self) -> bool:
-        """True for a race or search, whose end cannot be foreseen: the plan then has the most trials that it can
-        take."""
-        return self.experiment is not None and (self.experiment.is_race or self.experiment.objective.is_capacity)
+        return self.experiment is not None and self.experiment.may_end_early
 
     def start_trial(self, spec: TrialSpec, planned: int) -> None:
         self.planned = planned
