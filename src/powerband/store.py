@@ -37,7 +37,13 @@ _FIRST_ADDED_LATER = "cpu_quota"  # older records lack this field and those belo
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # the errors of a file system without locks
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)  # it only syncs files, or the folder may not be read
 _CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
-_CURES = {errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.ENFILE: "raise fs.file-max"}
+_IN_THE_WAY = "move away the file that is where a folder must be"
+_CURES = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise fs.file-max",
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+}
 
 T = TypeVar("T")
 
@@ -97,6 +103,7 @@ class TrialRecord:
     that the kernel killed at its memory limit (`host.memory_limit`); None without a limit. `node`: the name of the
     cluster's node that ran the trial; empty: this machine. `generators`: the fields of a `GeneratorNode` for each other
     node that loaded the server, with instants by the clock of `node`; empty: the load came from the server's machine.
+    `repeated_s`: time that earlier measurements of this trial took, which do not count since its CPUs were dealt anew.
     """
 
     spec: TrialSpec
@@ -128,6 +135,7 @@ class TrialRecord:
     memory_kills: int | None = None
     node: str = ""
     generators: tuple[Mapping[str, Any], ...] = ()
+    repeated_s: float = 0.0
 
     @property
     def origin_ns(self) -> int:

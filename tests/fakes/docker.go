@@ -1,4 +1,5 @@
-// A server for an image with nothing else in it: it serves THREADS requests at once, with 2 ms of CPU each.
+// A server for an image with nothing else in it: it serves THREADS requests at once, with 2 ms of CPU each, and listens
+// LATE after its start.
 package main
 
 import (
@@ -30,5 +31,7 @@ func main() {
 		}
 		<-slots
 	})
+	late, _ := time.ParseDuration(os.Getenv("LATE"))
+	time.Sleep(late)
 	panic(http.ListenAndServe(":"+port, nil))
 }

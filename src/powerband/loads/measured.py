@@ -371,13 +371,15 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     server, generator = metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores")
     # If powerband itself chose to share the CPUs, it did so because the server takes nearly all of them.
     meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
-    if not evidence.pinned and not meant:
+    if evidence.is_here and not evidence.pinned and not meant:
         known = server is not None and generator is not None
         used = f" (the server used {server:.2f}, the load generator {generator:.2f})" if known else ""
+        decided = evidence.apart == "host.pinning"
+        pinned = "leave host.pinning on, or keep some from the server (--cpus, host.cpus)"
         yield Problem(
             "not_pinned",
-            f"server and load generator shared CPUs{used}: each took time from the other; with two CPUs or more, leave "
-            "host.pinning on, or keep some from the server (--cpus, host.cpus)",
+            f"server and load generator {'shared' if decided else 'may have shared'} CPUs{used}: each took time from "
+            f"the other; with two CPUs or more, {pinned if decided else f'keep them apart ({evidence.apart})'}",
             fatal=False,
         )
     if not waited or not fleet.threads or not evidence.response.count:
@@ -390,8 +392,8 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
         yield Problem(
             "generator_starved",
             f"{whose} threads waited {format_duration(turn_ns)} for a CPU each time they were ready to run, "
-            f"{100 * waited_share:.0f} % of the window: the response times include that wait; stop other programs, pin "
-            f"server and load generator apart (host.pinning), or {remedy}",
+            f"{100 * waited_share:.0f} % of the window: the response times include that wait; stop other programs, "
+            f"keep server and load generator apart ({evidence.apart}), or {remedy}",
         )
 
 

@@ -108,7 +108,7 @@ class BottleneckName(StrEnum):
     )  # fmt: skip
     GENERATOR = (
         "generator", "the load generator is the limit", "load generator", (2, 58, 42),
-        "give it more threads or CPUs (load.engine_threads, host.pinning), or lower the load",
+        "give it more threads (load.engine_threads) or CPUs, or lower the load",
     )  # fmt: skip
     HOST_CPU = (
         "host_cpu", "other programs take the CPU", "other programs", (348, 48, 50),

@@ -63,7 +63,7 @@ class Ready(Frozen):
 
     http: Target | None = None  # path or URL that must return a status below 500
     log: Pattern | None = None  # regular expression searched in the server's log
-    tcp: bool = True  # the port accepts a connection; a no-load server: its counter is seen
+    tcp: bool = True  # the port accepts; a container: its url answers; a no-load server: its counter is seen
     timeout_ns: Ns = Field(default=30_000_000_000, alias="timeout")
 
     @model_validator(mode="after")

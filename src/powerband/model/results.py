@@ -183,6 +183,12 @@ class TrialResult:
     held_up: float = 0.0  # share of the window that other programs may have cost it; 0: they cannot have mattered
     node: str = ""  # the node of a cluster that ran it; empty: this machine
     generators: tuple[GeneratorNode, ...] = ()  # other nodes that loaded its server; empty: its own machine did
+    repeated_s: float = 0.0  # time that earlier measurements of it took, which do not count: its CPUs were dealt anew
+
+    @property
+    def spent_s(self) -> float:
+        """The time in s that it cost the run."""
+        return (self.took_s or 0.0) + self.repeated_s
 
     @property
     def valid(self) -> bool:

@@ -6,6 +6,7 @@ An early death is noticed at once, and every failure message ends with the subje
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -94,6 +95,7 @@ class Rendered:
     metrics_url: str | None
     visitor_url: str | None
     own_port: bool  # the url's port was picked by us, so another may be picked
+    client: tuple[str, ...] = ()  # the words of argv that call a container engine's client
     apply: tuple[Step, ...] = ()
     statsd_port: int | None = None  # UDP, of the sink
     statsd_socket: str | None = None
@@ -170,11 +172,12 @@ def render(
     def text(template: str) -> str:
         return render_text(subject, setting, given, template)
 
+    argv = tuple(render_command(subject, setting, given))
     url = text(subject.url)
     parts = urlsplit(http_url(url))
     ready = subject.ready
     return Rendered(
-        argv=tuple(render_command(subject, setting, given)),
+        argv=argv,
         env=tuple(render_env(subject, setting, given).items()),
         cwd=None if subject.cwd is None else text(subject.cwd),
         url=url,
@@ -189,6 +192,7 @@ def render(
         metrics_url=None if subject.metrics_url is None else text(subject.metrics_url),
         visitor_url=None if subject.visitor_url is None else text(subject.visitor_url),
         own_port="port" in placeholders([subject.url]),
+        client=argv[: len(subject.container_client)],
         statsd_port=int(given[udp]) if udp in wanted else None,
         statsd_socket=given[unix] if unix in wanted else None,
         apply=tuple(render_step(subject, setting, given, step) for step in subject.apply),
@@ -269,8 +273,7 @@ def subject_up(
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
                     raise
-                client = rendered.argv[: len(subject.container_client)]
-                container = _container(client, rendered.port, probe, pump) if client else None
+                container = _container(rendered, probe, pump) if rendered.client else None
                 if container is not None:
                     probe.watch("subject", container.pid)
                     afterwards.callback(container.end)
@@ -278,15 +281,15 @@ def subject_up(
                     check_listener(rendered, probe)
                 apply_knobs(rendered, pump)
                 running = RunningSubject(rendered, probe, files.log, counter, limits)
-                yield ContainerSubject(**vars(running), container=container) if client else running
+                yield ContainerSubject(**vars(running), container=container) if rendered.client else running
                 return
 
 
-def _container(client: Sequence[str], port: int, probe: RunningProbe, pump: Pump) -> Container | None:
+def _container(rendered: Rendered, probe: RunningProbe, pump: Pump) -> Container | None:
     """Returns the subject's container; None if it is not found in time. Its engine takes connections to a published
     port before the container's process begins."""
     deadline = time.monotonic() + CONTAINER_WITHIN_S
-    while (found := container_at(client, port)) is None and time.monotonic() < deadline:
+    while (found := container_at(rendered.client, rendered.port)) is None and time.monotonic() < deadline:
         if pump.wait(lambda: probe.exited is not None, POLL_LONGEST_S):
             break
     return found
@@ -526,6 +529,8 @@ def _how_ready(rendered: Rendered) -> str:
         return f"no answer below status 500 from {_http_url(rendered)}"
     if rendered.ready.log is not None:
         return f"its log does not match {rendered.ready.log!r}"
+    if rendered.client:
+        return f"no answer from {rendered.url}"
     return f"{rendered.host}:{rendered.port} accepts no connection"
 
 
@@ -543,6 +548,8 @@ def ready_check(
     elif rendered.ready.log is not None:
         with LogSearch(log_file, rendered.ready.log, log_from) as search:
             yield lambda left_s: search.found()
+    elif rendered.client:  # its engine takes connections before the server does
+        yield lambda left_s: _answers(rendered.url, min(ANSWER_WITHIN_S, left_s), pump, status_below=math.inf)
     else:
         yield lambda left_s: someone_listens(rendered.host, rendered.port)
 
@@ -555,9 +562,9 @@ def _http_url(rendered: Rendered) -> str:
     return f"{parts.scheme}://{parts.netloc}/{target.lstrip('/')}"
 
 
-def _answers(url: str, timeout_s: float, pump: Pump) -> bool:
+def _answers(url: str, timeout_s: float, pump: Pump, status_below: float = 500) -> bool:
     with Client(url, timeout_s, pump) as client:
         try:
-            return client.status_of(Step(name="ready", path=request_target(url))) < 500
+            return client.status_of(Step(name="ready", path=request_target(url))) < status_below
         except RequestFailedError:
             return False

@@ -105,6 +105,14 @@ class Evidence:
         subject, engine = (set(self.record.cpus.get(role, ())) for role in ("subject", "engine"))
         return bool(subject and engine) and not subject & engine
 
+    @property
+    def apart(self) -> str:
+        """What keeps the CPUs of subject and engine apart: a key, if powerband decides where the subject runs, else
+        options of others."""
+        if self.experiment.subject.deployed is not None:
+            return "taskset"
+        return "docker's --cpuset-cpus, --cpus" if self.experiment.subject.container_client else "host.pinning"
+
     @cached_property
     def host_cpus(self) -> float | None:
         """The number of CPUs that the trial may use: the CPU time in the host's samples (busy, idle and stolen),

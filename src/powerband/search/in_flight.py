@@ -134,7 +134,7 @@ class InFlight(Generic[B]):
         self.told += 1
         if result.status == "measured" and result.took_s is not None:
             self._lasted_s.setdefault(spec.window_ns, []).append(result.took_s)
-        block.at_s += result.took_s or 0.0
+        block.at_s += result.spent_s
         self.wall_s = max(self.wall_s, block.at_s)
         return block, spec
 

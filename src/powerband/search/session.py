@@ -81,7 +81,7 @@ class _Session:
     the trials that the planner was asked for; `again`: of these, lost trials to be measured again; `ahead`: finished
     trials that the planner was not asked for yet, because a lost one comes before them: they are not run again.
     `lost_at`: by setting, the nodes that were lost while they ran it; `lost_in_row`: how often nodes were since a trial
-    of it was measured."""
+    of it was measured. `repeated_s`: by number, the time of measurements of a trial that do not count."""
 
     def __init__(
         self, experiment: Experiment, run: RunDir, observer: Observer, stop: StopRequest, notes: Sequence[str]
@@ -107,6 +107,7 @@ class _Session:
         }
         self.again = [spec for n, spec in self.asked.items() if n in finished.lost and n not in running]
         self.choices: dict[str, CpuChoice] = {}
+        self.repeated_s: dict[int, float] = {}
         self.busy: dict[str, TrialSpec] = {}
         self.analyse_from_s = 0.0
         self.lost_at: dict[Setting, set[str]] = {}
@@ -293,8 +294,12 @@ class _Session:
         if record.status == "interrupted" and (is_old or spec in self.again):
             directory.record.unlink()
             return None
+        if spec.number in self.repeated_s:
+            record = replace(record, repeated_s=self.repeated_s.pop(spec.number))
+            directory.write_record(record)
         result = measure(directory, record, self.experiment)
         if choice.again(result):
+            self.repeated_s[spec.number] = result.spent_s
             self.observer.note(_dealt_anew(choice))
             directory.record.unlink()
             if not self.stop.requested:

@@ -69,7 +69,7 @@ class SoakingPlan:
         return self._next
 
     def tell(self, result: TrialResult) -> None:
-        self._wall_s = max(self._wall_s, self._asked_s.pop(result.number) + (result.took_s or 0.0))
+        self._wall_s = max(self._wall_s, self._asked_s.pop(result.number) + result.spent_s)
         if not self._begun:
             self._plan.tell(result)
             self._results = sorted([*self._results, result], key=lambda each: each.number)

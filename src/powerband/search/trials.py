@@ -112,7 +112,7 @@ class BlockTrials(InFlight[OpenBlock]):
         self.ended = []
         block.results.append(result)
         if result.took_s is not None:
-            self.spent_s += result.took_s
+            self.spent_s += result.spent_s
             self._failed_s += result.took_s if result.status != "measured" else 0.0
         if result.lost:
             block.lost = True

@@ -232,7 +232,13 @@ def test_a_run_of_another_user_is_not_taken_for_no_run() -> None:
 
 @pytest.mark.parametrize(
     ("number", "cure"),
-    [(errno.EROFS, "make it writable"), (errno.EACCES, "make it writable"), (errno.ENOSPC, "free some")],
+    [
+        (errno.EROFS, "make it writable"),
+        (errno.EACCES, "make it writable"),
+        (errno.ENOSPC, "free some"),
+        (errno.EEXIST, "move away the file"),
+        (errno.ENOTDIR, "move away the file"),
+    ],
 )
 def test_a_disk_that_refuses_is_said_with_its_cure(tmp_path: Path, number: int, cure: str) -> None:
     run = RunDir.create(tmp_path, "x", "name: x\n", {})

@@ -239,8 +239,10 @@ def test_ready_by_log(tmp_path: Path, pump: Pump) -> None:
         assert is_ready(1)
 
 
-@pytest.mark.parametrize(("status", "expected"), [(200, True), (404, True), (503, False)])
-def test_ready_by_http(tmp_path: Path, status: int, expected: bool, pump: Pump) -> None:
+@contextmanager
+def answering(status: int) -> Iterator[str]:
+    """Yields the url of a server that answers one path with this status, and the others with 500."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status if self.path == "/up?next=http://elsewhere/" else 500)
@@ -254,14 +256,31 @@ def test_ready_by_http(tmp_path: Path, status: int, expected: bool, pump: Pump) 
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        url = f"http://127.0.0.1:{server.server_address[1]}/"
-        subject = Subject(name="s", command=("server",), url=url, ready=Ready(http="/up?next=http://elsewhere/"))
-        with ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log", pump) as is_ready:
-            assert is_ready(1) is expected
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.mark.parametrize(("status", "expected"), [(200, True), (404, True), (503, False)])
+def test_ready_by_http(tmp_path: Path, status: int, expected: bool, pump: Pump) -> None:
+    with answering(status) as url:
+        subject = Subject(name="s", command=("server",), url=url, ready=Ready(http="/up?next=http://elsewhere/"))
+        with ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log", pump) as is_ready:
+            assert is_ready(1) is expected
+
+
+def test_a_container_is_ready_once_its_url_answers_whatever_takes_its_connections(tmp_path: Path, pump: Pump) -> None:
+    def is_ready(url: str) -> bool:
+        subject = Subject(name="s", command=("sudo", "docker", "run", "image"), url=url)
+        with ready_check(render(subject, Setting(()), ENGINE), tmp_path / "log", pump) as ready:
+            return ready(0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        assert not is_ready(f"http://127.0.0.1:{proxy.getsockname()[1]}/")
+    with answering(500) as url:
+        assert is_ready(url) and is_ready(url.replace("http", "ws"))
 
 
 def test_ready_by_http_when_nobody_listens(tmp_path: Path, pump: Pump) -> None:

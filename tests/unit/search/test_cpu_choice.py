@@ -142,6 +142,20 @@ def test_all_trials_that_count_have_the_same_cpus_and_so_after_a_resume(tmp_path
     assert not any("kept from the server" in warning for warning in analysis.warnings)
 
 
+def test_a_trial_that_is_measured_again_takes_its_time_from_the_budget_twice(tmp_path: Path) -> None:
+    def trials(name: str, **design: object) -> tuple[TrialResult, ...]:
+        run, stop = RunDir.create(tmp_path, name, "name: fake\n", {}), StopRequest()
+        analysis = run_session(experiment(design={"seed": 7, **design}), run, Observer(), stop, trial=dear([]))
+        stop.close()
+        assert [record.repeated_s for record in run.records()] == [each.repeated_s for each in analysis.trials]
+        return analysis.trials
+
+    first, *others = trials("all")
+    assert first.took_s and first.repeated_s == first.took_s and not any(each.repeated_s for each in others)
+    assert len(trials("seven", budget=f"{7.1 * first.took_s}s")) == 6
+    assert len(trials("six", budget=f"{6.9 * first.took_s}s")) == 3
+
+
 def test_where_cpus_were_kept_from_the_server_the_answer_says_so(tmp_path: Path) -> None:
     run, stop = RunDir.create(tmp_path, "fake", "name: fake\n", {}), StopRequest()
     analysis = run_session(experiment(host=HostUse(cpus=1)), run, Observer(), stop, trial=dear([]))

@@ -89,7 +89,7 @@ def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells:
         sides = _sides(balanced, case, cells, raised)
         judged = _against_zero(balanced, sides[0], unit)
         if judged is None:
-            counting_error = _counting_error(balanced, case, cells, rule.experiment)
+            counting_error = partial(_counting_error, balanced, case, cells, rule.experiment)
             judged = _measured(balanced, sides, unit, rule, counting_error)
         return judged, len(sides[0])
 
@@ -229,24 +229,24 @@ def _never_negative(term: Term) -> bool:
 
 
 def _counting_error(
-    comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells, experiment: Experiment
-) -> Callable[[float], tuple[float, float]]:
-    """Returns a function of the confidence: how far the true difference may lie below and above the measured one by the
-    number of requests alone, if a share of them is compared with a number; else by nothing."""
+    comparison: ClaimComparison,
+    case: Mapping[Reference, Setting],
+    cells: Cells,
+    experiment: Experiment,
+    confidence: float,
+) -> tuple[float, float]:
+    """Returns how far the true difference may lie below and above the measured one by the number of requests alone, if
+    a share of them is compared with a number; else (0, 0)."""
     match comparison.left, comparison.right:
         case (Reference() as share, Number()) | (Number(), Reference() as share):
             mine = [result.metrics for (of, _), result in cells.items() if of == case[share]]
         case _:
-            return lambda confidence: (0.0, 0.0)
+            return 0.0, 0.0
     trials = [metrics for metrics in mine if share.metric in metrics]
     mean = float(np.mean([metrics[share.metric] for metrics in trials]))
-
-    def beside(confidence: float) -> tuple[float, float]:
-        same = Estimate(mean, mean, mean, confidence, len(trials))
-        low, high = counted_share(experiment, share.metric, same, trials).ends
-        return (mean - low, high - mean) if share == comparison.left else (high - mean, mean - low)
-
-    return beside
+    same = Estimate(mean, mean, mean, confidence, len(trials))
+    low, high = counted_share(experiment, share.metric, same, trials).ends
+    return (mean - low, high - mean) if share == comparison.left else (high - mean, mean - low)
 
 
 def _measured(

@@ -18,7 +18,7 @@ from powerband.model.results import Exploration
 NOT_TRIED = "it was not tried yet"
 BEYOND_GENERATOR = (
     "at least two of its trials left the load generator no CPU, so it may be faster than its valid trials show (give "
-    "the load generator more: load.engine_threads, host.pinning)"
+    "the load generator more)"
 )
 RISING = "it still got faster while it was measured, and may end up ahead (lengthen measure.warmup_max)"
 _CLOSED_ONLY = "only a load with users has it, and this load has a rate"

@@ -170,6 +170,7 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
         rate_per_s=record.spec.rate_per_s,
         window_s=None if record.spec.window_ns is None else record.spec.window_ns / SECOND_NS,
         took_s=(max(record.phases.values()) - min(record.phases.values())) / SECOND_NS if record.phases else None,
+        repeated_s=record.repeated_s,
     )
 
 

@@ -867,6 +867,12 @@ def test_one_trial_with_slots_does_not_outvote_those_whose_cpu_was_too_full_for_
         assert found is not None and found.name is name
 
 
+def test_where_one_thread_runs_the_runtimes_that_gain_from_cpus_alone_are_named() -> None:
+    """A JVM runs as many virtual threads at once as it counts CPUs."""
+    found = bottleneck_of(scene(pool("ForkJoinPool", 0.97, 0.02, poll=0.01, busiest=0.97)))
+    assert found is not None and found.name is B.SUBJECT_CPU and found.advice.endswith("(Go, .NET, the JVM)")
+
+
 @pytest.mark.parametrize(("instances", "cpu", "wait", "engine"), [(2, 1.36, 0.71, 0.56), (4, 1.32, 2.74, 0.62)])
 def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is_left(
     instances: int, cpu: float, wait: float, engine: float

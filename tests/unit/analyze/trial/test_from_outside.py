@@ -35,7 +35,7 @@ def measured(
     **changes: Any,
 ) -> TrialResult:
     directory = TrialDir(tmp_path / "0001")
-    record = replace(record_of(spec(), figures), subject={"here": here})
+    record = replace(record_of(spec(), figures), subject={"here": here}, cpus={})
     write_trial(directory, record, figures)
     if not watched:
         lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
@@ -65,6 +65,21 @@ def test_busy_programs_beside_the_generator_count_by_what_it_waited(tmp_path: Pa
     figures = Figures(busy_cores=1.9, engine_wait=0.0)
     result = measured(tmp_path, figures, here=False)
     assert result.valid and result.metrics["host_foreign_cores"] > 1 and result.held_up < 0.05
+
+
+@pytest.mark.parametrize(
+    ("subject", "apart"), [(SUBJECT, "(taskset)"), (IN_CONTAINER, "(docker's --cpuset-cpus, --cpus)")]
+)
+def test_advice_names_no_key_that_is_refused_for_it(tmp_path: Path, subject: Subject, apart: str) -> None:
+    for name, figures in (("note", Figures(engine_wait=0.0)), ("starved", Figures(engine_wait=0.7))):
+        result = measured(tmp_path / name, figures, subject=subject, watched=True)
+        advice = [problem.message for problem in result.problems]
+        advice += [] if result.bottleneck is None else [each.advice for each in result.bottleneck.candidates]
+        assert any(apart in text for text in advice)
+        assert [text for text in advice if "host." in text] == []
+    (tmp_path / "there").mkdir()
+    there = measured(tmp_path / "there", Figures(engine_wait=0.0), here=False)
+    assert "not_pinned" not in {problem.code for problem in there.problems}
 
 
 @pytest.mark.parametrize("watched", [False, True])

@@ -43,7 +43,7 @@ def starved_generator(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.GENERATOR,
         evidence,
-        advice="stop the programs that share the load generator's CPUs, or give it others (host.pinning)",
+        advice=f"stop the programs that share the load generator's CPUs, or give it others ({scene.apart})",
     )
 
 

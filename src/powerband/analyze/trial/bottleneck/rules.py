@@ -347,7 +347,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
                 f"{used}, the load generator {engine} of the same CPUs",
                 _without_a_cpu(scene),
             ],
-            advice="give the load generator CPUs of its own (host.pinning), or both more; more threads do not help",
+            advice=f"give the load generator CPUs of its own ({scene.apart}), or both more; more threads do not help",
         )
     evidence = [used, f"{with_article(scene.noun)} uses {each} of CPU time"]
     if waiting >= 1:
@@ -358,7 +358,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             BottleneckName.SUBJECT_CPU,
             evidence,
             advice="let more run at once (processes, event loops, GOMAXPROCS) and give the server more CPUs, or make "
-            f"{with_article(scene.noun)} cheaper; CPUs alone help only a runtime that counts them (Go, .NET)",
+            f"{with_article(scene.noun)} cheaper; CPUs alone help only a runtime that counts them (Go, .NET, the JVM)",
         )
     return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
 

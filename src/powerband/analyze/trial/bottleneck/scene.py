@@ -74,6 +74,8 @@ class Scene:
     """CPUs that the trial may use, the subject's included."""
     shares_cpus: bool = False
     """True if subject and load engine run on the same CPUs."""
+    apart: str = "host.pinning"
+    """What would keep them apart (`Evidence.apart`)."""
     noun: str = "request"
     """The word for one of the things that the rate counts."""
     go_collecting_cores: float = 0.0
@@ -178,6 +180,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         connections_per_request=fleet.connections_opened / max(1, fleet.total.sent) or 1.0,
         host_cpus=evidence.host_cpus,
         shares_cpus=loaded and not evidence.pinned,
+        apart=evidence.apart,
         noun=evidence.experiment.noun,
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
         beside_in_quota=_beside_in_quota(evidence, metrics),
