@@ -154,4 +154,4 @@ class TestCapacityPlanner(PlannerContract):
 
 
 class TestCapacityPlannerOnNodes(TestCapacityPlanner):
-    nodes = 4
+    nodes = 2

@@ -37,6 +37,7 @@ def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
     return result, codes - MACHINE_CODES - of_the_moment
 
 
+@pytest.mark.crowded
 def test_a_pool_bound_to_its_connections_is_measured_and_its_starved_users_are_told_of(tmp_path: Path) -> None:
     subject = reference("--model", "fixed", "--threads", "8", "--unit", "connection", "--wait", "5ms")
     case = experiment(subject, short_load(users=64, duration_ns=1_500 * MS, drain_ns=200 * MS), measure=FIXED)
@@ -57,6 +58,7 @@ def test_littles_law_is_exact_whatever_the_edges_cut(tmp_path: Path, load: dict[
     assert codes <= {"few_requests"}
 
 
+@pytest.mark.crowded
 def test_an_engine_on_the_subjects_cpu_is_noted_and_its_waits_are_measured(tmp_path: Path) -> None:
     """The trial then has that one CPU only."""
     subject = reference("--model", "fixed", "--threads", "8", "--cpu", "300us")

@@ -232,6 +232,7 @@ claims:
 """
 
 
+@pytest.mark.crowded
 def test_a_file_is_run_reported_and_resumed_and_each_change_has_its_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

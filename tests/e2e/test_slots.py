@@ -131,6 +131,7 @@ def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) ->
     assert "one user alone got" in next(each.message for each in result.problems if each.code == "no_slots")
 
 
+@pytest.mark.crowded
 def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_same(tmp_path: Path) -> None:
     """The server exits at the seventh simultaneous connection; the load has four users."""
     code = (
@@ -139,7 +140,7 @@ def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_sam
         " protocol_version='HTTP/1.1'\n"
         " def do_GET(self):\n"
         "  if threading.active_count()>7: os._exit(3)\n"
-        "  threading.Event().wait(.05); self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')\n"
+        "  threading.Event().wait(.2); self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')\n"
         " def log_message(self,*a): pass\n"
         "ThreadingHTTPServer.request_queue_size=64\n"  # else some of them would wait a second to connect
         "ThreadingHTTPServer(('127.0.0.1',int(sys.argv[1])),H).serve_forever()"

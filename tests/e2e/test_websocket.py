@@ -147,6 +147,7 @@ def test_an_automatic_warm_up_begins_when_all_have_joined(tmp_path: Path) -> Non
     assert result.metrics["joined_users"] == 20
 
 
+@pytest.mark.crowded
 def test_every_message_reaches_everybody(tmp_path: Path) -> None:
     """Those of the part of a file that docs/websocket.md shows for fan-out."""
     part = YAML(typ="safe").load(block_of("websocket.md", "stamp_after"))["load"]
