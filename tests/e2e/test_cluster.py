@@ -267,10 +267,22 @@ def test_two_machines_take_the_five_commands_of_the_page(apart: Hosts, tmp_path:
     check_nothing_left(apart)
 
 
+def wakes(host: Host) -> int:
+    """How often the main thread of the actor on a host has waited so far."""
+    (pid,) = (pid for pid, line in host.commands().items() if line.startswith("ray::NodeActor"))
+    (count,) = re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(count)
+
+
 @pytest.mark.table
-def test_an_actor_that_is_killed_loses_its_block_and_leaves_nothing(cluster: Hosts, tmp_path: Path) -> None:
+def test_an_actor_rests_and_once_it_is_killed_its_block_is_lost_and_nothing_left(
+    cluster: Hosts, tmp_path: Path
+) -> None:
     process = start_run(cluster, tmp_path)
     victim = cluster.hosts[1]
+    before = wakes(victim)
+    time.sleep(1)
+    assert wakes(victim) - before < 50, "Ray looks for signals a hundred times a second"
     assert victim.kill("ray::NodeActor")
     check_the_block_is_lost(process, victim, tmp_path)
     check_nothing_left(cluster)

@@ -167,6 +167,7 @@ class Hosts:
             "--block",
             "--num-cpus=1",
             "--disable-usage-stats",
+            "--include-log-monitor=false",
         ]
         argv += [f"--node-ip-address={host.address}", f"--object-store-memory={BYTES_OF_STORE}"]
         argv += [f"--temp-dir={host.folder}", *options]

@@ -25,12 +25,15 @@ from powerband.base.errors import PowerbandError
 from powerband.base.procfs import TICKS_PER_S, process_stat
 from powerband.cluster import generator, node
 from powerband.cluster.parcels import unpack
+from powerband.cluster.ray_look import put_off, timer_of_main_thread
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.host import host_facts
 from powerband.store import is_alive, name_alive, open_private, write_atomically
 
 LEASE_S = 3.0
 """The time from the driver's last call to the end of what it ordered; with `node.END_S` less than five seconds."""
+LOOK_S = 2
+"""The time from the driver's last call to Ray's next look for signals: more than a heartbeat, less than the lease."""
 OPEN_LOG_BYTES = 4_000
 _PREFIX = "powerband-node-"
 _LINE_MOST = 1 << 24  # bytes of one answer
@@ -49,6 +52,7 @@ class NodeActor:
         self._heard_s = time.monotonic()
         self._why = ""
         self._phase = ""
+        self._look: int | None = None  # the timer of Ray's look for signals
         self._watch: asyncio.Task[None] | None = None
         self._unpacking: asyncio.Future[None] | None = None
 
@@ -125,6 +129,10 @@ class NodeActor:
     async def heard(self) -> str:
         """Notes that the driver is still there. Returns the phase of the trial."""
         self._heard_s = time.monotonic()
+        if self._look is None:
+            self._look = timer_of_main_thread()
+        if self._look is not None:
+            put_off(self._look, LOOK_S)
         return self._phase
 
     async def stop(self) -> None:

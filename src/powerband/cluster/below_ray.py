@@ -21,8 +21,9 @@ def answers() -> Callable[..., None]:
     os.dup2(2, 1)
 
     def say(what: str, **more: Any) -> None:
-        out.write(json.dumps({"said": what, **more}) + "\n")
-        out.flush()
+        with suppress(BrokenPipeError):  # the actor is gone, so this program is about to end
+            out.write(json.dumps({"said": what, **more}) + "\n")
+            out.flush()
 
     return say
 
