@@ -90,9 +90,12 @@ mod tests {
         assert_eq!(mark.number_after(br#"{"rid":12,"data":1}"#), Some(12));
         assert_eq!(mark.number_after(br#"{"rid":0}"#), Some(0));
         assert_eq!(mark.number_after(br#"{"rid":007"#), Some(7));
-        assert_eq!(mark.number_after(b"{\"rid\": 12,\n\"rid\":\n3}"), Some(12), "as Python and pretty printers write it");
-        for none in [&br#"{"rid": }"#[..], br#"{"rid":"12"}"#, br#"{"rid":-1}"#, br#"{"rid":"#, br#"{"ri":12}"#, b""]
-        {
+        assert_eq!(
+            mark.number_after(b"{\"rid\": 12,\n\"rid\":\n3}"),
+            Some(12),
+            "as Python and pretty printers write it"
+        );
+        for none in [&br#"{"rid": }"#[..], br#"{"rid":"12"}"#, br#"{"rid":-1}"#, br#"{"rid":"#, br#"{"ri":12}"#, b""] {
             assert_eq!(mark.number_after(none), None);
         }
         assert_eq!(mark.number_after(br#"{"rid":null,"data":{"rid":5}}"#), Some(5), "the first that is a number");

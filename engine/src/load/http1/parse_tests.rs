@@ -53,7 +53,10 @@ fn bodies_end_where_their_head_says() {
 fn heads_of_old_servers_are_understood() {
     assert_eq!(one("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length:\r\n\t2\r\n\r\nhi", false, &[]), ok(200));
     assert_eq!(one("HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nhi", false, &[]), ok(200));
-    assert_eq!(one("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nhi", false, &[]), ok(200));
+    assert_eq!(
+        one("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nhi", false, &[]),
+        ok(200)
+    );
 }
 
 #[test]
