@@ -1,6 +1,6 @@
-//! Extracts numbers and words from messages in any format: a text marks the place, and the number or word follows it
-//! directly. So the engine reads stamps, running counts and request numbers without understanding the rest of a
-//! message.
+//! Extracts numbers and words from messages in any format: a text marks the place, and the number or word follows it,
+//! directly or after white space, which many writers of JSON put there. So the engine reads stamps, running counts and
+//! request numbers without understanding the rest of a message.
 
 use memchr::memmem::Finder;
 
@@ -19,14 +19,14 @@ impl Mark {
         self.finder.find(message).is_some()
     }
 
-    /// The number after the first occurrence of the text that is directly followed by digits. None if there is no such
-    /// occurrence, or if the number exceeds 64 bits.
+    /// The number after the first occurrence of the text that is followed by digits. None if there is no such occurrence,
+    /// or if the number exceeds 64 bits.
     #[inline]
     pub fn number_after(&self, message: &[u8]) -> Option<u64> {
         self.followers(message).find_map(leading_number)
     }
 
-    /// The first word that directly follows the text. A word ends at a quotation mark, a comma, a closing brace or
+    /// The first word that follows the text. A word ends at a quotation mark, a comma, a closing brace or
     /// white space.
     pub fn word_after<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
         let ends = |byte: &u8| matches!(byte, b'"' | b',' | b'}') || byte.is_ascii_whitespace();
@@ -34,7 +34,7 @@ impl Mark {
         words.find(|word| !word.is_empty())
     }
 
-    /// The rest of the message after each occurrence.
+    /// The rest of the message after each occurrence and the white space behind it.
     #[inline]
     fn followers<'a>(&self, message: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut from = 0;
@@ -42,7 +42,7 @@ impl Mark {
             let at = from + self.finder.find(message.get(from..)?)?;
             // Occurrences may overlap.
             from = at + 1;
-            message.get(at + self.finder.needle().len()..)
+            message.get(at + self.finder.needle().len()..).map(<[u8]>::trim_ascii_start)
         })
     }
 }
@@ -85,13 +85,17 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_follow_their_text_directly() {
+    fn numbers_follow_their_text() {
         let mark = Mark::new("\"rid\":");
         assert_eq!(mark.number_after(br#"{"rid":12,"data":1}"#), Some(12));
         assert_eq!(mark.number_after(br#"{"rid":0}"#), Some(0));
         assert_eq!(mark.number_after(br#"{"rid":007"#), Some(7));
-        for none in [&br#"{"rid": 12}"#[..], br#"{"rid":"12"}"#, br#"{"rid":-1}"#, br#"{"rid":"#, br#"{"ri":12}"#, b""]
-        {
+        assert_eq!(
+            mark.number_after(b"{\"rid\": 12,\n\"rid\":\n3}"),
+            Some(12),
+            "as Python and pretty printers write it"
+        );
+        for none in [&br#"{"rid": }"#[..], br#"{"rid":"12"}"#, br#"{"rid":-1}"#, br#"{"rid":"#, br#"{"ri":12}"#, b""] {
             assert_eq!(mark.number_after(none), None);
         }
         assert_eq!(mark.number_after(br#"{"rid":null,"data":{"rid":5}}"#), Some(5), "the first that is a number");
@@ -111,6 +115,7 @@ mod tests {
             (br#"{"count":2,"pid":17}"#, Some(b"17")),
             (br#"{"pid":w-1 }"#, Some(b"w-1")),
             (br#"{"pid":w-1"#, Some(b"w-1")),
+            (br#"{"pid": 17, "count": 2}"#, Some(b"17")),
             (br#"{"pid":}"#, None),
             (br#"{"pid":"x","pid":17}"#, Some(b"17")),
             (b"{}", None),
@@ -132,10 +137,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_search_at_every_place(text in "[ab1]{0,4}", message in "[ab12]{0,40}") {
+        fn it_agrees_with_a_search_at_every_place(text in "[ab1]{0,4}", message in "[ab12 ]{0,40}") {
             let mark = Mark::new(&text);
             let follower = |at| message.get(at..)?.strip_prefix(&text);
             let number = |rest: &str| {
+                let rest = rest.trim_ascii_start();
                 let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
                 rest[..end].parse().ok()
             };

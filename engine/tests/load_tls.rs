@@ -101,6 +101,23 @@ fn what_a_server_says_last_ends_the_stream_although_its_socket_stays_open() {
 }
 
 #[test]
+fn an_answer_that_comes_before_the_whole_request_counts_although_the_server_closes() {
+    let (config, _) = tls_config();
+    let address = serve_streams(move |stream| {
+        let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
+        let _ = stream.read(&mut [0; 100]);
+        let _ = stream.write_all(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        // The rest is unread: closing resets the connection.
+    });
+    let mut spec = tls_spec(address, json!({"insecure": true}));
+    spec["model"] = json!({"kind": "closed", "users": 1, "requests_per_user": 30});
+    spec["scenario"] = json!([{"name": "large", "method": "POST", "body": "x".repeat(8_000_000)}]);
+    let summary = run(&spec);
+    assert_eq!(summary["total"]["outcomes"], json!({"status_rejected": 30}));
+    assert_eq!(summary["rejected_statuses"], json!({"413": 30}));
+}
+
+#[test]
 fn certificates_are_verified() {
     let (address, pem) = tls_server();
     let file = std::env::temp_dir().join(format!("powerband-load-tls-{}.pem", std::process::id()));

@@ -275,8 +275,8 @@ pub struct WebSocket {
     /// SocketCluster: channels that a user subscribes to as part of joining.
     #[serde(default)]
     pub subscribe: Vec<String>,
-    /// The text that marks deliveries: a received message in which digits directly follow it is a delivery, and answers
-    /// nothing. The digits are the instant at which the message was sent (`{stamp}`). Absent: no message is a delivery.
+    /// The text that marks deliveries: a received message in which digits follow it is a delivery, and answers nothing.
+    /// The digits are the instant at which the message was sent (`{stamp}`). Absent: no message is a delivery.
     pub stamp_after: Option<String>,
     /// A running count in answers, to be read from them; absent: none is read.
     pub tally: Option<Tally>,
@@ -304,7 +304,7 @@ pub enum Matching {
     /// Each message answers the oldest request without an answer.
     #[default]
     Order,
-    /// A message answers the request whose `{id}` is the number that directly follows the text `after` in it. A message
+    /// A message answers the request whose `{id}` is the number that follows the text `after` in it. A message
     /// without this text, or with an unknown number, answers nothing.
     Id { after: String },
 }

@@ -8,7 +8,7 @@ use std::time::Duration as StdDuration;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use crate::contract::spec::{Duration, LoadSpec, Model};
+use crate::contract::spec::{Duration, LoadSpec, Model, Target};
 use crate::load::arrivals::exponential;
 use crate::load::check::check;
 use crate::load::http1::plan::RequestPlan;
@@ -135,7 +135,7 @@ impl Url {
 
 fn addresses(spec: &LoadSpec, url: &Url) -> Result<Vec<SocketAddr>, Problem> {
     let addresses = if spec.target.addresses.is_empty() {
-        vec![resolve(url, &spec.target.source_addresses)?]
+        vec![resolve(url, &spec.target)?]
     } else {
         spec.target.addresses.clone()
     };
@@ -151,19 +151,22 @@ fn addresses(spec: &LoadSpec, url: &Url) -> Result<Vec<SocketAddr>, Problem> {
     }
 }
 
-/// Picks one address of the host, of the IP version of the source addresses if there are any. If a name has several
-/// loopback addresses (localhost: ::1 and 127.0.0.1), the first that accepts a connection is picked.
-fn resolve(url: &Url, sources: &[IpAddr]) -> Result<SocketAddr, Problem> {
+/// Picks one address of the host, of the IP version of the source addresses if there are any.
+fn resolve(url: &Url, target: &Target) -> Result<SocketAddr, Problem> {
     let failed = |why: String| Problem::new("resolve", format!("target.url: cannot resolve {:?}: {why}", url.host));
     let found: Vec<SocketAddr> =
         (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| failed(error.to_string()))?.collect();
-    let found = reachable(found, sources);
-    let first = *found.first().ok_or_else(|| failed("it has no address".into()))?;
-    if found.len() == 1 || found.iter().any(|address| !is_loopback(address.ip())) {
-        return Ok(first);
-    }
+    let found = reachable(found, &target.source_addresses);
+    pick(&found, target.allow_remote).ok_or_else(|| failed("it has no address".into()))
+}
+
+/// The first address that accepts a connection, since a server may listen at one alone (localhost: ::1 and 127.0.0.1);
+/// the first of all if none does, or if one may not be asked because it is not this machine's.
+fn pick(found: &[SocketAddr], allow_remote: bool) -> Option<SocketAddr> {
+    let may_ask = allow_remote || found.iter().all(|address| is_loopback(address.ip()));
     let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, StdDuration::from_secs(1)).is_ok();
-    Ok(*found.iter().find(answers).unwrap_or(&first))
+    let answering = if may_ask && found.len() > 1 { found.iter().find(answers) } else { None };
+    answering.or(found.first()).copied()
 }
 
 /// The addresses that all sources can reach. If there are none, returns all addresses: `check_sources` then names the
@@ -288,6 +291,18 @@ mod tests {
         assert_eq!(reachable(found(), &sources(&["127.0.0.2", "127.0.0.3"])), found()[1..]);
         assert_eq!(reachable(found(), &sources(&["::1"])), found()[..1]);
         assert_eq!(reachable(found(), &sources(&["::1", "127.0.0.2"])), found(), "refused later, by the source");
+    }
+
+    #[test]
+    fn of_several_addresses_the_one_that_answers_is_loaded() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // 0.0.0.0 leads here, but counts as another machine's.
+        let [closed, open] = [[127, 0, 0, 9], [0, 0, 0, 0]].map(|ip| SocketAddr::from((ip, port)));
+        assert_eq!(pick(&[closed, open], true), Some(open));
+        assert_eq!(pick(&[closed, open], false), Some(closed), "no other machine is asked without permission");
+        assert_eq!(pick(&[closed, closed], true), Some(closed), "none answers");
+        assert_eq!(pick(&[], true), None);
     }
 
     #[test]

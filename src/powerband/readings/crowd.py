@@ -26,6 +26,8 @@ class Crowd:
     join_times: MergedTimes
     drops: Mapping[str, int]
     close_codes: Mapping[str, int]
+    unmatched: int
+    """The number of messages from the server that answer nothing, deliveries and unsolicited ones left out."""
     published_in_window: int
     delivered_in_window: int
     delivery_times: MergedTimes
@@ -65,6 +67,7 @@ def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], 
         join_times=MergedTimes(part["join_time_ns"] for part in parts),
         drops=_added(part["drops"] for part in parts),
         close_codes=_added(part["close_codes"] for part in parts),
+        unmatched=sum(part["unmatched"] for part in parts),
         published_in_window=sum(part["published_in_window"] for part in parts),
         delivered_in_window=sum(part["delivered_in_window"] for part in parts),
         delivery_times=MergedTimes(part["delivery_time_ns"] for part in parts),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,12 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 class Counters:
     """One source (a process tree, or the host): the samples' times and each field's values, NaN if absent or only
     repeated. `complete`: each sample has all series that there were then, so that a counter which is absent had not
-    begun, or is over."""
+    begun, or is over. `sources`: of several sources merged into one, the one that has the readings of each field."""
 
     at_ns: Array
     fields: Mapping[str, Array]
     complete: bool = False
+    sources: Mapping[str, Counters] = field(default_factory=dict)
 
     def growth(self, name: str, start_ns: int, end_ns: int, covered_least: float = COVERED_LEAST) -> float | None:
         """The growth of a cumulative counter from start to end. If its readings begin later or end earlier, the rate
@@ -98,6 +99,8 @@ class Counters:
 
     def _readings(self, name: str) -> tuple[Array, Array]:
         """The times at which a field was read, and its values then."""
+        if name in self.sources:
+            return self.sources[name]._readings(name)
         values = self.fields.get(name)
         if values is None:
             return np.empty(0), np.empty(0)
@@ -268,7 +271,7 @@ def _read(readings: Sequence[Mapping[str, Any]]) -> Counters:
 
 
 def _merged(parts: Sequence[Counters]) -> Counters:
-    """Merges several sources into one: at the readings of the others, a series is interpolated between its own."""
+    """Merges several sources into one: at the readings of the others, a level is interpolated between its own."""
     if len(parts) == 1:
         return parts[0]
     at = np.concatenate([part.at_ns for part in parts])
@@ -276,6 +279,7 @@ def _merged(parts: Sequence[Counters]) -> Counters:
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
     fields: dict[str, Array] = {}
+    sources: dict[str, Counters] = {}
     begin = 0
     for part in parts:
         mine = place[begin : begin + part.at_ns.size]
@@ -284,7 +288,8 @@ def _merged(parts: Sequence[Counters]) -> Counters:
             if name not in fields:
                 fields[name] = np.interp(at[order], part.at_ns, values, left=np.nan, right=np.nan)
                 fields[name][mine] = values
-    return Counters(at_ns=at[order], fields=fields)
+                sources[name] = part
+    return Counters(at_ns=at[order], fields=fields, sources=sources)
 
 
 def _repeated(at_ns: Array, fields: Mapping[str, Array], counts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -128,6 +128,22 @@ def test_messages_that_were_due_and_never_sent_are_told(tmp_path: Path) -> None:
     assert (error.kind, error.count) == ("never sent", 30) and error.cause.startswith("due by load.pace")
 
 
+@pytest.mark.parametrize(
+    ("match", "unmatched", "said"),
+    [
+        ({"id_after": '"id":'}, 1_200, ": compare these with load.websocket.match"),
+        ({"id_after": '"id":'}, 0, "within load.timeout"),
+        ("order", 1_200, "within load.timeout"),
+    ],
+)
+def test_answers_that_match_no_message_explain_timeouts(
+    tmp_path: Path, match: object, unmatched: int, said: str
+) -> None:
+    result = measured(tmp_path, of=load(websocket={"match": match}), made=Figures(failed=7), unmatched=unmatched)
+    (cause,) = [error.cause for error in result.errors if error.kind == "timeout"]
+    assert cause.startswith("no answer came within load.timeout") and cause.endswith(said)
+
+
 def test_statuses_are_those_of_refused_handshakes(tmp_path: Path) -> None:
     directory = TrialDir(tmp_path / "0001")
     parts = joins(joins_started=15, joins_failed={"handshake_refused": 5})

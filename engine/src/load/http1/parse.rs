@@ -346,7 +346,10 @@ fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
     }
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
-    match response.parse(bytes) {
+    // Clients have to accept folded lines (RFC 9112, 5.2), and all accept a space before the colon.
+    let mut config = httparse::ParserConfig::default();
+    config.allow_obsolete_multiline_headers_in_responses(true).allow_spaces_after_header_name_in_responses(true);
+    match config.parse_response(&mut response, bytes) {
         Ok(httparse::Status::Complete(_)) => {}
         Ok(httparse::Status::Partial) => return Err("a head that is not complete"),
         Err(httparse::Error::TooManyHeaders) => return Err("more than 128 headers"),
@@ -363,9 +366,10 @@ fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
             }
             length = Some(value);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            encoded = true;
-            let last = header.value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
-            chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
+            let last = header.value.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
+            chunked = last.eq_ignore_ascii_case(b"chunked");
+            // `identity`, of RFC 2616, means that there is none.
+            encoded = !last.eq_ignore_ascii_case(b"identity");
         } else if header.name.eq_ignore_ascii_case("connection") {
             closes = has_token(header.value, b"close") || (closes && !has_token(header.value, b"keep-alive"));
         }

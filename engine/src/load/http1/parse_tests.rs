@@ -50,6 +50,16 @@ fn bodies_end_where_their_head_says() {
 }
 
 #[test]
+fn heads_of_old_servers_are_understood() {
+    assert_eq!(one("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length:\r\n\t2\r\n\r\nhi", false, &[]), ok(200));
+    assert_eq!(one("HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nhi", false, &[]), ok(200));
+    assert_eq!(
+        one("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nhi", false, &[]),
+        ok(200)
+    );
+}
+
+#[test]
 fn a_body_may_end_with_the_connection() {
     let until_close = Response { status: 200, closes: true, contains: true };
     assert_eq!(one("HTTP/1.1 200 OK\r\n\r\nanything", false, &["any"]), until_close);

@@ -275,8 +275,7 @@ impl Http1 {
         let generation = core.slots[index].generation;
         core.slots[index].peer_closed = true;
         let mut buffer = vec![0; READ_BUFFER_BYTES];
-        let reads = if core.plan.tls.is_some() { 0 } else { Self::READS_AT_ONCE }; // records of TLS are not read here
-        for _ in 0..reads {
+        for _ in 0..Self::READS_AT_ONCE {
             let Ok(count @ 1..) = core.read_socket(index, &mut buffer) else { break };
             core.recorder.received(count);
             self.hear(core, index, &buffer[..count]);
@@ -383,7 +382,9 @@ impl Http1 {
         match tls.flush(fd) {
             Ok(count) => core.recorder.wrote(count),
             Err(_) if slot.state == State::Handshake => return self.connect_failed(core, index, Outcome::TlsFailed),
-            Err(_) => return self.write_failed(core, index),
+            // The event of the peer's end is still to come. It is handled once all records that came before have been
+            // read, since the server may have answered (`write_failed`).
+            Err(_) => return slot.peer_closed = true,
         }
         let slot = &mut core.slots[index];
         if slot.state == State::Handshake && slot.tls().is_some_and(|tls| !tls.handshaking()) {

@@ -46,11 +46,14 @@ def user_errors(evidence: Evidence) -> tuple[ErrorKind, ...]:
     if crowd is None:
         return error_kinds(fleet, evidence.overflows(), evidence.log)
     full = evidence.overflows() or 0.0
+    of = evidence.load.websocket
+    # Where answers come in order, any message is one.
+    unmatched = 0 if of is None or of.match == "order" else crowd.unmatched
     return explained(
         [*_counts_of_messages(fleet), *_counts_of_users(fleet, crowd)],
         evidence.log,
         lambda kind, thrown: (
-            _cause_of_user(kind, crowd.close_codes, full) or cause_of(kind.removeprefix(_JOIN), full, thrown)
+            _cause_of_user(kind, crowd.close_codes, full, unmatched) or cause_of(kind.removeprefix(_JOIN), full, thrown)
         ),
     )
 
@@ -72,8 +75,13 @@ def _counts_of_users(fleet: MergedFleet, crowd: Crowd) -> Iterator[tuple[str, in
     yield from ((_LOST + reason, count) for reason, count in crowd.drops.items() if count)
 
 
-def _cause_of_user(kind: str, close_codes: Mapping[str, int], overflows: float) -> str:
-    """Returns the cause of a user's error; empty for a message, and for a join that failed as any request may."""
+def _cause_of_user(kind: str, close_codes: Mapping[str, int], overflows: float, unmatched: int) -> str:
+    """Returns the cause of a user's error; empty for a message or a join that failed as any request may."""
+    if kind == "timeout" and unmatched:
+        return (
+            f"no answer came within load.timeout, but {unmatched:,} messages that answer nothing: compare these with "
+            "load.websocket.match"
+        )
     if kind == f"{_LOST}closed":
         told = ", ".join(_close_code(code, count) for code, count in close_codes.items())
         return f"the server closed the connection{f' with {told}' if told else ''}"

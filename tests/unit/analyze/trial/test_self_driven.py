@@ -171,6 +171,14 @@ def test_what_is_sent_and_what_a_page_has_are_asked_for_alike() -> None:
     assert found == pytest.approx(
         {"app_p_per_s": 10, "app_s_per_s": 10, "app_share": 1, "app_g": 4, "app_both": 1, "app_packets_per_s": 1}
     )
+    late = [
+        {"type": "scrape", "at_ns": START_NS + at * SECOND, "took_ns": 0, "values": {"e_total": 5.0 * (at - 4)}}
+        for at in range(5, 11)
+    ]
+    both = read_probe([*samples, *sent, *page[:5], *late])
+    assert both is not None and both.scrapes is not None
+    grown = own_metrics({"app_e": parse_own("increase(e_total)")}, both.scrapes, START_NS, START_NS + 10 * SECOND)
+    assert grown == {"app_e": 30}, "a counter that begins in the window"
     over_time = own_series(parsed, probe.scrapes)["app_s_per_s"]
     assert sum(value is not None for value in over_time) > 20
     assert all(value == pytest.approx(10) for value in over_time if value is not None)
