@@ -23,7 +23,7 @@ from powerband.store import TrialDir
 
 KINDS = (HTTP, WEBSOCKET, JMETER, SELF_DRIVEN)
 JOINS = {
-    **dict.fromkeys(("joins_started", "joined", "published_in_window", "delivered_in_window"), 10),
+    **dict.fromkeys(("joins_started", "joined", "unmatched", "published_in_window", "delivered_in_window"), 10),
     **{"rejoined": 0, "joins_failed": {}, "drops": {}, "close_codes": {}, "tallies": {"": 10}},
     **{"join_time_ns": histogram([1000]), "delivery_time_ns": histogram([1000])},
 }
