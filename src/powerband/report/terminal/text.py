@@ -73,6 +73,8 @@ def render_answer(analysis: Analysis) -> RenderableType:
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
         parts += [_bullet(f"{words}: {meaning}", style="dim") for words, meaning in table_legend(analysis)]
+        switches = (each for each in present_columns(analysis) if each.metric == "context_switches_per_request")
+        parts += [_bullet(f"{each.short}: {each.heading}", style="dim") for each in switches]
         parts += [_bullet(f"{name} violates the SLO: {why}") for name, why in not_allowed(analysis)]
     for part in (changes, nodes, capacities, rules_of_thumb, _claims, published, visited, grown):
         parts += part(analysis)
