@@ -46,6 +46,16 @@ def test_everything_is_there_and_fits(width: int) -> None:
     assert "(published: about four times)" in plain(text)
 
 
+def test_trials_that_failed_alike_are_one_line() -> None:
+    """As twenty do whose port another program has."""
+    analysis = synthetic.analysis()
+    failed = next(trial for trial in analysis.trials if trial.status == "failed")
+    again = replace(failed, number=max(trial.number for trial in analysis.trials) + 1)
+    text = plain(printed(replace(analysis, trials=(*analysis.trials, again)), 100))
+    assert f"trial {failed.number} (threads=256) and 1 more failed: the server exited with code 137" in text
+    assert text.count("the server exited with code 137") == plain(printed(analysis, 100)).count("exited with code 137")
+
+
 def test_the_answer_and_only_the_answer_is_marked() -> None:
     rows = [line.split() for line in printed(synthetic.analysis(), 80).splitlines() if line.lstrip().startswith("* ")]
     assert rows

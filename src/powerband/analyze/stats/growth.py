@@ -32,14 +32,21 @@ def steady_growth(at_ns: Array, levels: Array, start_ns: int, end_ns: int, least
     not; None if a part of the window has no reading."""
     width_ns = (end_ns - start_ns) / PARTS
     floors: list[float] = []
+    at: list[float] = []  # of the floors: a part may have two readings, and the next one none near its start
     for part in range(PARTS):
         inside = (at_ns >= start_ns + part * width_ns) & (at_ns < start_ns + (part + 1) * width_ns) & ~np.isnan(levels)
         if not inside.any():
             return None
-        floors.append(float(levels[inside].min()))
-    slopes = [(floors[b] - floors[a]) / (b - a) for a, b in combinations(range(PARTS), 2)]
-    half = PARTS // 2 - 1
-    earlier, later = floors[half] - floors[0], floors[-1] - floors[-1 - half]
+        lowest = int(levels[inside].argmin())
+        floors.append(float(levels[inside][lowest]))
+        at.append(float(at_ns[inside][lowest]))
+
+    def slope(a: int, b: int) -> float:
+        return (floors[b] - floors[a]) / (at[b] - at[a])
+
+    slopes = [slope(a, b) for a, b in combinations(range(PARTS), 2)]
+    half = PARTS // 2
+    earlier, later = slope(0, half - 1), slope(half, PARTS - 1)
     if np.sign(slopes).sum() < ORDERED_LEAST or floors[-1] - floors[0] < least or later < LATER_LEAST * earlier:
         return 0.0
-    return median(slopes) / width_ns * 1e9
+    return median(slopes) * 1e9

@@ -34,6 +34,7 @@ from powerband.report.wording.findings import bottleneck_short, state_words, tab
 from powerband.report.wording.numbers import format_estimate, format_interval
 from powerband.report.wording.words import (
     MetricColumn,
+    Unusable,
     any_failed_start,
     change_words,
     counted,
@@ -52,7 +53,7 @@ from powerband.report.wording.words import (
     verdict_note,
 )
 
-_UNUSABLE_SHOWN = 8  # arbitrary: a few lines; the report has all
+_UNUSABLE_SHOWN = 8  # reasons. Arbitrary: a few lines; the report has all
 _ERRORS_SHOWN = 8  # likewise
 _FACTOR_COLUMNS = 3  # more would leave no room for figures in 80 columns
 _FIRST_COLUMNS = 3  # metrics of the server beside the verdict, if not all fit
@@ -72,6 +73,8 @@ def render_answer(analysis: Analysis) -> RenderableType:
     if analysis.settings:
         parts += [Text(), SettingsTable(analysis), Text(), Text(_footnote(analysis), style="dim")]
         parts += [_bullet(f"{words}: {meaning}", style="dim") for words, meaning in table_legend(analysis)]
+        switches = (each for each in present_columns(analysis) if each.metric == "context_switches_per_request")
+        parts += [_bullet(f"{each.short}: {each.heading}", style="dim") for each in switches]
         parts += [_bullet(f"{name} violates the SLO: {why}") for name, why in not_allowed(analysis)]
     for part in (changes, nodes, capacities, rules_of_thumb, _claims, published, visited, grown):
         parts += part(analysis)
@@ -237,10 +240,15 @@ def _unusable(analysis: Analysis) -> Iterator[RenderableType]:
         return
     yield Text()
     yield Text(f"Excluded ({len(trials)} of {len(counted(analysis.trials))} trials):", style="yellow")
-    for trial in trials[:_UNUSABLE_SHOWN]:
-        yield _bullet(f"trial {trial.number} ({trial.setting}) {trial.status}: {trial.reasons}")
-    if len(trials) > _UNUSABLE_SHOWN:
-        yield _bullet(f"and {len(trials) - _UNUSABLE_SHOWN} more, in the report")
+    alike: dict[tuple[str, str], list[Unusable]] = {}
+    for trial in trials:
+        alike.setdefault((trial.status, trial.reasons), []).append(trial)
+    groups = list(alike.values())
+    for first, *others in groups[:_UNUSABLE_SHOWN]:
+        more = f" and {len(others)} more" if others else ""
+        yield _bullet(f"trial {first.number} ({first.setting}){more} {first.status}: {first.reasons}")
+    if hidden := sum(map(len, groups[_UNUSABLE_SHOWN:])):
+        yield _bullet(f"and {hidden} more, in the report")
 
 
 def _warnings(analysis: Analysis) -> Iterator[RenderableType]:

@@ -25,6 +25,12 @@ def test_a_leak_is_told_with_its_pace(per_s: float, sawtooth: float) -> None:
     assert growth(levels) == pytest.approx(per_s, rel=0.05)
 
 
+def test_a_leak_is_told_from_few_readings_too() -> None:
+    """Seven readings of a JVM's heap in six parts: the first part has two, which are 0.3 s apart like all."""
+    at = np.array([0.03, 0.33, 0.64, 0.93, 1.23, 1.53, 1.83]) * S
+    assert steady_growth(at, 27e6 * at / S, 0, 2 * S, least=4e6) == pytest.approx(27e6)
+
+
 @pytest.mark.parametrize("period_s", [1.0, 2.0])
 def test_a_leak_that_grows_in_stairs_is_found(period_s: float) -> None:
     """A runtime fills the memory that it freed before it takes more from the system, which gives stairs; the leak is

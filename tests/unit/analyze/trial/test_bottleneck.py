@@ -798,7 +798,7 @@ def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
     assert bottleneck_of(seen) == Bottleneck(
         B.POOL_TOO_SMALL,
         (
-            "all 15 `pool` threads are busy, 15 of them sleeping",
+            "all 15 `pool` threads are busy, all of them sleeping",
             "62 % of requests are turned away (status 429 or 503)",
             "the server uses 12 % of its CPU time",
         ),

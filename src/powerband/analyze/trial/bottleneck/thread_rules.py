@@ -223,7 +223,8 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
             continue  # the threads wait for each other, or for something else
         kind = _main_kind(pool)
         part = pool.blocked_on(kind)
-        doing = f" ({share(part)} {KINDS[kind]})" if count(threads) == "1" else f", {count(part)} of them {KINDS[kind]}"
+        of_them = "all" if count(part) == count(busy) else count(part)
+        doing = f" ({share(part)} {KINDS[kind]})" if count(threads) == "1" else f", {of_them} of them {KINDS[kind]}"
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [

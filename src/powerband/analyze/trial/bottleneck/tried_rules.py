@@ -48,7 +48,7 @@ def none(scene: Scene) -> Bottleneck | None:
     evidence.append(served_twice(slots) + (": those threads are the next limit" if all_taken else ""))
     users = f"{slots.users:,}"
     keep = (
-        f"nothing needs to change for {users} users. More users get no more: if you expect more than {users}, measure "
+        f"this setting is enough for {users} users. More users get no more: if you expect more than {users}, measure "
         "again with that many (load.users) and with larger settings"
     )
     return verdict(BottleneckName.NONE, evidence, advice="" if slots.more_is_served else keep)
