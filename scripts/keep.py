@@ -90,6 +90,8 @@ def keep(run: RunDir, commit: str, into: Path = DATA) -> Path:
         "experiment.yaml": _CWD.sub(r"\1.", run.experiment.read_text()).replace(f"{ROOT}/", ""),
         "host.json": json.dumps(host, indent=1, ensure_ascii=False) + "\n",
     }
+    if found := re.search(r"^ +folder: (/.*)$", texts["experiment.yaml"], re.MULTILINE):
+        raise NotKeptError(f"{run.path}: its subject is in {found[1]}: keep it from the checkout that it was run from")
     document = _document(analysis)
     told = [str(run.path.resolve().parent), str(ROOT), f"{Path.home()}/", "/tmp/"]
     if name := read_host(run.host).get("hostname"):

@@ -115,6 +115,11 @@ def test_what_tells_of_this_machine_alone_or_measured_nothing_is_not_kept(run: R
     copy.host.write_text(json.dumps({**HOST, "command": ["powerband", "run", f"{tmp_path}/mine.yaml"]}))
     with pytest.raises(NotKeptError, match="of this machine alone"):
         keep(copy, COMMIT, tmp_path / "data")
+    text = copy.experiment.read_text()
+    copy.experiment.write_text(text.replace("subject:\n", "subject:\n  folder: /another/checkout/subjects/x\n", 1))
+    with pytest.raises(NotKeptError, match="keep it from the checkout"):
+        keep(copy, COMMIT, tmp_path / "data")
+    copy.experiment.write_text(text)
     shutil.rmtree(copy.trials)
     with pytest.raises(NotKeptError, match="no valid trial"):
         keep(copy, COMMIT, tmp_path / "data")
