@@ -65,9 +65,8 @@ class Source:
 class Shot:
     """One picture. `run`: an experiment that comes with powerband, or a key of `SOURCES`. `page`: `report` of a
     finished run, `kept` for a report of kept data, which has no single trials, or `live`, of a run that is started for
-    the picture and then stopped. `of`: the part of the page, by
-    the heading of a section or a CSS selector; empty: its top. `height`: the largest height of the picture. `before`:
-    CSS selectors of the elements to click first."""
+    the picture and then stopped. `of`: the part of the page, by the heading of a section or a CSS selector; empty: its
+    top. `height`: the largest height of the picture. `before`: CSS selectors of the elements to click first."""
 
     name: str
     run: str
@@ -124,11 +123,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 5
     with tempfile.TemporaryDirectory() as scratch:
         reports: dict[tuple[str, str], Path | None] = {}
-        for of in {(shot.page, shot.run) for shot in shots}:
-            if of[0] == "kept":
-                reports[of] = _kept(of[1], Path(scratch))
-            elif of[0] == "report":
-                reports[of] = _copied(of[1], given.runs, Path(scratch), given.run)
+        for page, run in {(shot.page, shot.run) for shot in shots}:
+            if page == "kept":
+                reports[page, run] = _kept(run, Path(scratch))
+            elif page == "report":
+                reports[page, run] = _copied(run, given.runs, Path(scratch), given.run)
         with sync_playwright() as playwright:
             opened = playwright.chromium.launch(executable_path=browser, args=ARGUMENTS)
             taken = {shot.name: _made(shot, reports.get((shot.page, shot.run)), opened, given.out) for shot in shots}

@@ -134,11 +134,16 @@ def response_quantile(evidence: Evidence, q: float) -> float:
     return _standing_in(evidence) if q > 1 - share else evidence.response.quantile(q / (1 - share))
 
 
+def requests_at(q: float) -> int:
+    """Returns how many requests a quantile below 1 needs."""
+    return math.ceil(BEYOND_LEAST / (1 - q) - 1e-9)
+
+
 def requests_for(metric: str) -> int:
     """Returns how many requests must be due in a trial for this percentile of its response times; 0 for every other
     metric."""
     stem, _, key = metric.rpartition("_")
-    return math.ceil(BEYOND_LEAST / (1 - QUANTILES[key]) - 1e-9) if stem == RESPONSE and key in QUANTILES else 0
+    return requests_at(QUANTILES[key]) if stem == RESPONSE and key in QUANTILES else 0
 
 
 def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
@@ -374,7 +379,7 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     if evidence.is_here and not evidence.pinned and not meant:
         known = server is not None and generator is not None
         used = f" (the server used {server:.2f}, the load generator {generator:.2f})" if known else ""
-        decided = evidence.apart == "host.pinning"
+        decided = evidence.experiment.subject.is_own_process
         pinned = "leave host.pinning on, or keep some from the server (--cpus, host.cpus)"
         yield Problem(
             "not_pinned",

@@ -171,6 +171,12 @@ class Subject(Frozen):
         words = command[: command.index("run")] if "run" in command else ()
         return words if "docker" in {PurePath(word).name for word in words} else ()
 
+    @property
+    def is_own_process(self) -> bool:
+        """True if the command's process is the server, so that powerband chooses its CPUs and watches all of it: not if
+        the server runs already, or in a container."""
+        return self.deployed is None and not self.container_client
+
     def levels_at(self, setting: Setting) -> dict[str, Level]:
         """The values of parameters and factors: the setting's level, else the experiment's `set` value, else the
         default."""

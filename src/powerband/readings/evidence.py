@@ -84,9 +84,7 @@ class Evidence:
         front of a container. If its process is watched and the experiment sets `foreign_cpu_max`, the others are judged
         all the same."""
         limited = self.experiment.measure.foreign_cpu_max is not None and self.sees_inside
-        subject = self.experiment.subject
-        whole = subject.deployed is None and not subject.container_client
-        return whole or not self.is_here or limited
+        return self.experiment.subject.is_own_process or not self.is_here or limited
 
     @cached_property
     def generators(self) -> tuple[GeneratorNode, ...]:
@@ -107,11 +105,12 @@ class Evidence:
 
     @property
     def apart(self) -> str:
-        """What keeps the CPUs of subject and engine apart: a key, if powerband decides where the subject runs, else
-        options of others."""
-        if self.experiment.subject.deployed is not None:
-            return "taskset"
-        return "docker's --cpuset-cpus, --cpus" if self.experiment.subject.container_client else "host.pinning"
+        """The key or option that gives subject and engine CPUs of their own: powerband's where it chooses the subject's
+        CPUs, else another program's."""
+        subject = self.experiment.subject
+        if subject.is_own_process:
+            return "host.pinning"
+        return "docker's --cpuset-cpus, --cpus" if subject.container_client else "taskset"
 
     @cached_property
     def host_cpus(self) -> float | None:

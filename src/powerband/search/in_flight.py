@@ -72,7 +72,7 @@ class InFlight(Generic[B]):
 
     @property
     def budget_left_s(self) -> float:
-        """What is left of the budget, in s."""
+        """The rest of the budget, in s; infinite without one."""
         return max(0.0, self.budget_s - self.wall_s)
 
     @property

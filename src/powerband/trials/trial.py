@@ -111,7 +111,7 @@ class _Trial:
         self.observer = observer
         self.deployed = setup.experiment.subject.deployed is not None
         # The CPUs of a deployed server and their limits are not known, nor are those of a container.
-        own = not self.deployed and not setup.experiment.subject.container_client
+        own = setup.experiment.subject.is_own_process
         self.machine = sorted(cpu for core in usable_cores() for cpu in core) if own else []
         self.kind = kind_of(setup.experiment)
         self.phases: dict[str, int] = {}

@@ -202,31 +202,30 @@ def test_nobody_else_can_read_a_run(tmp_path: Path) -> None:
     assert trial.read_record() == record()
 
 
-def test_a_folder_that_may_be_entered_but_not_listed() -> None:
-    """The test runs as another user, since root may list every folder."""
-    code = (
-        "import os, sys; from pathlib import Path; from powerband.store import RunDir; os.setuid(65534)\n"
-        "print(RunDir.create(Path(sys.argv[1]), 'x', 'name: x', {}).path)"
-    )
+def as_nobody(call: str, path: str | Path) -> subprocess.CompletedProcess[str]:
+    """Evaluates `call`, in which `path` stands for the path, as another user."""
     if os.geteuid() != 0:
         without("only root can become another user")
+    code = (
+        "import os, sys; from pathlib import Path; from powerband.store import RunDir; os.setuid(65534)\n"
+        f"path = Path(sys.argv[1]); {call}"
+    )
+    return subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+
+
+def test_a_folder_that_may_be_entered_but_not_listed() -> None:
+    """The test runs as another user, since root may list every folder."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o333)
-        done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
+        done = as_nobody("RunDir.create(path, 'x', 'name: x', {})", folder)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_run_of_another_user_is_not_taken_for_no_run() -> None:
-    code = (
-        "import os, sys; from pathlib import Path; from powerband.store import RunDir; os.setuid(65534)\n"
-        "RunDir.open(Path(sys.argv[1]))"
-    )
-    if os.geteuid() != 0:
-        without("only root can become another user")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         run = RunDir.create(Path(folder), "x", "name: x", {})
-        done = subprocess.run([sys.executable, "-c", code, run.path], capture_output=True, text=True, check=False)
+        done = as_nobody("RunDir.open(path)", run.path)
     assert "UsageError" in done.stderr and "chown -R" in done.stderr, done.stderr
 
 

@@ -47,7 +47,7 @@ def test_everything_is_there_and_fits(width: int) -> None:
 
 
 def test_trials_that_failed_alike_are_one_line() -> None:
-    """As twenty do whose port another program has."""
+    """For example, all trials fail alike if another program has the port."""
     analysis = synthetic.analysis()
     failed = next(trial for trial in analysis.trials if trial.status == "failed")
     again = replace(failed, number=max(trial.number for trial in analysis.trials) + 1)

@@ -32,7 +32,7 @@ def deployed_answer(
 ) -> Answer:
     """The answer with what a deployed server adds to it, or a container that was not found."""
     subject = experiment.subject
-    if subject.deployed is None and not subject.container_client:
+    if subject.is_own_process:
         return answer
     valid = [result for result in results if result.valid]
     unseen = bool(valid) and not any("subject_cpu_cores" in result.metrics for result in valid)

@@ -14,7 +14,7 @@ from powerband.analyze.trial.series import TrialSeries, series_of
 from powerband.analyze.trial.thread_states import ThreadStates
 from powerband.analyze.trial.threads import LabelledSeries, is_counter
 from powerband.analyze.trial.timeline import LimitSpan, limits_over_time
-from powerband.loads.measured import BEYOND_LEAST
+from powerband.loads.measured import requests_at
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -137,7 +137,7 @@ def _merged(records: Iterable[TrialRecord], name: str) -> MergedTimes:
 
 
 def _quantiles(times: MergedTimes) -> Quantiles:
-    known = {name: times.quantile(q) for name, q in NAMED if q == 1.0 or times.count >= round(BEYOND_LEAST / (1 - q))}
+    known = {name: times.quantile(q) for name, q in NAMED if q == 1.0 or times.count >= requests_at(q)}
     return Quantiles(times.count, quantile_table(times), tuple((name, known.get(name)) for name, _ in NAMED))
 
 

@@ -75,7 +75,7 @@ class Scene:
     shares_cpus: bool = False
     """True if subject and load engine run on the same CPUs."""
     apart: str = "host.pinning"
-    """What would keep them apart (`Evidence.apart`)."""
+    """The key or option that gives each CPUs of its own."""
     noun: str = "request"
     """The word for one of the things that the rate counts."""
     go_collecting_cores: float = 0.0
