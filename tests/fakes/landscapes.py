@@ -15,28 +15,30 @@ from powerband.model.results import Analysis, AnswerKind
 BLOCKS = 10
 MARGIN = 0.03
 SDS = (0.005, 0.010, 0.015)
-Noise = Callable[[np.random.Generator, int, int], Array]
+Noise = Callable[..., Array]
+"""Of dice, blocks, settings; and `rows`: how many short blocks take the time of a full one."""
 Land = Callable[[np.random.Generator], Array]
 
 
-def normal(dice: np.random.Generator, n: int, k: int) -> Array:
+def normal(dice: np.random.Generator, n: int, k: int, rows: int = 1) -> Array:  # noqa: ARG001
     return dice.standard_normal((n, k))
 
 
-def heavy_tail(dice: np.random.Generator, n: int, k: int) -> Array:
+def heavy_tail(dice: np.random.Generator, n: int, k: int, rows: int = 1) -> Array:  # noqa: ARG001
     return dice.standard_t(3, (n, k)) / np.sqrt(3)
 
 
-def drift(dice: np.random.Generator, n: int, k: int) -> Array:
+def drift(dice: np.random.Generator, n: int, k: int, rows: int = 1) -> Array:
     """Noise with a drift of ten standard deviations from the first block to the last, up or down, which goes on while
     the winner is confirmed."""
-    slope = 10 / (BLOCKS - 1) * dice.choice([-1, 1])
+    slope = 10 / (rows * BLOCKS - 1) * dice.choice([-1, 1])
     return dice.standard_normal((n, k)) + slope * np.arange(n)[:, None]
 
 
-def disturbed_block(dice: np.random.Generator, n: int, k: int) -> Array:
+def disturbed_block(dice: np.random.Generator, n: int, k: int, rows: int = 1) -> Array:
     noise = dice.standard_normal((n, k))
-    noise[dice.integers(BLOCKS)] *= 6
+    first = rows * dice.integers(BLOCKS)
+    noise[first : first + rows] *= 6
     return noise
 
 

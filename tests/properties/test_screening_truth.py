@@ -28,6 +28,7 @@ CONFIRM = 3
 NOISIER = 3.0  # noise of a trial of half a second, relative to endless ones; for 10 s: 1.2 times
 BIAS = 0.05
 AROUND_S, SHORT_S, FULL_S = 1.0, 0.5, 10.0  # it takes a second to start, to warm up and to stop
+ROWS = 4  # so many rounds of 2 s take the time of one of 10 s
 NOT_QUITE = 1e-9
 PARTS = ("short", "full blocks 1, 2", "3, 4", "5 on", "confirm")
 
@@ -41,8 +42,8 @@ def counts(land: Land, noise: Noise, races: int, regret: float | None) -> Counte
         dice = np.random.default_rng([LANDS.index(land), NOISES.index(noise), number, 20])
         truth = land(dice)
         k, sd = len(truth), SDS[number % len(SDS)]
-        between = sd * noise(dice, 3 + BLOCKS + CONFIRM, k)
-        within = sd * math.sqrt(NOISIER**2 - 1) * noise(dice, 3 + BLOCKS + CONFIRM, k)
+        between = sd * noise(dice, 3 + ROWS * BLOCKS + CONFIRM, k, ROWS)
+        within = sd * math.sqrt(NOISIER**2 - 1) * noise(dice, 3 + ROWS * BLOCKS + CONFIRM, k, ROWS)
         bias = dice.uniform(-BIAS, BIAS, k)
 
         def serve(

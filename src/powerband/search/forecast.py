@@ -117,7 +117,8 @@ def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int
     if not _races(experiment, parts):
         return (round(parts.trial_ns * parts.trials(parts.blocks)) + parts.slots_ns,) * 3
     trial_s, short_s = parts.trial_ns / 1e9, parts.short_ns / max(1, parts.short) / 1e9
-    played = before(experiment, parts.raced, noise)
+    around_s = trial_s - experiment.load.duration_ns / 1e9
+    played = before(experiment, parts.raced, noise, around_s)
     slots_s = parts.slots_ns / 1e9 * played.raced / parts.raced
     times_s = parts.explored * trial_s + slots_s + played.times_s(short_s, trial_s, trial_s)
     times_s = times_s * np.exp(PACE_FACTOR * np.random.default_rng(SEED).standard_normal(times_s.size))

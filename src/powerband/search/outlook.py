@@ -16,7 +16,7 @@ import numpy as np
 from powerband.analyze.settings.contest import ResponseTable, scale_of
 from powerband.analyze.stats.intervals import DF_MANY, SD_FLOOR, SMALL_SAMPLE, few_blocks
 from powerband.analyze.stats.special import Array
-from powerband.analyze.stats.spending import SCREEN_LOOKS, SCREEN_SHARE, share_at
+from powerband.analyze.stats.spending import SCREEN_LOOKS, SCREEN_SHARE, rounds_most, share_at
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
@@ -73,28 +73,35 @@ class Played:
         return np.asarray(self.short * short_s + full * (full_s - self.spared_s) + self.confirm * confirm_s)
 
 
-def before(experiment: Experiment, settings: int, noise: Noise) -> Played:
-    """Simulates races of so many settings of which nothing is known but the noise."""
+def before(experiment: Experiment, settings: int, noise: Noise, around_s: float) -> Played:
+    """Simulates races of so many settings of which nothing is known but the noise. `around_s`: the time in s that a
+    trial takes besides its window."""
     dice = np.random.default_rng(SEED)
     spread = NOISE_FACTOR if noise.measured_on else NOISE_FACTOR_ASSUMED
     sd = noise.sd * np.exp(spread * dice.standard_normal((PLAYED, 1)))
     truth = _imagined(settings, dice)
     alive, short, spared_s = np.ones(truth.shape, dtype=bool), np.zeros(PLAYED), np.zeros(PLAYED)
+    window_ns = None
     if experiment.screened_ns is not None:
         alive, short = _screened(experiment, truth, SHORT_NOISE * sd, dice)
         full_ns = experiment.load.duration_ns
-        windows_ns = np.array([window_for(experiment, SHORT_NOISE * float(each)) or full_ns for each in sd[:, 0]])
+        found = [window_for(experiment, SHORT_NOISE * float(each), around_s) or full_ns for each in sd[:, 0]]
+        windows_ns, window_ns = np.array(found), sorted(found)[PLAYED // 2]
         spared_s = (full_ns - windows_ns) / 1e9
         sd = noise_within(SHORT_NOISE * sd, experiment.screened_ns, windows_ns[:, None])
     objective, regret = experiment.objective, experiment.design.regret
-    rules = _Rules(experiment, dice, math.log1p(objective.margin), None if regret is None else math.log1p(regret))
+    asked = None if regret is None else math.log1p(regret)
+    rules = _Rules(experiment, dice, math.log1p(objective.margin), asked, window_ns)
     full, confirm = _play(rules, truth, _Table.empty(truth.shape), alive, sd)
     return Played(short, full, confirm, alive.sum(1), spared_s)
 
 
-def from_here(experiment: Experiment, known: RaceSoFar, *, screens: bool = False) -> Played:
-    """Simulates races that continue from what is known. `screens`: a block of short trials is still to come, after
-    which the settings far behind leave."""
+def from_here(
+    experiment: Experiment, known: RaceSoFar, window_ns: int | None = None, *, screens: bool = False
+) -> Played:
+    """Simulates races that continue from what is known. `window_ns`: the measured time of the full trials, None: that
+    of the experiment; `screens`: a block of short trials is still to come, after which the settings far behind
+    leave."""
     dice = np.random.default_rng(SEED)
     shape = (PLAYED, len(known.means))
     # The noise is known with few degrees of freedom only: drawn from the scaled inverse chi-squared distribution.
@@ -104,7 +111,7 @@ def from_here(experiment: Experiment, known: RaceSoFar, *, screens: bool = False
     blocks = np.tile(known.blocks.astype(float), (PLAYED, 1))
     start = np.tile(np.where(known.blocks > 0, known.means, 0.0), (PLAYED, 1))
     table = _Table(start, blocks, sd**2 * np.maximum(blocks - 1, 0))
-    rules = _Rules(experiment, dice, known.allowed, known.asked)
+    rules = _Rules(experiment, dice, known.allowed, known.asked, window_ns)
     alive: Flags = np.ones(shape, dtype=bool)
     if screens:
         alive = truth >= truth.max(1, keepdims=True) + math.log(1 - FAR)
@@ -177,12 +184,13 @@ def _imagined(settings: int, dice: Dice) -> Array:
 @dataclass(frozen=True)
 class _Rules:
     """The rules of the race. `dice`: the source of the noise; `allowed`: the margin; `asked`: the bound asked for, None
-    if there is none."""
+    if there is none; `window_ns`: the measured time of the full trials, None: that of the experiment."""
 
     experiment: Experiment
     dice: Dice
     allowed: float
     asked: float | None
+    window_ns: int | None
 
     @property
     def error(self) -> float:
@@ -268,13 +276,13 @@ def _screened(experiment: Experiment, truth: Array, sd: Array, dice: Dice) -> tu
 
 def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -> tuple[Array, Array]:
     """The number of full trials of each race, and of those that confirm its winner."""
-    most, done = rules.experiment.measure.repeats, alive.sum(1) <= 1
+    most, done = rounds_most(rules.experiment, rules.window_ns), alive.sum(1) <= 1
     running, full = alive & ~done[:, None], np.zeros(len(truth))
     begun = int(table.count.max())
     last = min(most, begun + PLAYED_BLOCKS)
     for blocks in range(begun, last + 1):
         if blocks >= 2:
-            share = share_at(rules.experiment, blocks)
+            share = share_at(rules.experiment, blocks, window_ns=rules.window_ns)
             lead, difference, half, one = table.against_leader(alive, share, rules.error)
             alive = alive & ~(difference + half < -rules.allowed)
             led = np.zeros(alive.shape, dtype=bool)

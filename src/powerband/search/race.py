@@ -31,6 +31,7 @@ from powerband.analyze.settings.headline import FRESH_MIN
 from powerband.analyze.settings.nodes import CONFIRMED_ON, confirmed_on
 from powerband.analyze.settings.regret import unbounded
 from powerband.analyze.settings.starts import is_allowed, starts_of
+from powerband.analyze.stats.spending import rounds_most
 from powerband.base.machine import Noise
 from powerband.base.units import significant
 from powerband.model.experiment import Experiment
@@ -65,6 +66,7 @@ class RacePlanner:
         self._results: list[TrialResult] = []
         self._screens = 0 if settings is not None else experiment.screen_blocks  # the first blocks: of short trials
         self._window_ns: int | None = None  # the measured time of the race's trials; None: that of the experiment
+        self._rounds = experiment.measure.repeats  # the most of full trials
         self._begun = 0  # blocks begun, including those of the confirmation
         self._extra = 0  # blocks that make up for those lost with their node
         self._compared = 0  # finished blocks of full trials
@@ -128,12 +130,13 @@ class RacePlanner:
             table = ResponseTable(self._experiment, self._settings, self._results)
             known = known_of(self._experiment, table, self._live, self._window_ns, noise) if judged else None
             if known is None:
-                self._played = judged, before(self._experiment, len(self._settings), noise), 0
+                rest_s = self._trials.lasts_s(None) - self._experiment.load.duration_ns / 1e9
+                self._played = judged, before(self._experiment, len(self._settings), noise, rest_s), 0
             else:
                 # Short trials count until there are two blocks of full ones; later results are not in the table yet.
                 short = sum(1 for result in self._results if result.stage is Stage.SCREEN)
                 screens = self._begun < self._screens or bool(self._trials.in_flight(Stage.SCREEN))
-                played = from_here(self._experiment, known, screens=screens)
+                played = from_here(self._experiment, known, self._window_ns, screens=screens)
                 self._played = judged, played, short if table.screened else judged
         return self._played[1:]
 
@@ -144,9 +147,10 @@ class RacePlanner:
             looks=tuple(self._looks),
             departures=tuple(self._departures.values()),
             trials=self._trials.told - self._told_before,
-            grid_trials=len(self._settings) * self._experiment.measure.repeats,
+            grid_trials=len(self._settings) * self._rounds,
             ended_by=self._ended_by,
             blocks=self._blocks,
+            blocks_most=self._most_blocks,
             half=tuple(sorted({*self._cut, *in_flight(Stage.COMPARE), *in_flight(Stage.SCREEN)})),
         )
         return Progress(self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings)
@@ -218,7 +222,7 @@ class RacePlanner:
 
     @property
     def _most_blocks(self) -> int:
-        return self._screens + self._experiment.measure.repeats + self._extra
+        return self._screens + self._rounds + self._extra
 
     def _may_begin(self) -> bool:
         """True if a new block may begin: always if no block is in flight, as on one machine. Beside blocks in flight,
@@ -326,7 +330,7 @@ class RacePlanner:
             reason = _worse_by(effect, contest, contest.leader)
             self._departures[setting] = Departure(setting, block, reason, effect, worse=True)
         self._looks.append(Look(block, contest.leader, effects, gone))
-        self._window_ns = long_enough(self._experiment, table, self._live)
+        self._set_window(table)
         if self._live != [contest.leader]:
             near = looks_far(contest, self._live)
             if near and not last:
@@ -337,6 +341,15 @@ class RacePlanner:
         regret = decision_of(self._experiment, self._settings, self._results, self.progress).regret
         self._met = asked is not None and regret is not None and regret <= asked
         return True
+
+    def _set_window(self, table: ResponseTable) -> None:
+        """Sets the measured time of the full trials, and how many rounds of them take no longer than `measure.repeats`
+        of those of the experiment."""
+        experiment, lasts_s = self._experiment, self._trials.lasts_s
+        around_s = lasts_s(experiment.screened_ns) - (experiment.screened_ns or 0) / 1e9
+        self._window_ns = long_enough(experiment, table, self._live, around_s)
+        in_time = int(experiment.measure.repeats * lasts_s(None) / lasts_s(self._window_ns))
+        self._rounds = min(rounds_most(experiment, self._window_ns), in_time)
 
     def _look(self, block: int) -> bool:
         """Eliminates the settings that the block has shown to be beaten; returns True if nothing is open any more."""

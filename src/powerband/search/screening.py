@@ -77,15 +77,17 @@ def hopeless(experiment: Experiment, live: Sequence[Setting], results: Sequence[
     return frozenset(found & set(live)) if len(set(live) - found) >= 3 else frozenset()
 
 
-def long_enough(experiment: Experiment, table: ResponseTable, live: Sequence[Setting]) -> int | None:
-    """The measured time in ns of the race's trials, as short as the noise of the short trials allows; None: that of the
-    experiment. All noise of the short trials is taken for noise within a trial, which falls with the root of its
-    length: the part between starts is no smaller in longer trials. Only if all constraints are on the error rate, since
-    percentiles need many requests."""
-    return window_for(experiment, _noise(table, live))
+def long_enough(experiment: Experiment, table: ResponseTable, live: Sequence[Setting], around_s: float) -> int | None:
+    """The measured time in ns of the race's trials; None: that of the experiment. It is as short as the noise of the
+    short trials allows, if all of that is noise within a trial, which falls with the root of its length; but no longer
+    than a trial takes besides (`around_s`, in s). Part of the noise lies between starts and is no smaller in longer
+    trials, so that more trials show more. How large that part is nobody knows: with a window of `around_s`, time times
+    variance is at most twice the least possible, whatever the part (docs/methods/racing.md). Only if all constraints
+    are on the error rate, since percentiles need many requests."""
+    return window_for(experiment, _noise(table, live), around_s)
 
 
-def window_for(experiment: Experiment, sd: float) -> int | None:
+def window_for(experiment: Experiment, sd: float, around_s: float) -> int | None:
     """Like `long_enough`, for short trials with this noise (standard deviation of logs); None for NaN, and
     with a margin of 0."""
     screened_ns, full_ns = experiment.screened_ns, experiment.load.duration_ns
@@ -94,7 +96,8 @@ def window_for(experiment: Experiment, sd: float) -> int | None:
     if screened_ns is None or not only_rates or math.isnan(sd) or not to_show:
         return None
     enough_ns = screened_ns * (sd / (NOISE_OF_MARGIN * math.log1p(to_show))) ** 2
-    window_ns = max(SHORTEST_NS, 2 * screened_ns, math.ceil(enough_ns / STEP_NS) * STEP_NS)
+    wanted_ns = min(enough_ns, around_s * 1e9)
+    window_ns = max(SHORTEST_NS, 2 * screened_ns, math.ceil(wanted_ns / STEP_NS) * STEP_NS)
     return window_ns if window_ns <= SHORTENED * full_ns else None
 
 

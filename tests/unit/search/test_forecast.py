@@ -162,7 +162,9 @@ def test_a_race_of_very_many_rounds_is_played_in_part(
     """Ten minutes hold 60 trials of 10 s, and two settings at least run in each round."""
     seen: list[int] = []
     share_at = outlook.share_at
-    monkeypatch.setattr(outlook, "share_at", lambda of, blocks: seen.append(blocks) or share_at(of, blocks))
+    monkeypatch.setattr(
+        outlook, "share_at", lambda of, blocks, **more: seen.append(blocks) or share_at(of, blocks, **more)
+    )
     forecast(made(repeats=10_000, order="race", **design), ASSUMED)
     assert len(seen) <= looks
 

@@ -10,6 +10,7 @@ import pytest
 
 from fakes.races import race_of, result_of, threads
 from powerband.analyze.settings.compare import analyse
+from powerband.analyze.stats.spending import SCREEN_LOOKS, rounds_most, share_at
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
@@ -31,16 +32,21 @@ def served(rates: Sequence[float], spec: TrialSpec) -> Mapping[str, float]:
 
 
 def screened(
-    rates: Sequence[float], change: Change = lambda _spec, result: result, **design: object
+    rates: Sequence[float],
+    change: Change = lambda _spec, result: result,
+    *,
+    around_s: float = 1.0,
+    repeats: int = 10,
+    **design: object,
 ) -> tuple[Experiment, list[TrialSpec], Analysis]:
-    """Runs a race to its end; `change` alters results."""
-    made = race_of(len(rates), **{"screen": "500ms", "confirm_early": True, **design})
+    """Runs a race to its end; `change` alters results; `around_s`: what a trial takes besides its window."""
+    made = race_of(len(rates), repeats=repeats, **{"screen": "500ms", "confirm_early": True, **design})
     planner = planner_for(made, 1)
     specs: list[TrialSpec] = []
     results: list[TrialResult] = []
     while (spec := planner.ask()) is not None:
-        took_s = 1.5 if spec.stage is Stage.SCREEN else 11.0
         specs.append(spec)
+        took_s = around_s + (spec.window_ns or made.load.duration_ns) / 1e9
         results.append(change(spec, result_of(spec, served(rates, spec), took_s)))
         planner.tell(results[-1])
     return made, specs, analyse(made, results, planner.progress)
@@ -167,19 +173,47 @@ def test_full_trials_that_give_less_than_short_ones_contradict_nothing_while_the
     assert analysis.answer.setting is not None
 
 
-@pytest.mark.parametrize(("regret", "window_s"), [(None, None), (0.02, None), (0.1, 2)])
-def test_full_trials_are_as_long_as_the_larger_of_margin_and_bound_asked_for_needs(
-    regret: float | None, window_s: int | None
+EQUAL = (1000.0, 1000.0, 1000.0, 1000.0)
+
+
+def noisy(spec: TrialSpec, result: TrialResult) -> TrialResult:
+    """Trials differ by 5 % from start to start."""
+    more = 1.05 if (threads(spec) + spec.block) % 2 else 1.0
+    return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * more})
+
+
+@pytest.mark.parametrize(
+    ("regret", "around_s", "window_s"),
+    [(None, 12.0, None), (0.02, 12.0, None), (0.1, 12.0, 2), (None, 4.0, 4), (0.1, 4.0, 2), (None, 1.0, 2)],
+)
+def test_full_trials_measure_as_long_as_the_margin_or_the_bound_needs_but_no_longer_than_they_take_besides(
+    regret: float | None, around_s: float, window_s: int | None
 ) -> None:
-    """Short trials differ by 5 % from start to start: the margin of 3 % needs trials of the full length."""
-
-    def noisy(spec: TrialSpec, result: TrialResult) -> TrialResult:
-        more = 1.05 if spec.stage is Stage.SCREEN and (threads(spec) + spec.block) % 2 else 1.0
-        return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * more})
-
-    _, specs, _ = screened((1000.0, 1000.0, 1000.0, 1000.0), noisy, confirm=0, regret=regret)
+    """For the margin of 3 % this noise would need trials of the full length."""
+    _, specs, _ = screened(EQUAL, noisy, around_s=around_s, confirm=0, regret=regret)
     window_ns = None if window_s is None else window_s * 10**9
     assert {spec.window_ns for spec in specs if spec.stage is Stage.COMPARE} == {window_ns}
+
+
+@pytest.mark.parametrize(("around_s", "rounds"), [(0.5, 30), (1.0, 30), (2.0, 30), (3.0, 21), (4.0, 17), (8.0, 10)])
+def test_shorter_trials_leave_time_for_more_rounds(around_s: float, rounds: int) -> None:
+    """None of these races can decide; each takes at most the time of ten rounds of full trials."""
+    made, specs, analysis = screened(EQUAL, noisy, around_s=around_s, confirm=0, objective={"margin": 0.01})
+    full = [spec for spec in specs if spec.stage is Stage.COMPARE]
+    assert len({spec.block for spec in full}) == rounds
+    window_ns = full[0].window_ns
+    took_s = around_s + (window_ns or made.load.duration_ns) / 1e9
+    assert rounds * took_s <= made.measure.repeats * (around_s + made.load.duration_ns / 1e9)
+    assert rounds <= rounds_most(made, window_ns)
+    assert analysis.race is not None and analysis.race.ended_by == "blocks"
+    assert analysis.race.grid_trials == rounds * len(EQUAL) and analysis.race.blocks_most == made.screen_blocks + rounds
+
+
+@pytest.mark.parametrize("window_ns", [None, 2 * 10**9, 3 * 10**9, 10**10, 10**11])
+def test_the_looks_at_short_trials_and_at_full_ones_of_any_length_spend_the_whole_error(window_ns: int | None) -> None:
+    made = race_of(4, screen="500ms")
+    full = (share_at(made, look, window_ns=window_ns) for look in range(2, rounds_most(made, window_ns) + 1))
+    assert sum(full) + SCREEN_LOOKS * share_at(made, 2, screened=True) == pytest.approx(1)
 
 
 def test_users_without_an_answer_in_a_short_trial_bar_no_setting() -> None:
@@ -196,12 +230,11 @@ def test_users_without_an_answer_in_a_short_trial_bar_no_setting() -> None:
 def test_a_budget_counts_short_and_full_trials_for_what_each_takes() -> None:
     """A short trial takes 1.5 s, a full one 11 s: 100 s are too few for two full blocks of four settings after the
     short trials, and 180 s are enough."""
-    rates = (1000.0, 1000.0, 1000.0, 1000.0)
-    _, enough, _ = screened(rates, budget="180s")
-    _, too_little, analysis = screened(rates, budget="100s")
+    _, enough, _ = screened(EQUAL, budget="180s")
+    _, too_little, analysis = screened(EQUAL, budget="100s")
     assert any(spec.stage is Stage.COMPARE for spec in enough)
     assert Counter(spec.stage for spec in too_little) == {Stage.SCREEN: 8}
-    _, least, _ = screened(rates, budget="7s")
+    _, least, _ = screened(EQUAL, budget="7s")
     assert Counter(spec.stage for spec in least) == {Stage.SCREEN: 4}, "a second block would not end in time"
     assert analysis.race is not None and analysis.race.ended_by == "budget"
     assert analysis.answer.regret is not None, "the short trials bound it"
@@ -210,5 +243,5 @@ def test_a_budget_counts_short_and_full_trials_for_what_each_takes() -> None:
 def test_a_race_without_a_margin_measures_its_trials_as_long_as_it_was_told() -> None:
     """With a margin of 0 every difference matters, and no noise is small beside it."""
     made = race_of(3, objective={"margin": 0}, screen="500ms")
-    assert window_for(made, 0.02) is None
-    assert window_for(race_of(3, objective={"margin": 0}, screen="500ms", regret=0.5), 0.02) is not None
+    assert window_for(made, 0.02, 1.0) is None
+    assert window_for(race_of(3, objective={"margin": 0}, screen="500ms", regret=0.5), 0.02, 1.0) is not None

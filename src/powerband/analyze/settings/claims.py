@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from powerband.analyze.settings.contest import compared
+from powerband.analyze.settings.contest import compared, window_ns_of
 from powerband.analyze.settings.counting import counted_share
 from powerband.analyze.stats.intervals import SD_FLOOR, exp
 from powerband.analyze.stats.special import Array, student_t
@@ -70,7 +70,7 @@ def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
     cases = settings_of(claimed, experiment.settings())
     objective = experiment.objective
     # A race ends when it has seen enough: so its claims, too, spend only their look's share of the error.
-    share = share_at(experiment, len({block for _, block in cells}))
+    share = share_at(experiment, len({block for _, block in cells}), window_ns=window_ns_of(cells.values()))
     error = share * (1 - objective.confidence) / (len(cases) * len(claimed.comparisons))
     rule = _Rule(experiment, error)
     parts = tuple(_part(comparison, case, cells, rule) for case in cases for comparison in claimed.comparisons)

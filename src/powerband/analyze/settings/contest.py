@@ -51,6 +51,12 @@ def compared(experiment: Experiment, results: Sequence[TrialResult]) -> dict[tup
     return {key: result for key, result in last_valid(results).items() if key[1] not in lost}
 
 
+def window_ns_of(results: Iterable[TrialResult]) -> int | None:
+    """The shortest measured time of the trials; None if it was that of the experiment in all of them."""
+    windows_s = [result.window_s for result in results if result.window_s is not None]
+    return round(min(windows_s) * 1e9) if windows_s else None
+
+
 class ResponseTable:
     """The valid results of the blocks, by setting and block, without trials that were run to explore or to confirm.
 
@@ -70,7 +76,12 @@ class ResponseTable:
         self.screened = bool(short) and full_blocks < (SCREENED_UNTIL if whole else 1)
         if self.screened:
             cells = short
-        self.share = share_at(experiment, len({block for _, block in cells}), screened=self.screened)
+        self.share = share_at(
+            experiment,
+            len({block for _, block in cells}),
+            screened=self.screened,
+            window_ns=window_ns_of(cells.values()),
+        )
         self._experiment = experiment
         self._cells = cells
         self.blocks = sorted({block for _, block in cells})
@@ -95,8 +106,7 @@ class ResponseTable:
 
     def experiment_of(self, setting: Setting) -> Experiment:
         """The experiment as the trials of `valid` ran it: with the measured time that they had."""
-        windows_s = [result.window_s for result in self.valid(setting) if result.window_s is not None]
-        return self._experiment.measured_for(round(min(windows_s) * 1e9) if windows_s else None)
+        return self._experiment.measured_for(window_ns_of(self.valid(setting)))
 
     def has_only_short(self, setting: Setting) -> bool:
         """True if the setting's valid results are those of short trials."""

@@ -37,16 +37,25 @@ def share_of(look_after: int, blocks_most: int) -> float:
     return _weight(max(2, look_after), blocks_most) / (first + between + LAST_WEIGHT)
 
 
-def share_at(experiment: Experiment, look_after: int, *, screened: bool = False) -> float:
+def rounds_most(experiment: Experiment, window_ns: int | None = None) -> int:
+    """The most rounds of a race whose trials measure for `window_ns`; None: for `load.duration`. Shorter trials leave
+    time for more than `measure.repeats`. Such a trial is taken to last for twice its measured time: it measures for as
+    long as its start, warm-up and stop take (`search/screening.py`)."""
+    full_ns = experiment.load.duration_ns
+    own_ns = full_ns if window_ns is None else min(window_ns, full_ns)
+    return experiment.measure.repeats * (full_ns + own_ns) // (2 * own_ns)
+
+
+def share_at(experiment: Experiment, look_after: int, *, screened: bool = False, window_ns: int | None = None) -> float:
     """The share of the whole error for the look after so many blocks of an experiment; 1 for a plan that is fixed
-    beforehand, which has one look, at its end. `screened`: True for a look at the short trials that a race begins
-    with."""
+    beforehand, which has one look, at its end. `screened`: True for a look at the short trials that a race begins with;
+    `window_ns`: the measured time of its full trials, None: that of the experiment."""
     if not experiment.is_race:
         return 1.0
     if screened:
         return SCREEN_SHARE / SCREEN_LOOKS
     left = 1.0 if experiment.screened_ns is None else 1 - SCREEN_SHARE
-    return left * share_of(look_after, experiment.measure.repeats)
+    return left * share_of(look_after, rounds_most(experiment, window_ns))
 
 
 def _weight(blocks: int, blocks_most: int) -> float:

@@ -57,8 +57,9 @@ def race_line(analysis: Analysis, experiment: Experiment) -> str:
     last = race.looks[-1]
     live = len(last.effects) - len(last.left)
     bound = bound_words(analysis)
+    most = race.blocks_most or experiment.measure.repeats
     return (
-        f"round {last.block + 1} of at most {experiment.measure.repeats} done; {plural(live, 'setting')} live, "
+        f"round {last.block + 1} of at most {most} done; {plural(live, 'setting')} live, "
         f"{len(race.departures)} out; {last.leader.id} leads{f'; {bound}' if bound else ''}"
     )
 
