@@ -20,11 +20,11 @@ Noise = Callable[..., Array]
 Land = Callable[[np.random.Generator], Array]
 
 
-def normal(dice: np.random.Generator, n: int, k: int, rows: int = 1) -> Array:  # noqa: ARG001
+def normal(dice: np.random.Generator, n: int, k: int, rows: int = 1) -> Array:
     return dice.standard_normal((n, k))
 
 
-def heavy_tail(dice: np.random.Generator, n: int, k: int, rows: int = 1) -> Array:  # noqa: ARG001
+def heavy_tail(dice: np.random.Generator, n: int, k: int, rows: int = 1) -> Array:
     return dice.standard_t(3, (n, k)) / np.sqrt(3)
 
 

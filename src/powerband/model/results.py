@@ -284,7 +284,6 @@ class Confirmation:
 class Race:
     """The course of a race. `blocks`: finished blocks; `trials`: all trials, including the confirmation and repeats;
     `grid_trials`: the trials of the full grid, with every setting in as many blocks as the race could have had.
-    `blocks_most`: the most blocks that it may take, those of short trials included; None in an older analysis.
     `ended_by`: `decided`, `regret` (the bound asked for was met), `blocks`, `budget`, `stopped`, or `running`.
     `unconfirmed`: why no fresh start of the winner is valid, None if one is or none was made. `half`: numbers of blocks
     that do not count, because they are in flight or were cut short when others had decided."""
@@ -298,7 +297,6 @@ class Race:
     confirmation: Confirmation | None = None
     unconfirmed: str | None = None
     half: tuple[int, ...] = ()
-    blocks_most: int | None = None
 
     @property
     def under_way(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, longest_window_ns
+from powerband.analyze.stats.spending import rounds_most
 from powerband.base.machine import Noise
 from powerband.base.units import plural, rough_time, significant, time_text
 from powerband.loads import kind_of
@@ -23,6 +24,7 @@ from powerband.model.warmup import COMPILING_MORE
 from powerband.search.explore import BUDGET_SHARE
 from powerband.search.outlook import SEED, before
 from powerband.search.pilot import blocks_to_find, smallest_difference
+from powerband.search.screening import window_for
 
 _START_NS = 500_000_000  # until a lean server is ready
 _END_NS = 500_000_000  # drain, stop, and writing the record
@@ -53,8 +55,8 @@ class Reach:
 @dataclass(frozen=True)
 class Forecast:
     """Size and time of a run. `trials`: the maximum number, without repeats of invalid trials and without the soak.
-    `explored`, `raced`: settings that are explored, and that are raced; `blocks`: the most blocks; `confirming`: trials
-    that confirm the winner. `expected_ns`: the time for a server that starts within a second and settles soon; of a
+    `explored`, `raced`: settings that are explored, and that are raced; `blocks`: the most blocks, of a race those of
+    its shortest trials; `confirming`: trials that confirm the winner. `expected_ns`: the time for a server that starts within a second and settles soon; of a
     race, the median of simulated ones (`search/outlook.py`). `between_ns`: about nine of ten such races take between
     these two times; None if there is no race. `longest_ns`: the time if no setting is eliminated, every warm-up is the
     longest and the whole retry budget is spent (a server may be even slower to start). `soak_ns`: the length of the
@@ -87,18 +89,19 @@ def forecast(experiment: Experiment, noise: Noise) -> Forecast:
             between_ns=between_ns,
         )
     parts = _Parts.of(experiment)
-    trials = parts.trials(parts.blocks)
-    likely_ns = _likely_ns(experiment, noise, parts)
-    most = round(parts.longest_trial_ns * trials + parts.slots_ns) + parts.longest_short_ns
+    blocks, likely_ns = parts.blocks, _likely_ns(experiment, noise, parts)
+    if _races(experiment, parts):
+        blocks = rounds_most(experiment, window_for(experiment, 0.0, 0.0))  # if trials are as short as may be
+    most = round(parts.longest_trial_ns * parts.trials(parts.blocks) + parts.slots_ns) + parts.longest_short_ns
     longest = round(most * (1 + experiment.measure.retry_budget))
     budget_ns = experiment.design.budget_ns
     if budget_ns is not None:
         likely_ns, longest = tuple(min(each, budget_ns) for each in likely_ns), min(longest, budget_ns)
     return Forecast(
-        trials + parts.short,
+        parts.trials(blocks) + parts.short,
         parts.explored,
         parts.raced,
-        parts.blocks,
+        blocks,
         parts.confirming,
         likely_ns[1],
         longest,

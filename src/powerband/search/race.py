@@ -150,7 +150,6 @@ class RacePlanner:
             grid_trials=len(self._settings) * self._rounds,
             ended_by=self._ended_by,
             blocks=self._blocks,
-            blocks_most=self._most_blocks,
             half=tuple(sorted({*self._cut, *in_flight(Stage.COMPARE), *in_flight(Stage.SCREEN)})),
         )
         return Progress(self.planned_total - self._trials.told, self._trials.left, race, raced=self._settings)

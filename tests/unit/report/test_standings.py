@@ -65,7 +65,7 @@ def test_names_too_long_for_the_bar_leave_it_out() -> None:
 
 def test_the_line_of_a_race() -> None:
     analysis = after(2)
-    assert race_line(analysis, EXPERIMENT) == ("round 2 of at most 10 done; 4 settings live, 5 out; threads=64 leads")
+    assert race_line(analysis, EXPERIMENT) == ("round 2 of at most 5 done; 4 settings live, 5 out; threads=64 leads")
     assert left_line(analysis) == "out: threads=4, threads=8, threads=16"
     assert left_line(after(5)) == ""
     assert race_line(after(0), EXPERIMENT) == "" == left_line(after(0))

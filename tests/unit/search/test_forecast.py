@@ -53,7 +53,9 @@ def test_a_plan_takes_its_trials_and_a_race_its_confirmation_too() -> None:
 
 def test_short_trials_come_on_top() -> None:
     race, screened = expected(order="race"), expected(order="race", screen_ns=10**9)
-    assert screened.trials == race.trials + 3 * 4
+    assert screened.trials == 3 * 4 + 36 * 4 + 6 and "at most 36 rounds" in size_text(
+        made(order="race", screen_ns=10**9), screened
+    )
     assert screened.longest_ns > race.longest_ns
 
 

@@ -57,7 +57,8 @@ def race_line(analysis: Analysis, experiment: Experiment) -> str:
     last = race.looks[-1]
     live = len(last.effects) - len(last.left)
     bound = bound_words(analysis)
-    most = race.blocks_most or experiment.measure.repeats
+    raced = len(experiment.settings()) if analysis.exploration is None else analysis.exploration.raced
+    most = experiment.screen_blocks + race.grid_trials // max(1, raced)
     return (
         f"round {last.block + 1} of at most {most} done; {plural(live, 'setting')} live, "
         f"{len(race.departures)} out; {last.leader.id} leads{f'; {bound}' if bound else ''}"
