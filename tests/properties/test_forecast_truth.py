@@ -27,6 +27,7 @@ from powerband.search.planners import planner_for
 CONFIRM = 3
 SHORT_S, FULL_S = 0.5, 10.0
 AROUND_S = 2.0  # a second and a half to start and to warm up, half a second to stop
+ROWS = 3  # so many rounds of 2 s take the time of one of 10 s
 BETWEEN = 1 / 3  # of the noise of a short trial
 SCREENED: dict[str, Any] = {"screen": "500ms", "confirm_early": True}
 PLAIN: dict[str, Any] = {"confirm_early": True}
@@ -49,7 +50,8 @@ def runs(land: Land, noise: Noise, races: int, design: dict[str, Any]) -> Iterat
         dice = np.random.default_rng([LANDS.index(land), NOISES.index(noise), number, 21])
         truth = land(dice)
         k, short_sd = len(truth), SHORT_NOISE * SDS[number % len(SDS)]
-        shape = 3 + BLOCKS + CONFIRM, k
+        rows = ROWS if "screen" in design else 1
+        shape = 3 + rows * BLOCKS + CONFIRM, k, rows
         between = BETWEEN * short_sd * noise(dice, *shape)
         within = math.sqrt(1 - BETWEEN**2) * short_sd * noise(dice, *shape)
         off, slower = dice.uniform(-0.05, 0.05, k), math.exp(dice.uniform(-0.22, 0.22))

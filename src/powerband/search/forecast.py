@@ -56,12 +56,12 @@ class Reach:
 class Forecast:
     """Size and time of a run. `trials`: the maximum number, without repeats of invalid trials and without the soak.
     `explored`, `raced`: settings that are explored, and that are raced; `blocks`: the most blocks, of a race those of
-    its shortest trials; `confirming`: trials that confirm the winner. `expected_ns`: the time for a server that starts within a second and settles soon; of a
-    race, the median of simulated ones (`search/outlook.py`). `between_ns`: about nine of ten such races take between
-    these two times; None if there is no race. `longest_ns`: the time if no setting is eliminated, every warm-up is the
-    longest and the whole retry budget is spent (a server may be even slower to start). `soak_ns`: the length of the
-    soak, which all times include; 0: none. `reach`: None if there is nothing to compare, or if the noise of the metric
-    is of another kind (shares, capacities)."""
+    its shortest trials; `confirming`: trials that confirm the winner. `expected_ns`: the time for a server that starts
+    within a second and settles soon; of a race, the median of simulated ones (`search/outlook.py`). `between_ns`: about
+    nine of ten such races take between these two times; None if there is no race. `longest_ns`: the time if no setting
+    is eliminated, every warm-up is the longest and the whole retry budget is spent (a server may be even slower to
+    start). `soak_ns`: the length of the soak, which all times include; 0: none. `reach`: None if there is nothing to
+    compare, or if the noise of the metric is of another kind (shares, capacities)."""
 
     trials: int
     explored: int
