@@ -41,21 +41,21 @@ pub struct LoadSpec {
     pub timeouts: Timeouts,
     pub phases: Phases,
     /// Number of event loops, each on a thread of its own.
-    #[serde(default = "one")]
+    #[serde(default = "u32_of::<1>")]
     pub threads: u32,
     /// CPUs that the threads may run on; empty: any.
     #[serde(default)]
     pub cpus: Vec<u32>,
     /// How late a scheduled send may be, so that it can share a wake-up with its neighbours. 0: no send is late on
     /// purpose, and the thread spins shortly before each send.
-    #[serde(default = "default_precision_ns")]
+    #[serde(default = "u64_of::<100_000>")]
     pub precision_ns: u64,
     /// Period of the `interval` events.
-    #[serde(default = "default_interval_ns")]
+    #[serde(default = "u64_of::<100_000_000>")]
     pub interval_ns: u64,
     /// Number of intervals from one that carries a histogram of response times to the next. The last interval of a
     /// phase always carries one.
-    #[serde(default = "default_histogram_every")]
+    #[serde(default = "u32_of::<10>")]
     pub histogram_every: u32,
     /// Seed of every random choice. Engines of one fleet have the same seed, and differ in `first_user`.
     #[serde(default)]
@@ -281,7 +281,7 @@ pub struct WebSocket {
     /// A running count in answers, to be read from them; absent: none is read.
     pub tally: Option<Tally>,
     /// Most bytes of a message from the server; a longer one is a violation.
-    #[serde(default = "default_message_bytes_max")]
+    #[serde(default = "u64_of::<{ 16 << 20 }>")]
     pub message_bytes_max: u64,
     /// Pause after which a user that lost its connection, or could not join, joins again; absent: it stays out.
     pub rejoin_after_ns: Option<u64>,
@@ -363,11 +363,11 @@ pub struct ProbeSpec {
     #[serde(default)]
     pub watch: Vec<Watch>,
     /// Period of the `sample` events.
-    #[serde(default = "default_interval_ns")]
+    #[serde(default = "u64_of::<100_000_000>")]
     pub interval_ns: u64,
     /// Period of the `threads` events. They come with samples, and less often if reading many threads would cost too
     /// much.
-    #[serde(default = "a_second_ns")]
+    #[serde(default = "u64_of::<1_000_000_000>")]
     pub threads_interval_ns: u64,
     /// Listening TCP ports whose accept queues are watched.
     #[serde(default)]
@@ -393,10 +393,10 @@ pub struct ProbeSpec {
 #[serde(deny_unknown_fields)]
 pub struct Scrape {
     pub url: String,
-    #[serde(default = "a_second_ns")]
+    #[serde(default = "u64_of::<1_000_000_000>")]
     pub interval_ns: u64,
     /// Longest time for one reading, from connecting to the last byte.
-    #[serde(default = "a_second_ns")]
+    #[serde(default = "u64_of::<1_000_000_000>")]
     pub timeout_ns: u64,
     /// Names of the metrics whose series are reported.
     pub names: Vec<String>,
@@ -412,7 +412,7 @@ pub struct Statsd {
     /// Path of a Unix datagram socket to create, which is removed at the end; absent: none.
     pub unix: Option<String>,
     /// Period of the `statsd` events.
-    #[serde(default = "a_second_ns")]
+    #[serde(default = "u64_of::<1_000_000_000>")]
     pub interval_ns: u64,
 }
 
@@ -440,7 +440,7 @@ pub struct Launch {
     #[serde(default = "sigterm")]
     pub stop_signal: i32,
     /// Time from `stop_signal` until whatever is left of the tree is killed.
-    #[serde(default = "default_grace_ns")]
+    #[serde(default = "u64_of::<5_000_000_000>")]
     pub grace_ns: u64,
 }
 
@@ -468,8 +468,11 @@ pub enum Command {
     Stop,
 }
 
-fn one() -> u32 {
-    1
+fn u64_of<const N: u64>() -> u64 {
+    N
+}
+fn u32_of<const N: u32>() -> u32 {
+    N
 }
 fn yes() -> bool {
     true
@@ -482,22 +485,4 @@ fn slash() -> String {
 }
 fn sigterm() -> i32 {
     15
-}
-fn default_message_bytes_max() -> u64 {
-    16 << 20
-}
-fn default_precision_ns() -> u64 {
-    100_000
-}
-fn default_interval_ns() -> u64 {
-    100_000_000
-}
-fn default_histogram_every() -> u32 {
-    10
-}
-fn a_second_ns() -> u64 {
-    1_000_000_000
-}
-fn default_grace_ns() -> u64 {
-    5_000_000_000
 }

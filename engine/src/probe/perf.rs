@@ -59,12 +59,9 @@ impl PerfCounters {
         PerfCounters { switches, forks: forks.filter(|_| opened) }
     }
 
-    /// Opens the counters on running processes; counting starts now. `list` returns the ids of all their threads.
-    pub fn attach(list: impl FnMut() -> Vec<i32>) -> PerfCounters {
-        Self::try_attach(list).unwrap_or_default()
-    }
-
-    fn try_attach(mut list: impl FnMut() -> Vec<i32>) -> Option<PerfCounters> {
+    /// Opens the counters on running processes; counting starts now. `list` returns the ids of all their threads. Returns
+    /// None if not all of these can be counted.
+    pub fn attach(mut list: impl FnMut() -> Vec<i32>) -> Option<PerfCounters> {
         let mut counters = PerfCounters { switches: Vec::new(), forks: Some(ForkCounter::new()?) };
         let mut covered = HashSet::new();
         // A thread that appears during attaching is covered already if its creator was: its fork is in the ring then.

@@ -85,7 +85,7 @@ impl Tree {
         let mut tree = Tree { name: name.into(), root, ..Tree::default() };
         tree.adopt_descendants();
         if exact_counts {
-            tree.perf = PerfCounters::attach(|| tree.thread_ids());
+            tree.perf = PerfCounters::attach(|| tree.thread_ids()).unwrap_or_default();
         }
         tree.first_threads = tree.thread_ids().len() as u64;
         tree.base = tree.members.iter().fold(Usage::default(), |sum, member| sum + member.own + member.children);

@@ -11,6 +11,16 @@ pub fn outcomes(counts: &[u64; OUTCOMES]) -> events::Outcomes {
     Outcome::ALL.into_iter().zip(*counts).filter(|&(_, count)| count > 0).collect()
 }
 
+/// Adds each of these fields of `$theirs` to that of `$mine`.
+macro_rules! sum {
+    ($mine:ident += $theirs:ident: $($field:ident),+) => { $($mine.$field += $theirs.$field;)+ };
+}
+pub(super) use sum;
+
+pub fn add_outcomes(mine: &mut [u64; OUTCOMES], theirs: &[u64; OUTCOMES]) {
+    mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+}
+
 /// Counts of one stretch of time; `add` sums them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -40,26 +50,12 @@ pub struct Counts {
 
 impl Counts {
     pub fn add(&mut self, other: &Counts) {
-        self.scheduled += other.scheduled;
-        self.sent += other.sent;
-        self.dropped += other.dropped;
-        for (mine, theirs) in self.outcomes.iter_mut().zip(other.outcomes) {
-            *mine += theirs;
-        }
-        self.response_time_ns_sum += other.response_time_ns_sum;
+        sum!(self += other: scheduled, sent, dropped, response_time_ns_sum, service_time_ns_sum, bytes_received, bytes_sent);
+        sum!(self += other: not_cohort_sent, not_cohort_ended, time_in_system_ns_sum, think_ns_sum, user_ns);
+        sum!(self += other: drops, joins_failed, delivered);
+        add_outcomes(&mut self.outcomes, &other.outcomes);
         self.response_time_ns_max = self.response_time_ns_max.max(other.response_time_ns_max);
-        self.service_time_ns_sum += other.service_time_ns_sum;
         self.send_lag_ns_max = self.send_lag_ns_max.max(other.send_lag_ns_max);
-        self.bytes_received += other.bytes_received;
-        self.bytes_sent += other.bytes_sent;
-        self.not_cohort_sent += other.not_cohort_sent;
-        self.not_cohort_ended += other.not_cohort_ended;
-        self.time_in_system_ns_sum += other.time_in_system_ns_sum;
-        self.think_ns_sum += other.think_ns_sum;
-        self.user_ns += other.user_ns;
-        self.drops += other.drops;
-        self.joins_failed += other.joins_failed;
-        self.delivered += other.delivered;
     }
 }
 
@@ -75,10 +71,7 @@ pub struct Levels {
 
 impl Levels {
     pub fn add(&mut self, other: &Levels) {
-        self.in_flight += other.in_flight;
-        self.connections += other.connections;
-        self.users += other.users;
-        self.joined += other.joined;
+        sum!(self += other: in_flight, connections, users, joined);
     }
 }
 
@@ -126,9 +119,6 @@ pub struct Carried {
 
 impl Carried {
     pub fn add(&mut self, other: &Carried) {
-        self.in_ns_sum += other.in_ns_sum;
-        self.out_ns_sum += other.out_ns_sum;
-        self.in_flight_in += other.in_flight_in;
-        self.unanswered += other.unanswered;
+        sum!(self += other: in_ns_sum, out_ns_sum, in_flight_in, unanswered);
     }
 }

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::contract::events::{self, Interval, LoadEvent, StepSummary, Summary, Times, Window};
-use crate::load::recorder::counts::{Carried, Cohort, ConnectionCounts, Counts, OUTCOMES, StepTimes, outcomes};
+use crate::load::recorder::counts::{
+    Carried, Cohort, ConnectionCounts, Counts, OUTCOMES, StepTimes, add_outcomes, outcomes, sum,
+};
 use crate::load::recorder::histogram::Histogram;
 use crate::load::recorder::users::Unserved;
 use crate::load::recorder::websocket::WebSocketCounts;
@@ -111,13 +113,9 @@ impl Pending {
         if other.process.cpu_ns() > self.sum.process.cpu_ns() {
             self.sum.process = other.process;
         }
-        self.histogram = match (self.histogram.take(), histogram) {
-            (Some(mut mine), Some(theirs)) => {
-                mine.add(&theirs);
-                Some(mine)
-            }
-            (mine, theirs) => mine.or(theirs),
-        };
+        if let Some(theirs) = histogram {
+            self.histogram.get_or_insert_default().add(&theirs);
+        }
     }
 }
 
@@ -208,13 +206,9 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, 
 
 impl Cohort {
     fn add(&mut self, other: &Cohort) {
-        self.scheduled += other.scheduled;
-        self.sent += other.sent;
-        self.dropped += other.dropped;
+        sum!(self += other: scheduled, sent, dropped);
         for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
-            for (mine, theirs) in mine.outcomes.iter_mut().zip(theirs.outcomes) {
-                *mine += theirs;
-            }
+            add_outcomes(&mut mine.outcomes, &theirs.outcomes);
             mine.response_time.add(&theirs.response_time);
             mine.service_time.add(&theirs.service_time);
         }
@@ -225,9 +219,7 @@ impl Cohort {
 
     fn counts(&self) -> events::Counts {
         let mut sum = [0; OUTCOMES];
-        for step in &self.steps {
-            sum.iter_mut().zip(step.outcomes).for_each(|(sum, count)| *sum += count);
-        }
+        self.steps.iter().for_each(|step| add_outcomes(&mut sum, &step.outcomes));
         events::Counts { scheduled: self.scheduled, sent: self.sent, dropped: self.dropped, outcomes: outcomes(&sum) }
     }
 
@@ -261,10 +253,7 @@ impl StepTimes {
 impl ConnectionCounts {
     /// Sums `open_max` over the threads, which is exact for one thread and an upper bound for several.
     fn add(&mut self, other: &ConnectionCounts) {
-        self.opened += other.opened;
-        self.failed += other.failed;
-        self.closed_by_peer += other.closed_by_peer;
-        self.open_max += other.open_max;
+        sum!(self += other: opened, failed, closed_by_peer, open_max);
         self.connect_time.add(&other.connect_time);
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::contract::outcome::Outcome;
 use crate::load::flight::{COHORT, Flight};
+use crate::load::recorder::counts::sum;
 
 /// One user, observed until its first `ok` answer within the window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,8 +76,7 @@ impl Users {
 
 impl Unserved {
     pub fn add(&mut self, other: &Unserved) {
-        self.users += other.users;
-        self.requests += other.requests;
+        sum!(self += other: users, requests);
     }
 }
 

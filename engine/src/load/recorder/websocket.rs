@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::contract::events::WebSocketSummary;
-use crate::load::recorder::counts::{OUTCOMES, outcomes};
+use crate::load::recorder::counts::{OUTCOMES, add_outcomes, outcomes, sum};
 use crate::load::recorder::histogram::Histogram;
 
 /// The reason why a user that had joined lost its connection.
@@ -55,12 +55,9 @@ pub struct WebSocketCounts {
 
 impl WebSocketCounts {
     pub fn add(&mut self, other: &WebSocketCounts) {
-        self.joins_started += other.joins_started;
-        self.joined += other.joined;
-        self.rejoined += other.rejoined;
-        for (mine, theirs) in self.joins_failed.iter_mut().zip(other.joins_failed) {
-            *mine += theirs;
-        }
+        sum!(self += other: joins_started, joined, rejoined, messages_received, unsolicited, unmatched, published);
+        sum!(self += other: delivered, published_in_window, delivered_in_window);
+        add_outcomes(&mut self.joins_failed, &other.joins_failed);
         self.join_time.add(&other.join_time);
         for (why, count) in &other.drops {
             *self.drops.entry(why).or_default() += count;
@@ -68,14 +65,7 @@ impl WebSocketCounts {
         for (code, count) in &other.close_codes {
             *self.close_codes.entry(*code).or_default() += count;
         }
-        self.messages_received += other.messages_received;
-        self.unsolicited += other.unsolicited;
-        self.unmatched += other.unmatched;
-        self.published += other.published;
-        self.delivered += other.delivered;
         self.delivery_time.add(&other.delivery_time);
-        self.published_in_window += other.published_in_window;
-        self.delivered_in_window += other.delivered_in_window;
         for (label, count) in &other.tallies {
             let highest = self.tallies.entry(label.clone()).or_default();
             *highest = (*highest).max(*count);
