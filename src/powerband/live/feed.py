@@ -135,7 +135,7 @@ class Feed:
                 if known is None or known[0] != line:
                     self._line_changed[line.number] = line, self._changes
         self._made.clear()  # they have the time of day
-        if before is None or _differs(before, state):
+        if before is None or before.version != state.version or _place(before.current) != _place(state.current):
             self._wake()
 
     def _wake(self) -> None:
@@ -176,10 +176,6 @@ def _place(current: TrialState | None) -> tuple[int, str, int]:
     if current is None:
         return 0, "", 0
     return current.number, current.phase.value, current.points_before + len(current.points)
-
-
-def _differs(before: RunState, state: RunState) -> bool:
-    return before.version != state.version or _place(before.current) != _place(state.current)
 
 
 def _current(current: TrialState, cursor: Cursor) -> dict[str, Any]:

@@ -32,7 +32,8 @@ def thread_states(events: Iterable[Threads], origin_ns: int, only: str | None = 
     """The states over time, in seconds since the origin. `only`: the pool of this name; None: all of the subject's."""
     mine = [event for event in events if event["tree"] == "subject"]
     kept = [(event["at_ns"], _pools(event, only)) for event in mine]
-    ever = _waits_of_each_pool(kept)
+    # Kinds that blocked threads were seen to wait on until the end, for seconds in which none was looked at.
+    ever = {name: pool.get("blocked_on_samples", {}) for _, pools in kept for name, pool in pools.items()}
     last: dict[str, PoolSample] = {}
     times: list[float] = []
     rows: list[dict[str, float]] = []
@@ -49,11 +50,6 @@ def thread_states(events: Iterable[Threads], origin_ns: int, only: str | None = 
 
 def _pools(event: Threads, only: str | None) -> dict[str, PoolSample]:
     return {pool["pool"]: pool for pool in event["pools"] if only in (None, pool["pool"])}
-
-
-def _waits_of_each_pool(kept: Iterable[tuple[int, Mapping[str, PoolSample]]]) -> dict[str, Mapping[WaitKind, int]]:
-    """Counts of what blocked threads were seen to wait on until the end, for seconds in which none was looked at."""
-    return {name: pool.get("blocked_on_samples", {}) for _, pools in kept for name, pool in pools.items()}
 
 
 def _grown(

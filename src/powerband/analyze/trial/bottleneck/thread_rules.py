@@ -221,7 +221,7 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
             continue
         if _serves_fewer(threads, scene):
             continue  # the threads wait for each other, or for something else
-        kind = _main_kind(pool)
+        kind = max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
         part = pool.blocked_on(kind)
         of_them = "all" if count(part) == count(busy) else count(part)
         doing = f" ({share(part)} {KINDS[kind]})" if count(threads) == "1" else f", {of_them} of them {KINDS[kind]}"
@@ -435,7 +435,3 @@ def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
 
 def _idle(pool: WatchedPool, scene: Scene) -> float:
     return max(0.0, pool.use.threads - scene.present)
-
-
-def _main_kind(pool: WatchedPool) -> str:
-    return max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
