@@ -60,8 +60,9 @@ def reference() -> dict[Path, str]:
         if page is None:
             raise SystemExit(f"{kept.folder}: no page tells of this experiment")
         made[page] = _between(made.get(page) or page.read_text(), keep.mark(kept), keep.block(kept), page)
+    answer = quickstart_answer()
     for readme in (ROOT / "README.md", ROOT / "README.ko.md"):
-        made[readme] = _between(readme.read_text(), "answer", quickstart_answer(), readme)
+        made[readme] = _between(readme.read_text(), "answer", answer, readme)
     schema = DOCS / "reference" / "analysis.schema.json"
     made[schema] = bottlenecks_schema(schema.read_text())
     return made

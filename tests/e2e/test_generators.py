@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -161,7 +162,7 @@ def test_each_server_is_loaded_from_another_node(tmp_path: Path, stop: StopReque
         "2 nodes of the cluster: b, d; whole rounds run on each, its load comes from: c for b; e for d"
     )
     assert {trial.status for trial in analysis.trials} == {"measured"}
-    assert {tuple(nodes["b"]["load_from"]) for nodes in watching.seen if nodes} == {("c",)}
+    assert {tuple(nodes["b"]["load_from"]) for nodes in watching.seen} == {("c",)}
     late_ns = []
     for trial in analysis.trials:
         (clock,) = trial.generators
@@ -181,7 +182,9 @@ def test_each_server_is_loaded_from_another_node(tmp_path: Path, stop: StopReque
     told = json.loads(run.nodes.read_text())["nodes"]
     assert told["c"]["loads"] == "b" and "loads" not in told["b"]
     assert analyse_run(experiment(), run).trials == analysis.trials
-    text = "\n".join(clock_sentences(analysis))
+    # On a busy machine all trials of a node may be spoilt, and sentences are of valid ones: here all trials count.
+    valid = replace(analysis, trials=tuple(replace(trial, problems=()) for trial in analysis.trials))
+    text = "\n".join(clock_sentences(valid))
     # On a busy machine one node may run all rounds before the other is ready: only its generator's clock is told then.
     clocks = {clock.node for trial in analysis.trials for clock in trial.generators}
     assert clocks and all(f"clock of {node}: " in text for node in clocks) and " ± " in text

@@ -32,15 +32,17 @@ subject:
     link_delay: {{type: duration, default: 4ms, help: one way}}
     link_rate: {{type: string, default: unlimited, help: bandwidth}}
 factors: {factors}
-load: {{users: 1, duration: {duration}}}
-measure: {{warmup: 200ms, repeats: 1, foreign_cpu_max: 100%, steal_max: 100%}}
+load: {load}
+measure: {{repeats: 1, foreign_cpu_max: 100%, steal_max: 100%}}
 """
+# It lasts until that many requests are answered: on a busy machine one alone may take longer than any short window.
+LOAD = "{users: 1, requests_per_user: 12, duration: 60s}"
 
 
-def command(folder: Path, factors: str, *options: str, duration: str = "600ms") -> list[str]:
+def command(folder: Path, factors: str, *options: str, load: str = LOAD) -> list[str]:
     file = folder / "linked.yaml"
     pair = FAKES / "linked_pair.py"
-    file.write_text(EXPERIMENT.format(python=sys.executable, pair=pair, factors=factors, duration=duration))
+    file.write_text(EXPERIMENT.format(python=sys.executable, pair=pair, factors=factors, load=load))
     return [sys.executable, "-m", "powerband", "run", str(file), "--format", "json", "--runs", str(folder), *options]
 
 
@@ -86,7 +88,9 @@ def test_each_setting_has_its_own_delay(tmp_path: Path) -> None:
 @pytest.mark.crowded
 def test_after_a_kill_of_powerband_neither_processes_nor_namespaces_are_left(tmp_path: Path) -> None:
     need_link()
-    process = subprocess.Popen(command(tmp_path, "{link: [netns]}", duration="60s"), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command(tmp_path, "{link: [netns]}", load="{users: 1, duration: 60s}"), stdout=subprocess.DEVNULL
+    )
     try:
         namespaces = namespaces_told(tmp_path)
         assert len(set(namespaces)) == 2 and os.readlink("/proc/self/ns/net") not in namespaces  # noqa: PTH115

@@ -16,8 +16,9 @@ from powerband.cluster.actor import NodeActor
 from powerband.cluster.joining import Remote
 from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
+from powerband.model.results import TrialResult
 from powerband.search.observer import Observer
-from powerband.store import RunDir
+from powerband.store import RunDir, TrialRecord
 
 
 class GoneError(Exception):
@@ -105,14 +106,15 @@ class Watching(Observer):
 
     def __init__(self, number: int = 0, act: Callable[[], None] | None = None, *, after_s: float = 0.3) -> None:
         self.notes: list[str] = []
-        self.seen: list[dict[str, Any]] = []  # what the live page would see at the beginning of each phase
+        # What the live page sees as a trial ends; a short trial may end before any of its phases is heard of.
+        self.seen: list[dict[str, Any]] = []
         self._number, self._act, self._after_s = number, act, after_s
         self._run: RunDir | None = None
 
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
         self._run = run
 
-    def phase(self, name: str) -> None:
+    def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
         if self._run is not None and self._run.nodes_now.is_file():
             self.seen.append(json.loads(self._run.nodes_now.read_text())["nodes"])
 

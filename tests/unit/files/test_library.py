@@ -19,7 +19,7 @@ from powerband.search.planners import dry_run
 JVM_START_S = 1.0
 NIGHT_S = 8 * 3600
 GIVEN = dict.fromkeys(BUILT_IN, "given")
-CASES = [(name, profile) for name in experiment_names() for profile in (None, *profile_names(name))]
+CASES = [(each.name, profile) for each in shipped_experiments() for profile in (None, *each.profiles)]
 
 
 def test_there_are_experiments_and_subjects() -> None:
@@ -72,11 +72,12 @@ def test_subject_loads_and_renders_with_its_defaults(name: str) -> None:
     assert render_env(subject, Setting(()), GIVEN).keys() == subject.env.keys()
 
 
-@pytest.mark.parametrize("name", [name for name in subject_names() if load_subject(name).counts is None])
-def test_a_subject_that_is_loaded_listens_on_the_address_that_it_is_given(name: str) -> None:
-    subject, given = load_subject(name), {**GIVEN, ADDRESS: "10.0.0.9"}
-    assert "10.0.0.9" in " ".join(render_command(subject, Setting(()), given))
-    assert "://10.0.0.9:given/" in render_text(subject, Setting(()), given, subject.url)
+def test_each_subject_that_is_loaded_listens_on_the_address_that_it_is_given() -> None:
+    given = {**GIVEN, ADDRESS: "10.0.0.9"}
+    for subject in map(load_subject, subject_names()):
+        if subject.counts is None:
+            assert "10.0.0.9" in " ".join(render_command(subject, Setting(()), given)), subject.name
+            assert "://10.0.0.9:given/" in render_text(subject, Setting(()), given, subject.url), subject.name
 
 
 @pytest.mark.parametrize("name", experiment_names())
