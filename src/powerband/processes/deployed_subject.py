@@ -25,6 +25,7 @@ from powerband.base.logs import printable
 from powerband.base.procfs import ProcessStat, process_stat
 from powerband.model.experiment import Experiment, Ready, Subject
 from powerband.model.plan import Setting
+from powerband.model.secrets import line_without_secrets
 from powerband.model.subjects import render_deployed_command
 from powerband.processes.engine_process import Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
@@ -99,8 +100,8 @@ def deployed_up(
     if reason := _unanswered(rendered, files.log, pump, limit_s):
         raise TrialFailed(
             Code.NOT_REACHABLE,
-            f"{rendered.url} was not reached within {limit_s:g} s ({reason}): the server runs already, so powerband "
-            "cannot start it; see that it runs, and can be reached from here",
+            f"{line_without_secrets(rendered.url)} was not reached within {limit_s:g} s ({reason}): the server runs "
+            "already, so powerband cannot start it; see that it runs, and can be reached from here",
         )
     here = is_here(rendered)
     if pid is not None and not here:
