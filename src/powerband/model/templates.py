@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from powerband.base.errors import ExperimentError, UsageError, did_you_mean
 
 _FROM_ENVIRONMENT = re.compile(r"\{env:([A-Za-z_]\w*)\}")
-_TEMPLATE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}")
+_TEMPLATE = re.compile(r"\{\{|\}\}|\{([^\W\d][\w.-]*)\}")
 
 
 def fill(template: str, values: Mapping[str, str], key: str) -> str:
