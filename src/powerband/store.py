@@ -43,6 +43,7 @@ _CURES = {
     errno.ENFILE: "raise fs.file-max",
     errno.EEXIST: _IN_THE_WAY,
     errno.ENOTDIR: _IN_THE_WAY,
+    errno.ENOENT: "its folder is gone: begin anew",
 }
 
 T = TypeVar("T")

@@ -237,6 +237,7 @@ def test_a_run_of_another_user_is_not_taken_for_no_run() -> None:
         (errno.ENOSPC, "free some"),
         (errno.EEXIST, "move away the file"),
         (errno.ENOTDIR, "move away the file"),
+        (errno.ENOENT, "its folder is gone"),
     ],
 )
 def test_a_disk_that_refuses_is_said_with_its_cure(tmp_path: Path, number: int, cure: str) -> None:
