@@ -74,6 +74,7 @@ CAUSE_CHARACTERS = 500  # arbitrary: what fits a message; the log has all
 SOCKET_PARENT_BYTES = 70  # the path of a Unix socket has at most 107 bytes (unix(7)), and ours adds 31
 FEW_LINES = 3  # as long as the sentence that would replace them
 
+_WORDS_APART = "write its words apart, without quotes around all of them"
 # The words of operating systems and JVMs; of Spring Boot, of Docker, and of gunicorn.
 _PORT_TAKEN = re.compile(
     r"EADDRINUSE|address (is )?already in use|BindException|\bport( \S+)? ((is|was) )?(already )?(in use|allocated)"
@@ -329,6 +330,8 @@ def check_command(rendered: Rendered) -> None:
             cure = "check its spelling, or write the path to it"
             if "=" in program:
                 cure = "no shell starts it, so write variables in subject.env (--env NAME=VALUE)"
+            elif " " in program:
+                cure = _WORDS_APART
             elif {"&&", "||", "|", ";"} & set(rendered.argv):
                 cure = "no shell starts it, so write sh -c '...'"
             raise TrialFailed(Code.COMMAND_NOT_FOUND, f"the command {program} was not found on PATH: {cure}")
@@ -337,7 +340,8 @@ def check_command(rendered: Rendered) -> None:
     if not os.path.isfile(file):  # noqa: PTH113
         raise TrialFailed(
             Code.COMMAND_NOT_FOUND,
-            f"the command {program} does not exist, or may not be seen (looked in {folder.resolve()})",
+            f"the command {program} does not exist, or may not be seen (looked in {folder.resolve()})"
+            f"{f': {_WORDS_APART}' if ' ' in program else ''}",
         )
     if not os.access(file, os.X_OK):
         raise TrialFailed(
