@@ -227,7 +227,11 @@ MISTAKES = {
     ),
     "level that is none": (
         with_lines("factors: {threads: [1, [2]]}", without="factors"),
-        "factors.threads[1] in x.yaml:4:24: a level is a number, a text, true or false",
+        "factors.threads[1] in x.yaml:4:24: a level is a number, a text, true or false; several stand in brackets",
+    ),
+    "levels without brackets": (
+        with_lines("factors:", "  threads: 1,2", without="factors"),
+        "factors.threads in x.yaml:5:12: several levels stand in brackets, [1,2], and one text in quotes",
     ),
     "too many settings": (
         with_lines("factors: {threads: 1..200 step 1, aa: 1..200 step 1}", without="factors"),
