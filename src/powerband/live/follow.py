@@ -446,7 +446,7 @@ class RunFollower:
             return left_s
         soaks = any(trial.spec.stage is Stage.SOAK for trial in self._known.trials.values())
         left_s += experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
-        gone_s = self._clock() - began[0] if began else 0.0
+        gone_s = state.done * pace_s + max(0.0, running_s)  # a run that was left and resumed rested meanwhile
         return min(left_s, max(0.0, experiment.design.budget_s - gone_s))
 
     def _first_guess(self, experiment: Experiment) -> tuple[int, float]:
