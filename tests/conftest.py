@@ -18,6 +18,11 @@ from powerband.processes.stop_request import StopRequest
 
 MARK = "POWERBAND_TEST_MARK"
 
+# A command that a test starts in another folder has to run this code and this engine, too.
+for name in ("PYTHONPATH", "POWERBAND_ENGINE"):
+    if paths := os.environ.get(name):
+        os.environ[name] = os.pathsep.join(str(Path(path).absolute()) for path in paths.split(os.pathsep))
+
 # A busy machine must not fail a property, so no example has a time limit.
 settings.register_profile("powerband", deadline=None)
 settings.load_profile("powerband")

@@ -132,10 +132,13 @@ def test_a_setting_that_is_refused_is_no_answer_and_the_others_are(tmp_path: Pat
 
 
 def test_a_server_that_is_not_there_is_said_and_nothing_is_set_back(tmp_path: Path) -> None:
-    url = f"http://127.0.0.1:{pick_port()}/"
+    url = f"http://127.0.0.1:{pick_port()}/?token=tiger-7"
     done, _ = tune(tmp_path, url, "-P", "n=1,8", *KNOB, "--restore", "n=3", "--ready-timeout", "300ms")
     assert done.returncode == SUBJECT_FAILED
-    assert "was not reached within 0.3 s (Connection refused)" in done.stderr and "set back" not in done.stderr
+    assert (
+        "token=(hidden) was not reached within 0.3 s (Connection refused)" in done.stderr
+        and "set back" not in done.stderr
+    )
 
 
 @pytest.mark.long

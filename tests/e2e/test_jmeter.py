@@ -107,7 +107,7 @@ def test_a_plan_with_a_class_that_nobody_has(tmp_path: Path) -> None:
 def test_pages_that_are_refused(tmp_path: Path) -> None:
     code, message = failure_of(case(measured=Measure(warmup_ns=300 * MS), path="/nowhere"), tmp_path)
     assert code == Code.NO_VALID_RESPONSE
-    assert "status_rejected" in message
+    assert "status_rejected; status 404" in message
 
 
 def test_a_stop_ends_jmeter_as_well(tmp_path: Path) -> None:

@@ -221,10 +221,11 @@ def test_a_subject_that_answers_nothing_right(tmp_path: Path, how: str) -> None:
     assert ("bad_response" if how == "garbage" else "closed_early") in message or "reset" in message
 
 
-def test_a_subject_that_answers_only_errors(tmp_path: Path) -> None:
-    code, message = failure_of(run_one(experiment(scripted("error-500"), measure=FIXED_WARMUP), tmp_path))
+@pytest.mark.parametrize("measure", [FIXED_WARMUP, Measure(warmup_max_ns=500 * MS)])
+def test_a_subject_that_answers_only_errors(tmp_path: Path, measure: Measure) -> None:
+    code, message = failure_of(run_one(experiment(scripted("error-500"), measure=measure), tmp_path))
     assert code == Code.NO_VALID_RESPONSE
-    assert "status_rejected" in message
+    assert "status_rejected; status 500" in message
 
 
 def test_a_subject_that_never_answers(tmp_path: Path) -> None:

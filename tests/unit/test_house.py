@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -13,6 +15,8 @@ from pathlib import Path
 
 import grimp
 import pytest
+
+import powerband
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "powerband"
@@ -146,3 +150,9 @@ def test_files_that_share_a_name_are_the_same_part_of_a_load_kind() -> None:
             places[path.name].append(path.relative_to(SOURCE))
     shared = [path for paths in places.values() if len(paths) > 1 for path in paths]
     assert all(path.parts[0] == "loads" for path in shared), shared
+
+
+def test_a_command_that_is_started_in_another_folder_runs_the_code_under_test(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import powerband; print(powerband.__file__)"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.strip() == str(Path(powerband.__file__).absolute())

@@ -228,9 +228,10 @@ def new_run(experiment: Experiment, runs: Path, command: Sequence[str] = ()) -> 
 def _go_on(experiment: Experiment, run_directory: RunDir, *, progress: bool) -> Run:
     kept = f"finished trials are kept: powerband.resume({str(run_directory.path)!r}) goes on"
     advice = f"the trial in flight is lost, {kept}"
-    analysis, stopped = carry_out(experiment, run_directory, advice, progress=progress)
-    write_report(run_directory, analysis)
-    if stopped and not analysis.answer.bound_met:
+    with StopRequest.on_signals(advice) as stop:
+        analysis = carry_out(experiment, run_directory, stop, progress=progress)
+        write_report(run_directory, analysis)
+    if stop.cut_short and not analysis.answer.bound_met:
         raise UserInterruptError(f"interrupted; {kept}")
     return Run(run_directory, experiment, analysis)
 
@@ -238,21 +239,19 @@ def _go_on(experiment: Experiment, run_directory: RunDir, *, progress: bool) -> 
 def carry_out(
     experiment: Experiment,
     run_directory: RunDir,
-    advice: str,
+    stop: StopRequest,
     *,
     progress: bool,
     announce: Callable[[Observer], None] = lambda observer: None,
-) -> tuple[Analysis, bool]:
-    """Runs the trials that the run lacks. Returns its analysis, and True if the user stopped it. `advice`: printed if
-    the user quits at once; `announce`: called with the observer before the first trial."""
-    with StopRequest.on_signals(advice) as stop:
-        with LiveView() if progress else nullcontext(Observer()) as observer:
-            announce(observer)
-            resumed = experiment.cluster is None and run_directory.planned()
-            notes = tuple(_machine_changes(run_directory)) if resumed else ()
-            bench = _bench_of(experiment)
-            analysis = session.run_session(experiment, run_directory, observer, stop, bench=bench, notes=notes)
-        return analysis, stop.requested
+) -> Analysis:
+    """Runs the trials that the run lacks, and returns its analysis. `announce`: called with the observer before the
+    first trial."""
+    with LiveView() if progress else nullcontext(Observer()) as observer:
+        announce(observer)
+        resumed = experiment.cluster is None and run_directory.planned()
+        notes = tuple(_machine_changes(run_directory)) if resumed else ()
+        bench = _bench_of(experiment)
+        return session.run_session(experiment, run_directory, observer, stop, bench=bench, notes=notes)
 
 
 def _machine_changes(run: RunDir) -> Iterator[str]:

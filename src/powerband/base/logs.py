@@ -89,10 +89,13 @@ class LogSearch(AbstractContextManager["LogSearch", None]):
             return False
         if not new:
             return False
-        text, begins = self._before + new, not self._before
-        self._before = text[-_OVERLAP_BYTES:]
+        data, begins = self._before + new, not self._before
+        self._before = data[-_OVERLAP_BYTES:]
+        text = data.decode(errors="replace")
+        if "\x1b" in text:  # colours, which nobody sees
+            text = printable(text)
         # The first character of the earlier text only tells whether a line begins after it.
-        return self._pattern.search(text.decode(errors="replace"), 0 if begins else 1) is not None
+        return self._pattern.search(text, 0 if begins else 1) is not None
 
 
 def out_of_memory(text: str) -> str:

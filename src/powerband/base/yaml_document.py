@@ -271,6 +271,7 @@ def _syntax_error(error: MarkedYAMLError, file: str) -> ExperimentError:
     position = Position(file, mark.line + 1, mark.column + 1) if mark else None
     what = " ".join(str(part) for part in (error.context, error.problem) if part)
     hint = "; within {...} a text that holds braces needs quotes" if "'{'" in what else ""
+    hint = hint or ("; indent with spaces in place of the tab" if r"'\t'" in what else "")
     return ExperimentError(f"not valid YAML: {what}{hint}", position=position)
 
 

@@ -195,17 +195,19 @@ def measure(experiment: Experiment, runs: Path, view: View, answer: Answer) -> i
 
 def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: Answer) -> int:
     from powerband.api.measuring import carry_out
+    from powerband.processes.stop_request import StopRequest
 
     def announce(observer: Observer) -> None:
         if not run_directory.planned():
             _announce(experiment, observer)
 
     advice = f"the trial in flight is lost, finished trials are kept; `powerband resume {run_directory.path}` goes on"
-    with _page(run_directory, view.live):
-        analysis, interrupted = carry_out(experiment, run_directory, advice, progress=view.progress, announce=announce)
-        page = report_page(run_directory, analysis)
-    code = answer(experiment, analysis, run_directory, page)
-    if interrupted and not analysis.answer.bound_met:
+    with StopRequest.on_signals(advice) as stop:
+        with _page(run_directory, view.live):
+            analysis = carry_out(experiment, run_directory, stop, progress=view.progress, announce=announce)
+            page = report_page(run_directory, analysis)
+        code = answer(experiment, analysis, run_directory, page)
+    if stop.cut_short and not analysis.answer.bound_met:
         raise UserInterruptError(
             f"interrupted; finished trials are kept: `powerband resume {run_directory.path}` goes on"
         )

@@ -97,7 +97,7 @@ def load(
         raise MeasurementError("the load ended before anything was measured")
     if fleet is not None:
         crowd = crowd_of(result.summaries, (), fleet)
-        of = fleet, crowd, result.generators
+        of = fleet, wanted, crowd, result.generators
         print_json(load_document(*of)) if output == "json" else say(f"{load_text(*of)}\n")
     if result.interrupted:
         return UserInterruptError.exit_code

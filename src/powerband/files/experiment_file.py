@@ -298,6 +298,8 @@ def _levels(node: Node, problems: list[FileProblem]) -> Node:
     """Returns a factor as a list: a range is unfolded, and one value becomes a list of one."""
     if isinstance(node.value, tuple | dict):
         return node
+    if "," in (node.text or ""):
+        problems.append(node.problem(f"several levels stand in brackets, [{node.text}], and one text in quotes"))
     try:
         levels = parse_range(node.value) if isinstance(node.value, str) else None
     except ValueError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
+from powerband.model.secrets import line_without_secrets
 
 METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 # Kinds of message by their key in a file: what the key's value is called, and which other keys of the step belong to
@@ -32,7 +33,7 @@ def with_steps(node: Node, key: str, problems: list[FileProblem]) -> Node:
 
 
 def full_step(node: Node, problems: list[FileProblem]) -> Node:
-    """Returns one step in full; its name is its request or message unless it has one."""
+    """Returns one step in full; its name is its request, without secrets, or message unless it has one."""
     if not isinstance(node.value, dict):
         return node
     asked = [key for key in (*METHODS, *_MESSAGES) if key in node.children]
@@ -91,7 +92,7 @@ def _name(node: Node, step: Node) -> str:
     kind = next((key for key in _MESSAGES if key in node.children), None)
     if kind is None:
         method, path = step.children.get("method", Node("GET")), step.children.get("path", Node("/"))
-        return f"{method.value} {path.value}"
+        return line_without_secrets(f"{method.value} {path.value}")
     text = str(node.children[kind].value)
     shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
     return {"message": shown, "binary": "binary message", "event": shown}.get(kind, f"{kind} {shown}")

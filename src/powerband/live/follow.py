@@ -432,7 +432,7 @@ class RunFollower:
 
     def _eta_s(self, experiment: Experiment, state: RunState) -> float | None:
         """Returns the time left as the run itself said last, if it did; otherwise the time for the remaining trials, at
-        the pace of those that began one after the other, or at a first guess."""
+        the pace of those that began one after the other, or at a first guess, but no longer than the budget."""
         if state.planned_total is None:
             return None
         began = sorted(trial.began_s for trial in self._known.trials.values() if trial.began_s is not None)
@@ -445,7 +445,9 @@ class RunFollower:
         if state.done >= state.planned_total:
             return left_s
         soaks = any(trial.spec.stage is Stage.SOAK for trial in self._known.trials.values())
-        return left_s + experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
+        left_s += experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
+        gone_s = state.done * pace_s + max(0.0, running_s)  # a run that was left and resumed rested meanwhile
+        return min(left_s, max(0.0, experiment.design.budget_s - gone_s))
 
     def _first_guess(self, experiment: Experiment) -> tuple[int, float]:
         """The maximum number of trials, and the duration of one in seconds, from the experiment alone."""

@@ -43,7 +43,7 @@ def load_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     yield from _rates(fleet)
     yield "engine_cpu_share_max", fleet.cpu_share_max
     if fleet.cohort.scheduled:
-        yield "error_rate", _error_rate(evidence)
+        yield "error_rate", unanswered_share(fleet, evidence.load)
         yield "dropped_rate", fleet.cohort.dropped / fleet.cohort.scheduled
     if fleet.total.scheduled:
         yield "run_error_rate", 1 - fleet.total.ok / fleet.total.scheduled
@@ -72,34 +72,34 @@ def _time_metrics(name: str, times: MergedTimes) -> Iterator[tuple[str, float]]:
         yield from ((f"{name}_{key}", value) for key, value in found.items() if value > 0)
 
 
-def _error_rate(evidence: Evidence) -> float:
+def _error_rate(fleet: MergedFleet, load: Load) -> float:
     """Returns the share of requests that did not end ok. If users were left out, it is at least the share that would be
     theirs if each had as many requests as a served user: 1 - (1 - u) ok / scheduled, where u is the share of unserved
     users and the requests are those of served users."""
-    cohort, left_out = evidence.fleet.cohort, _unserved(evidence)
+    cohort, left_out = fleet.cohort, _unserved(fleet, load)
     by_requests = 1 - cohort.ok / cohort.scheduled
     # With a pace what was due to unserved users is scheduled, and dropped.
-    if left_out is None or not left_out.users or evidence.load.pace is not None:
+    if left_out is None or not left_out.users or load.pace is not None:
         return by_requests
     of_served = max(cohort.ok, cohort.scheduled - left_out.requests, 1)
-    return max(by_requests, 1 - (1 - unserved_share(evidence)) * cohort.ok / of_served)
+    return max(by_requests, 1 - (1 - unserved_share(fleet, load)) * cohort.ok / of_served)
 
 
-def _unserved(evidence: Evidence) -> Unserved | None:
+def _unserved(fleet: MergedFleet, load: Load) -> Unserved | None:
     """Returns the users of a closed load who were due and got no `ok` answer in the whole window; a user who paused
     within it is not among them. None in an open load, which has no users, and if the generator does not tell."""
-    return evidence.fleet.unserved if evidence.load.users is not None else None
+    return fleet.unserved if load.users is not None else None
 
 
-def unserved_share(evidence: Evidence) -> float:
+def unserved_share(fleet: MergedFleet, load: Load) -> float:
     """Returns unserved users as a share of those present, 0 to 1; 0 if they are not known."""
-    left_out, present = _unserved(evidence), _present(evidence)
+    left_out, present = _unserved(fleet, load), _present(fleet, load)
     return 0.0 if left_out is None or present <= 0 else min(1.0, left_out.users / present)
 
 
-def _present(evidence: Evidence) -> float:
+def _present(fleet: MergedFleet, load: Load) -> float:
     """Returns the users present, on average over the window; who left because the work was done is counted."""
-    load, mean = evidence.load, evidence.fleet.users_mean
+    mean = fleet.users_mean
     return mean if load.requests_per_user is None else max(mean, load.users or 0)
 
 
@@ -112,26 +112,27 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     Statistics, 3rd edition, section 7.1), as if requests were independent. Mean and maximum are of the requests that
     were answered, as Little's law needs it; but if users got nothing, the maximum is the time of requests without an
     answer."""
-    times, due = evidence.response, due_requests(evidence)
+    fleet, times, due = evidence.fleet, evidence.response, due_requests(evidence)
+    share = unanswered_share(fleet, evidence.load)
     if not times.count or times.maximum <= 0:
         return
     yield f"{RESPONSE}_mean", times.moment(1)
-    yield f"{RESPONSE}_max", _standing_in(evidence) if unserved_share(evidence) else times.maximum
+    yield f"{RESPONSE}_max", _standing_in(fleet, times) if unserved_share(fleet, evidence.load) else times.maximum
     found: dict[str, float] = {}
     for key, q in QUANTILES.items():
         if due >= requests_for(name := f"{RESPONSE}_{key}"):
-            found[name] = response_quantile(evidence, q)
+            found[name] = response_quantile(fleet, times, share, q)
     if due >= requests_for(name := f"{RESPONSE}_p99"):
         half = Z_95 * math.sqrt(0.99 * 0.01 / due)
-        found[f"{name}_low"] = response_quantile(evidence, 0.99 - half)
-        found[f"{name}_high"] = response_quantile(evidence, min(1.0, 0.99 + half))
+        found[f"{name}_low"] = response_quantile(fleet, times, share, 0.99 - half)
+        found[f"{name}_high"] = response_quantile(fleet, times, share, min(1.0, 0.99 + half))
     yield from ((name, value) for name, value in found.items() if value > 0)  # 0: below the clock's resolution
 
 
-def response_quantile(evidence: Evidence, q: float) -> float:
-    """Returns a quantile of the response times of all requests that were due, in ns."""
-    share = unanswered_share(evidence)
-    return _standing_in(evidence) if q > 1 - share else evidence.response.quantile(q / (1 - share))
+def response_quantile(fleet: MergedFleet, times: MergedTimes, share: float, q: float) -> float:
+    """Returns a quantile of the response times of all requests that were due, in ns. `times`: those of the ones that
+    ended ok; `share`: the others, which rank last."""
+    return _standing_in(fleet, times) if q > 1 - share else times.quantile(q / (1 - share))
 
 
 def requests_at(q: float) -> int:
@@ -160,20 +161,20 @@ def as_judged(metric: str, metrics: Mapping[str, float]) -> float | None:
 
 def due_requests(evidence: Evidence) -> int:
     """Returns how many requests were due in the window; unserved users would have had as many as served ones."""
-    paced = evidence.load.pace is not None
-    served = 1.0 if paced else max(1 - unserved_share(evidence), 1 / max(1.0, _present(evidence)))
-    return round(max(evidence.fleet.cohort.scheduled, evidence.response.count) / served)
+    fleet, load = evidence.fleet, evidence.load
+    served = 1.0 if load.pace is not None else max(1 - unserved_share(fleet, load), 1 / max(1.0, _present(fleet, load)))
+    return round(max(fleet.cohort.scheduled, evidence.response.count) / served)
 
 
-def _standing_in(evidence: Evidence) -> float:
+def _standing_in(fleet: MergedFleet, times: MergedTimes) -> float:
     """Returns the time that stands for requests without a right answer, which took at least so long."""
-    return max(evidence.fleet.window_s * SECOND_NS, evidence.response.maximum)
+    return max(fleet.window_s * SECOND_NS, times.maximum)
 
 
-def unanswered_share(evidence: Evidence) -> float:
+def unanswered_share(fleet: MergedFleet, load: Load) -> float:
     """Returns the requests without a right answer as a share of those that were due: failed, dropped or unfinished
     ones, and those of unserved users, with as many as a served one had."""
-    return _error_rate(evidence) if evidence.fleet.cohort.scheduled else unserved_share(evidence)
+    return _error_rate(fleet, load) if fleet.cohort.scheduled else unserved_share(fleet, load)
 
 
 def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -184,9 +185,9 @@ def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if load.users is None or fleet.users_mean <= 0:
         return
     yield "users_mean", fleet.users_mean
-    if (left_out := _unserved(evidence)) is not None:
+    if (left_out := _unserved(fleet, load)) is not None:
         yield "users_unserved", float(left_out.users)
-        yield "users_unserved_share", unserved_share(evidence)
+        yield "users_unserved_share", unserved_share(fleet, load)
     if load.pace is None and (load.pipeline == 1 or load.requests_per_user is None):
         slots = fleet.users_mean * load.pipeline
         yield "littles_law_deviation", abs(slots - _present_by_times(fleet)) / slots
@@ -267,14 +268,14 @@ def _percentiles(evidence: Evidence) -> Iterator[Problem]:
             "rate",
             fatal=False,
         )
-    share = unanswered_share(evidence)
+    share = unanswered_share(evidence.fleet, evidence.load)
     told = {key: q for key, q in QUANTILES.items() if key != "p999" or f"{RESPONSE}_p999" in asked}
     open_from = next((key for key, q in told.items() if q > 1 - share), None)
     if open_from is not None:
         yield Problem(
             "unanswered_percentiles",
             f"{100 * share:.1f} % of the requests that were due got no correct response: percentiles from {open_from} "
-            f"on are only known to be at least {format_duration(_standing_in(evidence))}",
+            f"on are only known to be at least {format_duration(_standing_in(evidence.fleet, evidence.response))}",
             fatal=False,
         )
 
@@ -321,7 +322,7 @@ def _present_by_times(fleet: MergedFleet) -> float:
 def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     """Reports users without an answer: a request that waits all through the window has no outcome and no response time,
     and one that fails has no response time."""
-    fleet, left_out = evidence.fleet, _unserved(evidence)
+    fleet, left_out = evidence.fleet, _unserved(evidence.fleet, evidence.load)
     if left_out is not None and left_out.users:
         whose, shown = f"{left_out.users} of {fleet.users_mean:.0f} users were", ""
     elif left_out is None and fleet.unanswered:

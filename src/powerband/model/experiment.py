@@ -333,6 +333,11 @@ class Design(Section):
         """The length of the measured end of a soak: a minute, but at most half of the soak; 0 without a soak."""
         return min(SOAK_WINDOW_NS, (self.soak_ns or 0) // 2)
 
+    @property
+    def budget_s(self) -> float:
+        """The run's budget, in s; infinite without one."""
+        return math.inf if self.budget_ns is None else self.budget_ns / 1e9
+
     def soak_beyond_s(self, pace_s: float, soaked_s: float = 0.0) -> float:
         """The time in s that a soak, which has run for `soaked_s`, still takes beyond a usual trial of `pace_s`."""
         return max(0.0, (self.soak_ns or 0) / 1e9 - max(pace_s, soaked_s))

@@ -54,6 +54,11 @@ def text_without_secrets(text: str) -> str:
     return re.sub(rf"(?im)^(.*?(?:{_WORDS})[\w-]*\W).*$", rf"\1{HIDDEN}", _hidden(text))
 
 
+def line_without_secrets(text: str) -> str:
+    """A name or a message with its secrets replaced by `(hidden)`."""
+    return _hidden(text)
+
+
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
     """The arguments of a command line, with the secrets of the experiment that it started replaced by `(hidden)`."""
     pairs = (pair for key in (*_BY_NAME, "headers") for pair in pairs_of(experiment, key))

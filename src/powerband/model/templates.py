@@ -1,7 +1,8 @@
 """Fills in texts that contain `{name}`. Pure.
 
 `{{` and the `}}` that closes it are literal braces, and any other brace that does not enclose a name is unchanged, so
-JSON needs no escapes. The callers define the names (`subjects.py`, `experiment.py`).
+JSON needs no escapes. If only closing braces were doubled, so that each `}}` is one brace too many, it is one brace.
+The callers define the names (`subjects.py`, `experiment.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Iterable, Mapping
 from powerband.base.errors import ExperimentError, UsageError, did_you_mean
 
 _FROM_ENVIRONMENT = re.compile(r"\{env:([A-Za-z_]\w*)\}")
-_TEMPLATE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}")
+_TEMPLATE = re.compile(r"\{\{|\}\}|\{([^\W\d][\w.-]*)\}")
 
 
 def fill(template: str, values: Mapping[str, str], key: str) -> str:
     """The template with its placeholders replaced. Raises ExperimentError naming `key`."""
-    escapes_open = 0
+    doubled = sum(match[0] == "}}" for match in _TEMPLATE.finditer(template))
+    too_many = template.count("}") - template.count("{")
+    escapes_open = doubled if too_many == doubled and "{{" not in template else 0
 
     def replacement(match: re.Match[str]) -> str:
         nonlocal escapes_open

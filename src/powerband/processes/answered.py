@@ -7,7 +7,7 @@ whether to believe it, is analysis.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from powerband.processes.failures import Code, TrialFailed
 from powerband.wire.load_events import Summary
@@ -15,8 +15,9 @@ from powerband.wire.load_events import Summary
 SILENT = {"timeout", "unfinished", "connect_timeout"}
 
 
-def check_answered(outcomes: Counter[str]) -> None:
-    """Raises TrialFailed if no request ended ok: then there is nothing to measure."""
+def check_answered(outcomes: Counter[str], statuses: Mapping[str, int]) -> None:
+    """Raises TrialFailed if no request ended ok: then there is nothing to measure. `statuses`: rejected requests by
+    HTTP status, as far as they are known."""
     if outcomes["ok"]:
         return
     ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
@@ -26,9 +27,11 @@ def check_answered(outcomes: Counter[str]) -> None:
             f"the server never answered a request ({ended}): check load.scenario and subject.url, or raise "
             "load.timeout and measure.warmup_max if it is that slow",
         )
+    told = f"; status {', '.join(sorted(statuses))}" if statuses else ""
     raise TrialFailed(
         Code.NO_VALID_RESPONSE,
-        f"not one request was answered as it should be ({ended}): check the path, the checks and the server's log",
+        f"not one request was answered as it should be ({ended}{told}): check the path, the checks and the server's "
+        "log",
     )
 
 

@@ -25,6 +25,7 @@ from powerband.base.logs import printable
 from powerband.base.procfs import ProcessStat, process_stat
 from powerband.model.experiment import Experiment, Ready, Subject
 from powerband.model.plan import Setting
+from powerband.model.secrets import line_without_secrets
 from powerband.model.subjects import render_deployed_command
 from powerband.processes.engine_process import Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
@@ -44,6 +45,7 @@ from powerband.wire.specs import ProbeSpec, ScrapePage, Watch
 
 CONNECT_WITHIN_S = 1.0  # as for a subject that is asked whether it is ready; the attempt is repeated
 POLL_LONGEST_S = 0.5  # powerband does not start this server, so it rarely answers within ms
+HELD_S = 0.1  # a container's proxy notices within 1 ms that nobody listens behind it
 COMMAND_EVERY_S = 0.02  # how often it is checked whether a command has returned
 COMMAND_GRACE_S = 2.0  # arbitrary: time that a command has to end after each signal
 SAID_BYTES = 1 << 18  # arbitrary: the end of a command's errors, which may be many
@@ -99,8 +101,8 @@ def deployed_up(
     if reason := _unanswered(rendered, files.log, pump, limit_s):
         raise TrialFailed(
             Code.NOT_REACHABLE,
-            f"{rendered.url} was not reached within {limit_s:g} s ({reason}): the server runs already, so powerband "
-            "cannot start it; see that it runs, and can be reached from here",
+            f"{line_without_secrets(rendered.url)} was not reached within {limit_s:g} s ({reason}): the server runs "
+            "already, so powerband cannot start it; see that it runs, and can be reached from here",
         )
     here = is_here(rendered)
     if pid is not None and not here:
@@ -112,7 +114,7 @@ def deployed_up(
     on_applied()
     argv = render_deployed_command(subject, setting, given or {})
     change(rendered, argv, files.apply_log, pump)
-    if reason := _unanswered(rendered, files.log, pump, limit_s):
+    if reason := _unanswered(rendered, files.log, pump, limit_s, restarted=bool(argv)):
         raise TrialFailed(
             Code.NOT_READY,
             f"the server did not answer within {limit_s:g} s after its setting was changed to {setting.id} ({reason})",
@@ -134,7 +136,7 @@ def change(rendered: Rendered, argv: Sequence[str], log_file: Path, pump: Pump) 
     if argv:
         run_command(argv, rendered.cwd, log_file, limit_s, pump)
         if rendered.apply:
-            _unanswered(rendered, log_file, pump, limit_s)
+            _unanswered(rendered, log_file, pump, limit_s, restarted=True)
     apply_knobs(rendered, pump)
 
 
@@ -223,14 +225,15 @@ def is_here(rendered: Rendered) -> bool:
         return False
 
 
-def _unanswered(rendered: Rendered, log_file: Path, pump: Pump, limit_s: float) -> str:
-    """Returns why the server did not answer within the time; empty if it did."""
+def _unanswered(rendered: Rendered, log_file: Path, pump: Pump, limit_s: float, *, restarted: bool = False) -> str:
+    """Returns why the server did not answer within the time; empty if it did. `restarted`: it may have been, so that a
+    connection must also be held."""
     deadline_s, pause_s = time.monotonic() + limit_s, POLL_FIRST_S
     with ready_check(rendered, log_file, pump) as answers:
         while True:
             left_s = deadline_s - time.monotonic()
             if rendered.ready.http is None:
-                reason = _refusal(rendered, min(CONNECT_WITHIN_S, max(left_s, POLL_FIRST_S)))
+                reason = _refusal(rendered, min(CONNECT_WITHIN_S, max(left_s, POLL_FIRST_S)), held=restarted)
             else:
                 reason = "" if answers(left_s) else f"no answer below status 500 to GET {rendered.ready.http}"
             if not reason or time.monotonic() > deadline_s:
@@ -239,9 +242,15 @@ def _unanswered(rendered: Rendered, log_file: Path, pump: Pump, limit_s: float) 
             pause_s = min(2 * pause_s, POLL_LONGEST_S)
 
 
-def _refusal(rendered: Rendered, timeout_s: float) -> str:
+def _refusal(rendered: Rendered, timeout_s: float, *, held: bool) -> str:
+    """Returns why the server takes no connection; empty if it does. `held`: one that is closed at once does not count:
+    the proxy of a container's published port takes it before the server listens."""
     try:
-        socket.create_connection((rendered.host, rendered.port), timeout_s).close()
+        with socket.create_connection((rendered.host, rendered.port), timeout_s) as connection:
+            connection.settimeout(HELD_S)
+            with suppress(TimeoutError):
+                if held and not connection.recv(1):
+                    return "it closes each connection at once"
     except OSError as error:
         return error.strerror or str(error)
     return ""

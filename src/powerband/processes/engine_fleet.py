@@ -169,12 +169,17 @@ class EngineFleet:
 
     def check_begun(self) -> None:
         """Raises TrialFailed if no request was answered so far."""
-        check_answered(self.seen)
+        check_answered(self.seen, {})
 
     def check_ended(self) -> None:
         """Raises TrialFailed if the run has nothing to measure."""
         check_joined(self.summaries)
-        check_answered(sum((Counter(summary["total"]["outcomes"]) for summary in self.summaries), Counter()))
+        total: Counter[str] = Counter()
+        statuses: Counter[str] = Counter()
+        for summary in self.summaries:
+            total.update(summary["total"]["outcomes"])
+            statuses.update(summary.get("rejected_statuses", {}))
+        check_answered(total, statuses)
         check_measured(self.summaries)
 
     def overdue(self, what: str) -> TrialFailed:

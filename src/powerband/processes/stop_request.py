@@ -20,8 +20,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
+    """`cut_short`: True once a run has ended before its time because of the request; one that comes after the last
+    trial changes nothing."""
+
     def __init__(self) -> None:
-        self.requested = False
+        self.requested = self.cut_short = False
         self._read, self._write = os.pipe()
 
     @classmethod

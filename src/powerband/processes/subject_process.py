@@ -27,6 +27,7 @@ from powerband.base.units import format_bytes
 from powerband.model.experiment import Ready, Subject
 from powerband.model.load import Step
 from powerband.model.plan import Setting
+from powerband.model.secrets import line_without_secrets
 from powerband.model.subjects import (
     PORTS,
     STATSD,
@@ -73,6 +74,7 @@ CAUSE_CHARACTERS = 500  # arbitrary: what fits a message; the log has all
 SOCKET_PARENT_BYTES = 70  # the path of a Unix socket has at most 107 bytes (unix(7)), and ours adds 31
 FEW_LINES = 3  # as long as the sentence that would replace them
 
+_WORDS_APART = "write its words apart, without quotes around all of them"
 # The words of operating systems and JVMs; of Spring Boot, of Docker, and of gunicorn.
 _PORT_TAKEN = re.compile(
     r"EADDRINUSE|address (is )?already in use|BindException|\bport( \S+)? ((is|was) )?(already )?(in use|allocated)"
@@ -328,6 +330,8 @@ def check_command(rendered: Rendered) -> None:
             cure = "check its spelling, or write the path to it"
             if "=" in program:
                 cure = "no shell starts it, so write variables in subject.env (--env NAME=VALUE)"
+            elif " " in program:
+                cure = _WORDS_APART
             elif {"&&", "||", "|", ";"} & set(rendered.argv):
                 cure = "no shell starts it, so write sh -c '...'"
             raise TrialFailed(Code.COMMAND_NOT_FOUND, f"the command {program} was not found on PATH: {cure}")
@@ -336,7 +340,8 @@ def check_command(rendered: Rendered) -> None:
     if not os.path.isfile(file):  # noqa: PTH113
         raise TrialFailed(
             Code.COMMAND_NOT_FOUND,
-            f"the command {program} does not exist, or may not be seen (looked in {folder.resolve()})",
+            f"the command {program} does not exist, or may not be seen (looked in {folder.resolve()})"
+            f"{f': {_WORDS_APART}' if ' ' in program else ''}",
         )
     if not os.access(file, os.X_OK):
         raise TrialFailed(
@@ -526,11 +531,11 @@ def listens_elsewhere(rendered: Rendered, root: int) -> str:
 
 def _how_ready(rendered: Rendered) -> str:
     if rendered.ready.http is not None:
-        return f"no answer below status 500 from {_http_url(rendered)}"
+        return f"no answer below status 500 from {line_without_secrets(_http_url(rendered))}"
     if rendered.ready.log is not None:
         return f"its log does not match {rendered.ready.log!r}"
     if rendered.client:
-        return f"no answer from {rendered.url}"
+        return f"no answer from {line_without_secrets(rendered.url)}"
     return f"{rendered.host}:{rendered.port} accepts no connection"
 
 

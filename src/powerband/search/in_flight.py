@@ -3,7 +3,6 @@ here: which blocks begin, and what a result means for the trials to come."""
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -67,8 +66,7 @@ class InFlight(Generic[B]):
     @property
     def budget_s(self) -> float:
         """The run's budget, in s; infinite without one."""
-        budget_ns = self._experiment.design.budget_ns
-        return math.inf if budget_ns is None else budget_ns / 1e9
+        return self._experiment.design.budget_s
 
     @property
     def budget_left_s(self) -> float:

@@ -129,7 +129,9 @@ class _Session:
             self._go_on_in_flight()
             while self._begin_trials():
                 self._end_trial()
-        analysis = _write_analysis(self.experiment, run, self.results, at_rest(self.planner.progress))
+        progress = self.planner.progress
+        self.stop.cut_short = self.stop.requested and bool(progress.to_come or progress.soak_to_come or self.again)
+        analysis = _write_analysis(self.experiment, run, self.results, at_rest(progress))
         observer.analysed(analysis)
         return analysis
 

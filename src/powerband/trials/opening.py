@@ -42,7 +42,9 @@ _LOG_LINES_MAX = 100_000  # arbitrary: some MB; a longer log has its first error
 STARTS = 3
 """The number of starts that must fail in one way before the server is taken to be unable to start."""
 FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be the only heap that is large enough
-_NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED)
+_NO_START = (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE, Code.LAUNCH_FAILED, Code.PORT_IN_USE)
+_NEVER_READY = (*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED)
+_DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime passes on
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
 
@@ -220,31 +222,44 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
 
 
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
-    """Raises SubjectError if the subject has never started: in each trial so far it died before it was ready, was not
-    ready in time, or did not take its setting; always for the same cause, apart from numbers in the message; in at
-    least STARTS trials, at FEW_SETTINGS settings or half of them, whichever is more, or at all if there are fewer. Of
-    more settings than are raced without being explored, only so many count. Only trials of the revision of `record`
-    count, if there are revisions, and none that was interrupted. A subject that somebody else killed is no such
-    failure. The records of these trials are removed, so that `powerband resume` starts anew."""
+    """Raises SubjectError if the subject does not start any more, always for the same cause, apart from numbers in the
+    message, in the last STARTS trials or more.
+
+    If no other trial went before, it could not be launched, died before it was ready, was not ready in time, or did not
+    take its setting, at FEW_SETTINGS settings or half of them, whichever is more, or at all if there are fewer. Of more
+    settings than are raced without being explored, only so many count. If it did start before, then at one of the same
+    settings, and what keeps it from that lasts: its program is gone, its port is taken, or a disk is full.
+
+    Only trials of the revision of `record` count, if there are revisions, and none that was interrupted. A subject that
+    somebody else killed is no such failure. The records of these trials are removed, so that `powerband resume` runs
+    them anew."""
     if record.failure is None or record.failure.code not in _NEVER_READY or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)
     so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
     ended = [each for each in so_far if each.status != "interrupted"]
+    in_row = list(itertools.takewhile(lambda each: _cause(each) == _cause(record), reversed(ended)))
+    before = ended[: -len(in_row)]
+    if len(in_row) < STARTS:
+        return
     own = {name: levels for name, levels in experiment.factors.items() if name != REVISION}
     settings = min(count_settings(own, experiment.design.vary), experiment.design.explore_above)
-    tried = {each.spec.setting for each in ended}
-    if len(ended) < STARTS or len(tried) < min(settings, max(FEW_SETTINGS, math.ceil(settings / 2))):
+    tried = {each.spec.setting for each in in_row}
+    if before:
+        lasts = record.failure.code in _NO_START or _DISK_FULL in record.failure.message
+        started = {each.spec.setting for each in before if each.failure is None}
+        if not lasts or not tried & started:
+            return
+    elif len(tried) < min(settings, max(FEW_SETTINGS, math.ceil(settings / 2))):
         return
-    if any(each.failure is None or _cause(each) != _cause(record) for each in ended):
-        return
-    for each in reversed(so_far):
+    for each in in_row if before else reversed(so_far):
         run.trial(each.spec.number).record.unlink()
     where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
     starts = "starts" if experiment.subject.deployed is None else "trials"
+    which, kept = ("last", "finished trials are kept") if before else ("first", "nothing was measured")
     raise SubjectError(
-        f"{record.failure.message}\nSo ended each of the first {len(ended)} {starts}, {where}, and "
-        f"nothing was measured. Once that is mended, `powerband resume {run.path}`"
+        f"{record.failure.message}\nSo ended each of the {which} {len(in_row)} {starts}, {where}, and {kept}. "
+        f"Once that is mended, `powerband resume {run.path}`"
     )
 
 
@@ -253,10 +268,11 @@ def _was_killed(record: TrialRecord) -> bool:
     return record.subject.get("signal") is not None and not record.subject.get("asked")
 
 
-def _cause(record: TrialRecord) -> tuple[str, str]:
+def _cause(record: TrialRecord) -> tuple[str, str] | None:
     """Code and message of a failure, with each number of the message replaced by 0, since ports, times, levels and the
-    trial's folder differ between failures of one cause."""
-    assert record.failure is not None
+    trial's folder differ between failures of one cause; None for a trial that did not fail."""
+    if record.failure is None:
+        return None
     if record.failure.code == Code.APPLY_FAILED:  # its message holds the level, which may be a text
         return record.failure.code, ""
     return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)

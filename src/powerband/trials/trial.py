@@ -344,13 +344,18 @@ class _Trial:
 
     def _check_begun(self, loop: DriveLoop) -> None:
         """Raises TrialFailed if there is nothing to measure: no request was answered, or no user joined. Only the
-        summaries say why nobody could join, so the load is ended in order to get them."""
+        summaries of engines, which wait for go, say why nobody could join and with which statuses requests were
+        answered, so the load is ended in order to get them."""
         driver = loop.driver
-        if self.kind.users_join and not driver.seen:
-            driver.send(Drain())
-            loop.wait_for_end(self.setup.load.drain_ns / 1e9 + REPORT_SLACK_S)
-            driver.check_ended()
-        driver.check_begun()
+        try:
+            driver.check_begun()
+        except TrialFailed:
+            rejected = driver.begun_ns is None and driver.seen["status_rejected"]
+            if rejected or (self.kind.users_join and not driver.seen):
+                driver.send(Drain())
+                loop.wait_for_end(self.setup.load.drain_ns / 1e9 + REPORT_SLACK_S)
+                driver.check_ended()
+            raise
 
     def _enter(self, loop: DriveLoop, phase: str, timeout_s: float) -> None:
         began_ns = loop.wait_for_phase(phase, timeout_s)

@@ -34,6 +34,13 @@ def test_a_log_s_end_holds_no_codes(tmp_path: Path) -> None:
     assert out_of_memory(end_of(log, 1000)) == "java.lang.OutOfMemoryError: heap\ufffd"
 
 
+def test_a_line_in_colour_is_found_as_it_is_seen(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"\x1b[32mINFO\x1b[0m Listening on \x1b[1mhttp://127.0.0.1\x1b[0m\n")
+    with LogSearch(log, r"^INFO Listening on http://127\.0\.0\.1$") as search:
+        assert search.found()
+
+
 def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     with LogSearch(log, r"^ready$") as search, log.open("wb", buffering=0) as file:

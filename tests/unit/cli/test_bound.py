@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -91,6 +93,28 @@ def test_who_stops_a_race_gets_its_answer_with_its_bound(said: Said) -> None:
 def test_who_stops_a_race_whose_bound_is_met_has_what_was_asked_for(said: Said) -> None:
     code, answer, errors = said(doubling, "--regret", "5%", stop_in=(Stage.CONFIRM, 2))
     assert (code, answer["regret"]) == (0, 0) and "interrupted" not in errors
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "powerband.search.session.at_rest",
+        "powerband.report.html.report.write_report",
+        "powerband.cli.answering.print_analysis",
+    ],
+)
+def test_ctrl_c_after_the_last_trial_takes_no_answer_away(
+    said: Said, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    real = resolve_name(place)
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    monkeypatch.setattr(place, interrupted)
+    code, answer, errors = said(doubling)
+    assert (code, answer["kind"]) == (0, "best") and "interrupted" not in errors
 
 
 @pytest.mark.parametrize(

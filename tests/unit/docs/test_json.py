@@ -17,6 +17,7 @@ from fakes.trials import Figures, summary
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.cli import invoke, powerband
 from powerband.doctor import CheckStatus, Finding
+from powerband.model.load import Load
 from powerband.model.plan import Setting
 from powerband.model.results import Estimate, Verdict
 from powerband.readings.fleet import merge_fleet
@@ -78,7 +79,7 @@ def test_a_file_that_is_not_valid(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_load() -> None:
     fleet = merge_fleet([summary(Figures())])
     assert fleet is not None
-    assert undocumented("load", load_document(fleet)) == set()
+    assert undocumented("load", load_document(fleet, Load(users=64))) == set()
 
 
 def test_compare() -> None:

@@ -10,6 +10,7 @@ from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
 from powerband.model.load import Constant, Exponential, Uniform
 from powerband.model.plan import Setting
+from powerband.model.subjects import render_command
 
 GOOD = """\
 name: demo
@@ -226,7 +227,11 @@ MISTAKES = {
     ),
     "level that is none": (
         with_lines("factors: {threads: [1, [2]]}", without="factors"),
-        "factors.threads[1] in x.yaml:4:24: a level is a number, a text, true or false",
+        "factors.threads[1] in x.yaml:4:24: a level is a number, a text, true or false; several stand in brackets",
+    ),
+    "levels without brackets": (
+        with_lines("factors:", "  threads: 1,2", without="factors"),
+        "factors.threads in x.yaml:5:12: several levels stand in brackets, [1,2], and one text in quotes",
     ),
     "too many settings": (
         with_lines("factors: {threads: 1..200 step 1, aa: 1..200 step 1}", without="factors"),
@@ -366,6 +371,7 @@ def test_all_mistakes_are_reported_together_in_the_order_of_lines() -> None:
         ("a: [1", r"x.yaml:\d+:\d+: not valid YAML"),
         ("- a", "x.yaml:1:1: an experiment is a mapping"),
         ("a: {b: x {c}}", "within {...} a text that holds braces needs quotes"),
+        ("a:\n\tb: 1", "indent with spaces in place of the tab"),
         ("a: &a [*a]", "alias contains itself"),
         ("[1, 2]: 3", "a key must be plain text"),
         ("{" * 1200, "x.yaml"),  # deeper than Python recurses; ruamel's time grows with the square of the depth
@@ -501,6 +507,14 @@ def test_a_value_that_is_set_is_passed_on_as_it_is_written() -> None:
 def test_a_list_may_hold_ranges() -> None:
     text = with_lines("factors: {threads: [1..4, 8, '1..4']}", without="factors")
     assert parse_experiment(text, "x.yaml", to_run=True).factors == {"threads": (1, 2, 4, 8, "1..4")}
+
+
+def test_a_name_may_be_of_any_language() -> None:
+    experiment = parse(
+        "subject: {command: './s {port} {스레드}'}\nfactors: {스레드: [1, 2]}\nload: {users: 1}\n"
+        "claims: [{id: a, says: b, holds: 'goodput[스레드=2] > goodput[스레드=1]'}]\n"
+    )
+    assert render_command(experiment.subject, experiment.settings()[1], {"port": "80"}) == ["./s", "80", "2"]
 
 
 def test_labels_reach_no_command() -> None:

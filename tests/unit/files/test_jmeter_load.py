@@ -106,3 +106,15 @@ def test_a_broken_plan_is_told_with_its_line(tmp_path: Path) -> None:
     text = (tmp_path / "plan.jmx").read_text()
     (tmp_path / "plan.jmx").write_text(text.replace("</TestPlan>", "</TestPlam>"))
     assert re.search(r"no valid XML \(mismatched tag: line 14", errors_of(GOOD, tmp_path))
+
+
+def test_a_plan_that_speaks_tcp_to_a_container_must_say_when_that_is_ready(tmp_path: Path) -> None:
+    (tmp_path / "plan.jmx").write_text(
+        "<jmeterTestPlan><hashTree><TestPlan/><hashTree><ThreadGroup/><hashTree><TCPSampler/><hashTree/></hashTree>"
+        "</hashTree></hashTree></jmeterTestPlan>"
+    )
+    command = 'command: [docker, run, -p, "{port}:7", echo]'
+    text = f"name: x\nsubject: {{{command}}}\nload: {{jmeter: plan.jmx}}\n"
+    assert "subject.ready.log, --ready-log" in errors_of(text, tmp_path)
+    parse(text.replace("subject: {", "subject: {ready: {log: listening}, "), tmp_path)
+    parse(text.replace("docker, run", "./echo"), tmp_path)

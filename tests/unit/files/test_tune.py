@@ -131,6 +131,9 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
          "-P threads=2: threads has levels already; give all of them in one -P"),
         ({"parameters": ["threads=1", "thread=2"]},
          "-P thread=2: {thread} occurs nowhere in the command, the url or env; did you mean threads?"),
+        ({"parameters": ["threads=1"], "command": ("./s", "{port}")},
+         "-P threads=1: {threads} occurs nowhere in the command, the url or env; write {threads} where the server is "
+         "told its value"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}", "{threads}", "{cores}")},
          "command[3]: {cores} stands for nothing; known: address, build, dotnet, dotnet_version, engine, folder, "
         "java, java_home, metrics_port, port, statsd_port, statsd_socket, threads"),

@@ -217,6 +217,12 @@ def test_time_left_is_that_of_the_trials_to_come(tmp_path: Path) -> None:
     with held(run):
         state = settled(RunFollower(run.path))
     assert state.eta_s == pytest.approx(35 * 12)  # no trial is in flight
+    experiment = run.experiment.read_text()
+    run.experiment.write_text(experiment.replace("design:\n", "design:\n  budget: 3m\n"))
+    with held(run):
+        state = settled(RunFollower(run.path))  # a long time after it was left
+    assert state.eta_s == pytest.approx(180 - 10 * 12)
+    run.experiment.write_text(experiment)
     said = {**json.loads(lines[9]), "left_s": 50.0}
     run.plan.write_text("".join([*lines[:9], json.dumps(said) + "\n"]))
     with held(run):

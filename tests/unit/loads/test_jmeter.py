@@ -269,7 +269,7 @@ def test_nothing_right_and_no_memory(stand: Any) -> None:
     of.look(310)
     of.load.send(Go(at_ns=100 * SECOND))
     of.look(700)
-    with pytest.raises(TrialFailed, match="30 status_rejected"):
+    with pytest.raises(TrialFailed, match="30 status_rejected; status 500"):
         of.load.check_begun()
     of.answer(300, 400)
     of.directory.jmeter_log.write_text("java.lang.OutOfMemoryError: Java heap space\n")

@@ -132,3 +132,20 @@ def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -
     texts = (report, render_markdown(analysis, run), run.host.read_text())
     assert not [secret for secret in SECRETS for text in texts if secret in text]
     assert all(secret in run.experiment.read_text() for secret in SECRETS)
+
+
+def test_the_names_of_steps_hold_no_secret() -> None:
+    experiment = parse_experiment(
+        """
+name: x
+subject:
+  command: [./s, "{port}"]
+  url: "http://127.0.0.1:{port}/a?token=tiger-7"
+  apply: [{post: "/n?b=1&api_key=tiger-8"}]
+load: {users: 1}
+""",
+        "x",
+    )
+    steps = (*experiment.load.scenario, *experiment.subject.apply)
+    assert [step.name for step in steps] == ["GET /a?token=(hidden)", "POST /n?b=1&api_key=(hidden)"]
+    assert [step.path for step in steps] == ["/a?token=tiger-7", "/n?b=1&api_key=tiger-8"]

@@ -58,6 +58,8 @@ def test_a_placeholder_that_stands_for_nothing() -> None:
         ('{"pool":{"size":8}} {threads}', '{"pool":{"size":8}} 4'),
         ('{{"pool": {{"size": {threads}}}}}', '{"pool": {"size": 4}}'),
         ("{{{threads}}} }} {{x}}", "{4} }} {x}"),
+        ('{"pool": {"size": {threads}}}}', '{"pool": {"size": 4}}'),  # only closing braces were doubled
+        ('{"pool": 8}} {threads}', '{"pool": 8} 4'),
     ],
 )
 def test_json_keeps_its_braces(written: str, filled: str) -> None:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,6 +129,31 @@ def test_who_listens_and_whether_it_is_here() -> None:
         assert is_here(there)
         assert not is_here(replace(there, host="192.0.2.1", port=1)), "an address for documentation: nobody answers"
     assert listener(port) is None
+
+
+def test_a_proxy_that_closes_what_it_takes_is_no_server_that_is_up_again(
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy, ExitStack() as held:
+        url = f"http://127.0.0.1:{proxy.getsockname()[1]}/"
+        there = render(Subject(name="s", url=url, deployed=Deployed()), Setting(()), Path("e"))
+        held.callback(proxy.shutdown, socket.SHUT_RDWR)
+
+        def serve() -> None:
+            with suppress(OSError):  # the listener is shut down at the end
+                while True:
+                    connection = proxy.accept()[0]
+                    held.callback(connection.close) if behind.is_set() else connection.close()
+
+        behind = threading.Event()
+        threading.Thread(target=serve, daemon=True).start()
+        unanswered = deployed_subject._unanswered
+        assert unanswered(there, tmp_path / "log", pump, 0.3) == "", "a server that was not restarted may be full"
+        monkeypatch.setattr(deployed_subject, "HELD_S", 30)  # the proxy may be slow on a busy machine
+        assert "closes each connection" in unanswered(there, tmp_path / "log", pump, 0.3, restarted=True)
+        behind.set()
+        monkeypatch.setattr(deployed_subject, "HELD_S", 0.01)
+        assert unanswered(there, tmp_path / "log", pump, 30, restarted=True) == ""
 
 
 def test_of_errors_without_end_only_the_last_are_kept(tmp_path: Path, pump: Pump) -> None:

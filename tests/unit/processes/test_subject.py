@@ -167,6 +167,12 @@ def test_what_only_a_shell_understands_is_told_of(command: str, cure: str) -> No
         check_command(render(Subject(name="s", command=tuple(command.split())), Setting(()), ENGINE))
 
 
+@pytest.mark.parametrize("command", ["python3 server.py {port}", "python3 /srv/server.py {port}"])
+def test_a_command_that_is_one_quoted_word_is_told_of(command: str) -> None:
+    with pytest.raises(TrialFailed, match="write its words apart, without quotes"):
+        check_command(render(Subject(name="s", command=(command,)), Setting(()), ENGINE))
+
+
 def test_a_program_is_looked_for_on_the_subjects_own_path(tmp_path: Path) -> None:
     program = tmp_path / "only-here"
     program.write_text("#!/bin/sh\n")

@@ -4,11 +4,13 @@ import json
 import math
 
 from fakes.trials import Figures, histogram, summary
+from powerband.model.load import Load
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.readings.crowd import crowd_of
 from powerband.readings.fleet import MergedFleet, merge_fleet
 from powerband.report.terminal.load_text import interval_text, load_document, load_text
 
+LOAD = Load(users=64)
 TIMES = ("response_time_ns", "service_time_ns", "send_lag_ns")
 
 
@@ -27,7 +29,7 @@ def nothing_answered() -> MergedFleet:
 
 
 def test_the_figures_of_a_known_load() -> None:
-    document = load_document(fleet(Figures(goodput_per_s=1000, send_lag_ns=50_000, window_s=10)))
+    document = load_document(fleet(Figures(goodput_per_s=1000, send_lag_ns=50_000, window_s=10)), LOAD)
     assert (document["format"], document["window_s"]) == (1, 10)
     assert document["goodput_per_s"] == document["achieved_rate_per_s"] == 1000
     assert document["outcomes"] == {"ok": 10_000}
@@ -39,7 +41,7 @@ def test_the_figures_of_a_known_load() -> None:
 
 
 def test_a_fleet_is_added_up() -> None:
-    one, two = load_document(fleet(Figures())), load_document(fleet(Figures(), Figures()))
+    one, two = load_document(fleet(Figures()), LOAD), load_document(fleet(Figures(), Figures()), LOAD)
     for key in ("goodput_per_s", "offered_rate_per_s", "scheduled", "sent", "engine_cpu_cores", "connections_opened"):
         assert two[key] == 2 * one[key]
     assert two["response_time_ns"] == {**one["response_time_ns"], "count": 2 * one["response_time_ns"]["count"]}
@@ -47,16 +49,16 @@ def test_a_fleet_is_added_up() -> None:
 
 def test_times_that_there_are_none_of_are_null_and_a_dash() -> None:
     found = nothing_answered()
-    document = json.loads(json.dumps(load_document(found), allow_nan=False))
+    document = json.loads(json.dumps(load_document(found, LOAD), allow_nan=False))
     for name in TIMES:
         assert document[name].pop("count") == 0
         assert set(document[name].values()) == {None}
-    (line,) = [line for line in load_text(found).splitlines() if line.startswith("response time")]
+    (line,) = [line for line in load_text(found, LOAD).splitlines() if line.startswith("response time")]
     assert line.split()[2:] == ["-"] * 7
 
 
 def test_the_text_says_rates_times_and_outcomes() -> None:
-    text = load_text(fleet(Figures(goodput_per_s=1000, failed=20, dropped=5)))
+    text = load_text(fleet(Figures(goodput_per_s=1000, failed=20, dropped=5)), LOAD)
     assert text.splitlines()[0].startswith("goodput        1,000/s  (ended 1,002/s")
     assert "ok 10,000" in text and "dropped 5" in text
     assert "busiest thread 30 % of one" in text
@@ -81,16 +83,29 @@ def test_the_users_of_websockets_are_told_of() -> None:
     merged = merge_fleet(summaries)
     assert merged is not None
     crowd = crowd_of(summaries, (), merged)
-    lines = load_text(merged, crowd).splitlines()
+    lines = load_text(merged, LOAD, crowd).splitlines()
     assert "joined        11, in 2.00 ms at the median, 2.00 ms at p99; 1 joins failed (1 connect_timeout)" in lines
     assert "lost          1 (1 closed; close codes 1001 (1)), joined again 1" in lines
-    told = load_document(merged, crowd)["websocket"]
+    told = load_document(merged, LOAD, crowd)["websocket"]
     assert (told["joined"], told["drops"], told["tallies"]) == (11, {"closed": 1}, {"w": 9})
     assert told["join_time_ns"]["count"] == 11 and told["delivery_time_ns"]["p50"] is None
     now = FleetInterval(3_000_000_000, 3_100_000_000, 500, 510, 1_230_000.0, 64, joined=1000)
     assert interval_text(now, 1_000_000_000).endswith("64 in flight, 1,000 users joined")
 
 
-def test_times_that_leave_failures_out_say_so() -> None:
-    whole, some = (load_text(fleet(Figures(failed=failed))) for failed in (0, 20))
-    assert "timeout 20; response and service times are of the ok ones" in some and "of the ok ones" not in whole
+def test_the_statuses_of_rejected_requests_are_named() -> None:
+    merged = merge_fleet([summary(Figures(failed=20)) | {"rejected_statuses": {"403": 12, "302": 8}}])
+    assert merged is not None
+    assert "timeout 20; rejected: status 302, 403\n" in load_text(merged, LOAD)
+
+
+def test_percentiles_rank_what_was_not_answered_last_as_in_a_trial() -> None:
+    whole, half = (fleet(Figures(goodput_per_s=1000, window_s=10, failed=failed)) for failed in (0, 10_000))
+    assert "rank last" not in load_text(whole, LOAD)
+    document = load_document(half, LOAD)
+    times = document["response_time_ns"]
+    assert document["error_rate"] == 0.5 and times["p90"] == times["p999"] == 10e9
+    assert times["p50"] == load_document(whole, LOAD)["response_time_ns"]["max"] == times["max"]
+    assert load_document(half, LOAD)["service_time_ns"] == load_document(whole, LOAD)["service_time_ns"]
+    text = load_text(half, LOAD)
+    assert text.count("≥10.0 s") == 4 and "50 % of the requests due were not answered rightly" in text

@@ -182,6 +182,19 @@ def test_the_time_left_is_the_one_that_was_said_last() -> None:
     assert out.getvalue().splitlines()[1].endswith("; about 5 min left")
 
 
+def test_the_time_left_is_within_the_budget() -> None:
+    short = EXPERIMENT.model_copy(update={"design": Design(budget="1m")})
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(short, RunDir(Path("runs/x")), 100, 0)
+        spec = TrialSpec(1, 0, 1, synthetic.setting(threads=4), 1)
+        view.likely_left(None)
+        view.trial_started(spec, 100)
+        clock.now += 10
+        view.trial_ended(record(spec), synthetic.analysis().trials[0])
+    assert out.getvalue().splitlines()[1].endswith("; at most about 50 s left")
+
+
 def test_the_time_of_a_soak_is_counted() -> None:
     soaking = EXPERIMENT.model_copy(update={"design": EXPERIMENT.design.model_copy(update={"soak_ns": 600 * 10**9})})
     out, clock = io.StringIO(), Clock()

@@ -206,6 +206,32 @@ def test_few_settings_or_half_of_many_are_tried_before_none_is_said_to_start(
         check_first_starts(made, started(run, made, needed, needed - 1, "heap too small"), run)
 
 
+FULL = "the server ended before it was ready: write /var/lib/x: No space left on device"
+
+
+@pytest.mark.parametrize(("code", "words"), [(Code.PORT_IN_USE, "port 80"), (Code.DIED_BEFORE_READY, FULL)])
+def test_a_cause_that_lasts_ends_a_run_whose_server_started_before(run: RunDir, code: Code, words: str) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": tuple(range(9))})
+    for number in (1, 2):
+        started(run, made, number, number, None)
+    for number in (3, 4):
+        check_first_starts(made, started(run, made, number, 5, words, code=code), run)
+    with pytest.raises(
+        SubjectError, match=rf"(?s){words}.*last 3 starts.*trials are kept.*powerband resume {run.path}"
+    ):
+        check_first_starts(made, started(run, made, 5, 1, words, code=code), run)
+    assert [each.spec.number for each in run.records()] == [1, 2]
+
+
+def test_a_cause_that_only_settings_have_that_never_started_ends_no_run(run: RunDir) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"instances": (1, 2, 3)})
+    started(run, made, 1, 0, None)
+    for number in (2, 3, 4, 5):
+        taken = started(run, made, number, 1 + number % 2, "port 80 is in use", code=Code.PORT_IN_USE)
+        check_first_starts(made, taken, run)
+    assert len(run.records()) == 5
+
+
 def test_a_first_trial_that_was_interrupted_says_nothing_of_starts(run: RunDir) -> None:
     made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3)})
     spec = TrialSpec(1, 0, 1, made.settings()[0], 1)

@@ -35,7 +35,7 @@ def test_the_series_that_decides_about_the_warm_up() -> None:
 
 
 def test_one_right_answer_is_enough_to_be_measured() -> None:
-    check_answered(Counter(ok=1, timeout=1000))
+    check_answered(Counter(ok=1, timeout=1000), {})
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,15 @@ def test_one_right_answer_is_enough_to_be_measured() -> None:
 )
 def test_no_right_answer_at_all_is_a_failure_that_says_how_requests_ended(outcomes: dict[str, int], code: Code) -> None:
     with pytest.raises(TrialFailed) as failed:
-        check_answered(Counter(outcomes))
+        check_answered(Counter(outcomes), {})
     assert failed.value.failure.code == code
     for name, count in outcomes.items():
         assert f"{count} {name}" in failed.value.failure.message
+
+
+def test_where_every_answer_is_rejected_the_failure_names_the_statuses() -> None:
+    with pytest.raises(TrialFailed, match=r"\(12 status_rejected; status 302, 403\)"):
+        check_answered(Counter(status_rejected=12), Counter({"403": 10, "302": 2}))
 
 
 def joins(joined: int, failed: dict[str, int]) -> dict[str, object]:

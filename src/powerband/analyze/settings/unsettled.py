@@ -27,6 +27,7 @@ ERROR = 0.05  # one run of twenty
 APART = (Stage.CAPACITY, Stage.SCREEN, Stage.SOAK)
 """Stages that do not count: near a capacity a queue grows; a short trial leaves no time to settle, and decides only
 what is far apart; a soak is judged by itself."""
+NAMED_MOST = 5  # arbitrary: the report marks each
 RISES_MOST = 4.0  # times what it gave: a JVM that computes gave 3.4 times as much after a minute as after five seconds
 
 
@@ -95,10 +96,15 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
             "shift with time; lengthen measure.warmup_max or load.duration"
         )
     compared = [trial for trial in trials if trial.valid and trial.stage not in APART]
-    others = sum(1 for trial in compared if trial.steady is False and trial.setting not in restless)
+    others = [trial for trial in compared if trial.steady is False and trial.setting not in restless]
     if others:
-        whose = "its" if others == 1 else "their"
-        yield f"{plural(others, 'valid trial')} had not reached a steady state: {whose} figures may shift with time"
+        whose = "its" if len(others) == 1 else "their"
+        named = ", ".join(f"{trial.number} of {trial.setting.id}" for trial in others[:NAMED_MOST])
+        more = f" and {len(others) - NAMED_MOST} more" if len(others) > NAMED_MOST else ""
+        yield (
+            f"{plural(len(others), 'valid trial')} ({named}{more}) had not reached a steady state: {whose} figures may "
+            "shift with time"
+        )
 
 
 def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer:

@@ -33,7 +33,9 @@ def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterat
             yield factor.problem("levels are a list ([1, 2, 4]) or a range (1..64)")
         elif not factor.items:
             yield factor.problem("a factor needs at least one level")
-        yield from (level.problem("a level is a number, a text, true or false") for level in bad)
+        yield from (
+            level.problem("a level is a number, a text, true or false; several stand in brackets") for level in bad
+        )
         if bad or not isinstance(factor.value, tuple):
             continue
         levels[name] = factor.items

@@ -84,4 +84,10 @@ def check_plan_file(experiment: Experiment) -> None:
     plain = {name: text for name, text in (experiment.load.properties or {}).items() if not placeholders([text])}
     varied = set(experiment.load.properties or {}) - set(plain)
     # The value of such a property is known only in a trial; until then it depends on something unknown.
-    check_hosts(read_plan(file), plain | dict.fromkeys(varied, "${}"), experiment.allow_hosts)
+    plan, subject = read_plan(file), experiment.subject
+    if plan.only_tcp and subject.container_client and subject.ready.log is None and subject.ready.http is None:
+        raise ValueError(
+            f"{file} speaks TCP, and a container's port takes connections before its server does: say by which line "
+            "of its log the server is ready (subject.ready.log, --ready-log)"
+        )
+    check_hosts(plan, plain | dict.fromkeys(varied, "${}"), experiment.allow_hosts)

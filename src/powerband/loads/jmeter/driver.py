@@ -276,11 +276,11 @@ class JMeterLoad(StandIn):
 
     def check_begun(self) -> None:
         """Raises TrialFailed if no request was answered so far."""
-        check_answered(self.seen)
+        check_answered(self.seen, self._account.rejected)
 
     def check_ended(self) -> None:
         """Raises TrialFailed if the run has nothing to measure, or if what it measured is of no use."""
-        check_answered(self._account.outcomes)
+        check_answered(self._account.outcomes, self._account.rejected)
         if said := out_of_memory(self._words()):
             raise TrialFailed(
                 Code.JMETER_FAILED,

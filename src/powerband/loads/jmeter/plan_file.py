@@ -63,12 +63,13 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Plan:
-    """The facts of a plan, from its enabled elements only."""
+    """The facts of a plan, from its enabled elements only. `only_tcp`: it has TCP samplers, and none of HTTP."""
 
     thread_groups: int
     destinations: tuple[Destination, ...]
     transactions: tuple[Transaction, ...]
     variables: Mapping[str, str]
+    only_tcp: bool = False
 
     def stands_alone(self, label: str) -> bool:
         """True if a transaction of this label is to be counted, since the samples within it are not reported. False if
@@ -116,6 +117,7 @@ def read_plan(path: Path) -> Plan:
             "file that JMeter saves"
         )
     elements = list(_enabled(root))
+    tags = {element.tag for element in elements}
     groups = sum(1 for element in elements if element.tag.lower().endswith("threadgroup"))
     if not groups:
         raise ValueError(
@@ -131,6 +133,7 @@ def read_plan(path: Path) -> Plan:
             if element.tag == "TransactionController"
         ),
         variables=dict(pair for element in elements for pair in _variables(element)),
+        only_tcp="TCPSampler" in tags and not any(tag.startswith("HTTPSampler") for tag in tags),
     )
 
 

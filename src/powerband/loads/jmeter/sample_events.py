@@ -138,7 +138,7 @@ class Account:
         self._since_histogram: Counter[int] = Counter()
         self._total, self._cohort, self._window = _Counted(), _Counted(), _Window()
         self._labels: defaultdict[str, _Counted] = defaultdict(_Counted)
-        self._rejected: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
 
     @property
     def measure_end_ns(self) -> int | None:
@@ -230,7 +230,7 @@ class Account:
         if outcome == "ok":
             self._since_histogram[sample.elapsed_ms] += 1
         if outcome == "status_rejected":
-            self._rejected[sample.code] += 1
+            self.rejected[sample.code] += 1
         if self.measure_ns is None:
             return
         opened_ns, closed_ns = self.measure_ns, self.measure_ns + self._duration_ns
@@ -299,7 +299,7 @@ class Account:
             cpu_system_ns=0,
             thread_cpu_ns=[],
             max_rss_bytes=0,
-            rejected_statuses=dict(self._rejected),
+            rejected_statuses=dict(self.rejected),
             ended_by="time",
         )
 

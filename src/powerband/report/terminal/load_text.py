@@ -1,15 +1,18 @@
 """The summary of `powerband load`, for people and for machines. In: the merged results of all load generators. Nothing
-is computed here."""
+is computed here. Percentiles of response times are those of a trial: requests without a right answer rank last."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from powerband.base.units import format_duration, significant
+from powerband.loads.measured import RESPONSE, response_quantile, unanswered_share
 from powerband.loads.websocket.measured import codes_text, counted
 from powerband.model.clocks import GeneratorNode
+from powerband.model.load import Load
 from powerband.readings.crowd import Crowd
 from powerband.readings.fleet import QUANTILES, MergedFleet, MergedTimes
 
@@ -17,29 +20,41 @@ if TYPE_CHECKING:
     from powerband.processes.engine_fleet import FleetInterval
 
 _TIMES = {
-    "response_time_ns": "response time",
+    RESPONSE: "response time",
     "service_time_ns": "service time",
     "send_lag_ns": "send lag",
 }
 
 
-def load_text(fleet: MergedFleet, crowd: Crowd | None = None, generators: Sequence[GeneratorNode] = ()) -> str:
+def load_text(
+    fleet: MergedFleet, load: Load, crowd: Crowd | None = None, generators: Sequence[GeneratorNode] = ()
+) -> str:
     """A few aligned lines: rates, times, outcomes, WebSocket joins and losses, and the load generator's own resource
     use."""
+    share = unanswered_share(fleet, load)
     lines = [
         f"goodput        {significant(fleet.goodput_per_s)}/s  "
         f"(ended {significant(fleet.achieved_per_s)}/s, offered {significant(fleet.offered_per_s)}/s)",
         f"{'':13} {'mean':>9} {'p50':>9} {'p90':>9} {'p95':>9} {'p99':>9} {'p99.9':>9} {'max':>9}",
     ]
     for name, label in _TIMES.items():
-        times = fleet.times(name)
-        figures = [times.moment(1), *(times.quantile(q) for q in QUANTILES.values()), times.maximum]
-        shown = [format_duration(figure) if times.count else "-" for figure in figures]
+        figures = _cohort_times(fleet, name, share)
+        least = {key for key, q in QUANTILES.items() if name == RESPONSE and q > 1 - share}
+        shown = [
+            "-" if figure is None else f"{'≥' if key in least else ''}{format_duration(figure)}"
+            for key, figure in figures.items()
+            if key != "count"
+        ]
         lines.append(f"{label:13} " + " ".join(f"{figure:>9}" for figure in shown))
     outcomes = ", ".join(f"{name} {count:,}" for name, count in fleet.cohort.outcomes.items()) or "none"
+    statuses = f"; rejected: status {', '.join(sorted(fleet.rejected_statuses))}" if fleet.rejected_statuses else ""
     dropped = f", dropped {fleet.cohort.dropped:,}" if fleet.cohort.dropped else ""
-    of_ok = "; response and service times are of the ok ones" if 0 < fleet.cohort.ok < fleet.cohort.scheduled else ""
-    lines.append(f"outcomes      {outcomes}{dropped}{of_ok}")
+    lines.append(f"outcomes      {outcomes}{dropped}{statuses}")
+    if 0 < share < 1:
+        lines.append(
+            f"{'':13} {100 * share:.3g} % of the requests due were not answered rightly: they rank last in the\n"
+            f"{'':13} percentiles of response times, and are in no mean, maximum or service time"
+        )
     if crowd is not None:
         lines += _crowd_lines(crowd)
     lines.append(
@@ -76,10 +91,11 @@ def _crowd_lines(crowd: Crowd) -> Iterator[str]:
 
 
 def load_document(
-    fleet: MergedFleet, crowd: Crowd | None = None, generators: Sequence[GeneratorNode] = ()
+    fleet: MergedFleet, load: Load, crowd: Crowd | None = None, generators: Sequence[GeneratorNode] = ()
 ) -> dict[str, Any]:
     """The summary as JSON: rates per second, times in ns, counts of the requests scheduled in the measured window.
     Counts of WebSocket users cover the whole run. `generators`: the other machines that made the load."""
+    share = unanswered_share(fleet, load)
     return {
         "format": 1,
         "window_s": fleet.window_s,
@@ -90,7 +106,8 @@ def load_document(
         "sent": fleet.cohort.sent,
         "dropped": fleet.cohort.dropped,
         "outcomes": dict(fleet.cohort.outcomes),
-        **{name: _times(fleet.times(name)) for name in _TIMES},
+        "error_rate": share,
+        **{name: _cohort_times(fleet, name, share) for name in _TIMES},
         "engine_cpu_cores": fleet.cpu_cores,
         "engine_cpu_share_max": fleet.cpu_share_max,
         "connections_opened": fleet.connections_opened,
@@ -115,8 +132,14 @@ def _crowd(crowd: Crowd) -> dict[str, Any]:
     }
 
 
-def _times(times: MergedTimes) -> dict[str, float | None]:
-    """Null, and not 0, if there are no times."""
-    quantiles = {name: times.quantile(q) for name, q in QUANTILES.items()}
+def _cohort_times(fleet: MergedFleet, name: str, share: float) -> dict[str, float | None]:
+    """The figures of one of _TIMES. `share`: of the requests without a right answer."""
+    times = fleet.times(name)
+    return _times(times, partial(response_quantile, fleet, times, share) if name == RESPONSE else times.quantile)
+
+
+def _times(times: MergedTimes, quantile: Callable[[float], float] | None = None) -> dict[str, float | None]:
+    """Null, and not 0, if there are no times. `quantile`: None for that of the times."""
+    quantiles = {name: (quantile or times.quantile)(q) for name, q in QUANTILES.items()}
     figures = {"mean": times.moment(1), **quantiles, "max": times.maximum}
     return {"count": times.count, **(figures if times.count else dict.fromkeys(figures))}

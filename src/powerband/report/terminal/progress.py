@@ -167,7 +167,7 @@ class _Progress:
 
     def left(self) -> str:
         """Returns `about 2 min left`: what was said last, or else the time for the trials still to come, at the pace of
-        those done here or at a first guess."""
+        those done here or at a first guess, but no longer than the budget."""
         if self._likely is not None:
             left_s, said_at = self._likely
             return f"about {rough_time(max(0.0, left_s - (self._clock() - said_at)))} left"
@@ -178,7 +178,9 @@ class _Progress:
         left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
         if self.experiment is not None and self.done < self.planned:
             soaks = self.spec is not None and self.spec.stage is Stage.SOAK
-            left_s += self.experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
+            design = self.experiment.design
+            left_s += design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
+            left_s = min(left_s, max(0.0, design.budget_s - (self._clock() - self._began_s)))
         return f"{'at most ' if self._ends_early else ''}about {rough_time(left_s)} left"
 
     def trial_line(self, result: TrialResult) -> str:

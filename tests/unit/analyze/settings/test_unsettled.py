@@ -56,8 +56,10 @@ def test_a_setting_that_never_stabilised_is_named_in_a_warning_and_in_the_answer
 def test_what_may_be_chance_is_only_counted(steady: tuple[bool, ...]) -> None:
     found = analysed(*steady)
     assert not any("steady state in" in text for text in (*found.warnings, *found.answer.sentences))
-    told = {1: "1 valid trial", 2: "2 valid trials"}[steady.count(False)]
-    assert f"{told} had not reached a steady state" in " ".join(found.warnings)
+    restless = [trial for trial in found.trials if trial.steady is False]
+    named = ", ".join(f"{trial.number} of {trial.setting.id}" for trial in restless)
+    told = {1: "1 valid trial", 2: "2 valid trials"}[len(restless)]
+    assert f"{told} ({named}) had not reached a steady state" in " ".join(found.warnings)
 
 
 def test_among_many_settings_two_restless_trials_of_one_may_be_chance() -> None:
