@@ -43,6 +43,7 @@ from fakes.guides import (
     words_of,
 )
 from fakes.hosted_job import SERVERS, repository
+from fakes.machine import machine
 from fakes.needs import find_prometheus, need_dotnet, need_jmeter, need_node, need_prometheus, without
 from fakes.pages import ROOT, tables
 from fakes.prometheus import prometheus_started
@@ -297,6 +298,22 @@ def test_a_server_that_runs_already(tmp_path: Path) -> None:
         told = " ".join(done.stdout.split())
         assert "Use n=8" in told and "The server was set back to n=8." in told and server.knob() == 8
         assert "runs already" in done.stderr and f"--pid {server.process.pid} would watch it" in done.stderr
+
+
+def test_a_server_elsewhere_by_ssh(engine: Path, tmp_path: Path) -> None:
+    """systemd of another machine takes the limits of the page's command: a request burns 1 ms of CPU, so that 5 % of a
+    CPU answer at most 50 a second. No key is in the files of the run."""
+    server = (str(engine), "serve", "--host", "{address}", "--port", "8080", "--cpu", "1ms")
+    with machine("app-1", tmp_path, server, 8080) as app:
+        command = levelled(shown("remote-server.md", "tune", "-P", "quota=100,200,400"), {"quota": "5,20"})
+        trials = measured(tmp_path, *command, *SHORT, *TOLD, *PAUSING, "--users", "16", inside=app.inside)
+        found = by_level(trials, "quota")
+        assert found[5]["goodput_per_s"] <= 1.5 * 50 and found[20]["goodput_per_s"] > 2 * found[5]["goodput_per_s"]
+        ask = ["ssh", "app-1", "systemctl", "show", "--property=CPUQuotaPerSecUSec", "app.service"]
+        done = subprocess.run([*app.inside, *ask], capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout == "CPUQuotaPerSecUSec=4s\n", "what --restore says"
+        written = [path.read_bytes() for path in run_of(tmp_path).path.rglob("*") if path.is_file()]
+        assert app.secrets() and not any(secret in file for file in written for secret in app.secrets())
 
 
 # The example server, with the pool and the health page that a file of docs/remote-server.md asks for.
