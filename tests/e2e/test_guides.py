@@ -218,6 +218,36 @@ def test_a_program_without_requests(tmp_path: Path) -> None:
     assert all(trial["metrics"]["goodput_per_s"] > 0 for trial in trials)
 
 
+# Two processes throw a ball to each other; after every thousand messages one of them adds to the counter, as the page
+# shows.
+ERLANG = """
+-module(reflect).
+-export([main/1]).
+
+main([Given]) ->
+    io:format("schedulers=~b~n", [erlang:system_info(schedulers_online)]),
+    {{ok, Socket}} = gen_udp:open(0),
+    throw(spawn_link(fun back/0), Socket, list_to_integer(Given), 0).
+
+back() -> receive From -> From ! ball, back() end.
+
+throw(Other, Socket, Port, 1000) -> {send}, throw(Other, Socket, Port, 0);
+throw(Other, Socket, Port, Thrown) -> Other ! self(), receive ball -> throw(Other, Socket, Port, Thrown + 1) end.
+"""
+
+
+def test_erlang(tmp_path: Path) -> None:
+    if shutil.which("erlc") is None:
+        without("no Erlang (erlc) here: install Debian's package erlang-base")
+    (send,) = re.findall(r"`(gen_udp:send[^`]+)`", text_of("self-driven.md"))
+    (tmp_path / "reflect.erl").write_text(ERLANG.format(send=send))
+    subprocess.run(["erlc", "reflect.erl"], cwd=tmp_path, check=True, timeout=60)
+    command = shown("self-driven.md", "tune", "-P", "schedulers=1..8")
+    trials = measured(tmp_path, *shorter(command, {"schedulers": "1,3"}, *TOLD))
+    assert all(trial["metrics"]["goodput_per_s"] > 0 for trial in trials)
+    assert {text.split()[0] for text in said(tmp_path)} == {"schedulers=1", "schedulers=3"}
+
+
 def test_socketcluster(tmp_path: Path) -> None:
     """The load that docs/websocket.md shows for SocketCluster is valid, and all of its messages are answered."""
     need_node()

@@ -44,7 +44,6 @@ NOT_RUN = {
     ),
     "prometheus.md": {"docker run": "an image with Grafana is in a registry"},
     "python.md": {"": "all run by tests/e2e/test_python.py"},
-    "self-driven.md": {"erl +S": "no Erlang on the machines of the tests; tried by hand"},
     "statsd.md": dict.fromkeys(("reflection.received:1|c", "hits|c"), "read by engine/src/statsd/tests.rs"),
     "troubleshooting.md": {"powerband resume runs/...": "a form", "powerband doctor --pilot": "measures for 40 s"},
     "tutorial.md": {
