@@ -31,7 +31,6 @@ NOT_RUN = {
     "cluster.md": {
         "Nodes differ": "an output, compared in test_cluster.py beside this file",
         "powerband resume DIR": "a form; tests/e2e/test_cluster.py resumes",
-        "powerband run FILE --cluster auto": "begins the recipes for clouds, which are untried",
     },
     "docker.md": dict.fromkeys(
         ("FROM my-image", "docker build"), "an image with Python is in a registry; tried by hand"
