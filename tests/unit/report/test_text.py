@@ -195,6 +195,6 @@ def test_rules_of_thumb_are_compared_with_the_answer_which_need_not_lead() -> No
     analysis = synthetic_verdicts.race_analysis()
     assert analysis.answer.setting != analysis.answer.leader
     undecided = replace(analysis, answer=replace(analysis.answer, setting=None))
-    for of, against in ((analysis, "to answer"), (undecided, "to leader")):
+    for of, against in ((analysis, "vs answer"), (undecided, "vs leader")):
         (heads,) = [line for line in printed(of, 120).splitlines() if line.startswith("rule of thumb")]
         assert heads.split("nearest tried")[1].split("formula")[0].strip() == against

@@ -85,8 +85,8 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     most = f"{100 * starts.failed_most:.2g} %"
     if starts.failed:
         return f"It {failed_words(starts)}: up to {most} of all starts may fail."
-    made = plural(starts.made, "start")
-    return f"{made} may have missed a fault that strikes up to {most} of all starts."
+    worked = "The only start" if starts.made == 1 else f"All {starts.made} starts"
+    return f"{worked} worked, which rules out only faults in more than {most} of starts."
 
 
 def _raced(standing: Standing) -> str:

@@ -144,7 +144,7 @@ class SettingsTable:
         failed = answer and any_failed_start(self.analysis)
         judged = [
             *([f"failed {start_noun(self.analysis)}s"] if failed else []),
-            *(["to leader", "verdict"] if answer else []),
+            *(["vs leader", "verdict"] if answer else []),
         ]
         for name in judged:
             table.add_column(name, justify="left" if name == "verdict" else "right", no_wrap=True)
