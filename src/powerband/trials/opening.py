@@ -42,7 +42,7 @@ _LOG_LINES_MAX = 100_000  # arbitrary: some MB; a longer log has its first error
 STARTS = 3
 """The number of starts that must fail in one way before the server is taken to be unable to start."""
 FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be the only heap that is large enough
-_NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED)
+_NEVER_READY = (Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED, Code.PORT_IN_USE)
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
 
@@ -213,19 +213,16 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
     directory = run.trial(record.spec.number)
     directory.record.unlink()
     directory.spec.unlink(missing_ok=True)
-    raise SubjectError(
-        f"{record.failure.message}\nFinished trials are kept: `powerband report {run.path}` shows what they say, and "
-        f"`powerband resume {run.path}` goes on once the server is there"
-    )
+    raise SubjectError(f"{record.failure.message}\nOnce the server is there, `powerband resume {run.path}` goes on")
 
 
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
     """Raises SubjectError if the subject has never started: in each trial so far it died before it was ready, was not
-    ready in time, or did not take its setting; always for the same cause, apart from numbers in the message; in at
-    least STARTS trials, at FEW_SETTINGS settings or half of them, whichever is more, or at all if there are fewer. Of
-    more settings than are raced without being explored, only so many count. Only trials of the revision of `record`
-    count, if there are revisions, and none that was interrupted. A subject that somebody else killed is no such
-    failure. The records of these trials are removed, so that `powerband resume` starts anew."""
+    ready in time, did not take its setting, or found its port taken; always for the same cause, apart from numbers in
+    the message; in at least STARTS trials, at FEW_SETTINGS settings or half of them, whichever is more, or at all if
+    there are fewer. Of more settings than are raced without being explored, only so many count. Only trials of the
+    revision of `record` count, if there are revisions, and none that was interrupted. A subject that somebody else
+    killed is no such failure. The records of these trials are removed, so that `powerband resume` starts anew."""
     if record.failure is None or record.failure.code not in _NEVER_READY or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)

@@ -208,7 +208,8 @@ def unknown_name(name: str, subject: Subject, used: set[str]) -> str:
     free = sorted(used - set(BUILT_IN))
     if subject.deployed is not None:
         return f"{{{name}}} occurs neither in subject.apply nor in subject.deployed.command, so that nothing changes it"
-    return f"{{{name}}} occurs nowhere in the command, the url or env; {did_you_mean(name, free)}"
+    cure = did_you_mean(name, free) if free else "write it where the server takes its value"
+    return f"{{{name}}} occurs nowhere in the command, the url or env; {cure}"
 
 
 def check_value(level: Level, node: Node, subject: Subject, name: str) -> Iterator[FileProblem]:
