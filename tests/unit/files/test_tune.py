@@ -132,7 +132,6 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"parameters": ["threads=1"], "command": ("./s", "{port}")},
          "-P threads=1: {threads} occurs nowhere in the command, the url or env; write it where the server takes its "
          "value"),
-        ({"objective": ("maximise", "fast")}, "errors, mean, p50, p90, p95, p99, p999, cpu, memory, threads"),
         ({"parameters": ["threads=1", "thread=2"]},
          "-P thread=2: {thread} occurs nowhere in the command, the url or env; did you mean threads?"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}", "{threads}", "{cores}")},
