@@ -183,3 +183,8 @@ extras:
 	  || echo "no Prometheus: the tests that are scraped by one will be skipped (Debian's package prometheus)"
 	@command -v dockerd >/dev/null || $(call from_apt_still,docker.io) \
 	  || echo "no Docker engine: the tests of containers will be skipped (Debian's package docker.io)"
+	@test -e /lib/systemd/systemd && command -v sshd >/dev/null && command -v sudo >/dev/null \
+	  || $(call from_apt_still,openssh-server sudo systemd) \
+	  || echo "no SSH server, sudo or systemd: the test of another machine will be skipped (Debian's packages openssh-server, sudo and systemd)"
+	@command -v erlc >/dev/null || $(call from_apt_still,erlang-base) \
+	  || echo "no Erlang: the test of a program in it will be skipped (Debian's package erlang-base)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -41,3 +42,24 @@ def test_a_server_that_starts_with_no_setting_ends_the_run_with_its_cause(tmp_pa
     assert "Traceback" not in tuned.stderr and "RuntimeError" not in tuned.stderr
     assert "first 4 starts, at 4 settings" in tuned.stderr
     assert time.monotonic() - began < 60  # four starts take some ten seconds on an idle machine
+
+
+def powerband(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([POWERBAND, *words], check=False, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_a_port_that_another_program_holds_ends_the_run(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/"
+        done = powerband(tmp_path, "tune", "-P", "n=1,2", "--url", url, "--", sys.executable, "server.py", "{n}")
+    assert done.returncode == 4, done.stderr
+    assert "another program already listens" in done.stderr and "first 3 starts, at 2 settings" in done.stderr
+
+
+def test_a_load_where_nothing_listens_says_so(tmp_path: Path) -> None:
+    with socket.socket() as bound:  # bound, but does not listen
+        bound.bind(("127.0.0.1", 0))
+        done = powerband(
+            tmp_path, "load", f"http://127.0.0.1:{bound.getsockname()[1]}/", "-d", "300ms", "--warmup", "0s"
+        )
+    assert done.returncode == 4 and "nothing listens there: start the server" in done.stderr, done.stderr

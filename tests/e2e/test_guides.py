@@ -43,6 +43,7 @@ from fakes.guides import (
     words_of,
 )
 from fakes.hosted_job import SERVERS, repository
+from fakes.machine import machine
 from fakes.needs import find_prometheus, need_dotnet, need_jmeter, need_node, need_prometheus, without
 from fakes.pages import ROOT, tables
 from fakes.prometheus import prometheus_started
@@ -217,6 +218,36 @@ def test_a_program_without_requests(tmp_path: Path) -> None:
     assert all(trial["metrics"]["goodput_per_s"] > 0 for trial in trials)
 
 
+# Two processes throw a ball to each other; after every thousand messages one of them adds to the counter, as the page
+# shows.
+ERLANG = """
+-module(reflect).
+-export([main/1]).
+
+main([Given]) ->
+    io:format("schedulers=~b~n", [erlang:system_info(schedulers_online)]),
+    {{ok, Socket}} = gen_udp:open(0),
+    throw(spawn_link(fun back/0), Socket, list_to_integer(Given), 0).
+
+back() -> receive From -> From ! ball, back() end.
+
+throw(Other, Socket, Port, 1000) -> {send}, throw(Other, Socket, Port, 0);
+throw(Other, Socket, Port, Thrown) -> Other ! self(), receive ball -> throw(Other, Socket, Port, Thrown + 1) end.
+"""
+
+
+def test_erlang(tmp_path: Path) -> None:
+    if shutil.which("erlc") is None:
+        without("no Erlang (erlc) here: install Debian's package erlang-base")
+    (send,) = re.findall(r"`(gen_udp:send[^`]+)`", text_of("self-driven.md"))
+    (tmp_path / "reflect.erl").write_text(ERLANG.format(send=send))
+    subprocess.run(["erlc", "reflect.erl"], cwd=tmp_path, check=True, timeout=60)
+    command = shown("self-driven.md", "tune", "-P", "schedulers=1..8")
+    trials = measured(tmp_path, *shorter(command, {"schedulers": "1,3"}, *TOLD))
+    assert all(trial["metrics"]["goodput_per_s"] > 0 for trial in trials)
+    assert {text.split()[0] for text in said(tmp_path)} == {"schedulers=1", "schedulers=3"}
+
+
 def test_socketcluster(tmp_path: Path) -> None:
     """The load that docs/websocket.md shows for SocketCluster is valid, and all of its messages are answered."""
     need_node()
@@ -297,6 +328,22 @@ def test_a_server_that_runs_already(tmp_path: Path) -> None:
         told = " ".join(done.stdout.split())
         assert "Use n=8" in told and "The server was set back to n=8." in told and server.knob() == 8
         assert "runs already" in done.stderr and f"--pid {server.process.pid} would watch it" in done.stderr
+
+
+def test_a_server_elsewhere_by_ssh(engine: Path, tmp_path: Path) -> None:
+    """systemd of another machine takes the limits of the page's command: a request burns 1 ms of CPU, so that 5 % of a
+    CPU answer at most 50 a second. No key is in the files of the run."""
+    server = (str(engine), "serve", "--host", "{address}", "--port", "8080", "--cpu", "1ms")
+    with machine("app-1", tmp_path, server, 8080) as app:
+        command = levelled(shown("remote-server.md", "tune", "-P", "quota=100,200,400"), {"quota": "5,20"})
+        trials = measured(tmp_path, *command, *SHORT, *TOLD, *PAUSING, "--users", "16", inside=app.inside)
+        found = by_level(trials, "quota")
+        assert found[5]["goodput_per_s"] <= 1.5 * 50 and found[20]["goodput_per_s"] > 2 * found[5]["goodput_per_s"]
+        ask = ["ssh", "app-1", "systemctl", "show", "--property=CPUQuotaPerSecUSec", "app.service"]
+        done = subprocess.run([*app.inside, *ask], capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout == "CPUQuotaPerSecUSec=4s\n", "what --restore says"
+        written = [path.read_bytes() for path in run_of(tmp_path).path.rglob("*") if path.is_file()]
+        assert app.secrets() and not any(secret in file for file in written for secret in app.secrets())
 
 
 # The example server, with the pool and the health page that a file of docs/remote-server.md asks for.

@@ -92,13 +92,17 @@ def _place(problem: FileProblem) -> tuple[str, int, int]:
     return (position.file, position.line, position.column) if position else ("", 0, 0)
 
 
+KNOWN_SHOWN = 20  # arbitrary: a few lines
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the nearest correct spelling, or a list of all known words."""
+    """The end of a sentence about an unknown word: the nearest correct spelling, or a list of the known words."""
     names = list(known)
     close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.6)
     if close:
         return "did you mean " + next(name for name in names if name.lower() == close[0]) + "?"
-    return "known: " + ", ".join(names) if names else "there is none"
+    more = f" and {len(names) - KNOWN_SHOWN} more" if len(names) > KNOWN_SHOWN else ""
+    return "known: " + ", ".join(names[:KNOWN_SHOWN]) + more if names else "there is none"
 
 
 class SubjectError(PowerbandError):

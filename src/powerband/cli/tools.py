@@ -99,10 +99,13 @@ def load(
         crowd = crowd_of(result.summaries, (), fleet)
         of = fleet, wanted, crowd, result.generators
         print_json(load_document(*of)) if output == "json" else say(f"{load_text(*of)}\n")
-    if result.interrupted:
+    if fleet is None or result.interrupted:
         return UserInterruptError.exit_code
-    # A server without one right answer has failed, as in a trial.
-    return EXIT_OK if fleet is not None and fleet.cohort.ok else SubjectError.exit_code
+    if not fleet.cohort.ok:  # a server without one right answer has failed, as in a trial
+        refused = fleet.cohort.outcomes.keys() == {"connect_refused"}
+        cure = "nothing listens there: start the server, or correct the address" if refused else "see the outcomes"
+        raise SubjectError(f"no request was answered correctly; {cure}")
+    return EXIT_OK
 
 
 def _engines(

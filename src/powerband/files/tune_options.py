@@ -286,7 +286,8 @@ def _objective(objective: tuple[str, str], slo: Sequence[str], default_slo: str 
     asked = bool(slo) or metric not in ("capacity", "capacity_per_s")
     if default_slo and asked and not any(metric_of(condition) == "error_rate" for _, condition in conditions):
         constraints.append(Node(default_slo, "--slo"))
-    entries = {direction: Node(metric, f"--{direction} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
+    option = "--objective" if direction == "maximise" else "--minimise"
+    entries = {direction: Node(metric, f"{option} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
     return Node({"objective": Node(entries, "objective")})
 
 

@@ -28,10 +28,14 @@ def used_by_others(
     Without `own_pid` and all its descendants. A process that ended in between counts for the parent that waited for it,
     as a compiler does for `make`; one that nobody waited for is not seen."""
     ours = tree_of(own_pid, {**before, **after}.values())
-    ended = defaultdict[int, int](int)  # by parent: CPU, up to the first reading, of children that have ended since
+    # CPU, up to the first reading, of processes that have ended since, by the nearest ancestor that has not.
+    ended = defaultdict[int, int](int)
     for pid, process in before.items():
         if pid not in after:
-            ended[process.parent] += process.cpu_ticks + process.reaped_ticks
+            ancestor = process.parent
+            while ancestor not in after and ancestor in before:
+                ancestor = before[ancestor].parent
+            ended[ancestor] += process.cpu_ticks + process.reaped_ticks
     used = defaultdict[str, int](int)
     for pid, process in after.items():
         if pid in ours:

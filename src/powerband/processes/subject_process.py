@@ -340,7 +340,7 @@ def check_command(rendered: Rendered) -> None:
     if not os.path.isfile(file):  # noqa: PTH113
         raise TrialFailed(
             Code.COMMAND_NOT_FOUND,
-            f"the command {program} does not exist, or may not be seen (looked in {folder.resolve()})"
+            f"the command {program} does not exist in {folder.resolve()}: correct it, or name its folder (--cwd)"
             f"{f': {_WORDS_APART}' if ' ' in program else ''}",
         )
     if not os.access(file, os.X_OK):
@@ -497,7 +497,7 @@ def _wait_ready(
             if time.monotonic() > deadline:
                 if counter is not None:
                     raise counter.missing()
-                cure = "raise subject.ready.timeout, or check how it says that it is ready"
+                cure = "correct that, or raise subject.ready.timeout (--ready-timeout)"
                 raise TrialFailed(
                     Code.NOT_READY,
                     f"the server was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "

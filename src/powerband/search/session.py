@@ -359,7 +359,7 @@ def _dealt_anew(choice: CpuChoice) -> str:
     if choice.shared:
         return (
             f"a request costs the server at least {SHARES_FROM:g} times what it costs the load generator: the server "
-            "gets all CPUs, and this trial is measured again (--cpus says otherwise)"
+            "gets all CPUs, and this trial is measured again (--cpus fixes the server's CPUs)"
         )
     return "on shared CPUs the load generator came too late: it gets CPUs of its own, and this trial is measured again"
 

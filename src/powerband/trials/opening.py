@@ -215,10 +215,7 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
     directory = run.trial(record.spec.number)
     directory.record.unlink()
     directory.spec.unlink(missing_ok=True)
-    raise SubjectError(
-        f"{record.failure.message}\nFinished trials are kept: `powerband report {run.path}` shows what they say, and "
-        f"`powerband resume {run.path}` goes on once the server is there"
-    )
+    raise SubjectError(f"{record.failure.message}\nOnce the server is there, `powerband resume {run.path}` goes on")
 
 
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:

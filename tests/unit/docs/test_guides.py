@@ -15,10 +15,8 @@ from ruamel.yaml import YAML
 from fakes.guides import block_of, shown, text_of, typed, words_of
 from fakes.pages import ROOT, Block, blocks
 from powerband.cli import powerband
-from powerband.cli.running import tuned
 from powerband.files.known_knobs import GO, known_server
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import Experiment
 
 GUIDES = ("jvm-servers", "node", "python-servers", "go-servers", "dotnet-servers", "docker")
 DOTNET = ("processes/dotnet_hook.py", "trials/instruments/dotnet_figures.py")
@@ -33,7 +31,6 @@ NOT_RUN = {
     "cluster.md": {
         "Nodes differ": "an output, compared in test_cluster.py beside this file",
         "powerband resume DIR": "a form; tests/e2e/test_cluster.py resumes",
-        "powerband run FILE --cluster auto": "begins the recipes for clouds, which are untried",
     },
     "docker.md": dict.fromkeys(
         ("FROM my-image", "docker build"), "an image with Python is in a registry; tried by hand"
@@ -46,8 +43,6 @@ NOT_RUN = {
     ),
     "prometheus.md": {"docker run": "an image with Grafana is in a registry"},
     "python.md": {"": "all run by tests/e2e/test_python.py"},
-    "remote-server.md": {"ssh app-1": "no second machine; read below"},
-    "self-driven.md": {"erl +S": "no Erlang on the machines of the tests; tried by hand"},
     "statsd.md": dict.fromkeys(("reflection.received:1|c", "hits|c"), "read by engine/src/statsd/tests.rs"),
     "troubleshooting.md": {"powerband resume runs/...": "a form", "powerband doctor --pilot": "measures for 40 s"},
     "tutorial.md": {
@@ -97,23 +92,6 @@ def test_a_test_runs_each_command_and_block(page: str) -> None:
     reasons = NOT_RUN.get(page, {})
     assert [each for each in left if not any(words in each for words in reasons)] == []
     assert [words for words in reasons if not any(words in each for each in left)] == [], "these are run, or gone"
-
-
-def read(given: list[str]) -> Experiment:
-    """The experiment that a command of `tune` makes."""
-    assert given[0] == "tune"
-    options = powerband.commands["tune"].make_context("tune", list(given[1:])).params
-    for own in ("runs", "progress", "live", "output"):
-        options.pop(own)
-    return tuned(options.pop("command"), **options)
-
-
-def test_the_command_by_ssh_is_read_as_it_says() -> None:
-    experiment = read(shown("remote-server.md", "tune", "-P", "quota=100,200,400"))
-    deployed = experiment.subject.deployed
-    assert deployed is not None and deployed.command is not None
-    assert deployed.command[:3] == ("ssh", "app-1", "sudo") and deployed.command[-1] == "CPUQuota={quota}%"
-    assert deployed.restore == {"quota": 400} and experiment.allow_hosts == ("app-1",)
 
 
 def test_every_option_for_a_server_that_runs_is_one_of_tune() -> None:

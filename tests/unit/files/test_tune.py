@@ -129,6 +129,9 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"parameters": ["threads=8..1"]}, "-P threads=8..1: '8..1': a range goes from the smaller to the larger"),
         ({"parameters": ["threads=1", "threads=2"]},
          "-P threads=2: threads has levels already; give all of them in one -P"),
+        ({"parameters": ["threads=1"], "command": ("./s", "{port}")},
+         "-P threads=1: {threads} occurs nowhere in the command, the url or env; write it where the server takes its "
+         "value"),
         ({"parameters": ["threads=1", "thread=2"]},
          "-P thread=2: {thread} occurs nowhere in the command, the url or env; did you mean threads?"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}")},
@@ -151,6 +154,7 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
          "the same: write rate (--rate) in place of users, or vary another key"),
         ({"options": {"--stop-signal": "TREM"}}, "--stop-signal TREM: 'TREM' is not allowed; did you mean TERM?"),
         ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),
+        ({"objective": ("maximise", "memry")}, "--objective memry: there is no metric memry; did you mean memory?"),
         ({"objective": ("minimise", "memry")}, "--minimise memry: there is no metric memry; did you mean memory?"),
         ({"url": "http://127.0.0.1:{port}/a b"},
          "--url http://127.0.0.1:{port}/a b: 'http://127.0.0.1:{port}/a b' "

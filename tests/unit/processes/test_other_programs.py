@@ -37,6 +37,13 @@ def test_children_that_ended_count_for_who_waited_for_them_and_once(tmp_path: Pa
     assert used_by_others(before, after, 7) == [("make", 61 / HERTZ)]
 
 
+def test_what_ended_with_its_parent_counts_for_who_is_left_without_what_it_used_before(tmp_path: Path) -> None:
+    """The shell waited for make, which had waited for a compiler; both had used CPU before the first reading."""
+    before = processes(plant(tmp_path / "a", (19, 1, "sh", 1, 0), (20, 19, "make", 5, 100), (21, 20, "cc1", 300, 0)))
+    after = processes(plant(tmp_path / "b", (19, 1, "sh", 1, 425)))
+    assert used_by_others(before, after, 7) == [("sh", 20 / HERTZ)]
+
+
 def test_a_pid_that_is_another_process_now_counts_whole(tmp_path: Path) -> None:
     before = processes(plant(tmp_path / "a", (20, 1, "old", 500, 0)))
     after = processes(plant(tmp_path / "b", (20, 1, "new", 30, 0)))

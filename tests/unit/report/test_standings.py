@@ -41,7 +41,7 @@ def after(blocks: int) -> Analysis:
 
 def test_a_race_shows_who_is_out_and_where_the_intervals_lie() -> None:
     lines = drawn(after(2), 80)
-    assert lines[0].split() == ["so", "far", "goodput", "to", "the", "leader", "verdict"]
+    assert lines[0].split() == ["so", "far", "goodput", "vs", "leader", "verdict"]
     assert [line.split()[0] for line in lines[1:5]] == ["threads=32", "threads=64", "threads=128", "threads=256"]
     assert "leader" in lines[2]
     assert "out after round 2" in lines[5]

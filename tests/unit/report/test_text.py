@@ -47,12 +47,17 @@ def test_everything_is_there_and_fits(width: int) -> None:
 
 
 def test_trials_that_failed_alike_are_one_line() -> None:
-    """For example, all trials fail alike if another program has the port."""
+    """For example, all trials fail alike if another program has the port, or that machine is busy."""
     analysis = synthetic.analysis()
     failed = next(trial for trial in analysis.trials if trial.status == "failed")
     again = replace(failed, number=max(trial.number for trial in analysis.trials) + 1)
-    text = plain(printed(replace(analysis, trials=(*analysis.trials, again)), 100))
-    assert f"trial {failed.number} (threads=256) and 1 more failed: the server exited with code 137" in text
+    (disturbed,) = [trial for trial in analysis.trials if trial.status == "measured" and not trial.valid]
+    (problem,) = disturbed.problems
+    more = replace(problem, message=problem.message.replace("0.61", "0.72"))
+    busy = replace(disturbed, number=again.number + 1, problems=(more,))
+    text = plain(printed(replace(analysis, trials=(*analysis.trials, again, busy)), 100))
+    assert f"trial {failed.number} (threads=256) and 1 more like it failed: the server exited with code 137" in text
+    assert f"trial {disturbed.number} (threads=32) and 1 more like it invalid: another process used 0.61" in text
     assert text.count("the server exited with code 137") == plain(printed(analysis, 100)).count("exited with code 137")
 
 
@@ -195,6 +200,6 @@ def test_rules_of_thumb_are_compared_with_the_answer_which_need_not_lead() -> No
     analysis = synthetic_verdicts.race_analysis()
     assert analysis.answer.setting != analysis.answer.leader
     undecided = replace(analysis, answer=replace(analysis.answer, setting=None))
-    for of, against in ((analysis, "to answer"), (undecided, "to leader")):
+    for of, against in ((analysis, "vs answer"), (undecided, "vs leader")):
         (heads,) = [line for line in printed(of, 120).splitlines() if line.startswith("rule of thumb")]
         assert heads.split("nearest tried")[1].split("formula")[0].strip() == against

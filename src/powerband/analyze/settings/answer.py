@@ -7,6 +7,7 @@ figures is not said. The reasons are worded in `why.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from powerband.analyze.settings.bound_words import bound_clause, missed_bound, more_trials, not_told_apart
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s, longest_window_ns
@@ -85,8 +86,8 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     most = f"{100 * starts.failed_most:.2g} %"
     if starts.failed:
         return f"It {failed_words(starts)}: up to {most} of all starts may fail."
-    made = plural(starts.made, "start")
-    return f"{made} may have missed a fault that strikes up to {most} of all starts."
+    worked = "The only start" if starts.made == 1 else f"All {starts.made} starts"
+    return f"{worked} worked, which rules out only faults in more than {most} of starts."
 
 
 def _raced(standing: Standing) -> str:
@@ -162,21 +163,19 @@ def _told(standing: Standing, setting: Setting) -> str:
 def _ahead_but_failed(standing: Standing, setting: Setting) -> str:
     """`level=3 gave 768/s, but failed 5 of 8 starts`: the best of the settings that failed starts and came out ahead of
     `setting`. If `setting` itself failed some, this is said first."""
-    own = standing.value(setting, standing.experiment.objective.metric)
-    sign = 1 if standing.experiment.objective.direction == "maximise" else -1
-    values = [
-        (row, value)
-        for row in standing.rows
-        if row.starts and row.starts.failed
-        and (value := standing.value(row.setting, standing.experiment.objective.metric)) is not None
-    ]  # fmt: skip
-    clauses = [f"it {failed_words(row.starts)}" for row, _ in values if row.starts and row.setting == setting]
-    ahead = [(row, value) for row, value in values if own is not None and sign * (value - own) > 0]
-    if ahead:
-        row = max(ahead, key=lambda pair: sign * pair[1])[0]
-        assert row.starts is not None
-        clauses.append(f"{row.setting.id} gave {standing.objective_text(row.setting)}, but {failed_words(row.starts)}")
+    failed = {row.setting: row.starts for row in standing.rows if row.starts and row.starts.failed}
+    clauses = [f"it {failed_words(failed[setting])}"] if setting in failed else []
+    for best in [each for each in _ahead(standing, setting) if each in failed][:1]:
+        clauses.append(f"{best.id} gave {standing.objective_text(best)}, but {failed_words(failed[best])}")
     return "; ".join(clauses)
+
+
+def _ahead(standing: Standing, setting: Setting) -> list[Setting]:
+    """The settings whose figure is better than that of `setting`, the best first."""
+    sign = 1 if standing.experiment.objective.direction == "maximise" else -1
+    values = [(row.setting, standing.value(row.setting, standing.experiment.objective.metric)) for row in standing.rows]
+    signed = {each: sign * value for each, value in values if value is not None}
+    return sorted((each for each in signed if signed[each] > signed.get(setting, inf)), key=lambda each: -signed[each])
 
 
 def _left_out(standing: Standing, setting: Setting) -> str:
@@ -206,7 +205,9 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     leader = standing.leader
     if leader is None:
         return _none_seen(standing)
-    first = f"Not enough data to name a setting: {leader.id} looks best so far, {_told(standing, leader)}."
+    open_ = any(standing.row(setting).uncertain_because for setting in _ahead(standing, leader))
+    among = "of those that certainly meet the SLO, " if open_ else ""
+    first = f"Not enough data to name a setting: {among}{leader.id} looks best so far, {_told(standing, leader)}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
         return (first, _withdrawn(standing, confirmation.setting))

@@ -102,7 +102,7 @@ def judge(
         text = f"{constraint.text}: it was {'at least ' if has_no_end else ''}{format_value(found.value, unit)}"
         if found.low is None:
             verdict = _certainly(constraint, *max(ends_each)) if settings == 1 else None
-            text += " in one trial"
+            text += " in its only trial"
             if settings == 1 and verdict is None:
                 text += f" of few requests, {_range_words(*max(ends_each), unit)}"
         else:

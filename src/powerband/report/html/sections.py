@@ -279,7 +279,7 @@ def _table(analysis: Analysis) -> str:
     names = factor_names(analysis) or ("setting",)
     extra = present_columns(analysis)
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
-    heads += f'<th scope="col">{escape(capital(metric_words(analysis.objective)))}</th><th scope="col">to leader</th>'
+    heads += f'<th scope="col">{escape(capital(metric_words(analysis.objective)))}</th><th scope="col">vs leader</th>'
     heads += '<th scope="col" class="words">verdict</th>'
     limited = any(result.bottleneck is not None for result in analysis.settings)
     heads += '<th scope="col" class="words">bottleneck</th>' if limited else ""

@@ -6,6 +6,7 @@ so that no cell is cut off.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -144,7 +145,7 @@ class SettingsTable:
         failed = answer and any_failed_start(self.analysis)
         judged = [
             *([f"failed {start_noun(self.analysis)}s"] if failed else []),
-            *(["to leader", "verdict"] if answer else []),
+            *(["vs leader", "verdict"] if answer else []),
         ]
         for name in judged:
             table.add_column(name, justify="left" if name == "verdict" else "right", no_wrap=True)
@@ -242,10 +243,12 @@ def _unusable(analysis: Analysis) -> Iterator[RenderableType]:
     yield Text(f"Excluded ({len(trials)} of {len(counted(analysis.trials))} trials):", style="yellow")
     alike: dict[tuple[str, str], list[Unusable]] = {}
     for trial in trials:
-        alike.setdefault((trial.status, trial.reasons), []).append(trial)
+        # Figures of a disturbance differ from trial to trial; that of a failure may be its cause, as an exit code is.
+        reasons = trial.reasons if trial.status == "failed" else re.sub(r"\d[\d.,]*", "", trial.reasons)
+        alike.setdefault((trial.status, reasons), []).append(trial)
     groups = list(alike.values())
     for first, *others in groups[:_UNUSABLE_SHOWN]:
-        more = f" and {len(others)} more" if others else ""
+        more = f" and {len(others)} more like it" if others else ""
         yield _bullet(f"trial {first.number} ({first.setting}){more} {first.status}: {first.reasons}")
     if hidden := sum(map(len, groups[_UNUSABLE_SHOWN:])):
         yield _bullet(f"and {hidden} more, in the report")

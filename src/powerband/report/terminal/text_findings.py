@@ -83,7 +83,7 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
     """Each rule's proposal and the effect of following it; nothing if no parameter counts threads."""
     if not analysis.rules:
         return
-    against = "to leader" if analysis.answer.setting is None else "to answer"
+    against = "vs leader" if analysis.answer.setting is None else "vs answer"
     table = _table("rule of thumb", "proposes", "nearest tried", against, "formula", folds=2)
     for rule in analysis.rules:
         table.add_row(

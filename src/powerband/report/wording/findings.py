@@ -83,7 +83,7 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
         shown.add(OUT)
     margin = margin_words(analysis.margin, analysis.objective)
     meanings = {
-        "leader": "the best estimate",
+        "leader": f"the best estimate{' that meets the SLO' if analysis.constraints else ''}",
         "better": "shown to be better than the leader",
         "equivalent": f"differs from the leader by less than {margin}",
         "worse": "shown to be worse than the leader",

@@ -29,7 +29,7 @@ def ranking(analysis: Analysis, width: int) -> Table:
         return _race(analysis, look, width)
     capacity = any(result.capacity for result in analysis.settings)
     extra = "rates tried" if capacity else "p99"
-    table = _table(metric_name(analysis.objective), "interval", extra, "to leader")
+    table = _table(metric_name(analysis.objective), "interval", extra, "vs leader")
     for result in ranked(analysis)[:RANKING_ROWS]:
         objective = result.estimates.get(analysis.objective)
         p99 = result.estimates.get("response_time_ns_p99")
@@ -132,7 +132,7 @@ def _race(analysis: Analysis, look: Look, width: int) -> Table:
     shown = ranked(analysis)[:RANKING_ROWS]
     margin = margin_as_ratio(analysis, look.leader)
     drawn = max(len(short_id(result.setting, analysis)) for result in shown) + _BESIDE_BAR <= width
-    table = _table(metric_name(analysis.objective), "to the leader", *([""] if drawn else []))
+    table = _table(metric_name(analysis.objective), "vs leader", *([""] if drawn else []))
     for result in shown:
         objective = result.estimates.get(analysis.objective)
         leads = result.setting == look.leader

@@ -401,7 +401,7 @@ def test_one_error_among_few_requests_breaks_no_limit_for_certain() -> None:
     for shares in ([0.02], [0.02, *[0.0] * 40]):
         found = few_errors("1%", *shares, per_s=5)
         assert not found.barred, shares
-    assert few_errors("1%", 0.02, per_s=1000).missed == ("error_rate < 1%: it was 2.00 % in one trial",)
+    assert few_errors("1%", 0.02, per_s=1000).missed == ("error_rate < 1%: it was 2.00 % in its only trial",)
     assert few_errors("1%", 0.5, *[0.0] * 200, per_s=5).lapsed == ("error_rate < 1%: broken in 1 of 201 starts",)
 
 
@@ -421,7 +421,7 @@ def test_a_condition_that_few_requests_leave_open_names_no_setting() -> None:
     found = judged(trials, (1,), subject_to=["error_rate < 3%"])
     assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.answer.setting is None
     (condition,) = found.settings[0].uncertain_because
-    assert condition.startswith("error_rate < 3%: it was 2.00 % in one trial of few requests, 0.1")
+    assert condition.startswith("error_rate < 3%: it was 2.00 % in its only trial of few requests, 0.1")
     assert f"It is not certain whether threads=1 meets the SLO ({condition})" in found.answer.sentences[1]
 
 
