@@ -16,7 +16,7 @@ from powerband.analyze.trial.tried_slots import Tried
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.load import Load
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, TrialResult
+from powerband.model.results import Bottleneck, Problem, TrialResult
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import merge_fleet
 
@@ -300,27 +300,27 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ),
     (
         "processes that take the next connection when they are done",
-        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=replace(tried(4), held={"loop": 7})),
+        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=tried(4), held={"loop": 7}),
         B.POOL_TOO_SMALL,
     ),
     (
         "loops that hang, and hold the connections of all users",
-        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=replace(tried(4), held={"loop": 130})),
+        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=tried(4), held={"loop": 130}),
         B.EVENT_LOOP_BLOCKED,
     ),
     (
         "threads that hang from the first request on, to which nobody hands requests",
-        scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=replace(tried(2), held={"server": 130})),
+        scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=tried(2), held={"server": 130}),
         B.EVENT_LOOP_BLOCKED,
     ),
     (
         "the same of a runtime that parks who sleeps",
-        scene(pool("I/O", 0.05, 0.05, lock=0.9), tried=replace(tried(1), held={"java": 131})),
+        scene(pool("I/O", 0.05, 0.05, lock=0.9), tried=tried(1), held={"java": 131}),
         B.EVENT_LOOP_BLOCKED,
     ),
     (
         "threads to which another one hands requests",
-        scene(pool("worker", 0.02, 0.02, sleep=1.96), POLLER, tried=replace(tried(2), held={"server": 130})),
+        scene(pool("worker", 0.02, 0.02, sleep=1.96), POLLER, tried=tried(2), held={"server": 130}),
         B.POOL_TOO_SMALL,
     ),
     (
@@ -328,7 +328,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("python", 0.02, 0.02, sleep=7.96),
             pool("python (accepts)", 0.02, 0.02, socket=0.96),
-            tried=replace(tried(8), held={"python": 130}),
+            tried=tried(8),
+            held={"python": 130},
         ),
         B.POOL_TOO_SMALL,
     ),
@@ -337,7 +338,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("worker", 0.02, 0.02, sleep=7.96),
             replace(POLLER, use=replace(POLLER.use, on_cpu=0.001), switches_per_s=100.0),
-            tried=replace(tried(8), held={"server": 130}),
+            tried=tried(8),
+            held={"server": 130},
         ),
         B.POOL_TOO_SMALL,
     ),
@@ -346,7 +348,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("worker", 0.02, 0.02, sleep=7.96),
             replace(POLLER, use=replace(POLLER.use, on_cpu=0.001), switches_per_s=20.0),
-            tried=replace(tried(8), held={"server": 130}),
+            tried=tried(8),
+            held={"server": 130},
         ),
         B.EVENT_LOOP_BLOCKED,
     ),
@@ -354,7 +357,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         "threads of which each keeps its connection",
         scene(
             pool("worker", 0.02, 0.02, sleep=1.96),
-            tried=replace(tried(2), held={"server": 130}),
+            tried=tried(2),
+            held={"server": 130},
             codes=("starved_users",),
         ),
         B.POOL_TOO_SMALL,
@@ -510,7 +514,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             replace(pool("log", 0.01, 0.01, other=2.0), switches_per_s=100.0),
             HANGS,
             accept_queue=20.0,
-            tried=replace(tried(1), held={"loop": 45}),
+            tried=tried(1),
+            held={"loop": 45},
         ),
         B.EVENT_LOOP_BLOCKED,
     ),
@@ -865,6 +870,17 @@ def test_one_trial_with_slots_does_not_outvote_those_whose_cpu_was_too_full_for_
     for trials, name in ((full, B.SUBJECT_CPU), ([trial(2, None), trial(3, B.LOCK)], B.NONE)):
         found = commonest([tried, *trials])
         assert found is not None and found.name is name
+
+
+def test_a_trial_whose_connections_were_counted_decides_though_its_slots_are_not_known() -> None:
+    def trial(number: int, name: BottleneckName, *problems: Problem) -> TrialResult:
+        return TrialResult(
+            number, 0, 1, Setting(()), "measured", problems, {}, bottleneck=Bottleneck(name, ("1",), "a")
+        )
+
+    counted = trial(1, B.POOL_TOO_SMALL, Problem("no_slots", "others used 40 % of the CPUs", fatal=False))
+    found = commonest([counted, *(trial(number, B.EVENT_LOOP_BLOCKED) for number in (2, 3, 4))])
+    assert found is not None and found.name is B.POOL_TOO_SMALL
 
 
 def test_where_one_thread_runs_the_runtimes_that_gain_from_cpus_alone_are_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -34,12 +35,32 @@ def named(seen: Scene) -> tuple[BottleneckName, BottleneckName | None]:
         pytest.param((CALLING,), tried(4, outgoing=32), (B.DOWNSTREAM, None), id="a connection for each thread"),
         pytest.param((CALLING,), tried(4), (B.HIDDEN_LIMIT, None), id="nobody is called"),
         pytest.param((LOOP,), tried(4), (B.HIDDEN_LIMIT, None), id="a loop that calls nobody"),
+        pytest.param((LOOP,), None, (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="a loop of which nobody knows whom it calls"),
+        pytest.param((CALLING,), None, (B.DOWNSTREAM, None), id="threads that wait on sockets"),
     ],
 )
 def test_a_connection_pool_and_what_it_leads_to_look_the_same(
     pools: tuple[Any, ...], looks: Any, names: tuple[BottleneckName, BottleneckName | None]
 ) -> None:
     assert named(scene(*pools, POLLER, tried=looks)) == names
+
+
+@pytest.mark.parametrize(
+    ("held", "names"),
+    [
+        ({}, (B.EVENT_LOOP_BLOCKED, B.POOL_TOO_SMALL)),
+        ({"server": 130}, (B.EVENT_LOOP_BLOCKED, None)),
+        ({"server": 7}, (B.POOL_TOO_SMALL, None)),
+    ],
+)
+def test_connections_tell_a_worker_from_a_loop_though_the_rates_of_the_look_do_not_suffice(
+    held: Mapping[str, int], names: tuple[BottleneckName, BottleneckName | None]
+) -> None:
+    """PHP-FPM's processes take their connections from a socket of the file system, whose queue is not seen."""
+    seen = scene(pool("server (event loop)", 0.02, 0.02, sleep=3.9), held=held)
+    assert named(seen) == names
+    found = bottleneck_of(seen)
+    assert found is not None and ("waiting for events" in found.evidence[0]) == (names[0] is B.EVENT_LOOP_BLOCKED)
 
 
 @pytest.mark.parametrize(("cpu", "second"), [(0.30, None), (0.70, None), (0.80, B.SUBJECT_CPU), (0.88, B.SUBJECT_CPU)])
