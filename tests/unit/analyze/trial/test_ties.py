@@ -57,7 +57,7 @@ def test_connections_tell_a_worker_from_a_loop_though_the_rates_of_the_look_do_n
     held: Mapping[str, int], names: tuple[BottleneckName, BottleneckName | None]
 ) -> None:
     """PHP-FPM's processes take their connections from a socket of the file system, whose queue is not seen."""
-    seen = scene(pool("server (event loop)", 0.02, 0.02, sleep=3.9), held=held)
+    seen = scene(LOOP, pool("server (event loop)", 0.02, 0.02, sleep=3.6, poll=0.4), held=held)
     assert named(seen) == names
     found = bottleneck_of(seen)
     assert found is not None and ("waiting for events" in found.evidence[0]) == (names[0] is B.EVENT_LOOP_BLOCKED)

@@ -11,8 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, outgoing_open, verdict
+from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
-from powerband.analyze.trial.bottleneck.thread_rules import NOBODY, calls_no_more, pool_too_small, without_a_thread_each
+from powerband.analyze.trial.bottleneck.thread_rules import (
+    OFF_POLL_SHARE,
+    calls_no_more,
+    pool_too_small,
+    without_a_thread_each,
+)
 from powerband.base.units import share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck, Candidate
@@ -63,10 +69,10 @@ def _waits_on_sockets(scene: Scene) -> bool:
 
 
 def _worker_or_loop(found: Bottleneck, scene: Scene) -> Candidate | None:
-    """A pool of processes, if the only thread of each is never seen to wait for events, and it was not looked how many
-    connections each holds: a worker that takes one at a time looks like an event loop that is blocked."""
-    polls = sum(pool.blocked_on("poll") for pool in scene.loops)
-    if found.name is not BottleneckName.EVENT_LOOP_BLOCKED or scene.held or polls >= NOBODY:
+    """A pool of processes, if it was not looked how many connections each of those that wait for something else than
+    events holds: a worker that takes one at a time looks like an event loop that is blocked."""
+    waits = any(pool.blocked_on(*BLOCKS_LOOP) > OFF_POLL_SHARE * pool.use.threads for pool in scene.loops)
+    if found.name is not BottleneckName.EVENT_LOOP_BLOCKED or scene.held or not waits:
         return None
     return verdict(
         BottleneckName.POOL_TOO_SMALL,
