@@ -115,12 +115,12 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("connections of a database", scene(pool("pool", 0.1, 0.03, lock=24, socket=7.9), POLLER), B.DOWNSTREAM),
     (
         "each of the server's own connections is in use",
-        scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), POLLER, tried=tried(8.2, outgoing=8)),
+        scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), POLLER, tried=tried(8.2), outgoing=8),
         B.HIDDEN_LIMIT,
     ),
     (
         "32 connections, of which the other end serves one at a time",
-        scene(pool("pool", 0.1, 0.03, lock=33, socket=30.9), POLLER, tried=tried(1, outgoing=32)),
+        scene(pool("pool", 0.1, 0.03, lock=33, socket=30.9), POLLER, tried=tried(1), outgoing=32),
         B.DOWNSTREAM,
     ),
     (
@@ -128,7 +128,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("http-nio", 0.14, 0.36, lock=42.0, socket=40.4),
             pool("helper", 0.01, 0.02, lock=0.97),
-            tried=tried(1.1, outgoing=32),
+            tried=tried(1.1),
+            outgoing=32,
         ),
         B.DOWNSTREAM,
     ),
@@ -137,7 +138,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("http-nio", 0.14, 0.32, lock=75.2, socket=6.3, poll=1.2),
             pool("helper", 0.01, 0.01, lock=0.98),
-            tried=tried(4.1, outgoing=4),
+            tried=tried(4.1),
+            outgoing=4,
         ),
         B.HIDDEN_LIMIT,
     ),
@@ -151,13 +153,14 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("http-nio", 0.13, 0.6, lock=51.7, socket=30.0),
             pool("helper", 0.01, 0.03, socket=0.96),
-            tried=tried(0.9, outgoing=32),
+            tried=tried(0.9),
+            outgoing=32,
         ),
         B.DOWNSTREAM,
     ),
     (
         "4 threads call over a connection each",
-        scene(pool("pool", 0.1, 0.1, socket=3.8), POLLER, tried=tried(4, outgoing=4)),
+        scene(pool("pool", 0.1, 0.1, socket=3.8), POLLER, tried=tried(4), outgoing=4),
         B.POOL_TOO_SMALL,
     ),
     (
@@ -171,7 +174,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             pool("server (event loop)", 0.01, 0.01, poll=0.98),
             pool("server", 0.01, 0.01, lock=2.98),
             loaded_ns=300 * MS,
-            tried=tried(4, outgoing=4),
+            tried=tried(4),
+            outgoing=4,
         ),
         B.HIDDEN_LIMIT,
     ),
@@ -191,13 +195,14 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             pool("server (event loop)", 0.01, 0.01, poll=0.98),
             pool("server", 0.01, 0.01, lock=2.98),
             loaded_ns=300 * MS,
-            tried=tried(1, outgoing=32),
+            tried=tried(1),
+            outgoing=32,
         ),
         B.DOWNSTREAM,
     ),
     (
         "threads of Go that take turns to poll, and a database that serves one at a time",
-        scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS, tried=tried(1, outgoing=32)),
+        scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS, tried=tried(1), outgoing=32),
         B.DOWNSTREAM,
     ),
     (
@@ -290,12 +295,12 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("a semaphore on an event loop", scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(4)), B.HIDDEN_LIMIT),
     (
         "an event loop that calls somebody",
-        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4, outgoing=32)),
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4), outgoing=32),
         B.DOWNSTREAM,
     ),
     (
         "an event loop that calls somebody by no more connections than it serves",
-        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4, outgoing=4)),
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4), outgoing=4),
         B.HIDDEN_LIMIT,
     ),
     (
@@ -672,6 +677,10 @@ UNNAMED: list[tuple[str, Scene]] = [
         scene(pool("loop", 0.3, 0.02, poll=0.68), loaded_ns=58 * MS, metrics={"engine_cpu_share_max": 0.9}),
     ),
     (
+        "a loop that idles and calls nobody, where the rates of the looks do not suffice",
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, outgoing=0),
+    ),
+    (
         "connections that idle on their sockets beside a database that is only slow",
         scene(pool("pool", 0.1, 0.1, socket=99.8), POLLER, present=40, empty_ns=50 * MS, loaded_ns=76 * MS),
     ),
@@ -762,7 +771,7 @@ def test_one_at_a_time_without_threads_that_wait() -> None:
 
 
 def test_the_limit_of_a_connection_pool_is_not_the_databases() -> None:
-    found = bottleneck_of(scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), tried=tried(8.2, outgoing=8)))
+    found = bottleneck_of(scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), tried=tried(8.2), outgoing=8))
     assert found is not None and found.advice.startswith("give the connection pool more connections")
     assert found.evidence[:2] == (
         "only 8 `pool` threads have a connection at once, of the 8 that the server has open",

@@ -88,8 +88,10 @@ class Scene:
     tried: Tried | None = None
     """The looks with one user and with twice the users; None if there were none, or they did not suffice."""
     held: Mapping[str, int] = field(default_factory=dict)
-    """The number of sockets by the name of the processes that held them, while twice the users asked; empty if it was
-    not looked. It can be known where the rates of the looks do not suffice."""
+    """The number of sockets by the name of the processes that held them, while twice the users asked; empty if nobody
+    looked. It can be known where the rates of the looks do not suffice."""
+    outgoing: int | None = None
+    """The connections of the server's own that were open meanwhile; None if nobody looked."""
 
     def value(self, metric: str) -> float:
         """A metric; 0 if it was not measured."""
@@ -190,6 +192,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
         tried=_tried(evidence),
         held=evidence.looks.recorded.get("held", {}),
+        outgoing=evidence.looks.recorded.get("outgoing"),
     )
 
 

@@ -40,13 +40,14 @@ def second_of(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None:
     """A connection pool or a dependency: a server that has about as many connections of its own as it serves requests
-    at once may have a pool of that many, or call a dependency that takes no more. Both hold the same requests. If other
-    numbers of users were not tried, its own connections are not known, nor whether it calls anybody."""
+    at once may have a pool of that many, or call a dependency that takes no more. Both hold the same requests. Without
+    slots, as many requests may be served at once as it has connections."""
+    outgoing = scene.outgoing
     if scene.tried is None and found.name is BottleneckName.DOWNSTREAM and not _waits_on_sockets(scene):
-        return verdict(BottleneckName.HIDDEN_LIMIT, ["whether the server calls anybody was not looked at"])
-    if scene.tried is None or not scene.queues or not scene.tried.outgoing:
+        unseen = "whether the server calls anybody was not looked at"
+        return verdict(BottleneckName.HIDDEN_LIMIT, [unseen if outgoing is None else outgoing_open(outgoing)])
+    if scene.tried is None or not scene.queues or not outgoing:
         return None
-    outgoing = scene.tried.outgoing
     open_now = outgoing_open(outgoing)
     if found.name is BottleneckName.HIDDEN_LIMIT:
         return verdict(
@@ -111,7 +112,7 @@ def _slots_without_threads(found: Bottleneck, scene: Scene) -> Candidate | None:
     threads = without_a_thread_each(scene)
     if threads is None:
         return None
-    outgoing = scene.tried.outgoing
+    outgoing = scene.outgoing
     name = BottleneckName.DOWNSTREAM if outgoing else BottleneckName.HIDDEN_LIMIT
     evidence = [f"no pool has as many threads as requests are served at once: the largest has {count(threads)}"]
     if outgoing:
