@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from powerband.analyze.settings.standing import Standing, sentences
+from powerband.analyze.settings.standing import GOODPUT, Standing, sentences
 from powerband.analyze.stats.intervals import mean_of
 from powerband.analyze.trial.bottleneck.clauses import CPU_USE, cores, with_cpu_use
 from powerband.base.units import format_bytes, format_value, plural, share, significant
@@ -25,6 +25,7 @@ from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialR
 CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `bottleneck/rules.py`
 CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckName.TOO_MANY_RUNNABLE_THREADS)
 CPU_IDLE = 0.70  # below it 40 % more would fit
+FAILS_MANY = 0.1  # of its requests: what else it does is then of less interest
 TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
 
@@ -132,8 +133,8 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:
     """The nearest setting with fewer threads that serves worse, and what it lacks: its bottleneck or, if none is named
-    while its CPUs idle, that its threads wait. If no number of threads tells the settings apart, as behind an event
-    loop, it is the best of the worse ones that has another bottleneck."""
+    while its CPUs idle, that it fails requests, or that its threads wait. If no number of threads tells the settings
+    apart, as behind an event loop, it is the best of the worse ones that has another bottleneck."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
         return None
@@ -153,6 +154,10 @@ def _smaller(standing: Standing, chosen: Setting) -> str | None:
         return None
     if nearest.bottleneck is not None:
         return bottleneck_sentences(nearest.setting, nearest.bottleneck)
+    served, ended = (standing.value(nearest.setting, name) for name in (GOODPUT, "achieved_rate_per_s"))
+    if served is not None and ended and 1 - served / ended >= FAILS_MANY:
+        failed = f"{share(1 - served / ended)} of its {standing.experiment.noun}s"
+        return f"With {nearest.setting.id} the server fails {failed}."
     idle = 1 - (standing.value(nearest.setting, "subject_cpu_share") or 0.0)
     return (
         f"With {nearest.setting.id} the server {_yield(standing, nearest)} {100 * idle:.0f} % of its CPU time idle. "

@@ -66,6 +66,12 @@ def test_where_all_settings_have_as_many_threads_the_best_of_the_worse_ones_says
     assert said(*named, chosen=64).startswith("With threads=64 the pool") and "threads=8" not in said(*named, chosen=64)
 
 
+def test_a_setting_that_fails_its_requests_is_not_said_to_wait() -> None:
+    failing = row(8, Verdict.WORSE, None, goodput_per_s=200.0, achieved_rate_per_s=20_000.0)
+    text = said(failing, row(16, Verdict.EQUIVALENT, CPU), chosen=16)
+    assert text.endswith("With threads=8 the server fails 99 % of its requests.")
+
+
 def test_where_none_is_named_plain_figures_stand_for_it() -> None:
     text = said(row(8, Verdict.WORSE, None), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
     assert "With threads=8 the server reaches 50.0 % of the best goodput and leaves 80 % of its CPU time idle." in text

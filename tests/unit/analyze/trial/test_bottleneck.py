@@ -677,6 +677,10 @@ UNNAMED: list[tuple[str, Scene]] = [
         scene(pool("loop", 0.3, 0.02, poll=0.68), loaded_ns=58 * MS, metrics={"engine_cpu_share_max": 0.9}),
     ),
     (
+        "processes that hang in their loops beside idle threads of their name, and call nobody",
+        scene(pool("node", 0.3, 0.4, lock=116.0, poll=2.5), outgoing=0),
+    ),
+    (
         "a loop that idles and calls nobody, where the rates of the looks do not suffice",
         scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, outgoing=0),
     ),

@@ -122,6 +122,8 @@ def downstream(scene: Scene) -> Bottleneck | None:
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
+        if _nobody_is_called(scene):
+            del past["poll"]  # events of their callers
         kind = max(past, key=lambda kind: past[kind])
         if past[kind] > HOLDER_MOST:
             name, where = BottleneckName.DOWNSTREAM, "in a call to the dependency"
