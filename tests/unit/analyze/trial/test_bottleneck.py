@@ -902,6 +902,12 @@ def test_where_one_thread_runs_the_runtimes_that_gain_from_cpus_alone_are_named(
     assert found is not None and found.name is B.SUBJECT_CPU and found.advice.endswith("(Go, .NET, the JVM)")
 
 
+@pytest.mark.parametrize(("waiting", "words"), [(0.0, "none waits for a CPU"), (0.3, "on average 0.3 wait for a CPU")])
+def test_nobody_waits_is_said_without_a_figure(waiting: float, words: str) -> None:
+    found = bottleneck_of(scene(pool("nginx", 0.97, waiting, poll=0.01, busiest=0.97)))
+    assert found is not None and found.evidence[-1] == f"one thread runs at a time; {words}"
+
+
 @pytest.mark.parametrize(("instances", "cpu", "wait", "engine"), [(2, 1.36, 0.71, 0.56), (4, 1.32, 2.74, 0.62)])
 def test_cpus_shared_with_the_load_engine_are_the_limit_where_nothing_of_them_is_left(
     instances: int, cpu: float, wait: float, engine: float
