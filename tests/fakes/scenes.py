@@ -63,13 +63,14 @@ def scene(
         "major_faults_per_s": 0.0,
         "empty_ns": 10 * MS,
         "loaded_ns": 60 * MS,
+        "outgoing": None if changes.get("tried") is None else 0,
     }
     return Scene(**{**fields, **changes})
 
 
-def tried(slots: float, gain: float = 1.0, *, users: int = 64, outgoing: int = 0) -> Tried:
+def tried(slots: float, gain: float = 1.0, *, users: int = 64) -> Tried:
     """The looks at a server that serves so many requests at once: with one user, and with twice the users."""
     alone, loaded = UsersServed(1, 50, 1.0), UsersServed(users, round(250 * slots), 5.0)
     doubled = UsersServed(2 * users, round(50 * slots * gain), 1.0)
     found = estimate_slots(alone, loaded, doubled, 0.0)
-    return Tried(found, found.alone_ns, doubled.rate_per_s, outgoing)
+    return Tried(found, found.alone_ns, doubled.rate_per_s)

@@ -16,7 +16,7 @@ from powerband.readings.fleet import MergedFleet
 
 _THROWN = re.compile(r"\b(?:[a-z]\w*\.)*[A-Z]\w*(?:Exception|Error)\b")
 # Outcomes caused by the subject's own code: its log may say more.
-_BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed", "violation"}
+BY_THE_SUBJECT = {"status_rejected", "reset", "closed_early", "bad_response", "check_failed", "violation"}
 CAUSES = {
     "reset": "the server reset the connection before its answer was whole",
     "closed_early": "the server closed the connection before its answer was whole",
@@ -84,7 +84,7 @@ def cause_of(kind: str, overflows: float, thrown: str) -> str:
         return "the connection was not accepted within load.connect_timeout"
     status = kind.removeprefix("status ") if kind.startswith("status ") else ""
     cause = _STATUSES.get(status, "the server refused it") if status else CAUSES.get(kind, "")
-    by_the_subject = status >= "500" if status else kind in _BY_THE_SUBJECT
+    by_the_subject = status >= "500" if status else kind in BY_THE_SUBJECT
     return "; ".join(part for part in (cause, thrown if by_the_subject else "") if part)
 
 

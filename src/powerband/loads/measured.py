@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from powerband.base.units import format_duration
+from powerband.loads.failed_requests import BY_THE_SUBJECT
 from powerband.loads.far_clocks import clock_problems
+from powerband.model.claim_expression import OPERATORS
 from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
 from powerband.model.metrics import metric_words
@@ -356,12 +358,16 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
     # An engine that must be exact to the nanosecond spins before each send, so its CPU says nothing.
     spins = load.rate_per_s is not None and load.precision_ns == 0
     if fleet.cpu_share_max > THREAD_SHARE_MAX and not spins:
-        yield Problem(
-            "generator_cpu",
-            f"the load generator's busiest thread used {100 * fleet.cpu_share_max:.0f} % of a CPU (limit "
-            f"{100 * THREAD_SHARE_MAX:.0f} %): it was the limit, not the server; raise load.engine_threads or lower "
-            "the load",
-        )
+        used = f"the load generator's busiest thread used {100 * fleet.cpu_share_max:.0f} % of a CPU"
+        if _fails_too_many(evidence):
+            message = f"{used}: the server failed requests, and their users sent the next ones at once"
+            yield Problem("generator_cpu", message, fatal=False)
+        else:
+            yield Problem(
+                "generator_cpu",
+                f"{used} (limit {100 * THREAD_SHARE_MAX:.0f} %): it was the limit, not the server; raise "
+                "load.engine_threads or lower the load",
+            )
     lag_ns, limit_ns = evidence.send_lag.quantile(0.99), _lag_limit_ns(load, evidence.response)
     if evidence.send_lag.count and lag_ns > limit_ns:
         yield Problem(
@@ -369,6 +375,16 @@ def _engine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Proble
             f"requests were sent {format_duration(lag_ns)} late at p99 ({format_duration(limit_ns)} allowed): the "
             "response times include the load generator's own delay; give it more threads or CPUs, or lower the load",
         )
+
+
+def _fails_too_many(evidence: Evidence) -> bool:
+    """True if the server by itself failed more requests than the objective allows, however fast it was asked."""
+    counts = evidence.fleet.cohort
+    failed = sum(counts.outcomes.get(outcome, 0) for outcome in BY_THE_SUBJECT)
+    return any(
+        limit.metric == "error_rate" and not OPERATORS[limit.op](failed / max(1, counts.scheduled), limit.threshold)
+        for limit in evidence.experiment.objective.constraints
+    )
 
 
 def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, remedy: str) -> Iterator[Problem]:

@@ -6,11 +6,13 @@ plain figures if too little was seen to name one. A cause that nothing was measu
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
-from powerband.analyze.settings.standing import Standing, sentences
+from powerband.analyze.settings.standing import GOODPUT, Standing, sentences
 from powerband.analyze.stats.intervals import mean_of
 from powerband.analyze.trial.bottleneck.clauses import CPU_USE, cores, with_cpu_use
 from powerband.base.units import format_bytes, format_value, plural, share, significant
@@ -23,6 +25,7 @@ from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialR
 CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `bottleneck/rules.py`
 CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckName.TOO_MANY_RUNNABLE_THREADS)
 CPU_IDLE = 0.70  # below it 40 % more would fit
+FAILS_MANY = 0.1  # of its requests: what else it does is then of less interest
 TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
 
@@ -34,14 +37,16 @@ def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
 
 
 def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
-    """The bottleneck that most of these trials name, with the evidence of the one that is in the middle by goodput,
-    and the server's CPU use as the mean of all, as in the table; None if most name none. A tie goes to the bottleneck
-    that an earlier trial names. If slots were measured in some of the trials, only these are asked, and those that name
-    a short CPU, at which no slots are measured. The second candidate is another bottleneck that as many trials name, or
-    one fewer but two at least; else that of the middle trial itself."""
+    """The bottleneck that most of these trials name, with the evidence of the one that is in the middle by goodput, and
+    the server's CPU use as the mean of all, as in the table; None if most name none. A tie goes to the bottleneck that
+    an earlier trial names. If slots were measured in some of the trials, or only the connections beside them, only
+    these are asked, and those that name a short CPU, at which no slots are measured. The second candidate is another
+    bottleneck that as many trials name, or one fewer but two at least; else that of the middle trial itself."""
     every = trials
-    if any("slots" in trial.metrics for trial in trials):
-        trials = [trial for trial in trials if "slots" in trial.metrics or _names_cpu(trial)]
+    for looked in (_has_slots, _was_looked_at):
+        if any(map(looked, trials)):
+            trials = [trial for trial in trials if looked(trial) or _names_cpu(trial)]
+            break
     names = Counter(None if trial.bottleneck is None else trial.bottleneck.name for trial in trials)
     if not names:
         return None
@@ -53,6 +58,14 @@ def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
             second = _middle(trials, other, every)
             return found if second is None else replace(found, second=_told_by(second, votes, len(trials)))
     return found
+
+
+def _has_slots(trial: TrialResult) -> bool:
+    return "slots" in trial.metrics
+
+
+def _was_looked_at(trial: TrialResult) -> bool:
+    return any(problem.code == "no_slots" for problem in trial.problems)
 
 
 def _names_cpu(trial: TrialResult) -> bool:
@@ -120,16 +133,31 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:
     """The nearest setting with fewer threads that serves worse, and what it lacks: its bottleneck or, if none is named
-    while its CPUs idle, that its threads wait."""
+    while its CPUs idle, that it fails requests, or that its threads wait. If no number of threads tells the settings
+    apart, as behind an event loop, it is the best of the worse ones that has another bottleneck."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
         return None
-    smaller = [row for row in _worse_with_fewer(standing, threads) if _tells(standing, row)]
-    if not smaller:
+    here = standing.row(chosen).bottleneck
+    worse = [
+        (standing.value(row.setting, "threads_max") or threads, row)
+        for row in standing.rows
+        if row.verdict is Verdict.WORSE and row.trials and _tells(standing, row)
+    ]
+    fewer = [(count, row) for count, row in worse if count * CHEAPER_BY <= threads]
+    alike = [row for count, row in worse if count < threads * CHEAPER_BY and not _names_the_same(row.bottleneck, here)]
+    if fewer:
+        nearest = max(fewer, key=itemgetter(0))[1]
+    elif alike:
+        nearest = min(alike, key=lambda row: _behind(standing, row.setting, chosen))
+    else:
         return None
-    nearest = max(smaller, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
     if nearest.bottleneck is not None:
         return bottleneck_sentences(nearest.setting, nearest.bottleneck)
+    served, ended = (standing.value(nearest.setting, name) for name in (GOODPUT, "achieved_rate_per_s"))
+    if served is not None and ended and 1 - served / ended >= FAILS_MANY:
+        failed = f"{share(1 - served / ended)} of its {standing.experiment.noun}s"
+        return f"With {nearest.setting.id} the server fails {failed}."
     idle = 1 - (standing.value(nearest.setting, "subject_cpu_share") or 0.0)
     return (
         f"With {nearest.setting.id} the server {_yield(standing, nearest)} {100 * idle:.0f} % of its CPU time idle. "
@@ -137,14 +165,13 @@ def _smaller(standing: Standing, chosen: Setting) -> str | None:
     )
 
 
-def _worse_with_fewer(standing: Standing, threads: float) -> list[SettingResult]:
-    return [
-        row
-        for row in standing.rows
-        if row.verdict is Verdict.WORSE
-        and row.trials
-        and (standing.value(row.setting, "threads_max") or threads) * CHEAPER_BY <= threads
-    ]
+def _names_the_same(found: Bottleneck | None, other: Bottleneck | None) -> bool:
+    return found is not None and other is not None and found.name is other.name
+
+
+def _behind(standing: Standing, setting: Setting, chosen: Setting) -> float:
+    found, best = (standing.value(each, standing.experiment.objective.metric) for each in (setting, chosen))
+    return math.inf if found is None or best is None else abs(found - best)
 
 
 def _tells(standing: Standing, row: SettingResult) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from powerband.analyze.stats.slots import ANSWERS_LEAST, NotExactError, Slots, UsersServed, estimate_slots
 from powerband.analyze.trial.disturbance import foreign_allowed, steal_allowed
@@ -28,16 +28,13 @@ DELAYED_ACK_LEAST_NS = 20e6
 @dataclass(frozen=True)
 class Tried:
     """The findings of one trial's looks. `alone_ns`: the mean time of a request of one user. `doubled_per_s`: the rate
-    of twice the users; while these asked, the server itself had `outgoing` connections open, and `held` has the number
-    of sockets by the name of the processes that held them (empty: not known). `prompt_ns`: as `alone_ns`, for a user
-    who acknowledges each part of an answer at once; None if that was not tried."""
+    of twice the users. `prompt_ns`: as `alone_ns`, for a user who acknowledges each part of an answer at once; None if
+    that was not tried."""
 
     slots: Slots
     alone_ns: float
     doubled_per_s: float
-    outgoing: int
     prompt_ns: float | None = None
-    held: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def delayed_ack_ns(self) -> float:
@@ -58,7 +55,7 @@ def tried_of(evidence: Evidence) -> Tried | None:
     loaded, look, outside = _look(evidence.fleet, users), _look(doubled, 2 * users), _outside(evidence)
     slots = estimate_slots(_one_user(alone), loaded, look, _variation(alone), outside)
     prompt_ns = SECOND_NS / _one_user(prompt).rate_per_s if prompt is not None and prompt.goodput_per_s else None
-    told = Tried(slots, slots.alone_ns, look.rate_per_s, record["outgoing"], prompt_ns, record.get("held", {}))
+    told = Tried(slots, slots.alone_ns, look.rate_per_s, prompt_ns)
     if prompt is None or not slots.limited or told.delayed_ack_ns < DELAYED_ACK_LEAST_NS:
         return told
     # A request that waits for an acknowledgement occupies no slot: the kernel holds the rest of its answer.

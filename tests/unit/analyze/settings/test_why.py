@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from fakes.trials import experiment
 from powerband.analyze.settings.standing import Standing
@@ -46,6 +47,29 @@ def test_the_chosen_setting_s_bottleneck_and_what_a_smaller_one_lacks() -> None:
 def test_a_smaller_setting_for_which_nothing_is_short_explains_nothing() -> None:
     text = said(row(8, Verdict.WORSE, NONE), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
     assert "threads=8" not in text
+
+
+def test_where_all_settings_have_as_many_threads_the_best_of_the_worse_ones_says_what_it_lacks() -> None:
+    """Connections that a proxy opens, or tasks that a semaphore lets in, change no number of threads."""
+    rows = [
+        row(count, verdict, found, threads_max=1.0, goodput_per_s=50.0 * count)
+        for count, verdict, found in (
+            (4, Verdict.WORSE, POOL),
+            (8, Verdict.WORSE, POOL),
+            (64, Verdict.EQUIVALENT, None),
+        )
+    ]
+    assert said(*rows, chosen=64) == (
+        "With threads=8 the pool is too small. All 8 `pool` threads are busy. 56 requests queue."
+    )
+    named = [*rows[:2], replace(rows[2], bottleneck=POOL)]
+    assert said(*named, chosen=64).startswith("With threads=64 the pool") and "threads=8" not in said(*named, chosen=64)
+
+
+def test_a_setting_that_fails_its_requests_is_not_said_to_wait() -> None:
+    failing = row(8, Verdict.WORSE, None, goodput_per_s=200.0, achieved_rate_per_s=20_000.0)
+    text = said(failing, row(16, Verdict.EQUIVALENT, CPU), chosen=16)
+    assert text.endswith("With threads=8 the server fails 99 % of its requests.")
 
 
 def test_where_none_is_named_plain_figures_stand_for_it() -> None:

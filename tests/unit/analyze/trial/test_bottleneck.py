@@ -16,7 +16,7 @@ from powerband.analyze.trial.tried_slots import Tried
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.load import Load
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, TrialResult
+from powerband.model.results import Bottleneck, Problem, TrialResult
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import merge_fleet
 
@@ -115,12 +115,12 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("connections of a database", scene(pool("pool", 0.1, 0.03, lock=24, socket=7.9), POLLER), B.DOWNSTREAM),
     (
         "each of the server's own connections is in use",
-        scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), POLLER, tried=tried(8.2, outgoing=8)),
+        scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), POLLER, tried=tried(8.2), outgoing=8),
         B.HIDDEN_LIMIT,
     ),
     (
         "32 connections, of which the other end serves one at a time",
-        scene(pool("pool", 0.1, 0.03, lock=33, socket=30.9), POLLER, tried=tried(1, outgoing=32)),
+        scene(pool("pool", 0.1, 0.03, lock=33, socket=30.9), POLLER, tried=tried(1), outgoing=32),
         B.DOWNSTREAM,
     ),
     (
@@ -128,7 +128,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("http-nio", 0.14, 0.36, lock=42.0, socket=40.4),
             pool("helper", 0.01, 0.02, lock=0.97),
-            tried=tried(1.1, outgoing=32),
+            tried=tried(1.1),
+            outgoing=32,
         ),
         B.DOWNSTREAM,
     ),
@@ -137,7 +138,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("http-nio", 0.14, 0.32, lock=75.2, socket=6.3, poll=1.2),
             pool("helper", 0.01, 0.01, lock=0.98),
-            tried=tried(4.1, outgoing=4),
+            tried=tried(4.1),
+            outgoing=4,
         ),
         B.HIDDEN_LIMIT,
     ),
@@ -151,13 +153,14 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("http-nio", 0.13, 0.6, lock=51.7, socket=30.0),
             pool("helper", 0.01, 0.03, socket=0.96),
-            tried=tried(0.9, outgoing=32),
+            tried=tried(0.9),
+            outgoing=32,
         ),
         B.DOWNSTREAM,
     ),
     (
         "4 threads call over a connection each",
-        scene(pool("pool", 0.1, 0.1, socket=3.8), POLLER, tried=tried(4, outgoing=4)),
+        scene(pool("pool", 0.1, 0.1, socket=3.8), POLLER, tried=tried(4), outgoing=4),
         B.POOL_TOO_SMALL,
     ),
     (
@@ -171,7 +174,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             pool("server (event loop)", 0.01, 0.01, poll=0.98),
             pool("server", 0.01, 0.01, lock=2.98),
             loaded_ns=300 * MS,
-            tried=tried(4, outgoing=4),
+            tried=tried(4),
+            outgoing=4,
         ),
         B.HIDDEN_LIMIT,
     ),
@@ -191,13 +195,14 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             pool("server (event loop)", 0.01, 0.01, poll=0.98),
             pool("server", 0.01, 0.01, lock=2.98),
             loaded_ns=300 * MS,
-            tried=tried(1, outgoing=32),
+            tried=tried(1),
+            outgoing=32,
         ),
         B.DOWNSTREAM,
     ),
     (
         "threads of Go that take turns to poll, and a database that serves one at a time",
-        scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS, tried=tried(1, outgoing=32)),
+        scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS, tried=tried(1), outgoing=32),
         B.DOWNSTREAM,
     ),
     (
@@ -290,37 +295,37 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("a semaphore on an event loop", scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(4)), B.HIDDEN_LIMIT),
     (
         "an event loop that calls somebody",
-        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4, outgoing=32)),
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4), outgoing=32),
         B.DOWNSTREAM,
     ),
     (
         "an event loop that calls somebody by no more connections than it serves",
-        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4, outgoing=4)),
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, tried=tried(4), outgoing=4),
         B.HIDDEN_LIMIT,
     ),
     (
         "processes that take the next connection when they are done",
-        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=replace(tried(4), held={"loop": 7})),
+        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=tried(4), held={"loop": 7}),
         B.POOL_TOO_SMALL,
     ),
     (
         "loops that hang, and hold the connections of all users",
-        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=replace(tried(4), held={"loop": 130})),
+        scene(pool("loop", 0.02, 0.02, sleep=3.9), tried=tried(4), held={"loop": 130}),
         B.EVENT_LOOP_BLOCKED,
     ),
     (
         "threads that hang from the first request on, to which nobody hands requests",
-        scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=replace(tried(2), held={"server": 130})),
+        scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=tried(2), held={"server": 130}),
         B.EVENT_LOOP_BLOCKED,
     ),
     (
         "the same of a runtime that parks who sleeps",
-        scene(pool("I/O", 0.05, 0.05, lock=0.9), tried=replace(tried(1), held={"java": 131})),
+        scene(pool("I/O", 0.05, 0.05, lock=0.9), tried=tried(1), held={"java": 131}),
         B.EVENT_LOOP_BLOCKED,
     ),
     (
         "threads to which another one hands requests",
-        scene(pool("worker", 0.02, 0.02, sleep=1.96), POLLER, tried=replace(tried(2), held={"server": 130})),
+        scene(pool("worker", 0.02, 0.02, sleep=1.96), POLLER, tried=tried(2), held={"server": 130}),
         B.POOL_TOO_SMALL,
     ),
     (
@@ -328,7 +333,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("python", 0.02, 0.02, sleep=7.96),
             pool("python (accepts)", 0.02, 0.02, socket=0.96),
-            tried=replace(tried(8), held={"python": 130}),
+            tried=tried(8),
+            held={"python": 130},
         ),
         B.POOL_TOO_SMALL,
     ),
@@ -337,7 +343,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("worker", 0.02, 0.02, sleep=7.96),
             replace(POLLER, use=replace(POLLER.use, on_cpu=0.001), switches_per_s=100.0),
-            tried=replace(tried(8), held={"server": 130}),
+            tried=tried(8),
+            held={"server": 130},
         ),
         B.POOL_TOO_SMALL,
     ),
@@ -346,7 +353,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         scene(
             pool("worker", 0.02, 0.02, sleep=7.96),
             replace(POLLER, use=replace(POLLER.use, on_cpu=0.001), switches_per_s=20.0),
-            tried=replace(tried(8), held={"server": 130}),
+            tried=tried(8),
+            held={"server": 130},
         ),
         B.EVENT_LOOP_BLOCKED,
     ),
@@ -354,7 +362,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         "threads of which each keeps its connection",
         scene(
             pool("worker", 0.02, 0.02, sleep=1.96),
-            tried=replace(tried(2), held={"server": 130}),
+            tried=tried(2),
+            held={"server": 130},
             codes=("starved_users",),
         ),
         B.POOL_TOO_SMALL,
@@ -510,7 +519,8 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             replace(pool("log", 0.01, 0.01, other=2.0), switches_per_s=100.0),
             HANGS,
             accept_queue=20.0,
-            tried=replace(tried(1), held={"loop": 45}),
+            tried=tried(1),
+            held={"loop": 45},
         ),
         B.EVENT_LOOP_BLOCKED,
     ),
@@ -667,6 +677,14 @@ UNNAMED: list[tuple[str, Scene]] = [
         scene(pool("loop", 0.3, 0.02, poll=0.68), loaded_ns=58 * MS, metrics={"engine_cpu_share_max": 0.9}),
     ),
     (
+        "processes that hang in their loops beside idle threads of their name, and call nobody",
+        scene(pool("node", 0.3, 0.4, lock=116.0, poll=2.5), outgoing=0),
+    ),
+    (
+        "a loop that idles and calls nobody, where the rates of the looks do not suffice",
+        scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS, outgoing=0),
+    ),
+    (
         "connections that idle on their sockets beside a database that is only slow",
         scene(pool("pool", 0.1, 0.1, socket=99.8), POLLER, present=40, empty_ns=50 * MS, loaded_ns=76 * MS),
     ),
@@ -757,7 +775,7 @@ def test_one_at_a_time_without_threads_that_wait() -> None:
 
 
 def test_the_limit_of_a_connection_pool_is_not_the_databases() -> None:
-    found = bottleneck_of(scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), tried=tried(8.2, outgoing=8)))
+    found = bottleneck_of(scene(pool("pool", 0.1, 0.03, lock=56, socket=7.9), tried=tried(8.2), outgoing=8))
     assert found is not None and found.advice.startswith("give the connection pool more connections")
     assert found.evidence[:2] == (
         "only 8 `pool` threads have a connection at once, of the 8 that the server has open",
@@ -867,10 +885,27 @@ def test_one_trial_with_slots_does_not_outvote_those_whose_cpu_was_too_full_for_
         assert found is not None and found.name is name
 
 
+def test_a_trial_whose_connections_were_counted_decides_though_its_slots_are_not_known() -> None:
+    def trial(number: int, name: BottleneckName, *problems: Problem) -> TrialResult:
+        return TrialResult(
+            number, 0, 1, Setting(()), "measured", problems, {}, bottleneck=Bottleneck(name, ("1",), "a")
+        )
+
+    counted = trial(1, B.POOL_TOO_SMALL, Problem("no_slots", "others used 40 % of the CPUs", fatal=False))
+    found = commonest([counted, *(trial(number, B.EVENT_LOOP_BLOCKED) for number in (2, 3, 4))])
+    assert found is not None and found.name is B.POOL_TOO_SMALL
+
+
 def test_where_one_thread_runs_the_runtimes_that_gain_from_cpus_alone_are_named() -> None:
     """A JVM runs as many virtual threads at once as it counts CPUs."""
     found = bottleneck_of(scene(pool("ForkJoinPool", 0.97, 0.02, poll=0.01, busiest=0.97)))
     assert found is not None and found.name is B.SUBJECT_CPU and found.advice.endswith("(Go, .NET, the JVM)")
+
+
+@pytest.mark.parametrize(("waiting", "words"), [(0.0, "none waits for a CPU"), (0.3, "on average 0.3 wait for a CPU")])
+def test_nobody_waits_is_said_without_a_figure(waiting: float, words: str) -> None:
+    found = bottleneck_of(scene(pool("nginx", 0.97, waiting, poll=0.01, busiest=0.97)))
+    assert found is not None and found.evidence[-1] == f"one thread runs at a time; {words}"
 
 
 @pytest.mark.parametrize(("instances", "cpu", "wait", "engine"), [(2, 1.36, 0.71, 0.56), (4, 1.32, 2.74, 0.62)])

@@ -24,7 +24,7 @@ from fakes.trials import (
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import Measure
+from powerband.model.experiment import Constraint, Measure, Objective
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
 from powerband.model.results import TrialResult
@@ -193,6 +193,20 @@ def test_each_fatal_problem_is_found_and_only_that_one(tmp_path: Path, figures: 
     result = measured(tmp_path, figures)
     assert not result.valid
     assert {problem.code for problem in result.problems if problem.fatal} == {code}
+
+
+@pytest.mark.parametrize(("outcome", "by_the_server"), [("closed_early", True), ("timeout", False)])
+def test_a_generator_that_is_kept_busy_by_failed_requests_hides_no_errors(
+    outcome: str, by_the_server: bool, tmp_path: Path
+) -> None:
+    """A server that closes connections at once is asked again at once: its errors are its own. A generator without a
+    CPU may let requests time out."""
+    counts = {"scheduled": 10_000, "sent": 10_000, "dropped": 0, "outcomes": {"ok": 9_000, outcome: 1_000}}
+    figures = Figures(thread_share=0.95, busy_cores=1.5, summary={"cohort": counts})
+    limit = Constraint(metric="error_rate", op="<", threshold=0.01, text="error_rate < 1%")
+    result = measured(tmp_path, figures, objective=Objective(constraints=(limit,)))
+    (found,) = (problem for problem in result.problems if problem.code == "generator_cpu")
+    assert found.fatal is not by_the_server
 
 
 @pytest.mark.parametrize(("stopped_ns", "engine_wait"), [(90_000_000, 0.0), (500_000_000, 0.04)])

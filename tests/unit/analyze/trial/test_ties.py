@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -27,19 +28,41 @@ def named(seen: Scene) -> tuple[BottleneckName, BottleneckName | None]:
 
 
 @pytest.mark.parametrize(
-    ("pools", "looks", "names"),
+    ("pools", "looks", "outgoing", "names"),
     [
-        pytest.param((LOOP,), tried(4, outgoing=4), (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a loop with 4 connections"),
-        pytest.param((CALLING,), tried(4, outgoing=4), (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a pool of 4 connections"),
-        pytest.param((CALLING,), tried(4, outgoing=32), (B.DOWNSTREAM, None), id="a connection for each thread"),
-        pytest.param((CALLING,), tried(4), (B.HIDDEN_LIMIT, None), id="nobody is called"),
-        pytest.param((LOOP,), tried(4), (B.HIDDEN_LIMIT, None), id="a loop that calls nobody"),
+        pytest.param((LOOP,), tried(4), 4, (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a loop with 4 connections"),
+        pytest.param((CALLING,), tried(4), 4, (B.HIDDEN_LIMIT, B.DOWNSTREAM), id="a pool of 4 connections"),
+        pytest.param((CALLING,), tried(4), 32, (B.DOWNSTREAM, None), id="a connection for each thread"),
+        pytest.param((CALLING,), tried(4), 0, (B.HIDDEN_LIMIT, None), id="nobody is called"),
+        pytest.param((LOOP,), tried(4), 0, (B.HIDDEN_LIMIT, None), id="a loop that calls nobody"),
+        pytest.param((LOOP,), None, None, (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="a loop, and nobody looked"),
+        pytest.param((LOOP,), None, 4, (B.DOWNSTREAM, B.HIDDEN_LIMIT), id="a loop with 4 connections, without slots"),
+        pytest.param((CALLING,), None, None, (B.DOWNSTREAM, None), id="threads that wait on sockets"),
+        pytest.param((CALLING,), None, 0, (B.HIDDEN_LIMIT, None), id="nobody is called, without slots"),
     ],
 )
 def test_a_connection_pool_and_what_it_leads_to_look_the_same(
-    pools: tuple[Any, ...], looks: Any, names: tuple[BottleneckName, BottleneckName | None]
+    pools: tuple[Any, ...], looks: Any, outgoing: int | None, names: tuple[BottleneckName, BottleneckName | None]
 ) -> None:
-    assert named(scene(*pools, POLLER, tried=looks)) == names
+    assert named(scene(*pools, POLLER, tried=looks, outgoing=outgoing)) == names
+
+
+@pytest.mark.parametrize(
+    ("held", "names"),
+    [
+        ({}, (B.EVENT_LOOP_BLOCKED, B.POOL_TOO_SMALL)),
+        ({"server": 130}, (B.EVENT_LOOP_BLOCKED, None)),
+        ({"server": 7}, (B.POOL_TOO_SMALL, None)),
+    ],
+)
+def test_connections_tell_a_worker_from_a_loop_though_the_rates_of_the_look_do_not_suffice(
+    held: Mapping[str, int], names: tuple[BottleneckName, BottleneckName | None]
+) -> None:
+    """PHP-FPM's processes take their connections from a socket of the file system, whose queue is not seen."""
+    seen = scene(LOOP, pool("server (event loop)", 0.02, 0.02, sleep=3.6, poll=0.4), held=held)
+    assert named(seen) == names
+    found = bottleneck_of(seen)
+    assert found is not None and ("waiting for events" in found.evidence[0]) == (names[0] is B.EVENT_LOOP_BLOCKED)
 
 
 @pytest.mark.parametrize(("cpu", "second"), [(0.30, None), (0.70, None), (0.80, B.SUBJECT_CPU), (0.88, B.SUBJECT_CPU)])
@@ -72,8 +95,8 @@ def test_as_many_at_once_as_threads_make_a_pool_certain(
 def test_fewer_at_once_than_busy_threads_are_not_for_want_of_threads() -> None:
     """16 threads call a server that answers four requests at once: a seventeenth thread would wait there too."""
     calling = pool("pool", 0.1, 0.1, socket=15.8)
-    assert named(scene(calling, POLLER, tried=tried(4, outgoing=16))) == (B.DOWNSTREAM, None)
-    assert named(scene(calling, POLLER, tried=tried(16, outgoing=16))) == (B.POOL_TOO_SMALL, None)
+    assert named(scene(calling, POLLER, tried=tried(4), outgoing=16)) == (B.DOWNSTREAM, None)
+    assert named(scene(calling, POLLER, tried=tried(16), outgoing=16)) == (B.POOL_TOO_SMALL, None)
 
 
 @pytest.mark.parametrize(("collector", "second"), [(0.15, B.SUBJECT_CPU), (0.60, None)])

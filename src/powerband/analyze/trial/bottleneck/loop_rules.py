@@ -45,19 +45,19 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
         off_poll = pool.blocked_on(*kinds)
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
-            waits = f"{threads_at(pool, off_poll, KINDS[kind])} instead of waiting for events"
-            used = cpu_used(scene)
+            waits, used = threads_at(pool, off_poll, KINDS[kind]), cpu_used(scene)
             if _one_connection_each(pool, scene):
                 queue = f"{count(scene.present - threads)} requests wait until a thread takes their connection"
+                name = _of_processes(pool)
                 return verdict(
                     BottleneckName.POOL_TOO_SMALL,
-                    [waits, queue, used],
-                    advice=f"start more of `{pool.name}`, since each serves one request at a time; or let it serve "
-                    "others while it waits",
+                    [waits.replace(pool.name, name), queue, used],
+                    advice=f"start more of `{name}`, since each serves one request at a time; or let it serve others "
+                    "while it waits",
                 )
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
-                [waits, f"{count(scene.present)} requests are in flight", used],
+                [f"{waits} instead of waiting for events", f"{count(scene.present)} requests are in flight", used],
             )
         spread = "spread the connections over more event loops, or move computations off them"
         if (busy := busy_thread(BottleneckName.EVENT_LOOP_BLOCKED, pool, scene, advice=spread)) is not None:
@@ -103,7 +103,7 @@ def _reads_for_itself(pool: WatchedPool, scene: Scene) -> bool:
     if scene.tried is None or not scene.queues or "starved_users" in scene.problems or accepts_too_late(scene):
         return False
     alone = all(other is pool or not _may_hand_to(pool, other, scene) for other in scene.pools)
-    taken = sum(scene.tried.held.values()) >= scene.present
+    taken = sum(scene.held.values()) >= scene.present
     return alone and taken and pool.blocked_on("poll") < NOBODY and serves_about(pool.use.threads, scene)
 
 
@@ -118,11 +118,15 @@ def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
 
 
 def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
-    """True if the pool's processes hold a connection or two each, and take the next one when they are done. A pool's
-    name is that of its processes without the numbers at the end, with what its threads do in brackets. If it was not
-    seen what they hold, it is True if many connections wait to be accepted."""
-    name = pool.name.partition(" (")[0]
-    sockets = [] if scene.tried is None else [count for of, count in scene.tried.held.items() if of.startswith(name)]
+    """True if the pool's processes hold a connection or two each, and take the next one when they are done. If it was
+    not seen what they hold, it is True if many connections wait to be accepted."""
+    name = _of_processes(pool)
+    sockets = [count for of, count in scene.held.items() if of.startswith(name)]
     if not sockets:
         return accepts_too_late(scene)
     return sum(sockets) <= HELD_EACH * (pool.use.threads + 1)
+
+
+def _of_processes(pool: WatchedPool) -> str:
+    """A pool's name is that of its processes without the numbers at the end, with what its threads do in brackets."""
+    return pool.name.partition(" (")[0]

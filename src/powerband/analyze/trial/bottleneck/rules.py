@@ -353,7 +353,9 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
     if waiting >= 1:
         evidence.append(_waiting_for_each_cpu(waiting))
     elif _one_runs(scene):
-        evidence.append(f"one thread runs at a time; on average {count(scene.value('run_wait_cores'))} wait for a CPU")
+        number = count(scene.value("run_wait_cores"))
+        others = "none waits" if number == "0.0" else f"on average {number} wait"
+        evidence.append(f"one thread runs at a time; {others} for a CPU")
         return verdict(
             BottleneckName.SUBJECT_CPU,
             evidence,

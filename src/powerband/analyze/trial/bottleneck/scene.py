@@ -6,7 +6,7 @@ In: what `measure.py` has at hand. Out: a `Scene`. Everything is of the measured
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from powerband.analyze.stats.slots import NotExactError
 from powerband.analyze.trial.dotnet_metrics import QUEUED, WORKERS
@@ -87,6 +87,11 @@ class Scene:
     """The share of the window between the first and the last look at the threads in it."""
     tried: Tried | None = None
     """The looks with one user and with twice the users; None if there were none, or they did not suffice."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """The number of sockets by the name of the processes that held them, while twice the users asked; empty if nobody
+    looked. It can be known where the rates of the looks do not suffice."""
+    outgoing: int | None = None
+    """The connections of the server's own that were open meanwhile; None if nobody looked."""
 
     def value(self, metric: str) -> float:
         """A metric; 0 if it was not measured."""
@@ -186,6 +191,8 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         beside_in_quota=_beside_in_quota(evidence, metrics),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
         tried=_tried(evidence),
+        held=evidence.looks.recorded.get("held", {}),
+        outgoing=evidence.looks.recorded.get("outgoing"),
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, slots_served, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
-from powerband.analyze.trial.tried_slots import Tried
 from powerband.base.units import format_duration, share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
@@ -123,13 +122,15 @@ def downstream(scene: Scene) -> Bottleneck | None:
     pool = _most_locked(scene)
     if pool is not None and scene.queues:
         past = _blocked_past(pool, scene)
+        if _nobody_is_called(scene):
+            del past["poll"]  # events of their callers
         kind = max(past, key=lambda kind: past[kind])
         if past[kind] > HOLDER_MOST:
             name, where = BottleneckName.DOWNSTREAM, "in a call to the dependency"
             if _nobody_is_called(scene):
                 name, where = BottleneckName.HIDDEN_LIMIT, "let in"
-            elif scene.tried is not None and _all_connections_are_used(scene.tried):
-                return _connections_too_few(pool, past[kind], scene.tried.outgoing, scene)
+            elif scene.outgoing is not None and _all_connections_are_used(scene):
+                return _connections_too_few(pool, past[kind], scene.outgoing, scene)
             return verdict(
                 name,
                 [
@@ -158,9 +159,9 @@ def _connections_too_few(pool: WatchedPool, past: float, connections: int, scene
 def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
     """Names a dependency if threads wait for answers on connections of the server's own, each on one, and they are far
     more than the requests served at once: it is the other end that lets them wait."""
-    if scene.tried is None or not scene.queues:
+    if scene.tried is None or not scene.queues or not scene.outgoing:
         return None
-    slots, outgoing = scene.tried.slots, scene.tried.outgoing
+    slots, outgoing = scene.tried.slots, scene.outgoing
     for pool in sorted(scene.workers, key=lambda pool: -pool.use.threads):
         past = _blocked_past(pool, scene)
         waiting = min(past["socket"] + past["poll"], float(outgoing))
@@ -186,8 +187,8 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
         queued = _queued(pool, scene)
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
-        if scene.tried is not None and scene.tried.outgoing >= CALLS * waiting and _serves_fewer(waiting, scene):
-            own = f"they use {scene.tried.outgoing:,} connections of the server's own, and few are answered at once"
+        if (scene.outgoing or 0) >= CALLS * waiting and _serves_fewer(waiting, scene):
+            own = f"they use {scene.outgoing:,} connections of the server's own, and few are answered at once"
             return verdict(BottleneckName.DOWNSTREAM, [threads_at(pool, waiting, KINDS["socket"]), own])
         took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
         if queued > QUEUED_LEAST * pool.use.threads or not scene.queues or scene.empty_ns is None:
@@ -324,7 +325,7 @@ def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
     if not beside or pool.blocked_on("lock") < PARKED * threads:
         return False
     as_many = tried is not None and abs(tried.slots.value - threads) <= ABOUT * threads
-    return not as_many or (tried is not None and _all_connections_are_used(tried))
+    return not as_many or _all_connections_are_used(scene)
 
 
 def _serves_more_than(threads: float, scene: Scene) -> bool:
@@ -334,12 +335,12 @@ def _serves_more_than(threads: float, scene: Scene) -> bool:
 def _nobody_is_called(scene: Scene) -> bool:
     """True if the server was loaded with twice the users and had no TCP connection of its own: what holds the requests
     is in it."""
-    return scene.tried is not None and not scene.tried.outgoing
+    return scene.outgoing == 0
 
 
 def calls_no_more(scene: Scene) -> bool:
     """True if the server has hardly more connections of its own than it serves at once: the limit may be its own."""
-    return scene.tried is not None and scene.queues and scene.tried.outgoing <= CALLS_NO_MORE * scene.tried.slots.value
+    return scene.tried is not None and scene.queues and (scene.outgoing or 0) <= CALLS_NO_MORE * scene.tried.slots.value
 
 
 def without_a_thread_each(scene: Scene) -> float | None:
@@ -359,11 +360,11 @@ def serves_about(threads: float, scene: Scene) -> bool:
     return (1 - ABOUT) * slots.low <= threads <= (1 + ABOUT) * slots.high
 
 
-def _all_connections_are_used(tried: Tried) -> bool:
+def _all_connections_are_used(scene: Scene) -> bool:
     """True if the server serves about as many requests at once as it has connections of its own: if requests waited at
     the other end, it would have more connections than that. The limit is their number, whatever the other end could
     do."""
-    return 0 < tried.outgoing <= ALL_CONNECTIONS_USED * tried.slots.value
+    return scene.tried is not None and 0 < (scene.outgoing or 0) <= ALL_CONNECTIONS_USED * scene.tried.slots.value
 
 
 def has_request_in_each(scene: Scene) -> bool:

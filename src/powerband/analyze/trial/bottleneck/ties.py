@@ -11,8 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, outgoing_open, verdict
+from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
-from powerband.analyze.trial.bottleneck.thread_rules import calls_no_more, pool_too_small, without_a_thread_each
+from powerband.analyze.trial.bottleneck.thread_rules import (
+    OFF_POLL_SHARE,
+    calls_no_more,
+    pool_too_small,
+    without_a_thread_each,
+)
 from powerband.base.units import share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck, Candidate
@@ -34,10 +40,14 @@ def second_of(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None:
     """A connection pool or a dependency: a server that has about as many connections of its own as it serves requests
-    at once may have a pool of that many, or call a dependency that takes no more. Both hold the same requests."""
-    if scene.tried is None or not scene.queues or not scene.tried.outgoing:
+    at once may have a pool of that many, or call a dependency that takes no more. Both hold the same requests. Without
+    slots, as many requests may be served at once as it has connections."""
+    outgoing = scene.outgoing
+    if scene.tried is None and found.name is BottleneckName.DOWNSTREAM and not _waits_on_sockets(scene):
+        unseen = "whether the server calls anybody was not looked at"
+        return verdict(BottleneckName.HIDDEN_LIMIT, [unseen if outgoing is None else outgoing_open(outgoing)])
+    if scene.tried is None or not scene.queues or not outgoing:
         return None
-    outgoing = scene.tried.outgoing
     open_now = outgoing_open(outgoing)
     if found.name is BottleneckName.HIDDEN_LIMIT:
         return verdict(
@@ -52,6 +62,24 @@ def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
             advice="enlarge the server's connection pool first: if no more is served, the dependency is the limit",
         )
     return None
+
+
+def _waits_on_sockets(scene: Scene) -> bool:
+    """True if a thread that serves requests waits on a socket, as in a call to a dependency."""
+    return sum(pool.blocked_on("socket") for pool in scene.workers) >= 1
+
+
+def _worker_or_loop(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """A pool of processes, if it was not looked how many connections each of those that wait for something else than
+    events holds: a worker that takes one at a time looks like an event loop that is blocked."""
+    waits = any(pool.blocked_on(*BLOCKS_LOOP) > OFF_POLL_SHARE * pool.use.threads for pool in scene.loops)
+    if found.name is not BottleneckName.EVENT_LOOP_BLOCKED or scene.held or not waits:
+        return None
+    return verdict(
+        BottleneckName.POOL_TOO_SMALL,
+        ["whether each of these threads holds one connection or many was not looked at"],
+        advice="if each serves one request at a time, start more of them",
+    )
 
 
 def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
@@ -84,7 +112,7 @@ def _slots_without_threads(found: Bottleneck, scene: Scene) -> Candidate | None:
     threads = without_a_thread_each(scene)
     if threads is None:
         return None
-    outgoing = scene.tried.outgoing
+    outgoing = scene.outgoing
     name = BottleneckName.DOWNSTREAM if outgoing else BottleneckName.HIDDEN_LIMIT
     evidence = [f"no pool has as many threads as requests are served at once: the largest has {count(threads)}"]
     if outgoing:
@@ -112,6 +140,7 @@ def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
 
 TIES: Iterable[Tie] = (
     _own_pool_or_downstream,
+    _worker_or_loop,
     _cpu_nearly_full,
     _pool_beside_cpu,
     _slots_without_threads,

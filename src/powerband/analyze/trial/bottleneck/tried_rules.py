@@ -61,7 +61,7 @@ def hidden_limit(scene: Scene) -> Bottleneck | None:
         return None
     if (busy := one_thread(scene)) is not None:
         return busy
-    slots, outgoing = scene.tried.slots, scene.tried.outgoing
+    slots, outgoing = scene.tried.slots, scene.outgoing or 0
     if not calls_no_more(scene):
         return verdict(
             BottleneckName.DOWNSTREAM,
