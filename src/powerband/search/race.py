@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 
@@ -80,6 +82,8 @@ class RacePlanner:
         self._confirm_on = min(nodes, CONFIRMED_ON) if nodes > 1 else 0  # nodes wanted; a lone machine has no name
         self._confirm_from = 0  # number of its first block
         self._agreed = False  # the fresh starts so far agree with the race
+        self._foreseen: tuple[Setting, ...] = ()  # those that fresh starts confirm before the race has ended
+        self._ahead = 0  # blocks with them
         self._block_ended = False
         self._cut: set[int] = set()  # blocks cut short when the race ended
         self._played: tuple[int, Played, int] | None = None  # number of results then; races; results they rest on
@@ -188,6 +192,7 @@ class RacePlanner:
             self._compared += block.stage is Stage.COMPARE
             if block.stage is Stage.CONFIRM:
                 self._confirm_blocks += block.lost
+                self._ahead -= block.lost
                 if self._confirming:
                     self._reconsider(self._confirming[0])
                     self._enough_confirmed()
@@ -204,9 +209,14 @@ class RacePlanner:
         return [setting for setting in self._live if setting not in self._settled]
 
     @property
+    def _racing(self) -> bool:
+        """True if a block of the race is in flight."""
+        return bool(self._trials.in_flight(Stage.COMPARE) or self._trials.in_flight(Stage.SCREEN))
+
+    @property
     def _confirm_trials(self) -> int:
         """The most confirmation trials: those of the winner and its rival."""
-        return self._experiment.design.confirm * min(2, len(self._settings))
+        return self._confirm_blocks * min(2, len(self._settings))
 
     @property
     def _wanted(self) -> tuple[Further, Further]:
@@ -221,14 +231,16 @@ class RacePlanner:
         return self._screens + self._experiment.measure.repeats + self._extra
 
     def _may_begin(self) -> bool:
-        """True if a new block may begin: always if no block is in flight, as on one machine. Beside blocks in flight,
-        blocks of short trials may begin, since waiting nodes have time for them; a full block once the short ones are
-        over; and blocks that confirm."""
-        if self._trials.idle or self._ended_by != "running":
+        """True if a new block may begin: always if none of the race is in flight, as on one machine. Beside blocks in
+        flight, blocks of short trials may begin, since waiting nodes have time for them; a full block once the short
+        ones are over; and blocks that confirm."""
+        if not self._racing or self._ended_by != "running":
             return True
         if self._begun < self._screens:
             return not self._compared and self._fits_screen()
         screens_over = bool(self._compared) or not self._trials.in_flight(Stage.SCREEN)
+        if self._trials.ends_soon(Stage.COMPARE):
+            return False
         return screens_over and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
 
     def _fits_screen(self) -> bool:
@@ -237,6 +249,8 @@ class RacePlanner:
     def _begin_block(self) -> None:
         if self._begun < self._screens:
             self._trials.begin(self._begun, self._next, Stage.SCREEN, self._experiment.screened_ns)
+        elif self._ended_by == "running" and self._begin_foreseen():
+            self._extra += 1
         elif self._ended_by == "running":
             self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
@@ -246,6 +260,34 @@ class RacePlanner:
         else:
             return
         self._begun += 1
+
+    def _begin_foreseen(self) -> bool:
+        """Begins a block that confirms, if the race ends should the blocks in flight repeat what the finished ones
+        showed; returns True if it did. Of one pair only, and no more than have to agree: it may turn out otherwise."""
+        in_flight = self._trials.in_flight(Stage.COMPARE)
+        design = self._experiment.design
+        enough = self._confirm_on if design.confirm_early else design.confirm
+        if not in_flight or self._compared < SCREENED_UNTIL or not self._confirm_blocks or self._ahead >= enough:
+            return False
+        full = [result for result in self._results if result.stage is Stage.COMPARE]
+        alike = cycle(sorted({result.block for result in full}))
+        like = {self._begun + number: block for number, block in zip(range(len(in_flight)), alike, strict=False)}
+        then = copy(self)
+        then._results = self._results + [replace(r, block=to) for to, block in like.items() for r in full if r.block == block]
+        then._looks, then._departures, then._ended_by = list(self._looks), dict(self._departures), "decided"
+        found = then._finalists() if then._look(self._begun) or self._ahead else ()
+        if not self._ahead:
+            self._foreseen, self._confirm_from = found, self._begun
+        if not self._is_foreseen(found):
+            return False
+        self._trials.begin(self._begun, self._foreseen, Stage.CONFIRM)
+        self._confirm_blocks -= 1
+        self._ahead += 1
+        return True
+
+    def _is_foreseen(self, finalists: Sequence[Setting]) -> bool:
+        """True if the fresh starts ahead of the race's end confirm the winner of these, and its rival may still win."""
+        return bool(finalists) and finalists[0] == self._foreseen[0] and {*self._foreseen} <= {*self._live}
 
     def _block_over(self, block: int) -> None:
         """Takes a look at the results, and decides if there is another block."""
@@ -263,8 +305,8 @@ class RacePlanner:
             decided = self._look(block)
         if decided or not self._live:
             self._ended_by = "regret" if self._met else "decided"
-        elif not self._trials.idle:
-            self._trials.cut(self._next)
+        elif self._racing:
+            self._trials.cut(self._next, confirming=False)
             return  # blocks in flight decide
         elif self._begun < self._screens and self._fits_screen():
             return
@@ -275,10 +317,16 @@ class RacePlanner:
         else:
             return
         self._cut |= set(self._trials.in_flight(Stage.COMPARE))
-        self._trials.cut()
         self._begun = max(self._begun, self._screens)  # no short trials any more
-        self._confirming = self._finalists() if self._confirm_blocks else ()
-        self._confirm_from = self._begun
+        self._confirming = self._finalists() if self._confirm_blocks or self._ahead else ()
+        foreseen = self._ahead > 0 and self._is_foreseen(self._confirming)
+        self._trials.cut(confirming=not foreseen)
+        if foreseen:
+            self._confirming = self._foreseen
+            self._enough_confirmed()
+        else:
+            self._confirm_blocks += self._ahead
+            self._confirm_from = self._begun
 
     def _reconsider(self, named: Setting) -> None:
         """Continues the race without the setting that is being confirmed, if more of its starts failed than may.
@@ -290,7 +338,7 @@ class RacePlanner:
         self._departures = {of: departure for of, departure in self._departures.items() if not departure.worse}
         self._departures[named] = Departure(named, self._begun - 1, f"misses {'; '.join(barred)}")
         self._settled, self._confirming, self._ended_by, self._met = frozenset(), (), "running", False
-        self._agreed = False
+        self._agreed, self._foreseen, self._ahead = False, (), 0
         self._trials.cut()
         self._block_over(self._begun - 1)
 
