@@ -68,7 +68,7 @@ class RacePlanner:
         self._screens = 0 if settings is not None else experiment.screen_blocks  # the first blocks: of short trials
         self._window_ns: int | None = None  # the measured time of the race's trials; None: that of the experiment
         self._begun = 0  # blocks begun, including those of the confirmation
-        self._extra = 0  # blocks that make up for those lost with their node
+        self._extra = 0  # blocks that make up for those lost with their node, and for those that confirm ahead
         self._compared = 0  # finished blocks of full trials
         self._blocks = 0  # finished blocks of the race
         self._looks: list[Look] = []
@@ -82,8 +82,8 @@ class RacePlanner:
         self._confirm_on = min(nodes, CONFIRMED_ON) if nodes > 1 else 0  # nodes wanted; a lone machine has no name
         self._confirm_from = 0  # number of its first block
         self._agreed = False  # the fresh starts so far agree with the race
-        self._foreseen: tuple[Setting, ...] = ()  # those that fresh starts confirm before the race has ended
-        self._ahead = 0  # blocks with them
+        self._foreseen: tuple[Setting, ...] = ()  # confirmed by fresh starts ahead of the race's end
+        self._ahead = 0  # blocks of these
         self._block_ended = False
         self._cut: set[int] = set()  # blocks cut short when the race ended
         self._played: tuple[int, Played, int] | None = None  # number of results then; races; results they rest on
@@ -233,15 +233,14 @@ class RacePlanner:
     def _may_begin(self) -> bool:
         """True if a new block may begin: always if none of the race is in flight, as on one machine. Beside blocks in
         flight, blocks of short trials may begin, since waiting nodes have time for them; a full block once the short
-        ones are over; and blocks that confirm."""
+        ones are over, unless another is about to end, which may decide; and blocks that confirm."""
         if not self._racing or self._ended_by != "running":
             return True
         if self._begun < self._screens:
             return not self._compared and self._fits_screen()
         screens_over = bool(self._compared) or not self._trials.in_flight(Stage.SCREEN)
-        if self._trials.ends_soon(Stage.COMPARE):
-            return False
-        return screens_over and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
+        waits = not screens_over or self._trials.ends_soon(Stage.COMPARE)
+        return not waits and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
 
     def _fits_screen(self) -> bool:
         return self._trials.fits(Further(1, len(self._next), self._experiment.screened_ns))
@@ -249,10 +248,9 @@ class RacePlanner:
     def _begin_block(self) -> None:
         if self._begun < self._screens:
             self._trials.begin(self._begun, self._next, Stage.SCREEN, self._experiment.screened_ns)
-        elif self._ended_by == "running" and self._begin_foreseen():
-            self._extra += 1
         elif self._ended_by == "running":
-            self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
+            if not self._begin_foreseen():
+                self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
             # Once the standing is confirmed, the winner alone is measured again.
             self._trials.begin(self._begun, self._confirming[: 1 if self._agreed else 2], Stage.CONFIRM)
@@ -262,18 +260,19 @@ class RacePlanner:
         self._begun += 1
 
     def _begin_foreseen(self) -> bool:
-        """Begins a block that confirms, if the race ends should the blocks in flight repeat what the finished ones
-        showed; returns True if it did. Of one pair only, and no more than have to agree: it may turn out otherwise."""
-        in_flight = self._trials.in_flight(Stage.COMPARE)
-        design = self._experiment.design
+        """Begins a block that confirms, if the race would end should the blocks in flight, and another, repeat what the
+        finished ones showed; returns True if it did. Those of one pair only, until as many have begun as must agree."""
+        design, in_flight = self._experiment.design, len(self._trials.in_flight(Stage.COMPARE))
         enough = self._confirm_on if design.confirm_early else design.confirm
         if not in_flight or self._compared < SCREENED_UNTIL or not self._confirm_blocks or self._ahead >= enough:
             return False
         full = [result for result in self._results if result.stage is Stage.COMPARE]
-        alike = cycle(sorted({result.block for result in full}))
-        like = {self._begun + number: block for number, block in zip(range(len(in_flight)), alike, strict=False)}
+        again = cycle(sorted({result.block for result in full}))
         then = copy(self)
-        then._results = self._results + [replace(r, block=to) for to, block in like.items() for r in full if r.block == block]
+        then._results = list(self._results)
+        for number in range(self._begun, self._begun + in_flight + 1):
+            like = next(again)
+            then._results += [replace(result, block=number) for result in full if result.block == like]
         then._looks, then._departures, then._ended_by = list(self._looks), dict(self._departures), "decided"
         found = then._finalists() if then._look(self._begun) or self._ahead else ()
         if not self._ahead:
@@ -283,10 +282,11 @@ class RacePlanner:
         self._trials.begin(self._begun, self._foreseen, Stage.CONFIRM)
         self._confirm_blocks -= 1
         self._ahead += 1
+        self._extra += 1
         return True
 
     def _is_foreseen(self, finalists: Sequence[Setting]) -> bool:
-        """True if the fresh starts ahead of the race's end confirm the winner of these, and its rival may still win."""
+        """True if the fresh starts ahead are of the same winner, and their rival is still in the race."""
         return bool(finalists) and finalists[0] == self._foreseen[0] and {*self._foreseen} <= {*self._live}
 
     def _block_over(self, block: int) -> None:
@@ -316,6 +316,11 @@ class RacePlanner:
             self._ended_by = "budget"
         else:
             return
+        self._race_over()
+
+    def _race_over(self) -> None:
+        """Drops the trials of the race that are still to come; fresh starts confirm the setting that it names, some of
+        which may have begun."""
         self._cut |= set(self._trials.in_flight(Stage.COMPARE))
         self._begun = max(self._begun, self._screens)  # no short trials any more
         self._confirming = self._finalists() if self._confirm_blocks or self._ahead else ()

@@ -20,8 +20,9 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.in_flight import Attempt, Block, InFlight
 
-
 SOON = 0.1
+"""A block is about to end if its last trial is due within this share of a trial's time. Arbitrary: nodes that began at
+the same time differ by less, and a node that waits so long loses little."""
 
 
 class Further(NamedTuple):
@@ -86,13 +87,10 @@ class BlockTrials(InFlight[OpenBlock]):
         return not self._open
 
     def ends_soon(self, stage: Stage) -> bool:
-        """True if a block in flight of a stage is about to end: within `SOON` of its last trial's time."""
-        for block in self._open.values():
-            if block.stage is stage and block.waiting == 1 and block.pending:
-                lasts_s = self.lasts_s(block.pending.window_ns)
-                if abs(block.at_s + lasts_s - self.wall_s) <= SOON * lasts_s:
-                    return True
-        return False
+        """True if a block in flight of a stage is about to end (`SOON`)."""
+        last = [block for block in self._open.values() if block.stage is stage and block.pending and block.waiting == 1]
+        due = ((block.at_s - self.wall_s, self.lasts_s(block.window_ns)) for block in last)
+        return any(abs(since_s + lasts_s) <= SOON * lasts_s for since_s, lasts_s in due)
 
     def in_flight(self, stage: Stage) -> list[int]:
         """The blocks in flight of a stage."""
