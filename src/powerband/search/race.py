@@ -84,6 +84,7 @@ class RacePlanner:
         self._agreed = False  # the fresh starts so far agree with the race
         self._foreseen: tuple[Setting, ...] = ()  # confirmed by fresh starts ahead of the race's end
         self._ahead = 0  # blocks of these
+        self._looked_ahead = ((0, 0), self._foreseen)  # when (results told, blocks begun), and what was foreseen
         self._block_ended = False
         self._cut: set[int] = set()  # blocks cut short when the race ended
         self._played: tuple[int, Played, int] | None = None  # number of results then; races; results they rest on
@@ -161,7 +162,10 @@ class RacePlanner:
 
     @property
     def confirming(self) -> Confirming | None:
-        if self._ended_by == "running" or not self._confirm_blocks or not self._confirming:
+        if self._ended_by == "running":
+            foreseen = self._foresee() if self._may_begin() else ()
+            return Confirming(foreseen[0], self._confirm_from if self._ahead else self._begun) if foreseen else None
+        if not self._confirm_blocks or not self._confirming:
             return None
         return Confirming(self._confirming[0], self._confirm_from)
 
@@ -248,9 +252,15 @@ class RacePlanner:
     def _begin_block(self) -> None:
         if self._begun < self._screens:
             self._trials.begin(self._begun, self._next, Stage.SCREEN, self._experiment.screened_ns)
+        elif self._ended_by == "running" and (foreseen := self._foresee()):
+            if not self._ahead:
+                self._foreseen, self._confirm_from = foreseen, self._begun
+            self._trials.begin(self._begun, foreseen, Stage.CONFIRM)
+            self._confirm_blocks -= 1
+            self._ahead += 1
+            self._extra += 1
         elif self._ended_by == "running":
-            if not self._begin_foreseen():
-                self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
+            self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
             # Once the standing is confirmed, the winner alone is measured again.
             self._trials.begin(self._begun, self._confirming[: 1 if self._agreed else 2], Stage.CONFIRM)
@@ -259,35 +269,33 @@ class RacePlanner:
             return
         self._begun += 1
 
-    def _begin_foreseen(self) -> bool:
-        """Begins a block that confirms, if the race would end should the blocks in flight, and another, repeat what the
-        finished ones showed; returns True if it did. Those of one pair only, until as many have begun as must agree."""
+    def _foresee(self) -> tuple[Setting, ...]:
+        """The settings that the next block confirms ahead of the race's end; empty: none. They do if the race would end
+        should the blocks in flight, and another, repeat what the finished ones showed. Those of one pair only, until as
+        many blocks have begun as must agree."""
         design, in_flight = self._experiment.design, len(self._trials.in_flight(Stage.COMPARE))
         enough = self._confirm_on if design.confirm_early else design.confirm
         if not in_flight or self._compared < SCREENED_UNTIL or not self._confirm_blocks or self._ahead >= enough:
-            return False
-        full = [result for result in self._results if result.stage is Stage.COMPARE]
-        again = cycle(sorted({result.block for result in full}))
-        then = copy(self)
-        then._results = list(self._results)
-        for number in range(self._begun, self._begun + in_flight + 1):
-            like = next(again)
-            then._results += [replace(result, block=number) for result in full if result.block == like]
-        then._looks, then._departures, then._ended_by = list(self._looks), dict(self._departures), "decided"
-        found = then._finalists() if then._look(self._begun) or self._ahead else ()
-        if not self._ahead:
-            self._foreseen, self._confirm_from = found, self._begun
-        if not self._is_foreseen(found):
-            return False
-        self._trials.begin(self._begun, self._foreseen, Stage.CONFIRM)
-        self._confirm_blocks -= 1
-        self._ahead += 1
-        self._extra += 1
-        return True
+            return ()
+        now = self._trials.told, self._begun
+        if self._looked_ahead[0] != now:
+            full = [result for result in self._results if result.stage is Stage.COMPARE]
+            again = cycle(sorted({result.block for result in full}))
+            then = copy(self)
+            then._results = list(self._results)
+            for number in range(self._begun, self._begun + in_flight + 1):
+                like = next(again)
+                then._results += [replace(result, block=number) for result in full if result.block == like]
+            then._looks, then._departures, then._ended_by = list(self._looks), dict(self._departures), "decided"
+            found = then._finalists() if then._look(self._begun) or self._ahead else ()
+            if self._ahead:
+                found = self._foreseen if self._is_foreseen(found) else ()
+            self._looked_ahead = now, found
+        return self._looked_ahead[1]
 
-    def _is_foreseen(self, finalists: Sequence[Setting]) -> bool:
-        """True if the fresh starts ahead are of the same winner, and their rival is still in the race."""
-        return bool(finalists) and finalists[0] == self._foreseen[0] and {*self._foreseen} <= {*self._live}
+    def _is_foreseen(self, finalists: tuple[Setting, ...]) -> bool:
+        """True if the fresh starts ahead are of the same winner, and their rival is the same, or still in the race."""
+        return finalists[:1] == self._foreseen[:1] and {*self._foreseen} <= {*self._live, *finalists}
 
     def _block_over(self, block: int) -> None:
         """Takes a look at the results, and decides if there is another block."""
