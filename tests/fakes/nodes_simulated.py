@@ -82,22 +82,22 @@ def simulate(
     began = time.process_time()
     planner = planner_for(made, seed, nodes=nodes)
     now_s, explored_s, results = 0.0, 0.0, list[TrialResult]()
-    running: list[tuple[float, int, int, TrialSpec]] = []
+    running: list[tuple[float, int, int, TrialSpec, float]] = []
     idle = list(range(nodes))
 
     def begin(node: int, spec: TrialSpec) -> None:
         window_ns = spec.window_ns or made.load.duration_ns
         warmup_s = 0.5 if spec.stage is Stage.SCREEN else 1.0
         took_s = START_STOP_S + warmup_s + window_ns / 1e9
-        heapq.heappush(running, (now_s + BETWEEN_S + took_s, spec.number, node, spec))
+        heapq.heappush(running, (now_s + BETWEEN_S + took_s, spec.number, node, spec, took_s))
 
     while True:
         while idle and (spec := planner.ask()) is not None:
             begin(idle.pop(0), spec)
         if not running:
             break
-        now_s, _, node, spec = heapq.heappop(running)
-        result = _result(spec, answer(spec, speeds[node]), node)
+        now_s, _, node, spec, took_s = heapq.heappop(running)
+        result = _result(spec, answer(spec, speeds[node]), node, took_s)
         results.append(result)
         planner.tell(result)
         explored_s = now_s if spec.stage is Stage.EXPLORE else explored_s
@@ -110,10 +110,10 @@ def simulate(
     return Simulated(now_s, explored_s, len(results), analysis.answer.setting, cpu_s, analysis)
 
 
-def _result(spec: TrialSpec, metrics: dict[str, float], node: int) -> TrialResult:
+def _result(spec: TrialSpec, metrics: dict[str, float], node: int, took_s: float) -> TrialResult:
     return TrialResult(
         spec.number, spec.block, spec.attempt, spec.setting, "measured", (), metrics,
-        stage=spec.stage, rate_per_s=spec.rate_per_s, took_s=3.5, node=f"n{node}",
+        stage=spec.stage, rate_per_s=spec.rate_per_s, took_s=took_s, node=f"n{node}",
         window_s=None if spec.window_ns is None else spec.window_ns / 1e9,
     )  # fmt: skip
 

@@ -98,7 +98,7 @@ class CapacityPlanner(InFlight[_Round]):
         taken, window_ns = self._take(asked), None
         search = self._search(taken.setting)
         if asked.stage is Stage.SATURATE:
-            window_ns = search.look_window_ns
+            window_ns = search.look_window_ns(max(1, self._nodes // len(self._settings)))
         else:
             rate = taken.rate_per_s or search.next_rate_per_s(self._tried_now(taken.setting), self._longest_ns(asked))
             taken, window_ns = taken._replace(rate_per_s=rate), search.window_ns(rate)

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 
@@ -68,7 +70,7 @@ class RacePlanner:
         self._window_ns: int | None = None  # the measured time of the race's trials; None: that of the experiment
         self._rounds = experiment.measure.repeats  # the most of full trials
         self._begun = 0  # blocks begun, including those of the confirmation
-        self._extra = 0  # blocks that make up for those lost with their node
+        self._extra = 0  # blocks that make up for those lost with their node, and for those that confirm ahead
         self._compared = 0  # finished blocks of full trials
         self._blocks = 0  # finished blocks of the race
         self._looks: list[Look] = []
@@ -82,6 +84,9 @@ class RacePlanner:
         self._confirm_on = min(nodes, CONFIRMED_ON) if nodes > 1 else 0  # nodes wanted; a lone machine has no name
         self._confirm_from = 0  # number of its first block
         self._agreed = False  # the fresh starts so far agree with the race
+        self._foreseen: tuple[Setting, ...] = ()  # confirmed by fresh starts ahead of the race's end
+        self._ahead = 0  # blocks of these
+        self._looked_ahead = ((0, 0), self._foreseen)  # when (results told, blocks begun), and what was foreseen
         self._block_ended = False
         self._cut: set[int] = set()  # blocks cut short when the race ended
         self._played: tuple[int, Played, int] | None = None  # number of results then; races; results they rest on
@@ -160,7 +165,10 @@ class RacePlanner:
 
     @property
     def confirming(self) -> Confirming | None:
-        if self._ended_by == "running" or not self._confirm_blocks or not self._confirming:
+        if self._ended_by == "running":
+            foreseen = self._foresee() if self._may_begin() else ()
+            return Confirming(foreseen[0], self._confirm_from if self._ahead else self._begun) if foreseen else None
+        if not self._confirm_blocks or not self._confirming:
             return None
         return Confirming(self._confirming[0], self._confirm_from)
 
@@ -191,6 +199,7 @@ class RacePlanner:
             self._compared += block.stage is Stage.COMPARE
             if block.stage is Stage.CONFIRM:
                 self._confirm_blocks += block.lost
+                self._ahead -= block.lost
                 if self._confirming:
                     self._reconsider(self._confirming[0])
                     self._enough_confirmed()
@@ -207,9 +216,14 @@ class RacePlanner:
         return [setting for setting in self._live if setting not in self._settled]
 
     @property
+    def _racing(self) -> bool:
+        """True if a block of the race is in flight."""
+        return bool(self._trials.in_flight(Stage.COMPARE) or self._trials.in_flight(Stage.SCREEN))
+
+    @property
     def _confirm_trials(self) -> int:
         """The most confirmation trials: those of the winner and its rival."""
-        return self._experiment.design.confirm * min(2, len(self._settings))
+        return self._confirm_blocks * min(2, len(self._settings))
 
     @property
     def _wanted(self) -> tuple[Further, Further]:
@@ -224,15 +238,16 @@ class RacePlanner:
         return self._screens + self._rounds + self._extra
 
     def _may_begin(self) -> bool:
-        """True if a new block may begin: always if no block is in flight, as on one machine. Beside blocks in flight,
-        blocks of short trials may begin, since waiting nodes have time for them; a full block once the short ones are
-        over; and blocks that confirm."""
-        if self._trials.idle or self._ended_by != "running":
+        """True if a new block may begin: always if none of the race is in flight, as on one machine. Beside blocks in
+        flight, blocks of short trials may begin, since waiting nodes have time for them; a full block once the short
+        ones are over, unless another is about to end, which may decide; and blocks that confirm."""
+        if not self._racing or self._ended_by != "running":
             return True
         if self._begun < self._screens:
             return not self._compared and self._fits_screen()
         screens_over = bool(self._compared) or not self._trials.in_flight(Stage.SCREEN)
-        return screens_over and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
+        waits = not screens_over or self._trials.ends_soon(Stage.COMPARE)
+        return not waits and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
 
     def _fits_screen(self) -> bool:
         return self._trials.fits(Further(1, len(self._next), self._experiment.screened_ns))
@@ -240,6 +255,13 @@ class RacePlanner:
     def _begin_block(self) -> None:
         if self._begun < self._screens:
             self._trials.begin(self._begun, self._next, Stage.SCREEN, self._experiment.screened_ns)
+        elif self._ended_by == "running" and (foreseen := self._foresee()):
+            if not self._ahead:
+                self._foreseen, self._confirm_from = foreseen, self._begun
+            self._trials.begin(self._begun, foreseen, Stage.CONFIRM)
+            self._confirm_blocks -= 1
+            self._ahead += 1
+            self._extra += 1
         elif self._ended_by == "running":
             self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
@@ -249,6 +271,34 @@ class RacePlanner:
         else:
             return
         self._begun += 1
+
+    def _foresee(self) -> tuple[Setting, ...]:
+        """The settings that the next block confirms ahead of the race's end; empty: none. They do if the race would end
+        should the blocks in flight, and another, repeat what the finished ones showed. Those of one pair only, until as
+        many blocks have begun as must agree."""
+        design, in_flight = self._experiment.design, len(self._trials.in_flight(Stage.COMPARE))
+        enough = self._confirm_on if design.confirm_early else design.confirm
+        if not in_flight or self._compared < SCREENED_UNTIL or not self._confirm_blocks or self._ahead >= enough:
+            return ()
+        now = self._trials.told, self._begun
+        if self._looked_ahead[0] != now:
+            full = [result for result in self._results if result.stage is Stage.COMPARE]
+            again = cycle(sorted({result.block for result in full}))
+            then = copy(self)
+            then._results = list(self._results)
+            for number in range(self._begun, self._begun + in_flight + 1):
+                like = next(again)
+                then._results += [replace(result, block=number) for result in full if result.block == like]
+            then._looks, then._departures, then._ended_by = list(self._looks), dict(self._departures), "decided"
+            found = then._finalists() if then._look(self._begun) or self._ahead else ()
+            if self._ahead:
+                found = self._foreseen if self._is_foreseen(found) else ()
+            self._looked_ahead = now, found
+        return self._looked_ahead[1]
+
+    def _is_foreseen(self, finalists: tuple[Setting, ...]) -> bool:
+        """True if the fresh starts ahead are of the same winner, and their rival is the same, or still in the race."""
+        return finalists[:1] == self._foreseen[:1] and {*self._foreseen} <= {*self._live, *finalists}
 
     def _block_over(self, block: int) -> None:
         """Takes a look at the results, and decides if there is another block."""
@@ -266,8 +316,8 @@ class RacePlanner:
             decided = self._look(block)
         if decided or not self._live:
             self._ended_by = "regret" if self._met else "decided"
-        elif not self._trials.idle:
-            self._trials.cut(self._next)
+        elif self._racing:
+            self._trials.cut(self._next, confirming=False)
             return  # blocks in flight decide
         elif self._begun < self._screens and self._fits_screen():
             return
@@ -277,11 +327,22 @@ class RacePlanner:
             self._ended_by = "budget"
         else:
             return
+        self._race_over()
+
+    def _race_over(self) -> None:
+        """Drops the trials of the race that are still to come; fresh starts confirm the setting that it names, some of
+        which may have begun."""
         self._cut |= set(self._trials.in_flight(Stage.COMPARE))
-        self._trials.cut()
         self._begun = max(self._begun, self._screens)  # no short trials any more
-        self._confirming = self._finalists() if self._confirm_blocks else ()
-        self._confirm_from = self._begun
+        self._confirming = self._finalists() if self._confirm_blocks or self._ahead else ()
+        foreseen = self._ahead > 0 and self._is_foreseen(self._confirming)
+        self._trials.cut(confirming=not foreseen)
+        if foreseen:
+            self._confirming = self._foreseen
+            self._enough_confirmed()
+        else:
+            self._confirm_blocks += self._ahead
+            self._confirm_from = self._begun
 
     def _reconsider(self, named: Setting) -> None:
         """Continues the race without the setting that is being confirmed, if more of its starts failed than may.
@@ -293,7 +354,7 @@ class RacePlanner:
         self._departures = {of: departure for of, departure in self._departures.items() if not departure.worse}
         self._departures[named] = Departure(named, self._begun - 1, f"misses {'; '.join(barred)}")
         self._settled, self._confirming, self._ended_by, self._met = frozenset(), (), "running", False
-        self._agreed = False
+        self._agreed, self._foreseen, self._ahead = False, (), 0
         self._trials.cut()
         self._block_over(self._begun - 1)
 

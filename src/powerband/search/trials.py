@@ -20,6 +20,10 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.in_flight import Attempt, Block, InFlight
 
+SOON = 0.1
+"""A block is about to end if its last trial is due within this share of a trial's time. Arbitrary: nodes that began at
+the same time differ by less, and a node that waits so long loses little."""
+
 
 class Further(NamedTuple):
     """Blocks that may follow: how many, the trials of each, and their measured time (see `BlockTrials.begin`)."""
@@ -82,6 +86,12 @@ class BlockTrials(InFlight[OpenBlock]):
         """True if no block is in flight."""
         return not self._open
 
+    def ends_soon(self, stage: Stage) -> bool:
+        """True if a block in flight of a stage is about to end (`SOON`)."""
+        last = [block for block in self._open.values() if block.stage is stage and block.pending and block.waiting == 1]
+        due = ((block.at_s - self.wall_s, self.lasts_s(block.window_ns)) for block in last)
+        return any(abs(since_s + lasts_s) <= SOON * lasts_s for since_s, lasts_s in due)
+
     def in_flight(self, stage: Stage) -> list[int]:
         """The blocks in flight of a stage."""
         return [block.number for block in self._open.values() if block.stage is stage]
@@ -126,9 +136,12 @@ class BlockTrials(InFlight[OpenBlock]):
             self.cut()
         self._end_blocks()
 
-    def cut(self, keep: Collection[Setting] = ()) -> None:
-        """Drops the trials that are still to come, except those of the settings in `keep`."""
-        self._keep(keep)
+    def cut(self, keep: Collection[Setting] = (), *, confirming: bool = True) -> None:
+        """Drops the trials that are still to come, except those of the settings in `keep`; without `confirming` also
+        except those that confirm."""
+        for block in self._open.values():
+            if confirming or block.stage is not Stage.CONFIRM:
+                block.keep(keep)
         self._end_blocks()
 
     def _end_blocks(self) -> None:

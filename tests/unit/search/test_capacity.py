@@ -289,6 +289,22 @@ def test_nodes_begin_with_different_settings_and_look_again_no_longer_than_a_kno
     assert [spec.window_ns for spec in (first, second, *again)] == [None, None, 1_000_000_000, 3_000_000_000]
 
 
+def test_nodes_that_begin_with_the_same_setting_share_the_time_of_its_first_look() -> None:
+    planner = CapacityPlanner(capacity_experiment((1,)), 1, nodes=4)
+    assert {asked(planner).window_ns for _ in range(4)} == {2_500_000_000}
+
+
+def test_rates_tried_at_once_cut_what_is_not_known_into_equal_parts() -> None:
+    """The prior has long tails, which no node is sent into: seven of eight rates lie from a fifth of the first look's
+    rate to twice that."""
+    planner = CapacityPlanner(capacity_experiment((1,)), 1, nodes=8)
+    looks = [asked(planner) for _ in range(8)]
+    for look in looks:
+        looked(planner, look, goodput_per_s=1000.0)
+    rates = sorted(asked(planner).rate_per_s or 0.0 for _ in range(8))
+    assert sum(200 < rate < 2000 for rate in rates) >= 7
+
+
 def test_a_worse_setting_leaves_though_its_rounds_have_not_ended() -> None:
     made = capacity_experiment((1, 2))
     planner, results = CapacityPlanner(made, 1, nodes=3), list[TrialResult]()

@@ -153,16 +153,17 @@ class Search:
         rate = math.exp(self.edge.next_log_rate(math.log(highest), tried, None if math.isinf(longest_ns) else fits))
         return float(f"{min(highest, max(self.floor_per_s, rate)):.{digits}g}")
 
-    @property
-    def look_window_ns(self) -> int | None:
-        """The window of a first look, in ns; None: `load.duration`. Where another node has shown the rate, it lasts
-        until `LOOK_REQUESTS` requests are due, or those that the percentiles need."""
-        if self.first_look is None:
-            return None
-        requests = max(LOOK_REQUESTS, _requests_needed(self.experiment))
-        needed_ns = max(LOOK_LEAST_NS, 1e9 * requests / (self.first_look * len(self.experiment.load.scenario)))
-        window_ns = math.ceil(needed_ns / WINDOW_STEP_NS) * WINDOW_STEP_NS
-        return window_ns if window_ns < self.experiment.load.duration_ns else None
+    def look_window_ns(self, at_once: int) -> int | None:
+        """The window of a first look, in ns; None: `load.duration`, which `at_once` nodes that begin with this setting
+        share. Where another node has shown the rate, it lasts until `LOOK_REQUESTS` requests are due, or those that the
+        percentiles need."""
+        usual_ns = self.experiment.load.duration_ns
+        needed_ns = usual_ns / at_once
+        if self.first_look is not None:
+            requests = max(LOOK_REQUESTS, _requests_needed(self.experiment))
+            needed_ns = 1e9 * requests / (self.first_look * len(self.experiment.load.scenario))
+        window_ns = math.ceil(max(LOOK_LEAST_NS, needed_ns) / WINDOW_STEP_NS) * WINDOW_STEP_NS
+        return window_ns if window_ns < usual_ns else None
 
     def window_ns(self, rate_per_s: float) -> int | None:
         """The window that a trial at this rate needs, in ns; None if `load.duration` is enough. At a low rate it must

@@ -159,16 +159,22 @@ class Edge:
     ) -> float:
         """The log rate, at most `ceiling`, whose trial tells most about the edge: the greatest expected fall of the
         posterior's entropy (Kontsevich & Tyler 1999), width and lapse being nuisances (Prins 2013). `in_flight`: log
-        rates that are being tried; it keeps away from them, as far as the plausible rates allow for so many. `fits`:
+        rates that are being tried; it keeps away from them, as far as the posterior allows for so many. `fits`:
         only log rates for which it is true are weighed, if there is one."""
         low, high = self.quantile(0.02), self.quantile(0.98) + float(self.joint.sum((0, 2)) @ BELOW_MIDDLE)
         tried = np.minimum(np.linspace(low, high, CANDIDATES), ceiling)
         if fits is not None and any(fitting := [fits(each) for each in tried.tolist()]):
             tried = tried[fitting]
-        gains = self._gains(tried)
+        gains, place = self._gains(tried), self._share_below(tried)
         for each in in_flight:
-            gains[np.abs(tried - each) < (high - low) / (2 * len(in_flight) + 2)] -= 1.0  # more than any gain
+            near = np.abs(place - self._share_below(each)) < 1 / (2 * len(in_flight) + 2)
+            gains[near] -= 1.0  # more than any gain
         return float(tried[int(np.argmax(gains))])
+
+    def _share_below(self, log_rate: Array | float) -> Array:
+        """The mean of the probabilities that the edge and that the middle of the quick starts lie below `log_rate`:
+        trials at once cut what is not known yet into equal parts, whatever shape the edge has."""
+        return (self.below(log_rate) + self.middle.below(log_rate)) / 2
 
     def _gains(self, tried: Array) -> Array:
         """The mutual information of the edge and the outcome of a trial at each rate, in nats."""
