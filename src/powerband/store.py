@@ -504,7 +504,8 @@ def disk_error(path: Path, error: OSError) -> MeasurementError:
     """The error for a disk that cannot be written; `path` may be anywhere in a run directory, or outside of one."""
     run = next((folder for folder in (path, *path.parents) if (folder / "experiment.yaml").is_file()), None)
     if run is None and error.errno == errno.ENOENT:
-        return MeasurementError(f"cannot write to {path}: its folder is not there, or was removed meanwhile")
+        gone = "its folder is not there, or was removed meanwhile"
+        return MeasurementError(f"cannot write to {path}: {gone} (where it is for temporary files, set TMPDIR)")
     cure = "make it writable" if error.errno in _CLOSED else _CURES.get(error.errno or 0, "free some space")
     advice = (
         f"{cure}, or set TMPDIR to a folder with room"

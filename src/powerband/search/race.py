@@ -86,7 +86,8 @@ class RacePlanner:
         self._agreed = False  # the fresh starts so far agree with the race
         self._foreseen: tuple[Setting, ...] = ()  # confirmed by fresh starts ahead of the race's end
         self._ahead = 0  # blocks of these
-        self._looked_ahead = ((0, 0), self._foreseen)  # when (results told, blocks begun), and what was foreseen
+        # When (results told, blocks begun), and what was foreseen then.
+        self._looked_ahead: tuple[tuple[int, int], tuple[Setting, ...]] = (0, 0), ()
         self._block_ended = False
         self._cut: set[int] = set()  # blocks cut short when the race ended
         self._played: tuple[int, Played, int] | None = None  # number of results then; races; results they rest on

@@ -130,8 +130,8 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"parameters": ["threads=1", "threads=2"]},
          "-P threads=2: threads has levels already; give all of them in one -P"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}")},
-         "-P threads=1: {threads} occurs nowhere in the command, the url or env; write it where the server takes its "
-         "value"),
+         "-P threads=1: {threads} occurs nowhere in the command, the url or env; write {threads} where the server is "
+         "told its value"),
         ({"parameters": ["threads=1", "thread=2"]},
          "-P thread=2: {thread} occurs nowhere in the command, the url or env; did you mean threads?"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}")},
