@@ -44,8 +44,8 @@ def test_the_capacity_of_a_queue_is_found_so_much_sooner() -> None:
 
 
 def test_short_trials_first_leave_enough_to_share() -> None:
-    """Each doubling of the nodes makes the race faster; eight run fresh starts ahead of its end. They are 5.5 times as
-    fast as one, give or take 0.3 (docs/cluster.md)."""
+    """Each doubling of the nodes makes the race faster; eight run fresh starts ahead of its end, and are five
+    times as fast as one (docs/cluster.md)."""
     made, rates = list(questions().values())[2]
     took_s = [median(race(made, nodes, rates, seed).took_s for seed in range(12)) for nodes in (1, 2, 4, 8)]
     assert took_s == sorted(took_s, reverse=True) and took_s[0] >= 5 * took_s[3]
