@@ -16,7 +16,8 @@ BLOCKS = 10
 MARGIN = 0.03
 SDS = (0.005, 0.010, 0.015)
 Noise = Callable[..., Array]
-"""Of dice, blocks, settings; and `rows`: how many short blocks take the time of a full one."""
+"""A function of the dice, the number of blocks and that of settings. It returns the noise of each trial, (blocks,
+settings). `rows`: so many short blocks take the time of a full one."""
 Land = Callable[[np.random.Generator], Array]
 
 

@@ -67,7 +67,7 @@ class Machine:
     folder: Path
 
     def secrets(self) -> list[bytes]:
-        """What identifies the machine and its user: the bodies of both keys, and of their public halves."""
+        """Returns the long base64 words of the host's and the user's keys, private and public."""
         return [
             word
             for file in ("key", "host_key", "key.pub", "host_key.pub")
