@@ -54,8 +54,8 @@ class ExploringRace:
         to_come = 0 if self._explored else explorer.to_come
         most = min(self._experiment.design.finalists, explorer.tried + to_come)
         settings = len(self._finalists) if self._explored else most
-        around_s = each_s - self._experiment.load.duration_ns / 1e9
-        race_s = np.median(before(self._experiment, settings, noise, around_s).times_s(each_s, each_s, each_s))
+        played = before(self._experiment, settings, noise, explorer.around_s)
+        race_s = np.median(played.times_s(each_s, each_s, each_s))
         return min(explorer.budget_left_s, (each_s * to_come + float(race_s) * (settings > 1)) / nodes)
 
     @property

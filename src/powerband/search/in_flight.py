@@ -92,6 +92,11 @@ class InFlight(Generic[B]):
             rest_s = [_START_S + (load.joining_ns + warmup_ns) / 1e9]
         return sum(rest_s) / len(rest_s) + (window_ns or load.duration_ns) / 1e9
 
+    @property
+    def around_s(self) -> float:
+        """What a trial takes besides its measured time, in s, by `lasts_s`."""
+        return self.lasts_s(None) - self._experiment.load.duration_ns / 1e9
+
     def _order(self, block: int, settings: Collection[Setting]) -> list[Setting]:
         """The settings in the random order of this block: take all, so that those that leave do not change it."""
         order = list(settings)

@@ -136,8 +136,8 @@ class RacePlanner:
             table = ResponseTable(self._experiment, self._settings, self._results)
             known = known_of(self._experiment, table, self._live, self._window_ns, noise) if judged else None
             if known is None:
-                rest_s = self._trials.lasts_s(None) - self._experiment.load.duration_ns / 1e9
-                self._played = judged, before(self._experiment, len(self._settings), noise, rest_s), 0
+                played = before(self._experiment, len(self._settings), noise, self._trials.around_s)
+                self._played = judged, played, 0
             else:
                 # Short trials count until there are two blocks of full ones; later results are not in the table yet.
                 short = sum(1 for result in self._results if result.stage is Stage.SCREEN)
@@ -407,8 +407,7 @@ class RacePlanner:
         """Sets the measured time of the full trials, and how many rounds of them take no longer than `measure.repeats`
         of those of the experiment."""
         experiment, lasts_s = self._experiment, self._trials.lasts_s
-        around_s = lasts_s(experiment.screened_ns) - (experiment.screened_ns or 0) / 1e9
-        self._window_ns = long_enough(experiment, table, self._live, around_s)
+        self._window_ns = long_enough(experiment, table, self._live, self._trials.around_s)
         in_time = int(experiment.measure.repeats * lasts_s(None) / lasts_s(self._window_ns))
         self._rounds = min(rounds_most(experiment, self._window_ns), in_time)
 
