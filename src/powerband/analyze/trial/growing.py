@@ -14,7 +14,6 @@ import numpy as np
 
 from powerband.analyze.stats.growth import PARTS, steady_growth
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import SECOND_NS
 from powerband.readings.pools import VM_THREAD
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
@@ -113,11 +112,13 @@ def _heap(jvm: Counters, window: Window, live: float | None) -> tuple[float, flo
     collections = jvm.growth("gc_count", *window)
     if growth is None or collections is None or collections < COLLECTIONS_LEAST:
         return None
-    gained = growth * (window[1] - window[0]) / SECOND_NS
-    last = jvm.levels("heap_used_bytes_now", round(window[1] - (window[1] - window[0]) / PARTS), window[1])
     if growth > 0 and live is None:
         return None
-    if live is not None and last is not None and live < last.min() - gained / 2:
+    part_ns = round((window[1] - window[0]) / PARTS)
+    first = jvm.levels("heap_used_bytes_now", window[0], window[0] + part_ns)
+    last = jvm.levels("heap_used_bytes_now", window[1] - part_ns, window[1])
+    # Not the growth times the window: where a server stalled and caught up, its pace held for a part of it only.
+    if live is not None and first is not None and last is not None and live < (first.min() + last.min()) / 2:
         growth = 0.0
     return growth, _left(jvm, "heap_left_bytes_now", window)
 

@@ -112,6 +112,14 @@ def test_an_old_generation_that_waits_for_its_collection_is_no_leak() -> None:
     assert metrics(resident, churning) == {}, "the JVM did not answer what lives"
 
 
+def test_an_old_generation_that_a_burst_fills_is_no_leak() -> None:
+    """The server stalled and then caught up: the pace of the burst is not that of the window."""
+    burst = counters(heap_used_bytes_now=2 * MIB + MIB * (0.1 * SECONDS + 12 * np.maximum(0, SECONDS - 4)), gc_count=AT)
+    resident = counters(rss_bytes_now=500 * MIB)
+    assert metrics(resident, burst, live={"0": 30 * MIB}) == {"memory_growth_bytes_per_s": 0}
+    assert metrics(resident, burst, live={"0": 60 * MIB})["memory_growth_bytes_per_s"] > 0
+
+
 CASES = [("VM Thread", 1, False), ("VM Thread", 0, True), ("java", 1, True)]
 
 
