@@ -86,7 +86,7 @@ def further_python() -> str:
         _run(uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, folder)
         _run(uv, "pip", "install", "--quiet", "--python", f"{folder}/bin/python", "--require-hashes", "-r", str(listed))
 
-    return f"{_kept('python', install, listed, sys.executable, sys.version)}/bin/python"
+    return f"{_kept('venv', install, listed, sys.executable, sys.version)}/bin/python"
 
 
 def virtual_java() -> str:
@@ -145,10 +145,11 @@ def built(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _kept(name: str, build: Callable[[str], None], *made_from: Path | str) -> str:
-    """The folder that `build` filled. `made_from`: all that the result depends on, sources and texts."""
+    """The folder that `build` filled. `made_from`: all that the result depends on, sources and texts. The folder's real
+    path is used: the scripts of a Python environment name it, and a test run's link to the builds is gone later."""
     parts = [each.read_bytes() if isinstance(each, Path) else each.encode() for each in made_from]
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-    folder = cache_folder() / "subjects" / f"test-{name}-{digest}"
+    folder = (cache_folder() / "subjects").resolve() / f"test-{name}-{digest}"
 
     def fill(given: Mapping[str, str]) -> bool:
         build(given["build"])
