@@ -1,18 +1,22 @@
-"""Names what limits a setting's capacity: the resource that is full there, or answers that are slow before any is full.
+"""Names what limits a setting's capacity: the resource that is full there or at which requests already queue, or
+answers that are slow before.
 
-In: a setting's search. Out: the bottleneck for its row. Close to the most that the server gives, the first look under a
-full load shows best what gives way; far below it, only trials at about that rate do.
+In: a setting's search. Out: the bottleneck for its row. Close to the most that the server gives, or where a queue for
+it is long enough by theory, the first look under a full load shows best what gives way; else only trials at about that
+rate do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from powerband.analyze.settings.capacity import Search, holds
+from powerband.analyze.settings.rules_of_thumb import mmc_meets, response_limit
 from powerband.analyze.settings.why import commonest
-from powerband.base.units import format_value, share
+from powerband.base.units import format_duration, format_value, plural, share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Stage
 from powerband.model.results import Bottleneck, TrialResult
@@ -22,6 +26,11 @@ FULL = 0.85
 AROUND = 0.15
 """Trials within this share of the capacity show what limits it."""
 TELLING = 0.02  # of the time: less is not what a hundredth of the requests waits for
+HOLDS_UP = (
+    ("jvm_safepoint_share", "safepoints stop all Java threads {} of the time"),
+    ("gc_cpu_share", "its garbage collector uses {} of its CPU time"),
+    ("psi_io_share", "something on this machine waited for a disk {} of the time"),
+)
 
 
 def limit_of(search: Search) -> Bottleneck | None:
@@ -30,16 +39,27 @@ def limit_of(search: Search) -> Bottleneck | None:
         return None
     looks = [trial for trial in search.trials if trial.valid and trial.stage is Stage.SATURATE]
     looks = [trial for trial in looks if trial.window_s is None] or looks  # shorter ones show less
+    full = commonest(looks)
     if not search.answers or search.nowhere or search.everywhere:
         return commonest(looks or search.near_edge())
     rate = float(np.exp(search.edge.quantile(0.5)))
+    if search.unseen:  # it was missed at the lowest rate tried: that is seen, while the edge is a guess
+        rate = min(trial.rate_per_s or rate for trial in search.near_edge())
     if looks and rate >= FULL * search.most_per_s:
-        return commonest(looks)
+        return _under_full_load(search, full)
     around = _around(search, rate)
     found = commonest(around)
     if found is None or found.name is not BottleneckName.NONE:
-        return found or commonest(looks)
-    return _slow_answers(search, rate, around)
+        return found or full
+    held_up = _held_up(around)
+    queue = None if held_up else _queue(search, rate)
+    if queue and full is not None and full.name is not BottleneckName.NONE:
+        there = _under_full_load(search, full)
+        return there and replace(there, evidence=(_ends_at(search, rate), queue, *there.evidence))
+    evidence = [_ends_at(search, rate)]
+    if any("subject_cpu_share" in trial.metrics for trial in around):
+        evidence.append(f"the server uses {share(_middle(around, 'subject_cpu_share'))} of its CPU time there")
+    return Bottleneck(BottleneckName.SLOW_ANSWERS, (*evidence, *held_up), BottleneckName.SLOW_ANSWERS.advice)
 
 
 def _around(search: Search, rate_per_s: float) -> list[TrialResult]:
@@ -50,23 +70,50 @@ def _around(search: Search, rate_per_s: float) -> list[TrialResult]:
     return [trial for trial in around if holds(search.experiment, trial) is False] or around or search.near_edge()
 
 
-def _slow_answers(search: Search, rate_per_s: float, around: Sequence[TrialResult]) -> Bottleneck:
-    def middle(metric: str) -> float:
-        return float(np.median([trial.metrics.get(metric, 0.0) for trial in around]))
+def _under_full_load(search: Search, found: Bottleneck | None) -> Bottleneck | None:
+    """The bottleneck of the first look, whose evidence says under which load that was."""
+    users = search.experiment.load_for(search.setting).users
+    if found is None or not found.evidence or users is None:
+        return found
+    first = f"with {plural(users, 'user')} that never pause, {found.evidence[0]}"
+    return replace(found, evidence=(first, *found.evidence[1:]))
 
+
+def _queue(search: Search, rate_per_s: float) -> str | None:
+    """Says how long a queue theory expects at this rate, if by that the SLO ends there; else None.
+
+    M/M/c: a request takes what the fastest trials' median response took, and c is how many of them the most that the
+    server gave keeps busy at once (Little's law)."""
+    limit, steps = response_limit(search.experiment), len(search.experiment.load.scenario)
+    medians = [
+        trial.metrics["response_time_ns_p50"]
+        for trial in search.trials
+        if trial.valid and trial.stage is Stage.CAPACITY and "response_time_ns_p50" in trial.metrics
+    ]
+    if limit is None or not medians:
+        return None
+    most_per_s = steps * search.most_per_s
+    servers = max(1, round(most_per_s * min(medians) / 1e9))
+    service_s = servers / most_per_s
+    if mmc_meets(limit, steps * rate_per_s, service_s, servers):
+        return None
+    at_once = "one at a time" if servers == 1 else f"{servers:,} at once"
+    each = format_duration(service_s * 1e9)
+    return f"requests that come at random queue there already: it serves {at_once}, {each} each"
+
+
+def _ends_at(search: Search, rate_per_s: float) -> str:
     conditions = " and ".join(constraint.text for constraint in search.objective.constraints)
     most = format_value(search.most_per_s, "per_s")
-    evidence = [
-        f"the SLO ({conditions}) stops holding at {share(rate_per_s / search.most_per_s)} of the {most} that it serves "
-        "at most"
-    ]
-    if any("subject_cpu_share" in trial.metrics for trial in around):
-        evidence.append(f"the server uses {share(middle('subject_cpu_share'))} of its CPU time there")
-    for metric, words in (
-        ("jvm_safepoint_share", "safepoints stop all Java threads {} of the time"),
-        ("gc_cpu_share", "its garbage collector uses {} of its CPU time"),
-        ("psi_io_share", "something on this machine waited for a disk {} of the time"),
-    ):
-        if (part := middle(metric)) >= TELLING:
-            evidence.append(words.format(share(part)))
-    return Bottleneck(BottleneckName.SLOW_ANSWERS, tuple(evidence), BottleneckName.SLOW_ANSWERS.advice)
+    part = share(rate_per_s / search.most_per_s)
+    return f"the SLO ({conditions}) stops holding at {part} of the {most} that it serves at most"
+
+
+def _held_up(around: Sequence[TrialResult]) -> list[str]:
+    """What was seen to hold up single requests."""
+    parts = ((_middle(around, metric), words) for metric, words in HOLDS_UP)
+    return [words.format(share(part)) for part, words in parts if part >= TELLING]
+
+
+def _middle(trials: Sequence[TrialResult], metric: str) -> float:
+    return float(np.median([trial.metrics.get(metric, 0.0) for trial in trials]))

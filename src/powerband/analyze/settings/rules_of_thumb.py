@@ -17,7 +17,7 @@ import numpy as np
 
 from powerband.analyze.settings.thread_line import ThreadLine, thread_line
 from powerband.analyze.stats.intervals import estimate, on_log_scale
-from powerband.analyze.stats.theory import erlang_c, machine_repairman_throughput
+from powerband.analyze.stats.theory import erlang_c, machine_repairman_throughput, mmc_response_s, mmc_waits_longer
 from powerband.analyze.stats.usl import fit_usl
 from powerband.base.units import format_duration, significant
 from powerband.loads import kind_of
@@ -112,7 +112,7 @@ def mmc(experiment: Experiment, line: ThreadLine, answer: SettingResult) -> Prop
         return Proposal("M/M/c", None, "the answer's rate is not known")
     if load.rate_per_s is not None or experiment.objective.is_capacity:
         # Each arrival sends the requests of all steps.
-        return _open_mmc(rate * len(load.scenario), work.service_s, _response_limit(experiment))
+        return _open_mmc(rate * len(load.scenario), work.service_s, response_limit(experiment))
     users, response_ns = line.mean(answer.setting, "users_mean"), line.mean(answer.setting, "response_time_ns_mean")
     if users is None or response_ns is None:
         return Proposal("M/M/c//N", None, "users or response times were not measured")
@@ -121,12 +121,22 @@ def mmc(experiment: Experiment, line: ThreadLine, answer: SettingResult) -> Prop
     return _closed_mmc(max(1, round(slots)), work.service_s, pause_s, experiment.objective.margin)
 
 
-def _response_limit(experiment: Experiment) -> Constraint | None:
+def response_limit(experiment: Experiment) -> Constraint | None:
+    """The first condition that a mean or a percentile of response times is below something; None: there is none."""
     for constraint in experiment.objective.constraints:
         name = constraint.metric.removeprefix("response_time_ns_")
         if name in (*QUANTILES, "mean") and name != constraint.metric and constraint.op in ("<", "<="):
             return constraint
     return None
+
+
+def mmc_meets(limit: Constraint, rate_per_s: float, service_s: float, servers: int) -> bool:
+    """True if M/M/c meets the limit of `response_limit`, with a request that takes `service_s` without queues."""
+    left_s = limit.threshold / 1e9 - service_s
+    name = limit.metric.removeprefix("response_time_ns_")
+    if name == "mean":
+        return mmc_response_s(rate_per_s, service_s, servers) - service_s <= left_s
+    return mmc_waits_longer(left_s, rate_per_s, service_s, servers) <= 1 - QUANTILES[name]
 
 
 def _open_mmc(rate_per_s: float, service_s: float, limit: Constraint | None) -> Proposal:
@@ -139,13 +149,9 @@ def _open_mmc(rate_per_s: float, service_s: float, limit: Constraint | None) -> 
         return Proposal(formula, None, f"a request alone takes {taken}: no number of threads meets that")
 
     def enough(servers: int) -> bool:
-        waits = erlang_c(servers, busy)
         if limit is None:
-            return waits <= WAIT_MAX
-        name = limit.metric.removeprefix("response_time_ns_")
-        if name == "mean":
-            return waits * service_s / (servers - busy) <= left_s
-        return waits * math.exp(-(servers - busy) * left_s / service_s) <= 1 - QUANTILES[name]
+            return erlang_c(servers, busy) <= WAIT_MAX
+        return mmc_meets(limit, rate_per_s, service_s, servers)
 
     least = math.floor(busy) + 1
     most = least + 10 * math.isqrt(math.ceil(busy) + 100)  # ten standard deviations of the busy servers beyond it

@@ -46,6 +46,15 @@ def mmc_response_s(rate_per_s: float, service_s: float, servers: int = 1) -> flo
     return service_s + erlang_c(servers, offered) * service_s / (servers - offered)
 
 
+def mmc_waits_longer(than_s: float, rate_per_s: float, service_s: float, servers: int = 1) -> float:
+    """The share of arrivals that wait for longer than `than_s` in M/M/c: P(Wq > t) = C(c, a) exp(-(c - a) t / S). 1 if
+    the load is not less than the capacity."""
+    offered = rate_per_s * service_s
+    if offered >= servers:
+        return 1.0
+    return erlang_c(servers, offered) * math.exp(-(servers - offered) * than_s / service_s)
+
+
 def mg1_response_s(rate_per_s: float, service_s: float, service_s_squared: float) -> float:
     """Mean response time of M/G/1 by Pollaczek-Khinchine, from the first two moments of the service time."""
     utilisation = rate_per_s * service_s

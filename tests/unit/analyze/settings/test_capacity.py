@@ -273,9 +273,47 @@ def test_a_capacity_far_below_the_most_ends_at_slow_answers() -> None:
     assert found is not None and found.name is BottleneckName.SLOW_ANSWERS
     assert "of the 1,000/s that it serves at most" in found.evidence[0] and "60 %" in found.evidence[1]
     full = [replace(trial(rate, n), bottleneck=served) for n, rate in enumerate((900.0, 950.0, 970.0), 2)]
-    assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full])) == cpu
+    there = replace(cpu, evidence=("with 10 users that never pause, full",))
+    assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full])) == there
     short = [replace(look, number=n, node=f"n{n}", window_s=1.0, bottleneck=served) for n in (8, 9)]
-    assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full, *short])) == cpu
+    assert limit_of(search_of(capacity_experiment(), setting(1), [look, *full, *short])) == there
+
+
+@pytest.mark.parametrize(
+    ("service_ns", "safepoints", "name"),
+    [
+        (20e6, 0.0, BottleneckName.POOL_TOO_SMALL),  # M/M/8 at 73 %: 1.4 % wait for the 30 ms that are left
+        (20e6, 0.05, BottleneckName.SLOW_ANSWERS),
+        (5e6, 0.0, BottleneckName.SLOW_ANSWERS),  # M/M/2: no one in a hundred waits for 45 ms
+    ],
+)
+def test_a_capacity_below_the_most_ends_at_the_resource_whose_queue_theory_expects_there(
+    service_ns: float, safepoints: float, name: BottleneckName
+) -> None:
+    served = Bottleneck(BottleneckName.NONE, ("all was served",), "")
+    pool = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all are busy",), "more threads")
+    look = replace(trial(None, 1, goodput_per_s=400.0), bottleneck=pool)
+    seen = {"response_time_ns_p50": service_ns, "jvm_safepoint_share": safepoints}
+    rates = {250.0: 20e6, 290.0: 30e6, 310.0: 40e6, 320.0: 60e6, 325.0: 70e6, 345.0: 80e6}
+    tried = [
+        replace(trial(rate, n, response_time_ns_p99=p99, goodput_per_s=rate, offered_rate_per_s=rate, **seen),
+                bottleneck=served)
+        for n, (rate, p99) in enumerate(rates.items(), 2)
+    ]  # fmt: skip
+    found = limit_of(search_of(capacity_experiment(), setting(1), [look, *tried]))
+    assert found is not None and found.name is name and "of the 400/s that it serves at most" in found.evidence[0]
+    if name is BottleneckName.POOL_TOO_SMALL:
+        assert "8 at once, 20.0 ms each" in found.evidence[1]
+        assert found.evidence[2] == "with 10 users that never pause, all are busy"
+
+
+def test_a_capacity_below_the_only_rate_tried_ends_where_that_was_missed() -> None:
+    pool = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all are busy",), "more threads")
+    look = replace(trial(None, 1, goodput_per_s=400.0), bottleneck=pool)
+    missed = trial(350.0, 2, response_time_ns_p99=60e6, goodput_per_s=350.0, offered_rate_per_s=350.0)
+    missed = replace(missed, bottleneck=Bottleneck(BottleneckName.NONE, ("all was served",), ""))
+    found = limit_of(search_of(capacity_experiment(), setting(1), [look, missed]))
+    assert found is not None and found.name is BottleneckName.POOL_TOO_SMALL
 
 
 def test_the_figure_says_how_many_starts_held_there() -> None:
