@@ -241,11 +241,13 @@ class RacePlanner:
     def _may_begin(self) -> bool:
         """True if a new block may begin: always if none of the race is in flight, as on one machine. Beside blocks in
         flight, blocks of short trials may begin, since waiting nodes have time for them; a full block once the short
-        ones are over, unless another is about to end, which may decide; and blocks that confirm."""
+        ones are over; and blocks that confirm. The last block of short trials and full ones wait for another that is
+        about to end, since it may decide."""
         if not self._racing or self._ended_by != "running":
             return True
         if self._begun < self._screens:
-            return not self._compared and self._fits_screen()
+            last_waits = self._begun == self._screens - 1 and self._trials.ends_soon(Stage.SCREEN)
+            return not self._compared and not last_waits and self._fits_screen()
         screens_over = bool(self._compared) or not self._trials.in_flight(Stage.SCREEN)
         waits = not screens_over or self._trials.ends_soon(Stage.COMPARE)
         return not waits and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
