@@ -41,7 +41,7 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race, TrialResult, Verdict
 from powerband.search.outlook import CONFIRM_EARLY, Played, before, from_here, known_of
 from powerband.search.planner import Confirming
-from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear
+from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear, window_for
 from powerband.search.trials import BlockTrials, Further
 
 
@@ -67,6 +67,7 @@ class RacePlanner:
         self._told_before = told
         self._results: list[TrialResult] = []
         self._screens = 0 if settings is not None else experiment.screen_blocks  # the first blocks: of short trials
+        self._screening = self._screens > 0  # short trials are to be judged
         self._window_ns: int | None = None  # the measured time of the race's trials; None: that of the experiment
         self._rounds = experiment.measure.repeats  # the most of full trials
         self._begun = 0  # blocks begun, including those of the confirmation
@@ -240,16 +241,15 @@ class RacePlanner:
 
     def _may_begin(self) -> bool:
         """True if a new block may begin: always if none of the race is in flight, as on one machine. Beside blocks in
-        flight, blocks of short trials may begin, since waiting nodes have time for them; a full block once the short
-        ones are over; and blocks that confirm. The last block of short trials and full ones wait for another that is
-        about to end, since it may decide."""
+        flight, blocks of short trials may begin, since waiting nodes have time for them; once all have, full blocks,
+        as soon as a trial has shown how long they should measure; and blocks that confirm. The last block of short
+        trials and full ones wait for another that is about to end, since it may decide."""
         if not self._racing or self._ended_by != "running":
             return True
         if self._begun < self._screens:
             last_waits = self._begun == self._screens - 1 and self._trials.ends_soon(Stage.SCREEN)
             return not self._compared and not last_waits and self._fits_screen()
-        screens_over = bool(self._compared) or not self._trials.in_flight(Stage.SCREEN)
-        waits = not screens_over or self._trials.ends_soon(Stage.COMPARE)
+        waits = not self._trials.spent_s or any(map(self._trials.ends_soon, (Stage.SCREEN, Stage.COMPARE)))
         return not waits and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
 
     def _fits_screen(self) -> bool:
@@ -266,6 +266,8 @@ class RacePlanner:
             self._ahead += 1
             self._extra += 1
         elif self._ended_by == "running":
+            if self._screening and self._begun == self._screens:  # beside short trials, whose noise is not known yet
+                self._window_ns = window_for(self._experiment, math.inf, self._trials.around_s)
             self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
             # Once the standing is confirmed, the winner alone is measured again.
@@ -309,12 +311,12 @@ class RacePlanner:
         for setting, reason in self._trials.left.items():
             self._departures.setdefault(setting, Departure(setting, block, reason.removeprefix("left after ")))
         decided = False
-        if not self._compared and not self._trials.idle:
-            return  # the other blocks of short trials are still in flight
-        if not self._compared and self._begun == 1 < self._screens:
+        if self._trials.in_flight(Stage.SCREEN):
+            return  # they decide first
+        if self._begun == 1 < self._screens:
             self._settled = hopeless(self._experiment, self._live, self._results)
-        elif not self._compared:
-            decided = self._screen(self._begun - 1)
+        elif self._screening:
+            decided = self._screen(min(self._begun, self._screens) - 1)
         elif self._compared >= 2:
             decided = self._look(block)
         if decided or not self._live:
@@ -375,8 +377,9 @@ class RacePlanner:
     def _screen(self, block: int) -> bool:
         """Eliminates the settings that short trials show far behind; returns True if only the leader is left. Another
         block of short trials follows if it may eliminate more."""
-        last = self._begun == self._screens
-        self._settled, self._begun = frozenset(), self._screens
+        last = self._begun >= self._screens
+        self._screening = False
+        self._settled, self._begun = frozenset(), max(self._begun, self._screens)
         table = ResponseTable(self._experiment, self._settings, self._results)
         if not table.screened or len(table.blocks) < SCREENED_UNTIL:
             return False
@@ -398,7 +401,7 @@ class RacePlanner:
             near = looks_far(contest, self._live)
             if near and not last:
                 self._settled = frozenset(self._live) - {*near, contest.leader}
-                self._begun = block + 1
+                self._begun, self._screening = block + 1, True
             return False
         asked = self._experiment.design.regret
         regret = decision_of(self._experiment, self._settings, self._results, self.progress).regret
@@ -409,7 +412,8 @@ class RacePlanner:
         """Sets the measured time of the full trials, and how many rounds of them take no longer than `measure.repeats`
         of those of the experiment."""
         experiment, lasts_s = self._experiment, self._trials.lasts_s
-        self._window_ns = long_enough(experiment, table, self._live, self._trials.around_s)
+        if self._begun == self._screens:  # no full trial has begun
+            self._window_ns = long_enough(experiment, table, self._live, self._trials.around_s)
         in_time = int(experiment.measure.repeats * lasts_s(None) / lasts_s(self._window_ns))
         self._rounds = min(rounds_most(experiment, self._window_ns), in_time)
 
