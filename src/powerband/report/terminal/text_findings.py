@@ -83,14 +83,14 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
     """Each rule's proposal and the effect of following it; nothing if no parameter counts threads."""
     if not analysis.rules:
         return
-    against = "vs leader" if analysis.answer.setting is None else "vs answer"
-    table = _table("rule of thumb", "proposes", "nearest tried", against, "formula", folds=2)
+    against = "leader" if analysis.answer.setting is None else "answer"
+    table = _table("rule of thumb", "proposes", f"nearest tried, vs {against}", "formula", folds=2)
     for rule in analysis.rules:
+        cost = "" if rule.cost is None else f": {ratio_phrase(rule.cost)}"
         table.add_row(
             rule.name,
             proposal_words(rule),
-            Text(rule_nearest(rule)),
-            ABSENT if rule.cost is None else ratio_phrase(rule.cost),
+            Text(rule_nearest(rule) + cost),
             Text(f"not applicable: {rule.refused}" if rule.refused else rule.formula),
         )
     yield Text()
