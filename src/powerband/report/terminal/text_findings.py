@@ -35,7 +35,6 @@ from powerband.report.wording.findings import (
     visitor_rows,
     what_to_do,
 )
-from powerband.report.wording.numbers import ABSENT
 
 LAST_COLUMN = 16  # characters: longer texts fold at words, and longer words are rare
 TYPES_SHOWN = 8  # arbitrary: what leaks is among the first; the report has more

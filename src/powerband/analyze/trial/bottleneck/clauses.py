@@ -3,7 +3,7 @@ judged here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from powerband.analyze.stats.slots import Slots
 from powerband.analyze.trial.bottleneck.scene import Scene
