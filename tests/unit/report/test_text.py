@@ -200,6 +200,6 @@ def test_rules_of_thumb_are_compared_with_the_answer_which_need_not_lead() -> No
     analysis = synthetic_verdicts.race_analysis()
     assert analysis.answer.setting != analysis.answer.leader
     undecided = replace(analysis, answer=replace(analysis.answer, setting=None))
-    for of, against in ((analysis, "answer"), (undecided, "leader")):
+    for of, against in ((analysis, "that one vs answer"), (undecided, "that one vs leader")):
         (heads,) = [line for line in printed(of, 120).splitlines() if line.startswith("rule of thumb")]
-        assert heads.split("nearest tried, vs ")[1].split("formula")[0].strip() == against
+        assert heads.split("nearest tried")[1].split("formula")[0].strip() == against

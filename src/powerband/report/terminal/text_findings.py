@@ -35,6 +35,7 @@ from powerband.report.wording.findings import (
     visitor_rows,
     what_to_do,
 )
+from powerband.report.wording.numbers import ABSENT
 
 LAST_COLUMN = 16  # characters: longer texts fold at words, and longer words are rare
 TYPES_SHOWN = 8  # arbitrary: what leaks is among the first; the report has more
@@ -82,14 +83,14 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
     """Each rule's proposal and the effect of following it; nothing if no parameter counts threads."""
     if not analysis.rules:
         return
-    against = "leader" if analysis.answer.setting is None else "answer"
-    table = _table("rule of thumb", "proposes", f"nearest tried, vs {against}", "formula", folds=2)
+    against = "vs leader" if analysis.answer.setting is None else "vs answer"
+    table = _table("rule of thumb", "proposes", "nearest tried", f"that one {against}", "formula", folds=2)
     for rule in analysis.rules:
-        cost = "" if rule.cost is None else f": {ratio_phrase(rule.cost)}"
         table.add_row(
             rule.name,
             proposal_words(rule),
-            Text(rule_nearest(rule) + cost),
+            Text(rule_nearest(rule)),
+            ABSENT if rule.cost is None else ratio_phrase(rule.cost),
             Text(f"not applicable: {rule.refused}" if rule.refused else rule.formula),
         )
     yield Text()

@@ -160,7 +160,7 @@ def test_a_closed_load_with_pauses_is_the_machine_repairman() -> None:
     best = machine_repairman_throughput(64, HELD_S, 0.1, 64)
     assert machine_repairman_throughput(64, HELD_S, 0.1, servers) >= 0.97 * best
     assert machine_repairman_throughput(64, HELD_S, 0.1, servers - 1) < 0.97 * best
-    assert "pause 100 ms" in rule.formula
+    assert "then 100 ms of pause" in rule.formula
 
 
 def opened(rate: float, overrides: Mapping[str, float] | None = None, **changes: Any) -> Analysis:

@@ -702,7 +702,7 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
     assert found is not None
     assert found.name is expected
     assert 1 <= len(found.evidence) <= 4 and found.advice
-    none = ("message", "none waits for a CPU")
+    none = ("message", "no other waits for it")
     assert all(re.search(r"\d", clause) or any(words in clause for words in none) for clause in found.evidence)
 
 
