@@ -270,7 +270,7 @@ def _trial_view(trial: TrialResult) -> TrialView:
         LimitSpan(
             1.6, 9.2, Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all threads busy", "40 requests queue"), "more")
         ),
-        LimitSpan(9.2, 13.2, Bottleneck(BottleneckName.SUBJECT_CPU, ("the server uses 97 % of its CPU time",), "less")),
+        LimitSpan(9.2, 13.2, Bottleneck(BottleneckName.SUBJECT_CPU, ("the server uses 97 % of its 2 CPUs",), "less")),
     )
     return TrialView(trial.number, (*tracks, *bands), (3.2, 13.2), limits)
 

@@ -39,7 +39,8 @@ LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is conclude
 ACCEPTS_SHARE = 0.9  # of the looks that did not find it waiting for a lock, a thread that accepts waits on a socket
 APART = 2.0  # times the switches of each other thread, or one part in so many: arbitrary, equal workers differ less
 
-LOOP, FREE, REST, WORK, MIXED = "event loop", "event loop, free", "at rest", "at work", "in turns"
+# `readings/pools.py` knows loops and housekeepers by such words in a name: the suffixes of others hold none of them.
+LOOP, FREE, REST, WORK, MIXED = "event loop", "event loop, free", "at rest", "at work", "poller and workers"
 ACCEPTS = "accepts"  # among the housekeepers of `readings/pools.py`, which serve no request
 # Threads whose own names say that they accept connections. The kernel keeps 15 bytes of a name: Tomcat's is cut there
 # (`http-nio-8080-A`), or by the JDK in the middle (`http-n..ceptor`, once `http-n..ptor-0`).

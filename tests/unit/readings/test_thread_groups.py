@@ -159,6 +159,9 @@ def test_threads_of_which_any_may_wait_for_events_stay_together() -> None:
         Thread(4, 2, {"sleep": 9}),
     ]
     assert sizes(mixed) == {"python": 3}
+    crowd = [PARENT, *mixed, *(Thread(tid, 2, {"sleep": 9}) for tid in range(5, 35))]
+    pools = {pool.name: pool for pool in watched_pools(events(crowd), 3 * SECOND, END)}
+    assert pools["python (poller and workers)"].use.threads == 33 and not pools["python (poller and workers)"].loops
 
 
 def test_pools_stay_whole_where_not_every_thread_is_told_or_an_older_engine_tells_less() -> None:

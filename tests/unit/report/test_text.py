@@ -146,7 +146,7 @@ def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
         "out after round 4",
         "pool too small",
         "too many threads",
-        "With threads=32 no resource is saturated and the offered load is the limit. CPU in use 44 %. No request",
+        "With threads=32 the load is the limit and no resource is saturated. CPU in use 44 %. No request waits.",
         "Goetz",
         "−93 % (−94 to −93)",
     ):
@@ -166,7 +166,7 @@ def test_a_bottleneck_that_the_answer_tells_is_not_told_twice() -> None:
 def test_what_limits_the_leader_is_told_where_there_is_no_answer() -> None:
     base = synthetic_verdicts.race_analysis()
     text = plain(printed(replace(base, answer=replace(base.answer, setting=None)), 200))
-    assert "With threads=64 no resource is saturated" in text
+    assert "With threads=64 the load is the limit" in text
 
 
 def test_what_the_answer_says_of_a_race_is_not_said_again() -> None:
@@ -200,6 +200,6 @@ def test_rules_of_thumb_are_compared_with_the_answer_which_need_not_lead() -> No
     analysis = synthetic_verdicts.race_analysis()
     assert analysis.answer.setting != analysis.answer.leader
     undecided = replace(analysis, answer=replace(analysis.answer, setting=None))
-    for of, against in ((analysis, "vs answer"), (undecided, "vs leader")):
+    for of, against in ((analysis, "that one vs answer"), (undecided, "that one vs leader")):
         (heads,) = [line for line in printed(of, 120).splitlines() if line.startswith("rule of thumb")]
         assert heads.split("nearest tried")[1].split("formula")[0].strip() == against

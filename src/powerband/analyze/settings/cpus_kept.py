@@ -19,7 +19,6 @@ from powerband.model.plan import Setting
 from powerband.model.results import TrialResult
 from powerband.model.runtime import RuntimeView
 
-_RUNTIMES_MOST = 3  # in a sentence
 _COUNTS_CPUS = re.compile(
     r"(thread|worker|loop|proc|instance|cluster|pool|cpu|core|fork|acceptor)s?|process(es)?|concurrency|parallelism"
     r"|gomaxprocs"
@@ -94,9 +93,11 @@ def _limit(views: Sequence[RuntimeView]) -> str:
 
 
 def _seen(results: Sequence[TrialResult]) -> str:
-    """` (the server's JVM has availableProcessors 1 and the Serial collector)`; empty where no runtime is known."""
-    seen = dict.fromkeys(f"{view.runtime} has {view.says}" for result in results for view in result.runtimes)
-    return f" ({joined(list(seen)[:_RUNTIMES_MOST])})" if seen else ""
+    """` (JVM has availableProcessors 1 and the Serial collector)`, without what differs between trials, since a
+    parameter sets that; empty where no runtime is known."""
+    seen = [[f"{view.runtime} has {view.says}" for view in result.runtimes] for result in results if result.runtimes]
+    everywhere = [text for text in seen[0] if all(text in each for each in seen)] if seen else []
+    return f" ({joined(everywhere)})" if everywhere else ""
 
 
 def _machines(cpus: CpuUse) -> str:

@@ -167,9 +167,9 @@ def _closed_mmc(users: int, service_s: float, pause_s: float, margin: float) -> 
         return min(users, servers) / service_s
 
     wanted = (1 - margin) * throughput(users)
-    thinking = f" and pause {format_duration(pause_s * 1e9)}" if pauses else ""
-    each = f"{format_duration(service_s * 1e9)}{thinking}"
-    formula = f"{users:,} users of {each}, within {100 * margin:.0f} % of a thread for each"
+    thinking = f", then {format_duration(pause_s * 1e9)} of pause" if pauses else ""
+    each = f"{format_duration(service_s * 1e9)} each{thinking}"
+    formula = f"{users:,} users, {each}: within {100 * margin:.0f} % of what {users:,} threads serve"
     return Proposal(formula, float(_fewest(1, users, lambda servers: throughput(servers) >= wanted)))
 
 

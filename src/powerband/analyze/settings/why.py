@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from powerband.analyze.settings.standing import GOODPUT, Standing, sentences
 from powerband.analyze.stats.intervals import mean_of
-from powerband.analyze.trial.bottleneck.clauses import CPU_USE, cores, with_cpu_use
+from powerband.analyze.trial.bottleneck.clauses import of_cpus, with_cpu_use
 from powerband.base.units import format_bytes, format_value, plural, share, significant
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
@@ -22,6 +22,7 @@ from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialResult, Verdict
 
+CPU_SHARE = "subject_cpu_share"
 CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `bottleneck/rules.py`
 CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckName.TOO_MANY_RUNNABLE_THREADS)
 CPU_IDLE = 0.70  # below it 40 % more would fit
@@ -80,11 +81,12 @@ def _middle(
     if not named or (found := (middle := named[len(named) // 2]).bottleneck) is None:
         return None
 
-    known = {name: [each.metrics[name] for each in every if name in each.metrics] for name in CPU_USE}
-    mean = {name: mean_of(values, METRICS[name].unit) for name, values in known.items() if values}
+    own = middle.metrics.get(CPU_SHARE, 0.0)
+    known = [trial.metrics[CPU_SHARE] for trial in every if CPU_SHARE in trial.metrics]
+    mean = mean_of(known or [own], METRICS[CPU_SHARE].unit)
 
     def averaged(each: Candidate) -> tuple[str, ...]:
-        return with_cpu_use(each.evidence, middle.metrics, mean)
+        return with_cpu_use(each.evidence, own, mean)
 
     second = found.second and replace(found.second, evidence=averaged(found.second))
     return replace(found, evidence=averaged(found), second=second)
@@ -96,7 +98,7 @@ def _told_by(second: Bottleneck, votes: int, trials: int) -> Candidate:
 
 
 def bottleneck_sentences(setting: Setting, bottleneck: Bottleneck, *, advised: bool = False) -> str:
-    """`With threads=4 the pool is too small. All 4 threads are busy 98 % of the time.` If evidence ties: `... Or a
+    """`With threads=4 the pool is too small. All 4 `pool` threads are holding a request.` If evidence ties: `... Or a
     dependency is the limit. ...` `advised`: the advice for each follows its evidence."""
     said = (
         f"{each.name.words}. {sentences((*each.evidence, each.advice if advised else ''))}".rstrip()
@@ -110,11 +112,9 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     rate offered. With a thread for every user and idle CPUs it only says that these two are not the limit."""
     if (bottleneck := standing.row(chosen).bottleneck) is not None:
         return bottleneck_sentences(chosen, bottleneck)
-    busy = standing.value(chosen, "subject_cpu_share")
+    busy = standing.value(chosen, CPU_SHARE)
     if busy is not None and busy >= CPU_BUSY:
-        number = standing.value(chosen, "subject_cpu_cores")
-        used = f" ({cores(number)})" if number is not None else ""
-        return f"With {chosen.id} CPU is the limit. The server uses {share(busy)} of its CPU time{used}."
+        return f"With {chosen.id} CPU is the limit. The server uses {_of_cpus(standing, busy)}."
     if standing.experiment.objective.is_capacity or not kind_of(standing.experiment).has_metric("offered_rate_per_s"):
         return None  # its trials are at many rates, and what is served is what was searched; or nothing is offered
     load = standing.experiment.load_for(chosen)
@@ -127,7 +127,7 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
         return None
     return (
         f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
-        f"{load.users} users and uses {share(busy)} of its CPU time."
+        f"{load.users} users and uses {_of_cpus(standing, busy)}."
     )
 
 
@@ -158,11 +158,15 @@ def _smaller(standing: Standing, chosen: Setting) -> str | None:
     if served is not None and ended and 1 - served / ended >= FAILS_MANY:
         failed = f"{share(1 - served / ended)} of its {standing.experiment.noun}s"
         return f"With {nearest.setting.id} the server fails {failed}."
-    idle = 1 - (standing.value(nearest.setting, "subject_cpu_share") or 0.0)
+    idle = _of_cpus(standing, 1 - (standing.value(nearest.setting, CPU_SHARE) or 0.0))
     return (
-        f"With {nearest.setting.id} the server {_yield(standing, nearest)} {100 * idle:.0f} % of its CPU time idle. "
-        "Its threads wait rather than work."
+        f"With {nearest.setting.id} the server {_yield(standing, nearest)} {idle} idle. Its threads wait rather than "
+        "work."
     )
+
+
+def _of_cpus(standing: Standing, part: float) -> str:
+    return of_cpus(part, None if standing.cpus is None else standing.cpus.server)
 
 
 def _names_the_same(found: Bottleneck | None, other: Bottleneck | None) -> bool:
@@ -177,7 +181,7 @@ def _behind(standing: Standing, setting: Setting, chosen: Setting) -> float:
 def _tells(standing: Standing, row: SettingResult) -> bool:
     if row.bottleneck is not None:
         return row.bottleneck.name is not BottleneckName.NONE
-    return (standing.value(row.setting, "subject_cpu_share") or 1.0) < CPU_IDLE
+    return (standing.value(row.setting, CPU_SHARE) or 1.0) < CPU_IDLE
 
 
 def _yield(standing: Standing, row: SettingResult) -> str:

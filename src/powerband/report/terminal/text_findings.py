@@ -84,7 +84,7 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
     if not analysis.rules:
         return
     against = "vs leader" if analysis.answer.setting is None else "vs answer"
-    table = _table("rule of thumb", "proposes", "nearest tried", against, "formula", folds=2)
+    table = _table("rule of thumb", "proposes", "nearest tried", f"that one {against}", "formula", folds=2)
     for rule in analysis.rules:
         table.add_row(
             rule.name,

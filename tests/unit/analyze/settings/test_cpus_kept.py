@@ -93,6 +93,16 @@ def test_cpus_that_were_kept_are_told_with_what_the_runtime_made_of_them() -> No
     assert "2 CPUs (JVM has availableProcessors 1 and the Serial collector); --cpus all" in warning
 
 
+def test_what_a_parameter_sets_in_the_runtime_is_not_said_of_the_cpus() -> None:
+    kept = CpuUse(1, 2, shared=False)
+    results = [trial(workers, go(workers), RuntimeView("Python", 1, "cpu_count", 1, "set", 1), cpus=kept)
+               for workers in (1, 2, 4, 3)]  # fmt: skip
+    (warning,) = cpus_kept(experiment(**WORKERS), kept, results)
+    assert "2 CPUs (Python has cpu_count 1); --cpus all" in warning
+    (warning,) = cpus_kept(experiment(**WORKERS), kept, [replace(each, runtimes=each.runtimes[:1]) for each in results])
+    assert "2 CPUs; --cpus all" in warning
+
+
 def test_a_quota_is_not_widened_by_more_cpus() -> None:
     limited = replace(trial(1, cpus=CpuUse(0.5, 2, shared=True)), metrics={"cpu_quota_cores": 0.5})
     (warning,) = cpus_kept(experiment(**WORKERS), limited.cpus, [limited])

@@ -150,7 +150,7 @@ def test_a_proposal_far_from_all_that_was_tried_costs_nobody_knows_what() -> Non
 def test_a_closed_load_without_pauses_wants_a_thread_for_nearly_each_user() -> None:
     rule = named(closed(users=64))["M/M/c"]
     assert rule.proposal == math.ceil(0.97 * 64)
-    assert rule.formula == "64 users of 19.0 ms, within 3 % of a thread for each"
+    assert rule.formula == "64 users, 19.0 ms each: within 3 % of what 64 threads serve"
 
 
 def test_a_closed_load_with_pauses_is_the_machine_repairman() -> None:
@@ -160,7 +160,7 @@ def test_a_closed_load_with_pauses_is_the_machine_repairman() -> None:
     best = machine_repairman_throughput(64, HELD_S, 0.1, 64)
     assert machine_repairman_throughput(64, HELD_S, 0.1, servers) >= 0.97 * best
     assert machine_repairman_throughput(64, HELD_S, 0.1, servers - 1) < 0.97 * best
-    assert "pause 100 ms" in rule.formula
+    assert "then 100 ms of pause" in rule.formula
 
 
 def opened(rate: float, overrides: Mapping[str, float] | None = None, **changes: Any) -> Analysis:
@@ -223,7 +223,7 @@ def test_the_law_of_scalability_proposes_its_peak_or_says_why_not() -> None:
     assert rule.formula.startswith("g = 50") and " to " in rule.formula
     assert rule.setting in (pool(threads=16), pool(threads=32))
     refused = named(analyse(experiment({"threads": levels[:4]}), results(dict(list(table.items())[:4]))))["USL"]
-    assert refused.proposal is None and refused.setting is None and "not certainly peaked" in (refused.refused or "")
+    assert refused.proposal is None and refused.setting is None and "a throughput that falls" in (refused.refused or "")
     assert "open load" in (named(opened(500.0))["USL"].refused or "")
 
 

@@ -12,8 +12,10 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Estimate, SettingResult, Verdict
 
-POOL = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("all 8 `pool` threads are busy", "56 requests queue"), "more")
-CPU = Bottleneck(BottleneckName.SUBJECT_CPU, ("the server uses 98 % of its CPU time",), "more")
+POOL = Bottleneck(
+    BottleneckName.POOL_TOO_SMALL, ("all 8 `pool` threads are holding a request", "56 requests queue"), "more"
+)
+CPU = Bottleneck(BottleneckName.SUBJECT_CPU, ("the server uses 98 % of its 2 CPUs",), "more")
 CROWD = Bottleneck(BottleneckName.TOO_MANY_RUNNABLE_THREADS, ("200 threads wait for each CPU",), "fewer")
 NONE = Bottleneck(BottleneckName.NONE, ("all was served",), "more")
 
@@ -39,8 +41,8 @@ def said(*rows: SettingResult, chosen: int) -> str:
 def test_the_chosen_setting_s_bottleneck_and_what_a_smaller_one_lacks() -> None:
     text = said(row(4, Verdict.WORSE, POOL), row(8, Verdict.WORSE, POOL), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
     assert text == (
-        "With threads=16 CPU is the limit. The server uses 98 % of its CPU time. With threads=8 the pool is too small. "
-        "All 8 `pool` threads are busy. 56 requests queue."
+        "With threads=16 CPU is the limit. The server uses 98 % of its 2 CPUs. With threads=8 the pool is too small. "
+        "All 8 `pool` threads are holding a request. 56 requests queue."
     )
 
 
@@ -60,7 +62,7 @@ def test_where_all_settings_have_as_many_threads_the_best_of_the_worse_ones_says
         )
     ]
     assert said(*rows, chosen=64) == (
-        "With threads=8 the pool is too small. All 8 `pool` threads are busy. 56 requests queue."
+        "With threads=8 the pool is too small. All 8 `pool` threads are holding a request. 56 requests queue."
     )
     named = [*rows[:2], replace(rows[2], bottleneck=POOL)]
     assert said(*named, chosen=64).startswith("With threads=64 the pool") and "threads=8" not in said(*named, chosen=64)
@@ -74,7 +76,7 @@ def test_a_setting_that_fails_its_requests_is_not_said_to_wait() -> None:
 
 def test_where_none_is_named_plain_figures_stand_for_it() -> None:
     text = said(row(8, Verdict.WORSE, None), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
-    assert "With threads=8 the server reaches 50.0 % of the best goodput and leaves 80 % of its CPU time idle." in text
+    assert "With threads=8 the server reaches 50.0 % of the best goodput and leaves 80 % of its CPUs idle." in text
     assert said(row(16, Verdict.EQUIVALENT, None, subject_cpu_share=0.95), chosen=16).startswith(
         "With threads=16 CPU is the limit."
     )

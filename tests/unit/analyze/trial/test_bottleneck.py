@@ -702,7 +702,7 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
     assert found is not None
     assert found.name is expected
     assert 1 <= len(found.evidence) <= 4 and found.advice
-    none = ("message", "none waits for a CPU")
+    none = ("message", "no other waits for it")
     assert all(re.search(r"\d", clause) or any(words in clause for words in none) for clause in found.evidence)
 
 
@@ -756,7 +756,23 @@ def test_the_load_is_named_only_where_more_was_tried() -> None:
     nothing_short = scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=10 * MS)
     assert bottleneck_of(nothing_short) is None
     found = bottleneck_of(replace(nothing_short, tried=MORE))
-    assert found is not None and found.evidence[-1] == "with 128 users it serves 2.00 times as much as with 64"
+    assert found is not None
+    assert found.evidence[-1] == "a short look with twice the users (128) served 2.00 times as much"
+
+
+def test_threads_that_are_all_taken_are_the_limit_only_beyond_the_load() -> None:
+    found = bottleneck_of(scene(pool("pool", 0.7, 0.1, sleep=63), POLLER, tried=tried(64)))
+    assert found == Bottleneck(
+        B.NONE,
+        (
+            "the server uses 72 % of its 1 CPU",
+            "`pool` has 64 threads for 64 requests in flight",
+            "a short look with twice the users (128) served 1.00 times as much: beyond 64 users, those threads are the "
+            "limit",
+        ),
+        "this setting is enough for 64 users. More users would share the same throughput: if you expect more than 64, "
+        "measure again with that many (load.users) and with larger settings",
+    )
 
 
 def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
@@ -768,7 +784,7 @@ def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
 def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
     found = bottleneck_of(scene(SLEEPERS, POLLER, tried=tried(8)))
     assert found is not None
-    assert found.evidence[-1] == "the server serves 8 at once (one user alone waits 20.0 ms), 400/s at most"
+    assert found.evidence[-1] == "the server serves about 8 requests at once: 400/s, and a request alone takes 20.0 ms"
 
 
 def test_one_at_a_time_without_threads_that_wait() -> None:
@@ -799,9 +815,9 @@ def test_the_evidence_is_in_figures() -> None:
     assert found == Bottleneck(
         B.POOL_TOO_SMALL,
         (
-            "all 8 `pool` threads are busy, 7.8 of them sleeping",
+            "all 8 `pool` threads are holding a request, 7.8 of them sleeping",
             "56 requests queue",
-            "the server uses 4 % of its CPU time",
+            "the server uses 4 % of its 1 CPU",
         ),
         "give `pool` more threads: with 64, no request would queue",
     )
@@ -818,11 +834,11 @@ def test_a_pool_without_a_queue_turns_away_what_finds_it_full() -> None:
     assert bottleneck_of(seen) == Bottleneck(
         B.POOL_TOO_SMALL,
         (
-            "all 15 `pool` threads are busy, all of them sleeping",
+            "all 15 `pool` threads are holding a request, all of them sleeping",
             "62 % of requests are turned away (status 429 or 503)",
-            "the server uses 12 % of its CPU time",
+            "the server uses 12 % of its 1 CPU",
         ),
-        "give `pool` more threads: the offered rate would keep 40 busy",
+        "give `pool` more threads: the offered rate needs at least 40",
     )
     users = bottleneck_of(replace(seen, users=48, present=48.0))
     assert users is not None and users.name is B.POOL_TOO_SMALL
@@ -865,13 +881,12 @@ def test_a_setting_has_the_bottleneck_of_most_of_its_trials_with_the_middle_one_
     assert found is not None and (found.name, found.evidence) == (B.LOCK, ("20",))
     said = []
     for each, cpu in zip(trials, (0.9, 0.7, 0.8, 0.96), strict=True):
-        clauses = (f"it uses {cpu:.0%}", f"the server uses {100 * cpu:.0f} % of its CPU time ({2 * cpu:.3g} cores)")
+        clauses = (f"it uses {cpu:.0%}", f"the server uses {100 * cpu:.0f} % of its 2 CPUs")
         named = each.bottleneck and replace(each.bottleneck, evidence=clauses)
-        figures = {**each.metrics, "subject_cpu_share": cpu, "subject_cpu_cores": 2 * cpu}
+        figures = {**each.metrics, "subject_cpu_share": cpu}
         said.append(replace(each, metrics=figures, bottleneck=named))
     found = commonest(said)
-    assert found is not None
-    assert found.evidence == ("it uses 96%", "the server uses 84 % of its CPU time (1.67 cores)")
+    assert found is not None and found.evidence == ("it uses 96%", "the server uses 84 % of its 2 CPUs")
     assert commonest([]) is None
     assert commonest([trial(1, None, 1), trial(2, None, 1), trial(3, B.LOCK, 1)]) is None
 
@@ -901,13 +916,14 @@ def test_a_trial_whose_connections_were_counted_decides_though_its_slots_are_not
 def test_where_one_thread_runs_the_runtimes_that_gain_from_cpus_alone_are_named() -> None:
     """A JVM runs as many virtual threads at once as it counts CPUs."""
     found = bottleneck_of(scene(pool("ForkJoinPool", 0.97, 0.02, poll=0.01, busiest=0.97)))
-    assert found is not None and found.name is B.SUBJECT_CPU and found.advice.endswith("(Go, .NET, the JVM)")
+    assert found is not None and found.name is B.SUBJECT_CPU
+    assert found.advice.startswith("give the server more CPUs") and found.advice.endswith("(Go, .NET, the JVM)")
 
 
-@pytest.mark.parametrize(("waiting", "words"), [(0.0, "none waits for a CPU"), (0.3, "on average 0.3 wait for a CPU")])
+@pytest.mark.parametrize(("waiting", "words"), [(0.0, "no other waits"), (0.3, "on average 0.3 others wait")])
 def test_nobody_waits_is_said_without_a_figure(waiting: float, words: str) -> None:
     found = bottleneck_of(scene(pool("nginx", 0.97, waiting, poll=0.01, busiest=0.97)))
-    assert found is not None and found.evidence[-1] == f"one thread runs at a time; {words}"
+    assert found is not None and found.evidence[-1] == f"one thread at a time fills the CPU; {words} for it"
 
 
 @pytest.mark.parametrize(("instances", "cpu", "wait", "engine"), [(2, 1.36, 0.71, 0.56), (4, 1.32, 2.74, 0.62)])

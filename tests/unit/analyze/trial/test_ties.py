@@ -68,13 +68,13 @@ def test_connections_tell_a_worker_from_a_loop_though_the_rates_of_the_look_do_n
 @pytest.mark.parametrize(("cpu", "second"), [(0.30, None), (0.70, None), (0.80, B.SUBJECT_CPU), (0.88, B.SUBJECT_CPU)])
 def test_a_pool_that_is_too_small_beside_a_cpu_that_is_nearly_full(cpu: float, second: BottleneckName | None) -> None:
     full = pool("pool", cpu, 0.1, sleep=7.9 - cpu)
-    seen = scene(full, POLLER, metrics={"subject_cpu_share": cpu, "subject_cpu_cores": cpu})
+    seen = scene(full, POLLER, metrics={"subject_cpu_share": cpu})
     assert named(seen) == (B.POOL_TOO_SMALL, second)
     found = bottleneck_of(seen)
     if second is not None and found is not None and found.second is not None and cpu == 0.80:
         assert found.second.evidence == (
-            "the server uses 80 % of its CPU time (0.8 cores)",
-            "with all of it, it would serve at most 1.25 times as much",
+            "the server uses 80 % of its 1 CPU",
+            "at 100 % it would serve at most 1.25 times as much",
         )
 
 

@@ -3,7 +3,7 @@ judged here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from powerband.analyze.stats.slots import Slots
 from powerband.analyze.trial.bottleneck.scene import Scene
@@ -40,43 +40,33 @@ def verdict(
 
 
 def slots_served(slots: Slots) -> str:
-    """Words the slots, which forecast any number of users: `the server serves 4 at once (one user alone waits 20.5 ms),
-    197/s at most`. Slots are whole; what a request does outside of them adds a part of one."""
-    at_once, each = max(1, round(slots.value)), format_duration(slots.alone_ns)
-    return (
-        f"the server serves {at_once:,} at once (one user alone waits {each}), {per_second(slots.most_per_s)} at most"
-    )
+    """Words the slots: `the server serves about 4 requests at once: 197/s, and a request alone takes 20.5 ms`. Slots
+    are whole; what a request does outside of them adds a part of one to the product of the two figures."""
+    rate, alone = per_second(slots.most_per_s), format_duration(slots.alone_ns)
+    at_once = plural(max(1, round(slots.value)), "request")
+    return f"the server serves about {at_once} at once: {rate}, and a request alone takes {alone}"
 
 
 def served_twice(slots: Slots) -> str:
-    """Words the gain: `with 128 users it serves 1.00 times as much as with 64`."""
-    return f"with {2 * slots.users:,} users it serves {significant(slots.gain)} times as much as with {slots.users:,}"
+    """Words the gain: `a short look with twice the users (128) served 1.00 times as much`."""
+    return f"a short look with twice the users ({2 * slots.users:,}) served {significant(slots.gain)} times as much"
 
 
-def cpu_used(scene: Scene, *, in_cores: bool = False) -> str:
-    cores_too = _in_cores(scene.value("subject_cpu_cores")) if in_cores else ""
-    return f"the server uses{of_cpu_time(scene.cpu_share)}{cores_too}"
+def cpu_used(scene: Scene) -> str:
+    return f"the server uses {of_cpus(scene.cpu_share, scene.cpus)}"
 
 
-def of_cpu_time(cpu_share: float) -> str:
-    return f" {share(cpu_share)} of its CPU time"
+def of_cpus(cpu_share: float, cpus: float | None) -> str:
+    """`71 % of its 2 CPUs`: the share that the server uses of those that it may use."""
+    number = "" if cpus is None else f"{cpus:.3g} "
+    return f"{share(cpu_share)} of its {number}{'CPU' if cpus == 1 else 'CPUs'}"
 
 
-def _in_cores(value: float) -> str:
-    return f" ({cores(value)})"
-
-
-CPU_USE: Mapping[str, Callable[[float], str]] = {"subject_cpu_share": of_cpu_time, "subject_cpu_cores": _in_cores}
-"""The words of the clauses above for the server's CPU use, by metric."""
-
-
-def with_cpu_use(evidence: Sequence[str], own: Mapping[str, float], instead: Mapping[str, float]) -> tuple[str, ...]:
-    """The evidence of a trial with another figure of the server's CPU use, such as the mean of several trials. `own`:
-    the trial's metrics; `instead`: by metric."""
-    for metric, words in CPU_USE.items():
-        if metric in own and metric in instead:
-            evidence = [text.replace(words(own[metric]), words(instead[metric])) for text in evidence]
-    return tuple(evidence)
+def with_cpu_use(evidence: Sequence[str], own: float, instead: float) -> tuple[str, ...]:
+    """The evidence of a trial with another share of the CPUs that the server uses, such as the mean of several trials.
+    `own`: the trial's share."""
+    old, new = (f" {share(each)} of its " for each in (own, instead))
+    return tuple(text.replace(old, new) for text in evidence)
 
 
 def outgoing_open(connections: int) -> str:

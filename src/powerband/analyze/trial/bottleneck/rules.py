@@ -15,7 +15,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
     cores,
     count,
     cpu_used,
-    of_cpu_time,
+    of_cpus,
     per_second,
     slots_served,
     verdict,
@@ -154,7 +154,7 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
         BottleneckName.HOST_CPU,
         [
             f"other programs used {cores(others)} of the trial's CPUs",
-            f"the server got{of_cpu_time(scene.cpu_share)}",
+            f"the server got {of_cpus(scene.cpu_share, scene.cpus)}",
             _without_a_cpu(scene),
         ],
     )
@@ -325,7 +325,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
         return None
     waiting = scene.value("run_wait_cores") / scene.cpus
     preempted = sum(pool.preemptions_per_s for pool in scene.pools) / max(scene.rate_per_s, 1e-9)
-    used = cpu_used(scene, in_cores=True)
+    used = cpu_used(scene)
     switching = preempted * SWITCH_NS >= SWITCHING_SHARE * scene.value("subject_cpu_ns_per_request")
     crowded = waiting >= GREAT_CROWD or (waiting >= CROWD and switching)
     if crowded:
@@ -354,13 +354,14 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
         evidence.append(_waiting_for_each_cpu(waiting))
     elif _one_runs(scene):
         number = count(scene.value("run_wait_cores"))
-        others = "none waits" if number == "0.0" else f"on average {number} wait"
-        evidence.append(f"one thread runs at a time; {others} for a CPU")
+        others = "no other waits" if number == "0.0" else f"on average {number} others wait"
+        evidence.append(f"one thread at a time fills the CPU; {others} for it")
         return verdict(
             BottleneckName.SUBJECT_CPU,
             evidence,
-            advice="let more run at once (processes, event loops, GOMAXPROCS) and give the server more CPUs, or make "
-            f"{with_article(scene.noun)} cheaper; CPUs alone help only a runtime that counts them (Go, .NET, the JVM)",
+            advice="give the server more CPUs and let as many threads run at once (processes, event loops, "
+            f"GOMAXPROCS), or make {with_article(scene.noun)} cheaper; CPUs alone help only a runtime that counts them "
+            "(Go, .NET, the JVM)",
         )
     return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
 

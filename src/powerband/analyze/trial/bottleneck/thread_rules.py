@@ -229,7 +229,7 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
-                threads_at(pool, busy, "busy") + doing,
+                threads_at(pool, busy, "holding a request") + doing,
                 " and ".join(without_thread),
                 cpu_used(scene),
             ],
@@ -245,7 +245,7 @@ def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) ->
     away."""
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
     if scene.users is None and offered and done:
-        return f"the offered rate would keep {count(max(busy * offered / done, threads + 1))} busy"
+        return f"the offered rate needs at least {count(max(busy * offered / done, threads + 1))}"
     if scene.users is not None and scene.turns_away:
         return f"with {count(scene.users)}, no request would be turned away"
     return f"with {count(queued + threads)}, no request would queue"

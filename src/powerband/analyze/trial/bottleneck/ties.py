@@ -89,8 +89,8 @@ def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
     return verdict(
         BottleneckName.SUBJECT_CPU,
         [
-            cpu_used(scene, in_cores=True),
-            f"with all of it, it would serve at most {significant(1 / scene.cpu_share)} times as much",
+            cpu_used(scene),
+            f"at 100 % it would serve at most {significant(1 / scene.cpu_share)} times as much",
         ],
         noun=scene.noun,
     )

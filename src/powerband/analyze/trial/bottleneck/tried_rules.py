@@ -6,7 +6,7 @@ from __future__ import annotations
 from powerband.analyze.trial.bottleneck.clauses import (
     count,
     cpu_used,
-    of_cpu_time,
+    of_cpus,
     outgoing_open,
     served_twice,
     slots_served,
@@ -45,11 +45,11 @@ def none(scene: Scene) -> Bottleneck | None:
     slots = scene.tried.slots
     threads = 0.0 if workers is None else workers.use.threads
     all_taken = not slots.more_is_served and slots.enough and threads <= ALL_TAKEN * scene.present
-    evidence.append(served_twice(slots) + (": those threads are the next limit" if all_taken else ""))
     users = f"{slots.users:,}"
+    evidence.append(served_twice(slots) + (f": beyond {users} users, those threads are the limit" if all_taken else ""))
     keep = (
-        f"this setting is enough for {users} users. More users get no more: if you expect more than {users}, measure "
-        "again with that many (load.users) and with larger settings"
+        f"this setting is enough for {users} users. More users would share the same throughput: if you expect more "
+        f"than {users}, measure again with that many (load.users) and with larger settings"
     )
     return verdict(BottleneckName.NONE, evidence, advice="" if slots.more_is_served else keep)
 
@@ -79,7 +79,7 @@ def hidden_limit(scene: Scene) -> Bottleneck | None:
     ]
     advice = ""
     if outgoing:
-        evidence[2] = f"{outgoing_open(outgoing)}, and uses{of_cpu_time(scene.cpu_share)}"
+        evidence[2] = f"{outgoing_open(outgoing)}, and uses {of_cpus(scene.cpu_share, scene.cpus)}"
     elif slots.one_at_a_time:
         advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
     return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
