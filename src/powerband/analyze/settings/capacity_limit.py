@@ -16,6 +16,7 @@ import numpy as np
 from powerband.analyze.settings.capacity import Search, holds
 from powerband.analyze.settings.rules_of_thumb import mmc_meets, response_limit
 from powerband.analyze.settings.why import commonest
+from powerband.analyze.trial.bottleneck.clauses import of_cpus
 from powerband.base.units import format_duration, format_value, plural, share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Stage
@@ -58,7 +59,7 @@ def limit_of(search: Search) -> Bottleneck | None:
         return there and replace(there, evidence=(_ends_at(search, rate), queue, *there.evidence))
     evidence = [_ends_at(search, rate)]
     if any("subject_cpu_share" in trial.metrics for trial in around):
-        evidence.append(f"the server uses {share(_middle(around, 'subject_cpu_share'))} of its CPU time there")
+        evidence.append(f"the server uses {of_cpus(_middle(around, 'subject_cpu_share'), None)} there")
     return Bottleneck(BottleneckName.SLOW_ANSWERS, (*evidence, *held_up), BottleneckName.SLOW_ANSWERS.advice)
 
 
@@ -97,9 +98,8 @@ def _queue(search: Search, rate_per_s: float) -> str | None:
     service_s = servers / most_per_s
     if mmc_meets(limit, steps * rate_per_s, service_s, servers):
         return None
-    at_once = "one at a time" if servers == 1 else f"{servers:,} at once"
-    each = format_duration(service_s * 1e9)
-    return f"requests that come at random queue there already: it serves {at_once}, {each} each"
+    at_once, alone = plural(servers, "request"), format_duration(service_s * 1e9)
+    return f"requests that come at random queue there already: it serves {at_once} at once, and one alone takes {alone}"
 
 
 def _ends_at(search: Search, rate_per_s: float) -> str:

@@ -303,7 +303,7 @@ def test_a_capacity_below_the_most_ends_at_the_resource_whose_queue_theory_expec
     found = limit_of(search_of(capacity_experiment(), setting(1), [look, *tried]))
     assert found is not None and found.name is name and "of the 400/s that it serves at most" in found.evidence[0]
     if name is BottleneckName.POOL_TOO_SMALL:
-        assert "8 at once, 20.0 ms each" in found.evidence[1]
+        assert "8 requests at once, and one alone takes 20.0 ms" in found.evidence[1]
         assert found.evidence[2] == "with 10 users that never pause, all are busy"
 
 
