@@ -41,7 +41,7 @@ from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race, TrialResult, Verdict
 from powerband.search.outlook import CONFIRM_EARLY, Played, before, from_here, known_of
 from powerband.search.planner import Confirming
-from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear
+from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear, window_for
 from powerband.search.trials import BlockTrials, Further
 
 
@@ -97,7 +97,10 @@ class RacePlanner:
         known = self._trials.told + self._trials.waiting
         if self._ended_by != "running":
             return known + self._confirm_blocks * len(self._confirming)
-        return known + (self._most_blocks - self._begun) * len(self._live) + self._confirm_trials
+        most = self._most_blocks
+        if self._begun < self._screens and not self._looks:  # until then the length of full trials is not decided
+            most += rounds_most(self._experiment, window_for(self._experiment, 0.0, 0.0)) - self._rounds
+        return known + (most - self._begun) * len(self._live) + self._confirm_trials
 
     def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         """Like `Planner.left_s`: the median time of races simulated from here."""

@@ -111,7 +111,7 @@ def test_a_first_failure_that_all_trials_share_ends_the_run(
     run: RunDir, code: Code, error: type[PowerbandError]
 ) -> None:
     made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2)})
-    with pytest.raises(error, match=f"it went wrong\nNothing was measured.*powerband resume {run.path}"):
+    with pytest.raises(error, match=f"it went wrong\nNothing was measured. Correct .* run again; .*resume {run.path}"):
         check_first_trial(made, failed(run, code, made), run)
     assert run.records() == []
 
@@ -150,15 +150,18 @@ def started(
     return record
 
 
+@pytest.mark.parametrize(
+    "code", [Code.DIED_BEFORE_READY, Code.DIED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE, Code.APPLY_FAILED]
+)
 @pytest.mark.parametrize(("levels", "order"), [((1, 2, 3), (0, 1, 2)), ((1, 2), (0, 1, 0)), ((1,), (0, 0, 0))])
-def test_a_server_that_starts_with_no_setting_ends_the_run_at_the_third_start(
-    run: RunDir, levels: tuple[int, ...], order: tuple[int, ...]
+def test_a_server_that_starts_or_serves_with_no_setting_ends_the_run_at_the_third_start(
+    run: RunDir, levels: tuple[int, ...], order: tuple[int, ...], code: Code
 ) -> None:
     made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": levels})
     for number, setting in enumerate(order[:2], 1):
-        check_first_starts(made, started(run, made, number, setting, f"no such pool {number}"), run)
-    with pytest.raises(SubjectError, match=rf"no such pool 3\n.*first 3 starts.*powerband resume {run.path}"):
-        check_first_starts(made, started(run, made, 3, order[2], "no such pool 3"), run)
+        check_first_starts(made, started(run, made, number, setting, f"no such pool {number}", code=code), run)
+    with pytest.raises(SubjectError, match=rf"no such pool 3\n.*first 3 starts.*run again; .*resume {run.path}"):
+        check_first_starts(made, started(run, made, 3, order[2], "no such pool 3", code=code), run)
     assert run.records() == []
 
 
