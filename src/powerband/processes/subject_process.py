@@ -124,15 +124,15 @@ class RunningSubject:
         return thread_names(jvm["pid"] for jvm in self.probe.jvms())
 
     def check_alive(self, answered: Callable[[], bool] = lambda: True) -> None:
-        """Raises TrialFailed(died) if the subject has ended without being asked to. `answered`: returns whether it had
-        answered a request."""
+        """Raises TrialFailed(died) if the subject has ended without being asked to. `answered`: returns whether it
+        answered a request of the load."""
         exited = self.probe.exited
         if exited is None or exited.asked:
             return
         served = self.counter is not None or answered()
         raise TrialFailed(
             Code.DIED,
-            f"the server ended by itself {'under load' if served else 'before it answered a request'} "
+            f"the server ended by itself {'under load' if served else 'before it answered a request of the load'} "
             f"({describe_exit(exited)}){out_of_memory(self)}{self.limits.told()}"
             f"{(last_words if served else why_it_ended)(self.log_file)}",
         )

@@ -370,13 +370,12 @@ def _has_answered(driver: Driver, pump: Pump) -> bool:
     """True if the server answered any request. Waits for the intervals that cover now."""
     known = len(driver.intervals)
 
-    def is_told() -> bool:
+    def has() -> bool:
         driver.look()
-        return driver.finished or len(driver.intervals) > known + 1
+        return any(driver.seen[outcome] for outcome in ANSWERS)
 
-    if not driver.seen.keys() & ANSWERS:
-        pump.wait(is_told, TOLD_WITHIN_S)
-    return bool(driver.seen.keys() & ANSWERS)
+    pump.wait(lambda: has() or driver.finished or len(driver.intervals) > known + 1, TOLD_WITHIN_S)
+    return has()
 
 
 @contextmanager
