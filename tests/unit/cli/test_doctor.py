@@ -63,4 +63,4 @@ def test_a_pilot_that_found_nothing_changes_nothing(
     found: Pilot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piloted(monkeypatch, found)
-    assert "(assumed: " in planned(capsys)
+    assert "(assumed; " in planned(capsys)

@@ -176,7 +176,7 @@ def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:
 
 
 def test_a_first_look_of_a_capacity_search_says_what_load_it_has() -> None:
-    objective = {"maximise": "capacity", "subject_to": ["p99 < 50ms"]}
+    objective = {"metric": "capacity_per_s", "subject_to": ["p99 < 50ms"]}
     search = Experiment.model_validate({**EXPERIMENT.model_dump(by_alias=True), "objective": objective})
     out, clock = io.StringIO(), Clock()
     with LiveView(Console(file=out, width=80), clock) as view:

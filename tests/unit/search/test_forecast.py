@@ -153,7 +153,7 @@ def test_the_time_is_said_as_likely_as_it_is() -> None:
     assert duration_text(plan, race) == "takes about 5 min (2 min to 10 min, nine times of ten)"
     spent = replace(race, between_ns=(300 * 10**9,) * 2, longest_ns=300 * 10**9)
     assert duration_text(plan, spent) == "takes about 5 min"
-    search = experiment(objective={"maximise": "capacity", "subject_to": ["p99 < 50ms"]})
+    search = experiment(objective={"metric": "capacity_per_s", "subject_to": ["p99 < 50ms"]})
     found = forecast(search, ASSUMED)
     assert found.longest_ns > 2 * found.expected_ns and "at most" not in duration_text(search, found)
 
