@@ -47,6 +47,8 @@ _NEVER_SERVED = (
     *(*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED),
     *(Code.DIED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE),
 )
+# Their messages hold what differs between failures of one cause: the level, which may be a text, or outcomes.
+_TOLD_APART_BY_CODE = (Code.APPLY_FAILED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE)
 _DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime passes on
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
@@ -205,7 +207,10 @@ def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) 
 
 def _how_to_go_on(run: RunDir) -> str:
     """What to do about a cause that may lie in the experiment, of which a resumed run has a copy."""
-    return f"Correct the command or file and run again; if it was right, `powerband resume {run.path}` goes on"
+    return (
+        "Correct the command or file and run again; if the fault is elsewhere, mend it, then "
+        f"`powerband resume {run.path}`"
+    )
 
 
 def _command_fails_always(experiment: Experiment, code: str) -> bool:
@@ -279,6 +284,6 @@ def _cause(record: TrialRecord) -> tuple[str, str] | None:
     trial's folder differ between failures of one cause; None for a trial that did not fail."""
     if record.failure is None:
         return None
-    if record.failure.code == Code.APPLY_FAILED:  # its message holds the level, which may be a text
+    if record.failure.code in _TOLD_APART_BY_CODE:
         return record.failure.code, ""
     return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)

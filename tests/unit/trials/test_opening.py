@@ -180,6 +180,16 @@ def test_a_server_that_hangs_with_every_setting_ends_the_run_as_well_but_one_tha
         check_first_starts(made, hung, run)
 
 
+def test_requests_that_ended_otherwise_are_no_other_cause(run: RunDir) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3)})
+    said = ("9 status_rejected; status 403", "8 status_rejected, 1 unfinished; status 403", "7 status_rejected")
+    for number in (1, 2):
+        rejected = started(run, made, number, number, said[number], code=Code.NO_VALID_RESPONSE)
+        check_first_starts(made, rejected, run)
+    with pytest.raises(SubjectError, match="first 3 starts, at 3 settings"):
+        check_first_starts(made, started(run, made, 3, 0, said[0], code=Code.NO_VALID_RESPONSE), run)
+
+
 @pytest.mark.parametrize(
     ("order", "words"),
     [
