@@ -43,12 +43,9 @@ STARTS = 3
 """The number of starts that must fail in one way before the server is taken to be unable to start."""
 FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be the only heap that is large enough
 _NO_START = (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE, Code.LAUNCH_FAILED, Code.PORT_IN_USE)
-_NEVER_SERVED = (
-    *(*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED),
-    *(Code.DIED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE),
-)
-# Their messages hold what differs between failures of one cause: the level, which may be a text, or outcomes.
-_TOLD_APART_BY_CODE = (Code.APPLY_FAILED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE)
+# Messages of these differ between failures of one cause: they hold the level, which may be a text, or outcomes.
+_BY_CODE_ALONE = (Code.APPLY_FAILED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE)
+_NEVER_SERVED = (*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.DIED, *_BY_CODE_ALONE)
 _DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime passes on
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
@@ -284,6 +281,6 @@ def _cause(record: TrialRecord) -> tuple[str, str] | None:
     trial's folder differ between failures of one cause; None for a trial that did not fail."""
     if record.failure is None:
         return None
-    if record.failure.code in _TOLD_APART_BY_CODE:
+    if record.failure.code in _BY_CODE_ALONE:
         return record.failure.code, ""
     return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)
