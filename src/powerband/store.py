@@ -320,7 +320,9 @@ class RunDir:
         except (OSError, ValueError):
             is_run = False
         if not is_run:
-            raise UsageError(f"{path} is no run directory: it has no experiment.yaml; runs lie under runs/ by default")
+            newest = max((each.parent for each in path.parent.glob("*/experiment.yaml")), default=None)
+            where = "runs lie under runs/ by default" if newest is None else f"the newest beside it is {newest}"
+            raise UsageError(f"{path} is no run directory: it has no experiment.yaml; {where}")
         return run
 
     @contextmanager

@@ -56,6 +56,25 @@ def test_a_port_that_another_program_holds_ends_the_run(tmp_path: Path) -> None:
     assert "another program already listens" in done.stderr and "first 3 starts, at 2 settings" in done.stderr
 
 
+LISTENS = """
+import socket, sys, time
+
+server = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+time.sleep(0.3)
+sys.exit("no module named nothere")
+"""
+
+
+def test_a_server_that_listens_and_never_answers_ends_the_run_after_three_starts(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(LISTENS)
+    done = powerband(tmp_path, "tune", "-P", "n=1,2", "--", sys.executable, "server.py", "{n}", "{port}")
+    assert done.returncode == 4, done.stderr
+    cause, end = done.stderr.split("powerband: ")[-1], done.stderr.splitlines()[-1]
+    assert cause.startswith("the server ended by itself before it answered a request of the load (exit code 1)")
+    assert "no module named nothere" in cause
+    assert end.startswith("So ended each of the first 3 starts, at 2 settings, and nothing was measured. Correct")
+
+
 def test_a_load_where_nothing_listens_says_so(tmp_path: Path) -> None:
     with socket.socket() as bound:  # bound, but does not listen
         bound.bind(("127.0.0.1", 0))

@@ -209,9 +209,16 @@ def test_a_subject_that_dies_in_the_middle(tmp_path: Path, subject: object) -> N
     record = run_one(case, tmp_path)
     code, message = failure_of(record)
     assert code == Code.DIED
-    assert re.search(r"exit code (70|9)", message)
+    assert re.search(r"by itself under load \(exit code (70|9)", message)
     assert record.phases["stopped"] - record.phases["launched"] < 20_000 * MS  # less than the load's duration
     assert record.subject["exit_code"] in (70, 9)
+
+
+def test_a_subject_that_listens_and_ends_before_it_answers_is_not_said_to_have_been_loaded(tmp_path: Path) -> None:
+    code, message = failure_of(run_one(experiment(scripted("listen-and-exit:3")), tmp_path))
+    assert code == Code.DIED
+    assert "ended by itself before it answered a request of the load (exit code 3)" in message
+    assert "configuration error: no such pool" in message
 
 
 @pytest.mark.parametrize("how", ["garbage", "close"])

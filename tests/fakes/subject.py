@@ -3,7 +3,7 @@
 `serve`; `exit:N` says something and exits with N; `port-taken` says that its port is taken and exits; `port-taken:N`
 does so for its first N starts (counted in STATE_FILE); `log-ready` says in its log that it is ready; `slow-stop:S`
 needs S seconds to stop; `many-children` leaves children behind that ignore SIGTERM; `error-500` answers 500;
-`crash-on-load` dies at the 50th request.
+`crash-on-load` dies at the 50th request; `listen-and-exit:N` listens, answers nothing, says something and exits with N.
 
 It drives itself, and answers with a metrics page: `counts:R` counts R things a second; `counts-back:R,S` begins anew
 after S seconds; `counts-still:R,S` stands still from then on; `counts-nothing` has another counter; `counts-busy:R` has
@@ -140,6 +140,10 @@ def main():
     if how.startswith("slow-stop:"):
         delay_s = float(how.partition(":")[2])
         signal.signal(signal.SIGTERM, lambda *_: (time.sleep(delay_s), os._exit(0)))
+    if how.startswith("listen-and-exit:"):
+        time.sleep(0.3)
+        say("configuration error: no such pool")
+        sys.exit(int(how.partition(":")[2]))
     if how == "log-ready":
         threading.Timer(0.2, lambda: say("Started in 0.2 seconds")).start()
     server.serve_forever()

@@ -36,12 +36,13 @@ class Noise:
     measured_on: str | None = None
 
     def __str__(self) -> str:
+        """`equal trials differ by 2.0 % (measured here on 2026-11-21)`."""
         source = (
             f"measured here on {self.measured_on}"
             if self.measured_on
-            else "assumed: `powerband doctor --pilot` measures it"
+            else "assumed; `powerband doctor --pilot` measures it"
         )
-        return f"{100 * self.sd:.1f} % between equal trials ({source})"
+        return f"equal trials differ by {100 * self.sd:.1f} % ({source})"
 
 
 def known_noise() -> Noise:

@@ -121,6 +121,10 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return code
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+            names = [name for each in error.ctx.command.params for name in each.opts]
+            if longer := [name for name in names if name.startswith(f"{error.option_name}-")]:
+                error = click.NoSuchOption(error.option_name, possibilities=longer, ctx=error.ctx)
         said = StringIO()
         error.show(said)
         click.echo(_shown(said.getvalue()), err=True, nl=False)

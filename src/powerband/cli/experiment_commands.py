@@ -123,7 +123,7 @@ def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Foreca
 
     lines = [
         f"{experiment.name}: {size_text(experiment, expected)}, seed {experiment.design.seed}",
-        duration_text(expected),
+        duration_text(experiment, expected),
         *words(experiment, expected),
         "",
         "trial  round  setting",

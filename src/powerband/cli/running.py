@@ -220,7 +220,7 @@ def _announce(experiment: Experiment, observer: Observer) -> None:
     from powerband.search.forecast import duration_text, forecast, size_text, words
 
     expected = forecast(experiment, known_noise())
-    observer.note(f"{size_text(experiment, expected)}; {duration_text(expected)}")
+    observer.note(f"{size_text(experiment, expected)}; {duration_text(experiment, expected)}")
     for text in words(experiment, expected):
         observer.note(text)
 

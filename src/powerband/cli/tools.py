@@ -190,6 +190,7 @@ def _pilot() -> Pilot:
 
 
 def _pilot_text(pilot: Pilot) -> str:
+    from powerband.search.forecast import found_by
     from powerband.search.pilot import PILOT_TRIALS, RACE_FINDS
 
     if pilot.interrupted:
@@ -203,6 +204,5 @@ def _pilot_text(pilot: Pilot) -> str:
         race = f"A race of 6 settings finds a difference of {difference} within {pilot.race_blocks} rounds."
     return (
         f"Equal trials differ by {100 * pilot.sd:.1f} % (standard deviation of {pilot.trials}, {pilot.invalid} "
-        f"invalid): with 6 settings, 5 rounds have a 50 % chance of detecting a difference of "
-        f"{100 * pilot.smallest_difference:.1f} %, and detect twice that nearly always. {race}"
+        f"invalid): with 6 settings, {found_by('5 rounds', pilot.smallest_difference)}. {race}"
     )

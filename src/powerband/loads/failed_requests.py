@@ -27,7 +27,7 @@ CAUSES = {
     "connect_refused": "nobody listened",
     "connect_failed": "the connection could not be opened",
     "tls_failed": "the TLS handshake failed",
-    "unfinished": "still without an answer when the drain was over",
+    "unfinished": "no answer by the end of the drain (usual under overload; otherwise raise load.drain)",
     "no_descriptors": "the load generator had no descriptor left: not the server's fault",
     "no_ports": "the load generator had no port left: not the server's fault",
     "dropped": "as many requests as load.max_in_flight allows were waiting already",

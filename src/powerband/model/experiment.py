@@ -249,10 +249,7 @@ def parse_constraint(text: str) -> dict[str, Any]:
     if match is None:
         raise ValueError(f"{text!r} is no condition: write metric, comparison, threshold, for example p99 < 50ms")
     metric = metric_named(match[1])
-    try:
-        threshold = parse_quantity(match[3], metric.unit)
-    except ValueError as error:
-        raise ValueError(f"{metric.name}: {error}") from None
+    threshold = parse_quantity(match[3], metric.unit)
     return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
 
 

@@ -13,6 +13,7 @@ from powerband.processes.failures import Code, TrialFailed
 from powerband.wire.load_events import Summary
 
 SILENT = {"timeout", "unfinished", "connect_timeout"}
+ANSWERS = {"ok", "status_rejected", "check_failed", "bad_response"}
 
 
 def check_answered(outcomes: Counter[str], statuses: Mapping[str, int]) -> None:

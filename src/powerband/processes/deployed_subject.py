@@ -68,7 +68,7 @@ class DeployedSubject(RunningSubject):
     def root_pid(self) -> int | None:
         return self.pid
 
-    def check_alive(self) -> None:
+    def check_alive(self, answered: Callable[[], bool] = lambda: True) -> None:
         if self.pid is not None and _living(self.pid) is None:
             raise TrialFailed(
                 Code.DIED, f"the server's process {self.pid} ended under load, and it is not powerband's to start again"

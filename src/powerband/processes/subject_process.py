@@ -123,15 +123,19 @@ class RunningSubject:
         while anything is measured."""
         return thread_names(jvm["pid"] for jvm in self.probe.jvms())
 
-    def check_alive(self) -> None:
-        """Raises TrialFailed(died) if the subject has ended without being asked to."""
+    def check_alive(self, answered: Callable[[], bool] = lambda: True) -> None:
+        """Raises TrialFailed(died) if the subject has ended without being asked to. `answered`: returns whether it
+        answered a request of the load."""
         exited = self.probe.exited
-        if exited is not None and not exited.asked:
-            raise TrialFailed(
-                Code.DIED,
-                f"the server ended by itself under load ({describe_exit(exited)}){out_of_memory(self)}"
-                f"{self.limits.told()}{last_words(self.log_file)}",
-            )
+        if exited is None or exited.asked:
+            return
+        served = self.counter is not None or answered()
+        raise TrialFailed(
+            Code.DIED,
+            f"the server ended by itself {'under load' if served else 'before it answered a request of the load'} "
+            f"({describe_exit(exited)}){out_of_memory(self)}{self.limits.told()}"
+            f"{(last_words if served else why_it_ended)(self.log_file)}",
+        )
 
 
 @dataclass(frozen=True)

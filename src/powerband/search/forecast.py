@@ -249,15 +249,17 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
     )
 
 
-def duration_text(expected: Forecast) -> str:
-    """The time in words: `takes about 5 min (3 min to 9 min, nine times of ten), at most about 20 min`, without the
-    parts that would repeat a figure."""
-    between = ""
+def duration_text(experiment: Experiment, expected: Forecast) -> str:
+    """The time in words: `takes about 5 min (3 min to 9 min, nine times of ten)`. Of a fixed plan the most that it can
+    take; that of a race or a capacity search is many times what they ever take."""
+    likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
+    further = ""
     if expected.between_ns is not None:
         low, high = (rough_time(each / 1e9) for each in expected.between_ns)
-        between = f" ({low} to {high}, nine times of ten)" if low != high else ""
-    likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
-    return f"takes about {likely}{between}" + (f", at most about {most}" if most != likely else "")
+        further = f" ({low} to {high}, nine times of ten)" if low != high else ""
+    elif not experiment.objective.is_capacity and most != likely:
+        further = f", at most about {most}"
+    return f"takes about {likely}{further}"
 
 
 ONE_SETTING = (
@@ -288,7 +290,7 @@ def words(experiment: Experiment, expected: Forecast) -> list[str]:
 def reach_text(reach: Reach) -> str:
     """A sentence that says which difference the plan detects, and how many blocks the margin needs if no setting is
     eliminated early."""
-    noise = f"With a noise of {reach.noise}"
+    noise = f"If {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"
     if reach.margin_blocks is None or reach.margin_ns is None:
         wanted = f"more rounds cannot detect {matters}: measure longer, or on a quieter machine"
@@ -298,13 +300,18 @@ def reach_text(reach: Reach) -> str:
         there = f"there is time for {plural(reach.blocks, 'round')}, and two are needed"
         return f"{noise}, no difference can be detected: {there}; {wanted}."
     blocks = plural(reach.blocks, "round")
-    found = (
-        f"{noise}, {blocks} have a 50 % chance of detecting a difference of {_difference(reach.finds)}, and detect "
-        "twice that nearly always"
-    )
+    found = f"{noise}, {found_by(blocks, reach.finds)}"
     if reach.margin_blocks is not None and reach.margin_blocks <= reach.blocks:
         return f"{found}; {matters} takes {reach.margin_blocks}."
     return f"{found}; {wanted}."
+
+
+def found_by(blocks: str, half: float) -> str:
+    """The differences that so many blocks find; `half`: the one that they find half of the time (0.048: 4.8 %)."""
+    return (
+        f"{blocks} find a difference of {_difference(2 * half)} nearly always, and one of {_difference(half)} half of "
+        "the time"
+    )
 
 
 def _difference(found: float) -> str:

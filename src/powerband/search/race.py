@@ -98,7 +98,10 @@ class RacePlanner:
         known = self._trials.told + self._trials.waiting
         if self._ended_by != "running":
             return known + self._confirm_blocks * len(self._confirming)
-        return known + (self._most_blocks - self._begun) * len(self._live) + self._confirm_trials
+        most = self._most_blocks
+        if self._begun < self._screens and not self._looks:  # until then the length of full trials is not decided
+            most += rounds_most(self._experiment, window_for(self._experiment, 0.0, 0.0)) - self._rounds
+        return known + (most - self._begun) * len(self._live) + self._confirm_trials
 
     def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
         """Like `Planner.left_s`: the median time of races simulated from here."""

@@ -22,7 +22,6 @@ from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.steady import is_steady
 from powerband.base.errors import MeasurementError, UsageError
 from powerband.base.machine import known_noise
-from powerband.model.cpu_use import SHARES_FROM
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
@@ -130,6 +129,8 @@ class _Session:
             while self._begin_trials():
                 self._end_trial()
         progress = self.planner.progress
+        if done and done == len(self.results) and not (progress.to_come or progress.soak_to_come):
+            observer.note("nothing was left to measure: this run had ended")
         self.stop.cut_short = self.stop.requested and bool(progress.to_come or progress.soak_to_come or self.again)
         analysis = _write_analysis(self.experiment, run, self.results, at_rest(progress))
         observer.analysed(analysis)
@@ -358,8 +359,8 @@ def left_s(planner: Planner, experiment: Experiment, nodes: int) -> float | None
 def _dealt_anew(choice: CpuChoice) -> str:
     if choice.shared:
         return (
-            f"a request costs the server at least {SHARES_FROM:g} times what it costs the load generator: the server "
-            "gets all CPUs, and this trial is measured again (--cpus fixes the server's CPUs)"
+            "the load generator needs little CPU here, so the server gets all CPUs, and this trial is measured again "
+            "(--cpus fixes the server's CPUs)"
         )
     return "on shared CPUs the load generator came too late: it gets CPUs of its own, and this trial is measured again"
 

@@ -43,7 +43,9 @@ STARTS = 3
 """The number of starts that must fail in one way before the server is taken to be unable to start."""
 FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be the only heap that is large enough
 _NO_START = (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE, Code.LAUNCH_FAILED, Code.PORT_IN_USE)
-_NEVER_READY = (*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.APPLY_FAILED)
+# Messages of these differ between failures of one cause: they hold the level, which may be a text, or outcomes.
+_BY_CODE_ALONE = (Code.APPLY_FAILED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE)
+_NEVER_SERVED = (*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.DIED, *_BY_CODE_ALONE)
 _DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime passes on
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
@@ -197,7 +199,15 @@ def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) 
     else:
         return
     run.trial(record.spec.number).record.unlink()
-    raise error(f"{record.failure.message}\nNothing was measured; once that is mended, `powerband resume {run.path}`")
+    raise error(f"{record.failure.message}\nNothing was measured. {_how_to_go_on(run)}")
+
+
+def _how_to_go_on(run: RunDir) -> str:
+    """What to do about a cause that may lie in the experiment, of which a resumed run has a copy."""
+    return (
+        "Correct the command or file and run again; if the fault is elsewhere, mend it, then "
+        f"`powerband resume {run.path}`"
+    )
 
 
 def _command_fails_always(experiment: Experiment, code: str) -> bool:
@@ -215,22 +225,23 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
     directory = run.trial(record.spec.number)
     directory.record.unlink()
     directory.spec.unlink(missing_ok=True)
-    raise SubjectError(f"{record.failure.message}\nOnce the server is there, `powerband resume {run.path}` goes on")
+    raise SubjectError(f"{record.failure.message}\n{_how_to_go_on(run)}")
 
 
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
-    """Raises SubjectError if the subject does not start any more, always for the same cause, apart from numbers in the
-    message, in the last STARTS trials or more.
+    """Raises SubjectError if the subject does not start or serve any more, always for the same cause, apart from
+    numbers in the message, in the last STARTS trials or more.
 
-    If no other trial went before, it could not be launched, died before it was ready, was not ready in time, or did not
-    take its setting, at FEW_SETTINGS settings or half of them, whichever is more, or at all if there are fewer. Of more
-    settings than are raced without being explored, only so many count. If it did start before, then at one of the same
-    settings, and what keeps it from that lasts: its program is gone, its port is taken, or a disk is full.
+    If no other trial went before, it could not be launched, was not ready in time, did not take its setting, ended, or
+    answered no request as it should, at FEW_SETTINGS settings or half of them, whichever is more, or at all if there
+    are fewer. Of more settings than are raced without being explored, only so many count. If it did start before, then
+    at one of the same settings, and what keeps it from that lasts: its program is gone, its port is taken, or a disk is
+    full.
 
     Only trials of the revision of `record` count, if there are revisions, and none that was interrupted. A subject that
     somebody else killed is no such failure. The records of these trials are removed, so that `powerband resume` runs
     them anew."""
-    if record.failure is None or record.failure.code not in _NEVER_READY or _was_killed(record):
+    if record.failure is None or record.failure.code not in _NEVER_SERVED or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)
     so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
@@ -254,9 +265,9 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
     where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
     starts = "starts" if experiment.subject.deployed is None else "trials"
     which, kept = ("last", "finished trials are kept") if before else ("first", "nothing was measured")
+    then = f"Once that is mended, `powerband resume {run.path}`" if before else _how_to_go_on(run)
     raise SubjectError(
-        f"{record.failure.message}\nSo ended each of the {which} {len(in_row)} {starts}, {where}, and {kept}. "
-        f"Once that is mended, `powerband resume {run.path}`"
+        f"{record.failure.message}\nSo ended each of the {which} {len(in_row)} {starts}, {where}, and {kept}. {then}"
     )
 
 
@@ -270,6 +281,6 @@ def _cause(record: TrialRecord) -> tuple[str, str] | None:
     trial's folder differ between failures of one cause; None for a trial that did not fail."""
     if record.failure is None:
         return None
-    if record.failure.code == Code.APPLY_FAILED:  # its message holds the level, which may be a text
+    if record.failure.code in _BY_CODE_ALONE:
         return record.failure.code, ""
     return record.failure.code, re.sub(r"[0-9]+", "0", record.failure.message)

@@ -22,6 +22,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import TrialSpec
 from powerband.model.subjects import ADDRESS
 from powerband.model.warmup import COMPILE_WINDOW_NS, COMPILES, WarmupSeries
+from powerband.processes.answered import ANSWERS
 from powerband.processes.cgroups import Limits, limited, quota_of
 from powerband.processes.cpus import CpuSplit, cpu_split
 from powerband.processes.deployed_subject import deployed_up
@@ -42,6 +43,7 @@ from powerband.trials.services import Services
 from powerband.wire.specs import Drain
 
 STEADY_EVERY_NS = 500_000_000  # arbitrary: a warm-up may last longer than needed by so much; each look costs CPU
+TOLD_WITHIN_S = 1.0  # two intervals, and what a busy machine adds
 OBSERVE_EVERY_INTERVALS = 2  # 0.2 s: the terminal draws twice a second
 
 
@@ -278,7 +280,7 @@ class _Trial:
             driver,
             on_intervals=lambda intervals: self.observer.interval(*over(intervals)),
             intervals_at_once=OBSERVE_EVERY_INTERVALS,
-            check=subject.check_alive,
+            check=partial(subject.check_alive, partial(_has_answered, driver, pump)),
         )
 
         def before_window() -> None:
@@ -362,6 +364,18 @@ class _Trial:
         if began_ns is not None:
             self.phases[phase] = began_ns
             self.observer.phase(phase)
+
+
+def _has_answered(driver: Driver, pump: Pump) -> bool:
+    """True if the server answered any request. Waits for the intervals that cover now."""
+    known = len(driver.intervals)
+
+    def has() -> bool:
+        driver.look()
+        return any(driver.seen[outcome] for outcome in ANSWERS)
+
+    pump.wait(lambda: has() or driver.finished or len(driver.intervals) > known + 1, TOLD_WITHIN_S)
+    return has()
 
 
 @contextmanager

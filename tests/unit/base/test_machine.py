@@ -21,7 +21,7 @@ def kept(cache: Path) -> Path:
 def test_what_nobody_measured_is_assumed_and_said_to_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert known_noise() == Noise(ASSUMED_SD)
-    assert str(known_noise()) == "2.0 % between equal trials (assumed: `powerband doctor --pilot` measures it)"
+    assert str(known_noise()) == "equal trials differ by 2.0 % (assumed; `powerband doctor --pilot` measures it)"
 
 
 def test_what_was_measured_is_remembered_with_its_day(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_what_was_measured_is_remembered_with_its_day(monkeypatch: pytest.Monkey
     assert remember_noise(0.05) and remember_noise(0.013)
     found = known_noise()
     assert found.sd == 0.013 and found.measured_on is not None
-    assert str(found) == f"1.3 % between equal trials (measured here on {found.measured_on})"
+    assert str(found) == f"equal trials differ by 1.3 % (measured here on {found.measured_on})"
     assert kept(tmp_path).name.startswith("noise-")
 
 

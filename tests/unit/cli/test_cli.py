@@ -43,6 +43,7 @@ def test_a_shell_completes_commands_options_and_experiments() -> None:
         (["plan"], 2, "Missing argument 'FILE_OR_NAME'"),
         (["plan", "quickstart", "--sed", "1"], 2, "--seed"),
         (["plan", "quickstar"], 2, "powerband: there is no experiment quickstar; did you mean quickstart?"),
+        (["tune", "--ready", "5s"], 2, "(Did you mean one of: '--ready-http', '--ready-log', '--ready-timeout'?)"),
         (["plan", "quickstart", "--profile", "smok"], 2, "has no profile smok; did you mean smoke?"),
         (["plan", "quickstart", "--set", "load"], 2, "--set load: write KEY=VALUE"),
         (["plan", "quickstart", "--set", "load.usr=1"], 3, "--set load.usr=1: unknown key; did you mean users?"),

@@ -42,11 +42,11 @@ def piloted(monkeypatch: pytest.MonkeyPatch, found: Pilot) -> int:
 def test_what_the_pilot_finds_is_what_forecasts_rest_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "With a noise of 2.0 % between equal trials (assumed: " in planned(capsys)
+    assert "If equal trials differ by 2.0 % (assumed; " in planned(capsys)
     found = pilot_of([1000.0, 1010.0, 1000.0, 1010.0])
     assert found.sd == pytest.approx(0.00704, rel=0.01)
     piloted(monkeypatch, found)
-    assert "With a noise of 0.7 % between equal trials (measured here on 20" in planned(capsys)
+    assert "If equal trials differ by 0.7 % (measured here on 20" in planned(capsys)
 
 
 def test_a_cache_that_cannot_be_written_is_told_of(
@@ -63,4 +63,4 @@ def test_a_pilot_that_found_nothing_changes_nothing(
     found: Pilot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piloted(monkeypatch, found)
-    assert "(assumed: " in planned(capsys)
+    assert "(assumed; " in planned(capsys)

@@ -113,7 +113,8 @@ def test_mistakes(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for arguments, said in (
-        ([str(tmp_path)], "is no run directory"),
+        ([str(tmp_path)], "is no run directory: it has no experiment.yaml; runs lie under runs/ by default"),
+        ([str(run.with_name("nothing"))], f"it has no experiment.yaml; the newest beside it is {run}"),
         ([str(run), "-o", str(tmp_path / "x.xlsx")], "tables are written as csv or parquet, not as xlsx"),
         ([str(run), "-o", str(tmp_path / "no" / "x.csv")], "No such file or directory: choose another file"),
     ):

@@ -171,8 +171,8 @@ MISTAKES = {
     ),
     "constraint in a wrong unit": (
         with_lines("objective: {maximise: goodput, subject_to: [p99 < 5%]}"),
-        "objective.subject_to[0] in x.yaml:5:45: response_time_ns_p99: '5%' is no duration: write a number with a "
-        "unit ns, us, ms, s, m or h, for example 500ms or 3s",
+        "objective.subject_to[0] in x.yaml:5:45: '5%' is no duration: write a number with a unit "
+        "ns, us, ms, s, m or h, for example 500ms or 3s",
     ),
     "no constraint": (
         with_lines("objective: {maximise: goodput, subject_to: [fast]}"),

@@ -170,6 +170,12 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"url": "http://127.0.0.1:8080/"},
          "--url http://127.0.0.1:8080/: the command is told {port}, which powerband picks, but the url names another "
          "port, where the server will not listen: write {port} in the url too, or the fixed port in the command"),
+        ({"url": "http://example.com/"},
+         "--url http://example.com/: the url must reach the server that powerband starts here: write "
+         "http://127.0.0.1:{port}/"),
+        ({"slo": ["p99 < 100"]},
+         "--slo p99 < 100: '100' is no duration: write a number with a unit ns, us, ms, s, m or h, for example 500ms "
+         "or 3s"),
         ({"command": ("./s", "{threads}")},
          "--url http://127.0.0.1:{port}/: the url has {port}, which powerband picks, but the server is not told it: "
          "write {port} in the command or env too, or the server's fixed port in the url"),

@@ -50,7 +50,7 @@ def test_statuses_are_told_one_by_one_with_what_the_log_names_most() -> None:
         ("reset", 3.0, "never knew of its connection (3 connections"),
         ("reset", 0.0, "the server reset the connection"),
         ("unfinished", 3_000.0, "may never have known of its connection (3,000 connections"),
-        ("unfinished", 0.0, "still without an answer"),
+        ("unfinished", 0.0, "usual under overload; otherwise raise load.drain"),
         ("timeout", 0.0, "no answer came within load.timeout"),
         ("check_failed", 12.0, "does not hold what"),
         ("no_ports", 0.0, "not the server's fault"),

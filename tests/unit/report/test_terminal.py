@@ -160,14 +160,44 @@ def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:
         analysis = synthetic_verdicts.race_analysis()
         assert analysis.race is not None
         answer = replace(analysis.answer, regret=0.05)
-        view.analysed(replace(analysis, answer=answer, race=replace(analysis.race, looks=analysis.race.looks[:2])))
+        looked = replace(analysis, answer=answer, race=replace(analysis.race, looks=analysis.race.looks[:2]))
+        view.analysed(looked)
+        view.trial_started(spec, 10)
+        view.trial_ended(record(spec), synthetic.analysis().trials[0])
+        view.analysed(looked)
     lines = out.getvalue().splitlines()
     assert ": at most 10 trials; into " in lines[0]
-    assert lines[1].startswith("[1/10] threads=") and " (to confirm) at 1,200/s: goodput " in lines[1]
+    assert lines[1].startswith("[1] threads=") and " (to confirm) at 1,200/s: goodput " in lines[1]
     assert lines[2] == (
         "after 1 trial threads=64 leads: goodput 1,479/s; none is better than threads=32 by more than 5 %; "
         "out: threads=4, threads=8, threads=16"
     )
+    assert lines[4].startswith("after 2 trials threads=64 leads: ") and "out:" not in lines[4], "said before"
+
+
+def test_a_first_look_of_a_capacity_search_says_what_load_it_has() -> None:
+    objective = {"metric": "capacity_per_s", "subject_to": ["p99 < 50ms"]}
+    search = Experiment.model_validate({**EXPERIMENT.model_dump(by_alias=True), "objective": objective})
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(search, RunDir(Path("runs/x")), 10, 0)
+        spec = TrialSpec(1, 0, 1, EXPERIMENT.settings()[0], 1, Stage.SATURATE)
+        view.trial_started(spec, 10)
+        ended = replace(synthetic.analysis().trials[0], setting=spec.setting, stage=spec.stage)
+        view.trial_ended(record(spec), ended)
+    assert out.getvalue().splitlines()[1].startswith("[1] threads=1 with 8 users that never pause: ")
+
+
+def test_what_is_due_now_is_nearly_done() -> None:
+    out, clock = io.StringIO(), Clock()
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 0)
+        spec = TrialSpec(1, 0, 1, synthetic.setting(threads=4), 1)
+        view.likely_left(5)
+        view.trial_started(spec, 10)
+        clock.now += 10
+        view.trial_ended(record(spec), synthetic.analysis().trials[0])
+    assert out.getvalue().splitlines()[1].endswith("; nearly done")
 
 
 def test_the_time_left_is_the_one_that_was_said_last() -> None:

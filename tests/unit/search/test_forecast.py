@@ -19,7 +19,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.plan import TrialSpec
 from powerband.search import outlook
-from powerband.search.forecast import Forecast, duration_text, forecast, reach_text, size_text, words
+from powerband.search.forecast import Forecast, duration_text, forecast, found_by, reach_text, size_text, words
 from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.search.planners import planner_for
 
@@ -122,10 +122,14 @@ def test_the_words() -> None:
 
     found = said(4, 5)
     assert found.startswith(
-        "With a noise of 2.0 % between equal trials (assumed: `powerband doctor --pilot` measures it), 5 rounds have "
-        "a 50 % chance of detecting a difference of "
+        "If equal trials differ by 2.0 % (assumed; `powerband doctor --pilot` measures it), 5 rounds find a difference "
+        "of "
     )
-    assert found.endswith("%, and detect twice that nearly always; 3 % would take 8 rounds, about 6 min 56 s.")
+    assert " % nearly always, and one of " in found
+    assert found.endswith(" % half of the time; 3 % would take 8 rounds, about 6 min 56 s.")
+    assert found_by("5 rounds", 0.048) == (
+        "5 rounds find a difference of 9.6 % nearly always, and one of 4.8 % half of the time"
+    )
     many = said(4, 40, Noise(0.01, "2026-11-21"))
     assert "(measured here on 2026-11-21), 40 rounds" in many and many.endswith("; 3 % takes 4.")
     assert "no difference can be detected: there is time for 1 round, and two are needed; 3 % would take" in said(
@@ -143,11 +147,20 @@ def test_the_words() -> None:
 
 
 def test_the_time_is_said_as_likely_as_it_is() -> None:
-    assert duration_text(expected()) == "takes about 10 min, at most about 16 min"
+    plan = made()
+    assert duration_text(plan, expected()) == "takes about 10 min, at most about 16 min"
     race = replace(expected(order="race"), expected_ns=300 * 10**9, between_ns=(100 * 10**9, 620 * 10**9))
-    assert duration_text(race).startswith("takes about 5 min (2 min to 10 min, nine times of ten), at most about ")
+    assert duration_text(plan, race) == "takes about 5 min (2 min to 10 min, nine times of ten)"
     spent = replace(race, between_ns=(300 * 10**9,) * 2, longest_ns=300 * 10**9)
-    assert duration_text(spent) == "takes about 5 min"
+    assert duration_text(plan, spent) == "takes about 5 min"
+    search = experiment(objective={"metric": "capacity_per_s", "subject_to": ["p99 < 50ms"]})
+    found = forecast(search, ASSUMED)
+    assert found.longest_ns > 2 * found.expected_ns and "at most" not in duration_text(search, found)
+
+
+def test_a_race_is_announced_with_as_many_trials_as_its_planner_counts() -> None:
+    short = made(7, 5, order="race", screen="500ms")
+    assert forecast(short, ASSUMED).trials == planner_for(short, 1).planned_total
 
 
 def test_a_quieter_machine_or_fewer_settings_are_done_sooner() -> None:

@@ -36,6 +36,9 @@ class Watching(Observer):
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
         self.calls.append(f"run {done}/{planned_total}")
 
+    def note(self, text: str) -> None:
+        self.calls.append(text)
+
     def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
         self.calls.append("trial")
 
@@ -76,6 +79,13 @@ def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, s
     run_session(experiment(), run, watching, again, trial=by_threads)
     again.close()
     assert len(run.records()) == 9 and watching.calls[0] == "run 4/9"
+
+
+def test_a_run_that_had_ended_says_so_when_it_is_resumed(run: RunDir, stop: StopRequest) -> None:
+    run_session(experiment(), run, first := Watching(), stop, trial=by_threads)
+    run_session(experiment(), run, again := Watching(), stop, trial=by_threads)
+    said = "nothing was left to measure: this run had ended"
+    assert said not in first.calls and again.calls == ["run 9/9", said, "analysed"]
 
 
 def test_a_line_of_the_plan_that_a_kill_cut_off_may_hold_any_bytes(run: RunDir, stop: StopRequest) -> None:

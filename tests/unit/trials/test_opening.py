@@ -111,7 +111,7 @@ def test_a_first_failure_that_all_trials_share_ends_the_run(
     run: RunDir, code: Code, error: type[PowerbandError]
 ) -> None:
     made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2)})
-    with pytest.raises(error, match=f"it went wrong\nNothing was measured.*powerband resume {run.path}"):
+    with pytest.raises(error, match=f"it went wrong\nNothing was measured. Correct .* run again; .*resume {run.path}"):
         check_first_trial(made, failed(run, code, made), run)
     assert run.records() == []
 
@@ -150,15 +150,18 @@ def started(
     return record
 
 
+@pytest.mark.parametrize(
+    "code", [Code.DIED_BEFORE_READY, Code.DIED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE, Code.APPLY_FAILED]
+)
 @pytest.mark.parametrize(("levels", "order"), [((1, 2, 3), (0, 1, 2)), ((1, 2), (0, 1, 0)), ((1,), (0, 0, 0))])
-def test_a_server_that_starts_with_no_setting_ends_the_run_at_the_third_start(
-    run: RunDir, levels: tuple[int, ...], order: tuple[int, ...]
+def test_a_server_that_starts_or_serves_with_no_setting_ends_the_run_at_the_third_start(
+    run: RunDir, levels: tuple[int, ...], order: tuple[int, ...], code: Code
 ) -> None:
     made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": levels})
     for number, setting in enumerate(order[:2], 1):
-        check_first_starts(made, started(run, made, number, setting, f"no such pool {number}"), run)
-    with pytest.raises(SubjectError, match=rf"no such pool 3\n.*first 3 starts.*powerband resume {run.path}"):
-        check_first_starts(made, started(run, made, 3, order[2], "no such pool 3"), run)
+        check_first_starts(made, started(run, made, number, setting, f"no such pool {number}", code=code), run)
+    with pytest.raises(SubjectError, match=rf"no such pool 3\n.*first 3 starts.*run again; .*resume {run.path}"):
+        check_first_starts(made, started(run, made, 3, order[2], "no such pool 3", code=code), run)
     assert run.records() == []
 
 
@@ -175,6 +178,16 @@ def test_a_server_that_hangs_with_every_setting_ends_the_run_as_well_but_one_tha
     with pytest.raises(SubjectError, match="first 4 starts"):
         hung = started(run, made, 4, 0, "not ready within 30 s", code=Code.NOT_READY, signal=15, asked=True)
         check_first_starts(made, hung, run)
+
+
+def test_requests_that_ended_otherwise_are_no_other_cause(run: RunDir) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3)})
+    said = ("9 status_rejected; status 403", "8 status_rejected, 1 unfinished; status 403", "7 status_rejected")
+    for number in (1, 2):
+        rejected = started(run, made, number, number, said[number], code=Code.NO_VALID_RESPONSE)
+        check_first_starts(made, rejected, run)
+    with pytest.raises(SubjectError, match="first 3 starts, at 3 settings"):
+        check_first_starts(made, started(run, made, 3, 0, said[0], code=Code.NO_VALID_RESPONSE), run)
 
 
 @pytest.mark.parametrize(

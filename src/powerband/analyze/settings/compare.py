@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -524,11 +526,20 @@ def _warnings(
     if experiment.objective.is_capacity:
         yield from filter(None, (_cut_short(experiment, rows, progress), short_windows(experiment)))
     for setting, reason in progress.left.items():
-        yield f"{setting.id} is no longer tried: it {reason}"
-    if invalid := sum(row.invalid for row in rows):
+        yield f"{setting.id} is no longer tried: it {_in_one_line(reason)}"
+    invalid = sum(row.invalid for row in rows)
+    if invalid and invalid == len(done):
+        why = Counter(_in_one_line(each.message) for result in done for each in result.problems if each.fatal)
+        yield "; most often ".join(["nothing could be measured", *(each for each, _ in why.most_common(1))])
+    elif invalid:
         yield f"{invalid} of {len(done)} trials failed or are invalid: they are excluded, each with its reason"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)
     for row in rows:
         for unsure in row.uncertain_because:
             yield f"{row.setting.id}: it is not certain whether it meets the SLO ({unsure})"
+
+
+def _in_one_line(message: str) -> str:
+    """A message without the log lines at its end, and the clause that announces them."""
+    return re.sub(r"(; [^;\n]*:)?\n.*", "", message, flags=re.DOTALL)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from urllib.parse import urlsplit
 
 from powerband.base.errors import FileProblem, did_you_mean
-from powerband.base.hosts import loadable_host
+from powerband.base.hosts import is_loopback, loadable_host
 from powerband.base.units import parse_bit_rate, parse_duration_ns
 from powerband.base.yaml_document import Node, join
 from powerband.files.checks.deployed_checks import check_deployed
@@ -93,7 +94,9 @@ def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
     in_url = "port" in placeholders([subject.url])
     told = "port" in placeholders(command_and_env(subject))
     where = node.children.get("url", node.at("command"))
-    if told and not in_url:
+    if told and not in_url and not is_loopback(urlsplit(subject.url).hostname or ""):
+        yield where.problem("the url must reach the server that powerband starts here: write http://127.0.0.1:{port}/")
+    elif told and not in_url:
         yield where.problem(
             "the command is told {port}, which powerband picks, but the url names another port, where the server "
             "will not listen: write {port} in the url too, or the fixed port in the command"

@@ -19,7 +19,7 @@ from powerband.base.units import plural, rough_time
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
-from powerband.model.plan import Stage, TrialSpec
+from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.report.terminal.console import Terminal
 from powerband.report.wording.numbers import ABSENT, format_estimate, format_number
@@ -43,6 +43,7 @@ class LiveView(Observer):
         self._state = _Progress(clock)
         self._drawn_at = float("-inf")
         self._told_at = -1
+        self._told_out = ""
 
     def __enter__(self) -> LiveView:
         if not self._lines:
@@ -99,7 +100,10 @@ class LiveView(Observer):
             estimate = leader.estimates.get(analysis.objective)
             figure = f": {metric_name(analysis.objective)} {format_estimate(estimate, analysis.objective)}"
             told = f"after {plural(self._state.done, 'trial')} {leader.setting.id} leads{figure if estimate else ''}"
-            self.note("; ".join(part for part in (told, bound_words(analysis), left_line(analysis)) if part))
+            out = left_line(analysis)
+            new_out = "" if out == self._told_out else out
+            self._told_out = out
+            self.note("; ".join(part for part in (told, bound_words(analysis), new_out) if part))
         self._redraw(now=True)
 
     def _redraw(self, *, now: bool = False) -> None:
@@ -169,8 +173,9 @@ class _Progress:
         """Returns `about 2 min left`: what was said last, or else the time for the trials still to come, at the pace of
         those done here or at a first guess, but no longer than the budget."""
         if self._likely is not None:
-            left_s, said_at = self._likely
-            return f"about {rough_time(max(0.0, left_s - (self._clock() - said_at)))} left"
+            likely_s, said_at = self._likely
+            left_s = likely_s - (self._clock() - said_at)
+            return f"about {rough_time(left_s)} left" if left_s >= 1 else "nearly done"
         pace_s = (self._clock() - self._began_s) / self._done_here if self._done_here else self._first_guess_s
         if self.spec is not None and self._done_here:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
@@ -184,8 +189,11 @@ class _Progress:
         return f"{'at most ' if self._ends_early else ''}about {rough_time(left_s)} left"
 
     def trial_line(self, result: TrialResult) -> str:
-        """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or the reason why it is excluded."""
-        head = f"[{self.done}/{self.planned}] {result.setting.id}{_purpose(result.stage, result.rate_per_s)}"
+        """`[3/30] threads=4: goodput 12,300/s, p99 4.20 ms`, or the reason why it is excluded. Without the total where
+        that is only a bound, which jumps."""
+        total = "" if self._ends_early else f"/{self.planned}"
+        purpose = self._purpose(result.setting, result.stage, result.rate_per_s)
+        head = f"[{self.done}{total}] {result.setting.id}{purpose}"
         head += f" on {result.node}" if result.node else ""
         if not result.valid:
             word = "invalid" if result.status == "measured" else result.status
@@ -219,7 +227,7 @@ class _Progress:
         if self.spec is None:
             return Text("between trials", style="dim")
         text = Text.assemble((f"trial {self.spec.number}  ", "dim"), (self.spec.setting.id, "cyan"))
-        text.append(_purpose(self.spec.stage, self.spec.rate_per_s))
+        text.append(self._purpose(self.spec.setting, self.spec.stage, self.spec.rate_per_s))
         text.append(f"  {self.phase or 'starting'} {self._clock() - self._trial_began_s:.0f} s")
         if self.rate_per_s is not None:
             text.append(f"  {format_number(self.rate_per_s, 'per_s')}")
@@ -230,17 +238,18 @@ class _Progress:
             text.append(f"  {self.in_flight:,} in flight")
         return text
 
+    def _purpose(self, setting: Setting, stage: Stage, rate_per_s: float | None) -> str:
+        """The purpose of a trial outside of blocks: ` at 1,200/s`, ` (to confirm)`, ` with 64 users that never pause`;
+        empty for a trial of a block."""
+        if stage is Stage.SATURATE and self.experiment is not None:
+            return f" {kind_of(self.experiment).load_words(self.experiment.load_for(setting))}".rstrip()
+        said = f" ({_STAGES[stage]})" if stage in _STAGES else ""
+        return said + ("" if rate_per_s is None else f" at {format_number(rate_per_s, 'per_s')}")
+
 
 _STAGES = {
     Stage.EXPLORE: "a first look",
     Stage.SCREEN: "short",
     Stage.CONFIRM: "to confirm",
-    Stage.SATURATE: "at full load",
     Stage.SOAK: "for long",
 }
-
-
-def _purpose(stage: Stage, rate_per_s: float | None) -> str:
-    """The purpose of a trial outside of blocks: ` at 1,200/s`, ` (to confirm)`; empty for a trial of a block."""
-    said = f" ({_STAGES[stage]})" if stage in _STAGES else ""
-    return said + ("" if rate_per_s is None else f" at {format_number(rate_per_s, 'per_s')}")

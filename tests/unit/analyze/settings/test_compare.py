@@ -352,6 +352,20 @@ def test_an_unfinished_plan_and_settings_that_left_it_are_said() -> None:
     assert analyse(made, trials).warnings == ()
 
 
+def test_where_nothing_was_measured_one_line_says_so_and_why() -> None:
+    died = "it died; its last log lines:\n  no such pool\n  bye"
+    trials = [
+        replace(each, status="failed", problems=(Problem("died", died),), metrics={})
+        for each in results({1: [100.0, 101.0], 2: [200.0]})
+    ]
+    left = {setting(1): f"left after 2 failed attempts: {died}"}
+    analysis = analyse(experiment({"threads": (1, 2)}), trials, Progress(left=left))
+    assert analysis.warnings == (
+        "threads=1 is no longer tried: it left after 2 failed attempts: it died",
+        "nothing could be measured; most often it died",
+    )
+
+
 def test_a_part_of_a_thread_makes_nothing_cheaper_where_memory_differs() -> None:
     lean, fat = ({"threads_max": threads, "rss_bytes_max": rss} for threads, rss in ((8.04, 1e6), (8.01, 2e6)))
     assert cost_of(lean) < cost_of(fat) < cost_of({**lean, "threads_max": 9.0})
