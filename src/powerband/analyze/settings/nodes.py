@@ -18,7 +18,7 @@ import numpy as np
 from powerband.analyze.settings.contest import last_valid
 from powerband.analyze.stats.intervals import SD_FLOOR, Scale
 from powerband.analyze.stats.special import Array, f_tail, student_t
-from powerband.base.units import joined, plural, significant
+from powerband.base.units import joined, plural, short_percent
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting, Stage
@@ -296,7 +296,7 @@ def _looks_differ(experiment: Experiment, ratios: Mapping[str, Estimate]) -> tup
     speeds = [ratio.value for ratio in ratios.values()]
     if not speeds or max(speeds) <= min(speeds) * (1 + experiment.objective.margin):
         return ()
-    low, high = (significant(100 * speed) for speed in (min(speeds), max(speeds)))
+    low, high = (short_percent(speed) for speed in (min(speeds), max(speeds)))
     return (
         f"Under a full load of users the nodes served {low} to {high} % of their average. "
         "95 % of starts hold a capacity whichever of these nodes they run on.",
@@ -304,4 +304,4 @@ def _looks_differ(experiment: Experiment, ratios: Mapping[str, Estimate]) -> tup
 
 
 def _percent(ratio: float) -> str:
-    return significant(100 * abs(ratio - 1))
+    return short_percent(abs(ratio - 1))
