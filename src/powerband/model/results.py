@@ -240,7 +240,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Departure:
-    """A setting eliminated from a race. `block`: the block after which it left, as that of a `Look`; `reason`: in words.
+    """A setting eliminated from a race. `block`: the block after which it left, as in a `Look`; `reason`: in words.
     `effect`: its ratio to the leader then; None if there is none, as with a leader at 0. `worse`: it was shown worse
     than the leader; otherwise it failed or violated a constraint."""
 

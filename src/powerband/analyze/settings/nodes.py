@@ -18,7 +18,7 @@ import numpy as np
 from powerband.analyze.settings.contest import last_valid
 from powerband.analyze.stats.intervals import SD_FLOOR, Scale
 from powerband.analyze.stats.special import Array, f_tail, student_t
-from powerband.base.units import joined, plural, short_percent
+from powerband.base.units import joined, plural, short_percent, significant
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting, Stage
