@@ -97,13 +97,12 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     starts = standing.row(setting).starts
     if starts is None or not starts.made:
         return ""
-    most = f"up to {100 * starts.failed_most:.2g} % of all starts"
+    most = f"up to {100 * starts.failed_most:.2g} % of starts"
     if starts.failed:
         return f"{setting.id} {failed_words(starts)}: {most} may fail."
-    if starts.made == 1:
-        return f"{setting.id} was started once and worked. One start can miss a fault that {most} have."
-    worked = f"{setting.id} was started {starts.made} times and worked each time"
-    return f"{worked}. So few starts can miss a fault that {most} have."
+    alone = starts.made == 1
+    worked = f"{setting.id} worked in {'its only start' if alone else f'each of its {starts.made} starts'}"
+    return f"{worked}. {'One' if alone else 'So few'} can miss a fault that {most} have."
 
 
 def _at_the_edge(standing: Standing, setting: Setting) -> str:
