@@ -18,7 +18,7 @@ from powerband.analyze.settings.contest import ResponseTable, last_valid, slack_
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import Difference, Scale, estimate
 from powerband.analyze.trial.faults import subjects_own, tried
-from powerband.base.units import format_value, short_percent
+from powerband.base.units import format_value, short_percent, sided
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -197,7 +197,7 @@ def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compli
 
 def _moved(lost: Estimate) -> str:
     """`0.4 % lower than in the race (0.2 % higher to 1.0 % lower)`, or so much higher."""
-    where, between = _sided(lost.value, lost.ends, ("lower", "higher"), "%")
+    where, between = sided(lost.value, lost.ends, ("lower", "higher"), "%")
     return f"{short_percent(abs(lost.value))} % {where} than in the race{between}"
 
 
@@ -214,18 +214,7 @@ def _beside(beside: Difference, advantage: Estimate, sign: float, unit: str, riv
         value, ends, word = beside.value, (beside.value - beside.half, beside.value + beside.half), "percentage points"
     else:
         value, ends, word = advantage.value - 1, (advantage.ends[0] - 1, advantage.ends[1] - 1), "%"
-    where, between = _sided(value, ends, ("better", "worse") if sign > 0 else ("worse", "better"), word)
+    where, between = sided(value, ends, ("better", "worse") if sign > 0 else ("worse", "better"), word)
     each = "one start" if beside.n == 1 else f"{beside.n} starts"
     told = f"{short_percent(abs(value))} {word} {where} than the runner-up {rival.id}"
     return f"side by side ({each} each) {told}{between if beside.n > 1 else ''}"
-
-
-def _sided(value: float, ends: tuple[float, float], sides: tuple[str, str], unit: str) -> tuple[str, str]:
-    """The side on which the value lies, of `sides` above zero and below, and its interval in brackets:
-    ` (0.2 to 1.0 %)`, or with the sides of both ends if they differ; empty if the ends round to one."""
-    here, there = sides if value >= 0 else sides[::-1]
-    near, far = sorted(end if value >= 0 else -end for end in ends)
-    if near <= -0.0005:
-        return here, f" ({short_percent(-near)} {unit} {there} to {short_percent(far)} {unit} {here})"
-    low, high = short_percent(abs(near)), short_percent(far)
-    return here, "" if low == high else f" ({low} to {high} {unit})"
