@@ -317,7 +317,7 @@ class RacePlanner:
         if not self._compared and self._begun == 1 < self._screens:
             self._settled = hopeless(self._experiment, self._live, self._results)
         elif not self._compared:
-            decided = self._screen()
+            decided = self._screen(self._begun - 1)
         elif self._compared >= 2:
             decided = self._look()
         if decided or not self._live:
@@ -375,10 +375,11 @@ class RacePlanner:
         if found is not None and self._agreed and found.trials >= FRESH_MIN and len(nodes) >= self._confirm_on:
             self._confirm_blocks = 0
 
-    def _screen(self) -> bool:
+    def _screen(self, block: int) -> bool:
         """Eliminates the settings that short trials show far behind; returns True if only the leader is left. Another
         block of short trials follows if it may eliminate more."""
-        begun, self._settled, self._begun = self._begun, frozenset(), self._screens
+        last = self._begun == self._screens
+        self._settled, self._begun = frozenset(), self._screens
         table = ResponseTable(self._experiment, self._settings, self._results)
         if not table.screened or len(table.blocks) < SCREENED_UNTIL:
             return False
@@ -398,9 +399,9 @@ class RacePlanner:
         self._set_window(table)
         if self._live != [contest.leader]:
             near = looks_far(contest, self._live)
-            if near and begun < self._screens:
+            if near and not last:
                 self._settled = frozenset(self._live) - {*near, contest.leader}
-                self._begun = begun
+                self._begun = block + 1
             return False
         asked = self._experiment.design.regret
         regret = decision_of(self._experiment, self._settings, self._results, self.progress).regret
