@@ -15,7 +15,7 @@ from operator import itemgetter
 from powerband.analyze.settings.standing import GOODPUT, Standing, sentences
 from powerband.analyze.stats.intervals import mean_of
 from powerband.analyze.trial.bottleneck.clauses import CPU_USE, cores, with_cpu_use
-from powerband.base.units import format_bytes, format_value, plural, share, short_percent, significant
+from powerband.base.units import format_bytes, format_value, plural, share, significant
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.metrics import METRICS
@@ -184,7 +184,7 @@ def _yield(standing: Standing, row: SettingResult) -> str:
     if row.effect is None or standing.shares or standing.experiment.objective.direction == "minimise":
         return "does worse and leaves"
     metric = standing.words_of(standing.experiment.objective.metric)
-    return f"reaches {short_percent(row.effect.value)} % of the best {metric} and leaves"
+    return f"reaches {100 * row.effect.value:.1f} % of the best {metric} and leaves"
 
 
 def _larger(standing: Standing, chosen: Setting) -> str | None:
