@@ -198,6 +198,28 @@ def share(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
+def short_percent(share: float) -> str:
+    """A share in percent without the sign, with one decimal below 100, as what is smaller does not matter: `0.3`."""
+    return f"{100 * share:,.0f}" if abs(share) >= 1 else f"{100 * share:.1f}"
+
+
+def range_of_shares(low: float, high: float, *, points: bool = False) -> str:
+    """`0.3 to 18.0 %`, or `4.2 %` if both ends round to it; with `points` in percentage points, which may be small."""
+    ends = [significant(100 * end) if points else short_percent(end) for end in (low, high)]
+    return f"{' to '.join(dict.fromkeys(ends))} {'percentage points' if points else '%'}"
+
+
+def sided(value: float, ends: tuple[float, float], sides: tuple[str, str], unit: str) -> tuple[str, str]:
+    """The side on which the value lies, of `sides` above zero and below, and its interval in brackets:
+    ` (0.2 to 1.0 %)`, or with the sides of both ends if they differ; empty if the ends round to one."""
+    here, there = sides if value >= 0 else sides[::-1]
+    near, far = sorted(end if value >= 0 else -end for end in ends)
+    if near <= -0.0005:
+        return here, f" ({short_percent(-near)} {unit} {there} to {short_percent(far)} {unit} {here})"
+    low, high = short_percent(abs(near)), short_percent(far)
+    return here, "" if low == high else f" ({low} to {high} {unit})"
+
+
 def signed_percent(ratio: float, base: float = 1.0, places: int = 1) -> str:
     """The change of a ratio in percent: `+2.3`, `−4.1`. Ratios above ten become `over +900`: they are ends of intervals
     from few noisy trials, whose digits mean nothing. With the `base` of a share: the change in percentage points."""

@@ -36,7 +36,7 @@ def revision_answers(output: str) -> Answer:
 
     def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path | None) -> int:
         found = compare_revisions(experiment, analysis)
-        code = show_comparison(found, output, run, page)
+        code = show_comparison(found, output, run, page, analysis)
         # If nothing can be compared, the trials may show that it is the server's fault, but not that NEW is worse.
         fault = SubjectError.exit_code
         return fault if code == MeasurementError.exit_code and exit_code(analysis) == fault else code
@@ -44,11 +44,17 @@ def revision_answers(output: str) -> Answer:
     return answer
 
 
-def show_comparison(found: RunComparison, output: str, run: RunDir | None = None, page: Path | None = None) -> int:
-    """Prints a comparison and returns its exit code."""
+def show_comparison(
+    found: RunComparison,
+    output: str,
+    run: RunDir | None = None,
+    page: Path | None = None,
+    analysis: Analysis | None = None,
+) -> int:
+    """Prints a comparison and returns its exit code. `analysis`: of the one run that measured both."""
     from powerband.model.results import Verdict
 
-    _print_comparison(found, output, run, page)
+    _print_comparison(found, output, run, page, analysis)
     if found.verdict is Verdict.WORSE:
         return EXIT_THRESHOLD
     if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
@@ -59,7 +65,9 @@ def show_comparison(found: RunComparison, output: str, run: RunDir | None = None
 
 
 @for_a_reader()
-def _print_comparison(found: RunComparison, output: str, run: RunDir | None, page: Path | None) -> None:
+def _print_comparison(
+    found: RunComparison, output: str, run: RunDir | None, page: Path | None, analysis: Analysis | None
+) -> None:
     if output == "json":
         first, second = found.names if found.paired else (str(Path(name).resolve()) for name in found.names)
         print_json(
@@ -87,10 +95,11 @@ def _print_comparison(found: RunComparison, output: str, run: RunDir | None, pag
         from rich.text import Text
 
         from powerband.report.terminal.console import Terminal
+        from powerband.report.terminal.text import figures_table
         from powerband.report.wording.comparison import render_comparison
 
         console = Terminal()
-        console.print(render_comparison(found))
+        console.print(render_comparison(found, *([] if analysis is None else [figures_table(analysis)])))
         if page is not None:
             console.print(Text(f"\nReport: {page}"), soft_wrap=True)
 

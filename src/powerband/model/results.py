@@ -240,9 +240,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Departure:
-    """A setting eliminated from a race. `block`: the block after which it left, from 0; `reason`: in words. `effect`:
-    its ratio to the leader then; None if there is none, as with a leader at 0. `worse`: it was shown worse than the
-    leader; otherwise it failed or violated a constraint."""
+    """A setting eliminated from a race. `block`: the block after which it left, as in a `Look`; `reason`: in words.
+    `effect`: its ratio to the leader then; None if there is none, as with a leader at 0. `worse`: it was shown worse
+    than the leader; otherwise it failed or violated a constraint."""
 
     setting: Setting
     block: int
@@ -253,8 +253,8 @@ class Departure:
 
 @dataclass(frozen=True)
 class Look:
-    """The standing of a race after a block. `effects`: each live setting's ratio to the leader, with an anytime-valid
-    interval."""
+    """The standing of a race after a block. `block`: how many blocks of the race were over before it; `effects`: each
+    live setting's ratio to the leader, with an anytime-valid interval."""
 
     block: int
     leader: Setting

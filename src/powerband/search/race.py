@@ -35,7 +35,7 @@ from powerband.analyze.settings.regret import unbounded
 from powerband.analyze.settings.starts import is_allowed, starts_of
 from powerband.analyze.stats.spending import rounds_most
 from powerband.base.machine import Noise
-from powerband.base.units import significant
+from powerband.base.units import range_of_shares
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race, TrialResult, Verdict
@@ -209,12 +209,18 @@ class RacePlanner:
                     self._reconsider(self._confirming[0])
                     self._enough_confirmed()
             elif self._ended_by == "running":
-                self._block_over(block.number)
+                self._blocks += 1
+                self._block_over()
 
     @property
     def _live(self) -> list[Setting]:
         gone = {*self._departures, *self._trials.left}
         return [setting for setting in self._settings if setting not in gone]
+
+    @property
+    def _last(self) -> int:
+        """The last finished block of the race, counted from 0 without a gap for short ones that were not needed."""
+        return self._blocks - 1
 
     @property
     def _next(self) -> list[Setting]:
@@ -298,7 +304,7 @@ class RacePlanner:
                 like = next(again)
                 then._results += [replace(result, block=number) for result in full if result.block == like]
             then._looks, then._departures, then._ended_by = list(self._looks), dict(self._departures), "decided"
-            found = then._finalists() if then._look(self._begun) or self._ahead else ()
+            found = then._finalists() if then._look() or self._ahead else ()
             if self._ahead:
                 found = self._foreseen if self._is_foreseen(found) else ()
             self._looked_ahead = now, found
@@ -308,11 +314,10 @@ class RacePlanner:
         """True if the fresh starts ahead are of the same winner, and their rival is the same, or still in the race."""
         return finalists[:1] == self._foreseen[:1] and {*self._foreseen} <= {*self._live, *finalists}
 
-    def _block_over(self, block: int) -> None:
+    def _block_over(self) -> None:
         """Takes a look at the results, and decides if there is another block."""
-        self._blocks = max(self._blocks, self._screens + self._compared if self._compared else block + 1)
         for setting, reason in self._trials.left.items():
-            self._departures.setdefault(setting, Departure(setting, block, reason.removeprefix("left after ")))
+            self._departures.setdefault(setting, Departure(setting, self._last, reason.removeprefix("left after ")))
         decided = False
         if self._trials.in_flight(Stage.SCREEN):
             return  # they decide first
@@ -321,7 +326,7 @@ class RacePlanner:
         elif self._screening:
             decided = self._screen(min(self._begun, self._screens) - 1)
         elif self._compared >= 2:
-            decided = self._look(block)
+            decided = self._look()
         if decided or not self._live:
             self._ended_by = "regret" if self._met else "decided"
         elif self._racing:
@@ -360,11 +365,11 @@ class RacePlanner:
         if not barred:
             return
         self._departures = {of: departure for of, departure in self._departures.items() if not departure.worse}
-        self._departures[named] = Departure(named, self._begun - 1, f"misses {'; '.join(barred)}")
+        self._departures[named] = Departure(named, self._last, f"misses {'; '.join(barred)}")
         self._settled, self._confirming, self._ended_by, self._met = frozenset(), (), "running", False
         self._agreed, self._foreseen, self._ahead = False, (), 0
         self._trials.cut()
-        self._block_over(self._begun - 1)
+        self._block_over()
 
     def _enough_confirmed(self) -> None:
         """Ends the confirmation as soon as the fresh starts agree with the race, if the winner has enough of them, on
@@ -397,8 +402,8 @@ class RacePlanner:
         for setting in gone:
             effect = contest.effect(setting)
             reason = _worse_by(effect, contest, contest.leader)
-            self._departures[setting] = Departure(setting, block, reason, effect, worse=True)
-        self._looks.append(Look(block, contest.leader, effects, gone))
+            self._departures[setting] = Departure(setting, self._last, reason, effect, worse=True)
+        self._looks.append(Look(self._last, contest.leader, effects, gone))
         self._set_window(table)
         if self._live != [contest.leader]:
             near = looks_far(contest, self._live)
@@ -420,8 +425,8 @@ class RacePlanner:
         in_time = int(experiment.measure.repeats * lasts_s(None) / lasts_s(self._window_ns))
         self._rounds = min(rounds_most(experiment, self._window_ns), in_time)
 
-    def _look(self, block: int) -> bool:
-        """Eliminates the settings that the block has shown to be beaten; returns True if nothing is open any more."""
+    def _look(self) -> bool:
+        """Eliminates the settings that the last block has shown to be beaten; True if nothing is open any more."""
         table = ResponseTable(self._experiment, self._settings, self._results)
         compliance = compliance_of(table)
         contest = hold_contest(self._experiment, table, scale_of(table), compliance, self._departures)
@@ -436,8 +441,8 @@ class RacePlanner:
         effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
         gone: list[Setting] = []
         if compliance[contest.leader].certain:  # a leader that may violate the SLO eliminates no other setting
-            gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting], block)]
-        self._looks.append(Look(block, contest.leader, effects, tuple(gone)))
+            gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting])]
+        self._looks.append(Look(self._last, contest.leader, effects, tuple(gone)))
         if self._bring_back(compliance):
             return False
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
@@ -470,14 +475,14 @@ class RacePlanner:
         self._met = decision.regret is not None and decision.regret <= asked
         return self._met
 
-    def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance, block: int) -> bool:
+    def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance) -> bool:
         if compliance.barred and not self._may_pass(setting, compliance):
-            self._departures[setting] = Departure(setting, block, f"misses {'; '.join(compliance.barred)}")
+            self._departures[setting] = Departure(setting, self._last, f"misses {'; '.join(compliance.barred)}")
         elif contest.below(setting):
             effect = contest.effect(setting)
             assert contest.leader is not None
             reason = _worse_by(effect, contest, contest.leader)
-            self._departures[setting] = Departure(setting, block, reason, effect, worse=True)
+            self._departures[setting] = Departure(setting, self._last, reason, effect, worse=True)
         return setting in self._departures
 
     def _may_pass(self, setting: Setting, compliance: Compliance) -> bool:
@@ -548,7 +553,8 @@ def _worse_by(effect: Estimate | None, contest: Contest, leader: Setting) -> str
     """A reason in words: `40 to 52 % worse than threads=64`; without figures if there is no ratio to the leader."""
     if effect is None or effect.low is None or effect.high is None:
         return f"worse than {leader.id}"
-    scale = 1.0 if contest.scale.log or contest.scale.relative else abs(contest.leader_mean)
-    low, high = sorted(abs(1 - end) * scale for end in (effect.low, effect.high))
-    unit = "%" if contest.scale.log or contest.scale.relative else "percentage points"
-    return f"{significant(100 * low)} to {significant(100 * high)} {unit} worse than {leader.id}"
+    points = not (contest.scale.log or contest.scale.relative)
+    low, high = sorted(
+        abs(1 - end) * (abs(contest.leader_mean) if points else 1.0) for end in (effect.low, effect.high)
+    )
+    return f"{range_of_shares(low, high, points=points)} worse than {leader.id}"

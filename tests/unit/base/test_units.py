@@ -7,6 +7,8 @@ from powerband.base.units import (
     parse_quantity,
     parse_rate,
     parse_share,
+    range_of_shares,
+    sided,
     signed_percent,
     with_article,
 )
@@ -101,3 +103,17 @@ def test_a_noun_has_its_article() -> None:
 def test_a_change_in_percentage_points_is_never_cut() -> None:
     assert signed_percent(20.0) == "over +900"
     assert signed_percent(20.0, 0.001) == "+1.9"
+
+
+def test_an_interval_names_the_side_of_each_end_where_they_differ() -> None:
+    worse_or_better = ("better", "worse")
+    assert sided(0.02, (0.01, 0.12), worse_or_better, "%") == ("better", " (1.0 to 12.0 %)")
+    assert sided(-0.02, (-0.12, 0.01), worse_or_better, "%") == ("worse", " (1.0 % better to 12.0 % worse)")
+    assert sided(-0.02, (-20.0, 15.0), worse_or_better, "%") == ("worse", " (1,500 % better to 2,000 % worse)")
+    assert sided(0.02, (0.02, 0.02), worse_or_better, "%") == ("better", "")
+
+
+def test_a_range_of_shares_has_one_decimal_and_no_ends_that_are_one() -> None:
+    assert range_of_shares(0.00304, 0.18) == "0.3 to 18.0 %"
+    assert range_of_shares(0.9401, 0.9399) == "94.0 %"
+    assert range_of_shares(0.0004, 0.001, points=True) == "0.04 to 0.1 percentage points"

@@ -56,7 +56,12 @@ def test_a_run_of_two_revisions_is_told_again(
     assert invoke(["compare", str(run), "--format", "junit"]) == code
     assert len(Xml.fromstring(capsys.readouterr().out).findall("testsuite/testcase")) == 1
     assert invoke(["compare", str(run)]) == code
-    assert capsys.readouterr().out.startswith(document["sentence"][:40])
+    text = capsys.readouterr().out
+    assert text.startswith(document["sentence"][:40])
+    assert "multiple comparisons" not in text, "there is one"
+    (heads,) = (line.split() for line in text.splitlines() if line.startswith("revision"))
+    assert {"p99", "valid"} <= set(heads) and "verdict" not in heads
+    assert [line.split()[0] for line in text.split("revision")[-1].splitlines()[1:3]] == ["old", "new"]
 
 
 def test_an_old_one_that_fails_is_no_reason_to_fail_a_build(tmp_path: Path) -> None:

@@ -106,6 +106,12 @@ def test_ratios_as_changes() -> None:
     assert findings.range_phrase(None) == "–"
 
 
+def test_ends_that_round_to_one_are_no_interval() -> None:
+    near = Estimate(0.0636, 0.0611, 0.0642, 0.95, 3)
+    assert (findings.ratio_phrase(near), findings.range_phrase(near)) == ("−94 %", "−94 %")
+    assert findings.ratio_phrase(Estimate(50.0, 49.96, 50.04, 0.95, 5)) == "×50"
+
+
 def test_an_interval_without_a_bound_worth_saying_shows_no_digits() -> None:
     assert findings.ratio_phrase(Estimate(0.21, 7.8e-14, 5.7e11, 0.95, 2)) == "−79 % (−100 to over +900)"
     assert findings.ratio_phrase(Estimate(367.4, 308.2, 439.1, 0.95, 5)) == "×367 (308 to 439)"

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
-from powerband.model.plan import Setting
-from powerband.model.results import Analysis, Answer, AnswerKind, Verdict
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import Analysis, Answer, AnswerKind, Figure, Verdict
 from powerband.report.terminal.text import print_answer
 
 
@@ -44,6 +44,46 @@ def test_everything_is_there_and_fits(width: int) -> None:
         assert f"{claim.verdict.words}: {claim.says}" in plain(text)
         assert claim.sentence in plain(text)
     assert "(published: about four times)" in plain(text)
+
+
+def test_the_note_says_what_the_tables_figures_are_of_where_the_first_sentence_has_others() -> None:
+    base = synthetic.analysis()
+    own = next(row for row in base.settings if row.setting == base.answer.setting).estimates["goodput_per_s"]
+    assert own.low is not None and own.high is not None
+
+    def note(figure: Figure) -> str:
+        return plain(printed(replace(base, answer=replace(base.answer, figure=figure)), 120))
+
+    assert "first sentence" not in note(Figure(own, fresh=False))
+    wider = replace(own, low=0.9 * own.low, high=1.1 * own.high)
+    assert "The first sentence's interval is wider, since it allows for the choice of the best." in note(
+        Figure(wider, fresh=False)
+    )
+    assert "The table is of the race, the first sentence of the fresh starts." in note(Figure(own, fresh=True))
+
+
+def test_the_legend_says_of_how_many_trials_the_rows_are_where_more_ran() -> None:
+    base = synthetic.analysis()
+    shown = sum(row.trials for row in base.settings)
+    valid = [trial for trial in base.trials if trial.valid]
+    fresh = [replace(valid[0], number=1000 + n, block=100 + n, stage=Stage.CONFIRM) for n in range(2)]
+    more = replace(base, trials=(*base.trials, *fresh))
+    assert "valid: the trials that" not in printed(base, 120)
+    assert f"valid: the trials that the row's figures are of, {shown} of {shown + 2} in all" in printed(more, 120)
+
+
+def test_the_note_and_the_legend_call_the_slo_alike_and_the_correction_is_said_once() -> None:
+    base = synthetic.analysis()
+    text = plain(printed(base, 120))
+    assert "that meets the SLO (error_rate < 1%)" in text and "leader: the best estimate that meets the SLO" in text
+    assert text.count("multiple comparisons") == 1
+    two = [row for row in base.settings if row.setting.id in ("threads=32", "threads=1")]
+    assert "multiple comparisons" not in printed(replace(base, settings=tuple(two)), 120), "there is one"
+
+
+def test_what_was_found_is_not_told_twice() -> None:
+    text = plain(printed(synthetic.analysis(found=("Claims: 1 confirmed.", "threads=4 had the best goodput")), 120))
+    assert "What we found" not in text and "had the best goodput" not in text
 
 
 def test_trials_that_failed_alike_are_one_line() -> None:

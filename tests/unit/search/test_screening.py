@@ -15,6 +15,7 @@ from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, TrialResult
+from powerband.report.html.trial_map import trial_map
 from powerband.report.wording.standings import race_line
 from powerband.search.planners import planner_for
 from powerband.search.race import RacePlanner
@@ -79,6 +80,17 @@ def test_settings_far_behind_get_no_full_trial_and_full_ones_confirm_the_best() 
     assert {left.setting.id for left in analysis.race.departures} == {f"threads={n}" for n in range(6)}
     trials = {row.setting.id: row.trials for row in analysis.settings}
     assert trials == {f"threads={n}": 1 if n < 3 else 2 for n in range(7)}, "of the hopeless one is enough"
+
+
+def test_rounds_are_counted_as_they_ran_also_without_the_last_short_one() -> None:
+    _, specs, analysis = screened(TWO_AHEAD)
+    ran = {spec.block for spec in specs if spec.stage in (Stage.SCREEN, Stage.COMPARE)}
+    race = analysis.race
+    assert race is not None and race.blocks == len(ran) < max(ran) + 1
+    assert race.looks[-1].block == race.blocks - 1
+    assert f"The race took {race.blocks} rounds" in analysis.answer.sentences[1]
+    page = trial_map(analysis)
+    assert f"round {race.blocks}<" in page and f"round {race.blocks + 1}<" not in page
 
 
 def test_those_that_are_near_run_full_trials_which_alone_count_then() -> None:

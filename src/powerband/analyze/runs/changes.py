@@ -112,7 +112,7 @@ class RunComparison:
             return f"{metric} {signed_percent(ratio.value, base)} {unit}, from too few trials for an interval"
         places = 1 if (ratio.high - ratio.low) * base > 0.002 else 2
         value, low, high = (signed_percent(end, base, places) for end in (ratio.value, ratio.low, ratio.high))
-        return f"{metric} {value} {unit} ({low} to {high} {unit})"
+        return f"{metric} {value} {unit}" + (f" ({low} to {high} {unit})" if low != high else "")
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types only; the shape of `powerband compare --format json`."""

@@ -28,11 +28,24 @@ from powerband.analyze.settings.standing import (
 from powerband.analyze.settings.starts import allowed_words, failed_words
 from powerband.analyze.settings.why import why
 from powerband.analyze.stats.edge import HELD_BY
-from powerband.base.units import RATIO_SHOWN_MAX, capital, format_value, joined, percent, plural, significant, time_text
+from powerband.base.units import (
+    RATIO_SHOWN_MAX,
+    capital,
+    format_value,
+    joined,
+    percent,
+    plural,
+    range_of_shares,
+    significant,
+    time_text,
+)
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Constraint
 from powerband.model.metrics import METRICS
-from powerband.model.plan import Setting
+from powerband.model.plan import REVISION, Setting, format_level, number_of, numbers_of
 from powerband.model.results import AnswerKind, SettingResult, Verdict
+
+EDGES_FROM = 3  # values of a parameter: two may be all there are, as of a switch
 
 
 def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
@@ -59,7 +72,8 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
         missed_bound(standing, decision),
         _raced(standing),
         _unseen(standing, chosen),
-        *(f"It has too few requests to be sure of {each}." for each in standing.hidden.get(chosen, ())),
+        _at_the_edge(standing, chosen),
+        *(f"{chosen.id} has too few requests to be sure of {each}." for each in standing.hidden.get(chosen, ())),
         _explored(standing, named=True),
     )
     return (first, " ".join(filter(None, sure)), *why(standing, chosen))
@@ -83,11 +97,30 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     starts = standing.row(setting).starts
     if starts is None or not starts.made:
         return ""
-    most = f"{100 * starts.failed_most:.2g} %"
+    most = f"up to {100 * starts.failed_most:.2g} % of starts"
     if starts.failed:
-        return f"It {failed_words(starts)}: up to {most} of all starts may fail."
-    worked = "The only start" if starts.made == 1 else f"All {starts.made} starts"
-    return f"{worked} worked, which rules out only faults in more than {most} of starts."
+        return f"{setting.id} {failed_words(starts)}: {most} may fail."
+    alone = starts.made == 1
+    worked = f"{setting.id} worked in {'its only start' if alone else f'each of its {starts.made} starts'}"
+    return f"{worked}. {'One' if alone else 'So few'} can miss a fault that {most} have."
+
+
+def _at_the_edge(standing: Standing, setting: Setting) -> str:
+    """Says that nothing beyond the setting was tried, for each parameter of the server of which it has the largest
+    value, or the smallest but 0 or 1. Empty if the offered load is the limit, for then more serves no more."""
+    experiment, found = standing.experiment, standing.row(setting).bottleneck
+    loaded = found is not None and found.name is BottleneckName.NONE
+    clauses = []
+    for name, level in setting.levels if experiment.design.vary == "all" else ():
+        numbers = numbers_of(experiment.factors.get(name, ())) or []
+        if name == REVISION or name.startswith(("load.", "host.")) or len(numbers) < EDGES_FROM:
+            continue
+        value = number_of(level)
+        if value == max(numbers) and not loaded:
+            clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
+        elif value == min(numbers) and value not in (0, 1):
+            clauses.append(f"{name}={format_level(level)} is the smallest value tried: try smaller ones too")
+    return sentences(clauses)
 
 
 def _raced(standing: Standing) -> str:
@@ -282,11 +315,9 @@ def _figure(standing: Standing, setting: Setting) -> str:
         text += ", and it still got faster while it was measured"
     if found.low is None or found.high is None:
         return f"{text}, from one trial"
-    return (
-        f"{text} ({percent(found.confidence)} interval {format_value(found.low, unit)} to "
-        f"{format_value(found.high, unit)}, "
-        f"{found.n} {'fresh starts' if figure.fresh else 'trials'})"
-    )
+    low, high = format_value(found.low, unit), format_value(found.high, unit)
+    interval = f"{percent(found.confidence)} interval {low} to {high}, " if low != high else ""
+    return f"{text} ({interval}{found.n} {'fresh starts' if figure.fresh else 'trials'})"
 
 
 def _bound(metric: str) -> str:
@@ -322,7 +353,7 @@ def _how_sure(standing: Standing, decision: Decision) -> str:
     if not compared:
         return f"No other setting can be the answer: {'; '.join(outside)}."
     confidence = percent(standing.experiment.objective.confidence)
-    sure = f"these verdicts have {confidence} confidence, corrected for multiple comparisons"
+    sure = f"these verdicts have {confidence} confidence"
     told_with_the_bound = decision.kind is AnswerKind.BOUNDED and not _beaten(standing)
     return sentences([*compared, "" if told_with_the_bound else sure, *outside])
 
@@ -340,7 +371,7 @@ def _compared(standing: Standing, decision: Decision) -> list[str]:
             parts[-1] += f", but {decision.chosen.id} is {verb(others, 'cheaper', 'the cheapest')}"
     if decision.undecided:
         may_be = names(decision.undecided)
-        parts.append(f"no setting is better by more than {standing.margin}, but {may_be} may be equivalent")
+        parts.append(f"no setting is better by more than {standing.margin}; {may_be} may be equivalent")
     return [*parts, *_beaten(standing)]
 
 
@@ -374,10 +405,9 @@ def _gap(standing: Standing, row: SettingResult, best: float) -> str:
         assert standing.leader is not None
         return f"with {standing.objective_text(row.setting)} instead of {standing.objective_text(standing.leader)}"
     if not standing.shares and min(effect.low, effect.high) > RATIO_SHOWN_MAX:
-        return f"by a factor of {significant(effect.low)} to {significant(effect.high)}"
+        return f"by a factor of {' to '.join(dict.fromkeys(map(significant, (effect.low, effect.high))))}"
     low, high = sorted(abs(1 - end) * (best if standing.shares else 1.0) for end in (effect.low, effect.high))
-    unit = "percentage points" if standing.shares else "%"
-    return f"by {significant(100 * low)} to {significant(100 * high)} {unit}"
+    return f"by {range_of_shares(low, high, points=standing.shares)}"
 
 
 def _not_allowed(standing: Standing) -> str:

@@ -327,14 +327,14 @@ def capacity_of(search: Search) -> Capacity | None:
 
 
 def _seen_at(search: Search, rate_per_s: float) -> str:
-    """Says how many of the starts tried at this rate or below held, and what share of all may not."""
+    """Says how many of the starts tried at this rate or below held, and what share of all these show to hold."""
     below = [answer.held for answer in search.answers if answer.log_rate <= math.log(rate_per_s)]
     if not below:
         return ""
     missed = below.count(False)
-    most = share_most(missed, len(below), 1 - search.objective.confidence)
+    least = 1 - share_most(missed, len(below), 1 - search.objective.confidence)
     held = f"{len(below) - missed} of {plural(len(below), 'start')}"
-    return f"{held} met the SLO there or below; up to {100 * most:.0f} % may not"
+    return f"{held} met the SLO at or below it; alone they show that at least {100 * least:.0f} % do"
 
 
 def misses(search: Search) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from powerband.analyze.settings.contest import ResponseTable, last_valid, slack_
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import Difference, Scale, estimate
 from powerband.analyze.trial.faults import subjects_own, tried
-from powerband.base.units import format_value, significant
+from powerband.base.units import format_value, short_percent, sided
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -189,34 +189,32 @@ def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compli
     moved = _points_moved(said) if unit == "ratio" else _moved(made.shrinkage)
     text = f"{head} {format_value(made.confirmed.value, unit)}, {moved}"
     if made.rival is not None and made.advantage is not None and said.beside is not None:
-        gain = table.sign * (said.beside.value if unit == "ratio" else made.advantage.value - 1)
-        where = "better than" if gain >= 0 else "worse than"
-        text += f"; {_percent(abs(gain))} {_unit(unit)} {where} the runner-up {made.rival.id}"
+        text += f"; {_beside(said.beside, made.advantage, table.sign, unit, made.rival)}"
     if kept.barred or not kept.seen:
         text += f"; misses {'; '.join(kept.barred or kept.open)}"
     return replace(made, sentence=f"{text}.")
 
 
 def _moved(lost: Estimate) -> str:
-    """`0.4 % lower than in the race (-0.2 to 1.0 %)`, or so much higher."""
-    where, turn = ("lower", 1.0) if lost.value >= 0 else ("higher", -1.0)
-    text = f"{_percent(turn * lost.value)} % {where} than in the race"
-    if lost.low is None or lost.high is None:
-        return text
-    low, high = sorted((turn * lost.low, turn * lost.high))
-    return f"{text} ({_percent(low)} to {_percent(high)} %)"
+    """`0.4 % lower than in the race (0.2 % higher to 1.0 % lower)`, or so much higher."""
+    where, between = sided(lost.value, lost.ends, ("lower", "higher"), "%")
+    return f"{short_percent(abs(lost.value))} % {where} than in the race{between}"
 
 
 def _points_moved(said: _Fresh) -> str:
     """Shares move by percentage points."""
     where = "lower" if said.change.value <= 0 else "higher"
-    return f"{_percent(abs(said.change.value))} percentage points {where} than in the race"
+    return f"{short_percent(abs(said.change.value))} percentage points {where} than in the race"
 
 
-def _unit(unit: str) -> str:
-    return "percentage points" if unit == "ratio" else "%"
-
-
-def _percent(share: float) -> str:
-    """A share in percent, with one decimal below 10 %: what is smaller does not matter here."""
-    return f"{100 * share:.1f}" if abs(share) < 0.1 else significant(100 * share)
+def _beside(beside: Difference, advantage: Estimate, sign: float, unit: str, rival: Setting) -> str:
+    """`side by side (2 starts each) 0.2 % better than the runner-up ... (0.1 % worse to 0.5 % better)`: only the rounds
+    that started both are compared, which may be fewer than those of the winner."""
+    if unit == "ratio":
+        value, ends, word = beside.value, (beside.value - beside.half, beside.value + beside.half), "percentage points"
+    else:
+        value, ends, word = advantage.value - 1, (advantage.ends[0] - 1, advantage.ends[1] - 1), "%"
+    where, between = sided(value, ends, ("better", "worse") if sign > 0 else ("worse", "better"), word)
+    each = "one start" if beside.n == 1 else f"{beside.n} starts"
+    told = f"{short_percent(abs(value))} {word} {where} than the runner-up {rival.id}"
+    return f"side by side ({each} each) {told}{between if beside.n > 1 else ''}"

@@ -30,7 +30,7 @@ def found_sentences(analysis: Analysis) -> tuple[str, ...]:
         return ()
     if not any(trial.valid for trial in analysis.trials):
         return ("No trial counts, so nothing was found.",)
-    return (*_tally(analysis.claims), *_spread(analysis), *_limits(analysis), *_published(analysis.published))
+    return (*_tally(analysis.claims), *_spread(analysis), *_limits(analysis), *published_sentences(analysis.published))
 
 
 def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
@@ -81,7 +81,7 @@ def _limits(analysis: Analysis) -> Iterator[str]:
     yield sentence("; ".join(f"with {names(settings)} {words}" for words, settings in by_name.items()))
 
 
-def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
+def published_sentences(tables: Sequence[PublishedTable]) -> Iterator[str]:
     """Says for each table how many of the published ratios lie within our intervals, and which is farthest off."""
     for table in tables:
         judged = [
@@ -105,10 +105,10 @@ def _published(tables: Sequence[PublishedTable]) -> Iterator[str]:
 
 def ratio_words(ratio: Estimate) -> str:
     """Words a ratio: `1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full."""
-    if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
+    if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}"
-    high = f"{ratio.high:.3g}" if ratio.high < _RATIO_SHOWN_MAX * ratio.value else "any"
-    return f"{ratio.value:.3g} ({ratio.low:.3g} to {high})"
+    low, high = f"{ratio.low:.3g}", f"{ratio.high:.3g}" if ratio.high < _RATIO_SHOWN_MAX * ratio.value else "any"
+    return f"{ratio.value:.3g}" + (f" ({low} to {high})" if low != high else "")
 
 
 def _holds(ours: Estimate, published: float) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from powerband.analyze.settings.contest import last_valid
 from powerband.analyze.stats.intervals import SD_FLOOR, Scale
 from powerband.analyze.stats.special import Array, f_tail, student_t
-from powerband.base.units import joined, plural, significant
+from powerband.base.units import joined, plural, short_percent, sided, significant
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting, Stage
@@ -261,9 +261,9 @@ def _sentences(
 
     def by(row: NodeRow) -> str:
         assert row.lead is not None
-        ends = "" if row.lead.low is None else " ({} to {} %)".format(*(_percent(end) for end in row.lead.ends))
-        more = "more" if row.lead.value > 1 else "less"
-        return f"on {row.node} {row.best.id if row.best else ''} had {_percent(row.lead.value)} % {more} {word}{ends}"
+        value, low, high = (each - 1 for each in (row.lead.value, *row.lead.ends))
+        more, ends = sided(value, (low, high), ("more", "less"), "%")
+        return f"on {row.node} {row.best.id if row.best else ''} had {short_percent(abs(value))} % {more} {word}{ends}"
 
     other = [row for row in seen if row.best != named]
     shown = [row for row in other if row.shown]
@@ -296,12 +296,8 @@ def _looks_differ(experiment: Experiment, ratios: Mapping[str, Estimate]) -> tup
     speeds = [ratio.value for ratio in ratios.values()]
     if not speeds or max(speeds) <= min(speeds) * (1 + experiment.objective.margin):
         return ()
-    low, high = (significant(100 * speed) for speed in (min(speeds), max(speeds)))
+    low, high = (short_percent(speed) for speed in (min(speeds), max(speeds)))
     return (
         f"Under a full load of users the nodes served {low} to {high} % of their average. "
         "95 % of starts hold a capacity whichever of these nodes they run on.",
     )
-
-
-def _percent(ratio: float) -> str:
-    return significant(100 * abs(ratio - 1))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from powerband.analyze.settings.standing import GOODPUT
-from powerband.base.units import plural
+from powerband.base.units import joined
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Answer, SettingResult, TrialResult
@@ -98,13 +98,10 @@ def warnings_of(trials: Sequence[TrialResult], restless: Mapping[Setting, Unsett
     compared = [trial for trial in trials if trial.valid and trial.stage not in APART]
     others = [trial for trial in compared if trial.steady is False and trial.setting not in restless]
     if others:
-        whose = "its" if len(others) == 1 else "their"
-        named = ", ".join(f"{trial.number} of {trial.setting.id}" for trial in others[:NAMED_MOST])
-        more = f" and {len(others) - NAMED_MOST} more" if len(others) > NAMED_MOST else ""
-        yield (
-            f"{plural(len(others), 'valid trial')} ({named}{more}) had not reached a steady state: {whose} figures may "
-            "shift with time"
-        )
+        named = [f"{trial.number} ({trial.setting.id})" for trial in others[:NAMED_MOST]]
+        more = [f"{len(others) - NAMED_MOST} more"] if len(others) > NAMED_MOST else []
+        which, whose = ("trial", "its") if len(others) == 1 else ("trials", "their")
+        yield f"{which} {joined([*named, *more])} had not reached a steady state: {whose} figures may shift with time"
 
 
 def with_caveat(answer: Answer, restless: Mapping[Setting, Unsettled]) -> Answer:

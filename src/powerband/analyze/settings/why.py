@@ -188,7 +188,7 @@ def _yield(standing: Standing, row: SettingResult) -> str:
     if row.effect is None or standing.shares or standing.experiment.objective.direction == "minimise":
         return "does worse and leaves"
     metric = standing.words_of(standing.experiment.objective.metric)
-    return f"reaches {significant(100 * row.effect.value)} % of the best {metric} and leaves"
+    return f"reaches {100 * row.effect.value:.1f} % of the best {metric} and leaves"
 
 
 def _larger(standing: Standing, chosen: Setting) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from powerband.analyze.runs.changes import RunComparison
-from powerband.base.units import percent, plural
+from powerband.base.units import plural
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
@@ -34,15 +34,13 @@ from powerband.report.wording.words import (
     change_words,
     factor_names,
     failed_starts,
+    footnote,
     not_allowed,
-    objective_words,
     present_columns,
     short_id,
     start_noun,
-    trial_counts,
     trials_of,
     unusable_trials,
-    verdict_note,
 )
 from powerband.store import RunDir, read_host
 
@@ -148,11 +146,7 @@ def _nodes(analysis: Analysis) -> Iterator[str]:
 def _footnote(analysis: Analysis) -> str:
     bold = "Bold: the answer. " if analysis.answer.setting else ""
     legend = "; ".join(f"*{words}*: {prose(meaning)}" for words, meaning in table_legend(analysis))
-    said = (
-        f"Objective: {objective_words(analysis)}. Intervals: {percent(analysis.confidence)}. "
-        f"{trial_counts(analysis)}. {verdict_note(analysis)}"
-    )
-    return f"<sub>{bold}{prose(said)} Verdicts: {legend}.</sub>"
+    return f"<sub>{bold}{prose(footnote(analysis))} Verdicts: {legend}.</sub>"
 
 
 def _claims(analysis: Analysis) -> Iterator[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from powerband.analyze.trial.timeline import LimitSpan
@@ -14,7 +15,7 @@ from powerband.report.wording.findings import bottleneck_short
 from powerband.report.wording.names import short_names
 from powerband.report.wording.numbers import ABSENT, format_number
 from powerband.report.wording.standings import ranked
-from powerband.report.wording.words import counted
+from powerband.report.wording.words import counted, rounds_of
 
 ROWS_MAX = 40  # settings drawn; the table has all
 _UNKNOWN = "not known"
@@ -51,6 +52,7 @@ def limit_chart(analysis: Analysis) -> LimitChart | None:
     if not any(trial.bottleneck for trial in trials):
         return None
     shown = [row.setting for row in ranked(analysis)][:ROWS_MAX]
+    rounds = rounds_of(trials)
     cells = tuple(
         LimitCell(
             x,
@@ -59,7 +61,7 @@ def limit_chart(analysis: Analysis) -> LimitChart | None:
             trial.number,
             _name(trial),
             bottleneck_short(trial.bottleneck),
-            _text(trial, analysis),
+            _text(trial, rounds, analysis),
             trial.valid,
         )
         for y, setting in enumerate(shown)
@@ -126,11 +128,11 @@ def _name(trial: TrialResult) -> str:
     return "" if trial.bottleneck is None else str(trial.bottleneck.name)
 
 
-def _text(trial: TrialResult, analysis: Analysis) -> str:
+def _text(trial: TrialResult, rounds: Mapping[int, int], analysis: Analysis) -> str:
     """`Trial 12, block 2, 1,481/s: the pool is too small (98 % of ...)`."""
     parts = [f"trial {trial.number}"]
     if trial.stage is Stage.COMPARE:
-        parts.append(f"round {trial.block + 1}")
+        parts.append(f"round {rounds[trial.block]}")
     if trial.rate_per_s is not None:
         parts.append(f"offered {format_number(trial.rate_per_s, 'per_s')}")
     if "goodput_per_s" in trial.metrics:

@@ -54,6 +54,7 @@ from powerband.report.wording.words import (
     error_rows,
     factor_names,
     failed_starts,
+    figure_note,
     is_as_good,
     not_allowed,
     objective_words,
@@ -293,7 +294,7 @@ def _table(analysis: Analysis) -> str:
     shown = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     return (
         f'<p class="under">{wrapping(verdict_note(analysis))} '
-        f"Small figures: {percent(analysis.confidence)} intervals.</p>"
+        f"Small figures: {percent(analysis.confidence)} intervals. {escape(figure_note(analysis))}</p>"
         f"{scrolling('All settings', shown)}{_legend(analysis)}{allowed}"
     )
 
@@ -339,9 +340,7 @@ def _row(result: SettingResult, analysis: Analysis, metrics: Sequence[str], *, l
 def _estimate_cell(result: SettingResult, metric: str, digits: int) -> str:
     estimate = result.estimates.get(metric)
     interval = format_interval(estimate, metric, digits=digits)
-    low, _, high = interval.partition("–")
-    varies = interval != ABSENT and low != high
-    small = f"<small>{escape(interval)}</small>" if varies else ""
+    small = f"<small>{escape(interval)}</small>" if interval != ABSENT else ""
     return f"<td>{escape(format_estimate(estimate, metric, digits=digits))}{small}</td>"
 
 

@@ -3,7 +3,7 @@ draws the details of the chosen trial."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 
 from powerband.model.metrics import METRICS
@@ -12,6 +12,7 @@ from powerband.model.results import Analysis, TrialResult
 from powerband.report.html.tracks import TRIALS_MAX
 from powerband.report.wording.numbers import format_number
 from powerband.report.wording.standings import metric_name
+from powerband.report.wording.words import rounds_of
 
 
 def trial_map(analysis: Analysis) -> str:
@@ -19,7 +20,8 @@ def trial_map(analysis: Analysis) -> str:
     trials = analysis.trials
     if not trials:
         return ""
-    columns = _columns(trials)
+    rounds = rounds_of(trials)
+    columns = _columns(trials, rounds)
     first = next((trial for trial in trials if trial.valid and trial.setting == analysis.answer.setting), trials[0])
     heads = "".join(f'<th scope="col">{name}</th>' for name in columns.values())
     rows = []
@@ -27,7 +29,7 @@ def trial_map(analysis: Analysis) -> str:
         cells = []
         for column in columns:
             here = [trial for trial in trials if trial.setting == setting and _column(trial) == column]
-            cells.append(f"<td>{''.join(_trial_button(trial, trial is first) for trial in here)}</td>")
+            cells.append(f"<td>{''.join(_trial_button(trial, rounds, trial is first) for trial in here)}</td>")
         rows.append(f'<tr><th scope="row">{escape(setting.id)}</th>{"".join(cells)}</tr>')
     absent = (
         "The time series of this trial is left out, to keep the page of a long run small; the run directory holds it."
@@ -62,16 +64,16 @@ def _column(trial: TrialResult) -> tuple[Stage, int]:
     return trial.stage, trial.block if trial.stage is Stage.COMPARE else 0
 
 
-def _columns(trials: Iterable[TrialResult]) -> dict[tuple[Stage, int], str]:
+def _columns(trials: Iterable[TrialResult], rounds: Mapping[int, int]) -> dict[tuple[Stage, int], str]:
     """The columns in the order in which a run passes through them, with their headings."""
     order = list(_STAGES)
     keys = sorted({_column(trial) for trial in trials}, key=lambda key: (order.index(key[0]), key[1]))
-    return {key: f"round {key[1] + 1}" if key[0] is Stage.COMPARE else _STAGES[key[0]] for key in keys}
+    return {key: f"round {rounds[key[1]]}" if key[0] is Stage.COMPARE else _STAGES[key[0]] for key in keys}
 
 
-def _trial_button(trial: TrialResult, first: bool) -> str:
+def _trial_button(trial: TrialResult, rounds: Mapping[int, int], first: bool) -> str:
     state = "valid" if trial.valid else "invalid" if trial.status == "measured" else trial.status
-    about = [f"round {trial.block + 1}" if trial.stage is Stage.COMPARE else _STAGES[trial.stage]]
+    about = [f"round {rounds[trial.block]}" if trial.stage is Stage.COMPARE else _STAGES[trial.stage]]
     if trial.rate_per_s is not None:
         about.append(f"offered {format_number(trial.rate_per_s, 'per_s')}")
     if trial.attempt > 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -16,7 +17,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from powerband.base.units import percent
 from powerband.model.metrics import metric_words
 from powerband.model.plan import format_level
 from powerband.model.results import Analysis, ClaimVerdict, SettingResult
@@ -42,16 +42,15 @@ from powerband.report.wording.words import (
     error_rows,
     factor_names,
     failed_starts,
+    footnote,
     not_allowed,
-    objective_words,
     present_columns,
     short_id,
     start_noun,
     tone,
-    trial_counts,
     trials_of,
     unusable_trials,
-    verdict_note,
+    valid_note,
 )
 
 _UNUSABLE_SHOWN = 8  # reasons. Arbitrary: a few lines; the report has all
@@ -76,19 +75,26 @@ def render_answer(analysis: Analysis) -> RenderableType:
         parts += [_bullet(f"{words}: {meaning}", style="dim") for words, meaning in table_legend(analysis)]
         switches = (each for each in present_columns(analysis) if each.metric == "context_switches_per_request")
         parts += [_bullet(f"{each.short}: {each.heading}", style="dim") for each in switches]
+        if said := valid_note(analysis):
+            parts.append(_bullet(f"valid: {said}", style="dim"))
         parts += [_bullet(f"{name} violates the SLO: {why}") for name, why in not_allowed(analysis)]
     for part in (changes, nodes, capacities, rules_of_thumb, _claims, published, visited, grown):
         parts += part(analysis)
-    if analysis.found:
-        parts += [Text(), Text.assemble(("What we found: ", "bold"), " ".join(analysis.found))]
     return Group(*parts, *_errors(analysis), *_unusable(analysis), *_warnings(analysis))
 
 
-class SettingsTable:
-    """Every setting, in plan order, as one table or several depending on the width."""
+def figures_table(analysis: Analysis) -> SettingsTable:
+    """The metrics of the server and the bottleneck of every setting, beside a comparison that has the objective."""
+    return SettingsTable(replace(analysis, answer=replace(analysis.answer, setting=None)), answer=False)
 
-    def __init__(self, analysis: Analysis) -> None:
+
+class SettingsTable:
+    """Every setting, in plan order, as one table or several depending on the width. `answer`: with the objective and
+    the verdicts."""
+
+    def __init__(self, analysis: Analysis, *, answer: bool = True) -> None:
         self.analysis = analysis
+        self.answer = answer
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         columns = present_columns(self.analysis)
@@ -97,16 +103,18 @@ class SettingsTable:
         def fits(table: Table) -> bool:
             return Measurement.get(console, options.update(max_width=1_000), table).maximum <= options.max_width
 
-        if fits(whole := self._table(columns, answer=True, bottleneck=named)):
-            yield whole
-            return
-        first = list(columns[:_FIRST_COLUMNS])
-        while first and not fits(self._table(first, answer=True, bottleneck=False)):
-            first.pop()
-        interval = bool(first) or fits(self._table(first, answer=True, bottleneck=False))
-        named_first = named and fits(self._table(first, answer=True, interval=interval, bottleneck=True))
-        yield self._table(first, answer=True, interval=interval, bottleneck=named_first)
-        rest, named, placed = columns[len(first) :], named and not named_first, False
+        rest, interval, placed = columns, True, False
+        if self.answer:
+            if fits(whole := self._table(columns, answer=True, bottleneck=named)):
+                yield whole
+                return
+            first = list(columns[:_FIRST_COLUMNS])
+            while first and not fits(self._table(first, answer=True, bottleneck=False)):
+                first.pop()
+            interval = bool(first) or fits(self._table(first, answer=True, bottleneck=False))
+            named_first = named and fits(self._table(first, answer=True, interval=interval, bottleneck=True))
+            yield self._table(first, answer=True, interval=interval, bottleneck=named_first)
+            rest, named = columns[len(first) :], named and not named_first
         while not placed:
             taken = len(rest)
             while taken > 1 and not fits(self._further(rest, taken, interval=not interval, bottleneck=named)):
@@ -204,10 +212,7 @@ def _verdict(result: SettingResult, analysis: Analysis) -> Text:
 
 def _footnote(analysis: Analysis) -> str:
     answer = "* the answer. " if analysis.answer.setting else ""
-    return (
-        f"{answer}Objective: {objective_words(analysis)}. Intervals: {percent(analysis.confidence)}. "
-        f"{trial_counts(analysis)}. {verdict_note(analysis)}"
-    )
+    return f"{answer}{footnote(analysis)}"
 
 
 _CLAIM_STYLES = {ClaimVerdict.HELD: "green", ClaimVerdict.REFUTED: "red", ClaimVerdict.UNDECIDED: "yellow"}

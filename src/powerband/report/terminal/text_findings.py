@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from powerband.analyze.settings.found import published_sentences
 from powerband.analyze.settings.why import bottleneck_sentences
 from powerband.base.units import capital
 from powerband.model.metrics import metric_words
@@ -127,7 +128,7 @@ def nodes(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def published(analysis: Analysis) -> Iterator[RenderableType]:
-    """A publication's figures beside the measured ones; nothing if none are cited."""
+    """A publication's figures beside the measured ones, and how well both agree; nothing if none are cited."""
     for cited in analysis.published:
         table = bare_table()
         table.add_column(f"published: {metric_words(cited.metric)}", overflow="fold")
@@ -139,6 +140,8 @@ def published(analysis: Analysis) -> Iterator[RenderableType]:
         yield Text()
         yield table
         yield Text(f"{base}{f'Published: {cited.note}.' if cited.note else ''}".strip(), style="dim")
+    if agreed := " ".join(published_sentences(analysis.published)):
+        yield Text(agreed)
 
 
 def visited(analysis: Analysis) -> Iterator[RenderableType]:

@@ -17,8 +17,8 @@ from powerband.report.wording.numbers import ABSENT, format_estimate
 from powerband.report.wording.words import gap_words
 
 
-def render_comparison(comparison: RunComparison) -> RenderableType:
-    """The verdict, a row for each setting measured in both runs, the names of the others, warnings."""
+def render_comparison(comparison: RunComparison, *further: RenderableType) -> RenderableType:
+    """The verdict, a row for each setting measured in both runs, `further` tables, names of the others, warnings."""
     table = Table(box=None, pad_edge=False)
     for heading in headings(comparison):
         name = heading == "setting"  # only this column folds on a narrow terminal: no figure may be cut
@@ -29,7 +29,7 @@ def render_comparison(comparison: RunComparison) -> RenderableType:
     warnings = [Text.assemble(("Warning: ", "yellow"), warning) for warning in comparison.warnings]
     style = {Verdict.WORSE: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}.get(comparison.verdict, "bold green")
     notes = map(Text, comparison_notes(comparison))
-    return Group(Text(comparison.sentence, style=style), Text(), table, Text(), *notes, *warnings)
+    return Group(Text(comparison.sentence, style=style), Text(), table, *further, Text(), *notes, *warnings)
 
 
 def headings(comparison: RunComparison) -> tuple[str, ...]:
@@ -63,9 +63,10 @@ def comparison_note(comparison: RunComparison) -> str:
         if comparison.paired
         else comparison.sessions.sentence(comparison.confidence)
     )
+    corrected = ", corrected for multiple comparisons" if len(comparison.changes) > 1 else ""
     return (
         f"{comparison.names[1]} is compared with {comparison.names[0]}, at {percent(comparison.confidence)} "
-        f"confidence, corrected for multiple comparisons. {direction} {METRICS[comparison.objective].name} is better. "
+        f"confidence{corrected}. {direction} {METRICS[comparison.objective].name} is better. "
         f"Differences within {margin_words(comparison.margin, comparison.objective)} count as none; those below "
         f"`smallest` would most likely stay inconclusive. {drift}"
     )
@@ -100,7 +101,7 @@ def _interval(change: Change, objective: str) -> str:
         return ABSENT
     share = METRICS[objective].unit == "ratio"
     base = change.first.value if share and change.first is not None else 1.0
-    ends = " to ".join(signed_percent(end, base) for end in (ratio.low, ratio.high))
+    ends = " to ".join(dict.fromkeys(signed_percent(end, base) for end in (ratio.low, ratio.high)))
     return f"{ends} {'pts' if share else '%'}"
 
 

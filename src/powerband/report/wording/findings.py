@@ -148,16 +148,14 @@ def ratio_phrase(effect: Estimate | None) -> str:
     if effect.value > RATIO_SHOWN_MAX:
         return f"×{ratio_words(effect)}"
     value = format_change(effect) or "0 %"
-    if effect.low is None or effect.high is None or effect.low == effect.high:
-        return value
-    return f"{value} ({_signed(effect.low)} to {_signed(effect.high)})"
+    ends = _ends(effect)
+    return f"{value} ({' to '.join(ends)})" if len(ends) > 1 else value
 
 
 def range_phrase(effect: Estimate | None) -> str:
     """The interval of a ratio as a change: `−6.9 to −3.2 %`; the change alone if there is no interval."""
-    if effect is None or effect.low is None or effect.high is None:
-        return ratio_phrase(effect)
-    return f"{_signed(effect.low)} to {_signed(effect.high)} %"
+    ends = () if effect is None else _ends(effect)
+    return f"{' to '.join(ends)} %" if len(ends) > 1 else ratio_phrase(effect)
 
 
 def proposal_words(rule: RuleVerdict) -> str:
@@ -308,6 +306,11 @@ def restless_settings(analysis: Analysis) -> dict[Setting, str]:
         setting: f"in {seen.times} of {plural(seen.trials, 'trial')}"
         for setting, seen in never_stabilised(analysis.trials).items()
     }
+
+
+def _ends(effect: Estimate) -> tuple[str, ...]:
+    """The ends of a ratio's interval as changes in percent; one if both round to it."""
+    return tuple(dict.fromkeys(_signed(end) for end in (effect.low, effect.high) if end is not None))
 
 
 def _signed(ratio: float) -> str:

@@ -46,13 +46,15 @@ def format_estimate(estimate: Estimate | None, metric: str, *, digits: int = 4) 
 
 
 def format_interval(estimate: Estimate | None, metric: str, *, digits: int = 4) -> str:
-    """`11,900–12,790`, in the unit that `format_estimate` shows; a dash if fewer than two trials back it."""
+    """`11,900–12,790`, in the unit that `format_estimate` shows; a dash if fewer than two trials back it, or if
+    both ends round to one."""
     if estimate is None or estimate.low is None or estimate.high is None or estimate.at_least:
         return ABSENT
     unit = METRICS[metric].unit
     scale, _ = unit_scale(estimate.value, unit)
     place = _place(estimate, unit, digits)
-    return f"{_rounded(estimate.low / scale, place)}–{_rounded(estimate.high / scale, place)}"
+    low, high = (_rounded(end / scale, place) for end in (estimate.low, estimate.high))
+    return ABSENT if low == high else f"{low}–{high}"
 
 
 def format_change(effect: Estimate | None) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from powerband.base.units import percent
 from powerband.model.metrics import METRICS, metric_words, regret_words
-from powerband.model.plan import Setting
+from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
-from powerband.report.wording.numbers import format_change, format_number
+from powerband.report.wording.numbers import format_change, format_interval, format_number
 
 
 @dataclass(frozen=True)
@@ -215,18 +215,41 @@ def verdict_note(analysis: Analysis) -> str:
     leader = analysis.answer.leader
     if leader is None:
         return "There is no leader to compare with."
+    corrected = ", corrected for multiple comparisons" if len(analysis.settings) > 2 else ""
     return (
         f"Each setting is compared with the leader, {short_id(leader, analysis)}, at "
-        f"{percent(analysis.confidence)} confidence, corrected for multiple comparisons."
+        f"{percent(analysis.confidence)} confidence{corrected}."
     )
 
 
+def figure_note(analysis: Analysis) -> str:
+    """Why the figure of the first sentence is not that of the table, as a sentence; empty if it is."""
+    answer, metric = analysis.answer, analysis.objective
+    told = next((row for row in analysis.settings if row.setting == (answer.setting or answer.leader)), None)
+    if answer.figure is None or told is None:
+        return ""
+    if answer.figure.fresh:
+        return f"The table is of the race, the first sentence of the {fresh_noun(analysis)}s."
+    if format_interval(answer.figure.estimate, metric) == format_interval(told.estimates.get(metric), metric):
+        return ""
+    return "The first sentence's interval is wider, since it allows for the choice of the best."
+
+
+def footnote(analysis: Analysis) -> str:
+    """What the table of settings rests on."""
+    parts = (
+        f"Objective: {objective_words(analysis)}.", f"Intervals: {percent(analysis.confidence)}.",
+        figure_note(analysis), f"{trial_counts(analysis)}.", verdict_note(analysis),
+    )  # fmt: skip
+    return " ".join(filter(None, parts))
+
+
 def objective_words(analysis: Analysis) -> str:
-    """`highest goodput (correct responses per second) where error_rate < 1%`."""
+    """`highest goodput (correct responses per second) that meets the SLO (error_rate < 1%)`."""
     best = "highest" if analysis.direction == "maximise" else "lowest"
     of_requests = analysis.objective == "goodput_per_s" and analysis.noun == "request"
     meaning = " (correct responses per second)" if of_requests else ""
-    where = f" where {' and '.join(analysis.constraints)}" if analysis.constraints else ""
+    where = f" that meets the SLO ({' and '.join(analysis.constraints)})" if analysis.constraints else ""
     return f"{best} {metric_words(analysis.objective)}{meaning}{where}"
 
 
@@ -290,6 +313,13 @@ def counted(trials: Iterable[TrialResult]) -> list[TrialResult]:
     ]
 
 
+def rounds_of(trials: Iterable[TrialResult]) -> dict[int, int]:
+    """The number of each round for readers, from 1, by the number of its block: a race that needed fewer short trials
+    than were allowed leaves out some blocks."""
+    compared = {trial.block for trial in trials if trial.stage in (Stage.SCREEN, Stage.COMPARE)}
+    return {block: number for number, block in enumerate(sorted(compared), 1)}
+
+
 def present_columns(analysis: Analysis) -> tuple[MetricColumn, ...]:
     """The columns for which at least one setting has an estimate to show."""
     noun = analysis.noun
@@ -305,6 +335,12 @@ def has_column(metric: str, settings: Sequence[Mapping[str, Estimate]]) -> bool:
     """True if a setting has an estimate of the metric; of users never served, only one that is not 0 counts."""
     found = [estimates[metric] for estimates in settings if metric in estimates]
     return bool(found) and (metric != "users_unserved" or any(estimate.value > 0 for estimate in found))
+
+
+def valid_note(analysis: Analysis) -> str:
+    """`the trials that the row's figures are of, 19 of 30 in all`; empty if these are all that were valid."""
+    rows, valid = sum(row.trials for row in analysis.settings), sum(trial.valid for trial in counted(analysis.trials))
+    return f"the trials that the row's figures are of, {rows} of {valid} in all" if rows < valid else ""
 
 
 def trial_counts(analysis: Analysis) -> str:

@@ -13,9 +13,10 @@ from fakes.trials import experiment
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import ResponseTable, cost_of
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Objective
 from powerband.model.plan import Setting
-from powerband.model.results import Analysis, AnswerKind, Problem, TrialResult, Verdict
+from powerband.model.results import Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
 from powerband.report.wording.numbers import format_estimate
 
 
@@ -54,6 +55,39 @@ def test_a_clear_winner_is_named_with_its_distance() -> None:
     assert effect is not None and effect.low is not None and effect.high is not None
     assert effect.low < 0.5 < effect.high
     assert len(analysis.answer.sentences) >= 3 and "threads=4" in analysis.answer.sentences[0]
+
+
+def test_the_answer_says_how_often_its_setting_was_started_and_what_that_can_miss() -> None:
+    said = judged(results({1: noisy(100, 1), 2: noisy(200, 2), 4: noisy(400, 3)})).answer.sentences[1]
+    assert "threads=4 worked in each of its 5 starts. So few can miss a fault that up to 45 % of starts have." in said
+    alone = analyse(experiment({"threads": (4,)}), results({4: [400.0]})).answer.sentences[1]
+    assert "threads=4 worked in its only start. One can miss a fault that up to 95 % of starts have." in alone
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ({1: 100, 2: 200, 4: 400}, "threads=4 is the largest value tried: try larger ones too."),
+        ({2: 400, 4: 200, 8: 100}, "threads=2 is the smallest value tried: try smaller ones too."),
+        ({1: 400, 2: 200, 4: 100}, ""),
+        ({1: 100, 2: 400, 4: 200}, ""),
+        ({1: 100, 2: 400}, ""),
+    ],
+)
+def test_a_best_setting_at_the_edge_of_what_was_tried_says_so(rates: dict[int, float], said: str) -> None:
+    """Fewer than one thread are none, and two values may be a switch."""
+    trials = results({threads: noisy(rate, threads) for threads, rate in rates.items()})
+    found = judged(trials, tuple(rates)).answer.sentences[1]
+    assert said in found and (said or " value tried" not in found)
+    none = Bottleneck(BottleneckName.NONE, ("no request queues",), "")
+    idle = judged([replace(trial, bottleneck=none) for trial in trials], tuple(rates)).answer.sentences[1]
+    assert "largest value tried" not in idle, "the load is the limit"
+
+
+def test_a_distance_has_one_decimal_at_most() -> None:
+    rows = results({1: noisy(940, 1), 2: noisy(500, 2), 4: noisy(1000, 3)})
+    said = judged(rows).answer.sentences[1]
+    assert re.search(r"the best of them, threads=1, by \d+\.\d to \d+\.\d %", said), said
 
 
 def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -61,7 +62,21 @@ def test_fresh_starts_that_agree_uphold_the_race() -> None:
     assert found.shrinkage.low < 0.005 < found.shrinkage.high
     assert found.advantage is not None and found.advantage.value == pytest.approx(995 / 896, rel=0.01)
     assert found.sentence.startswith("Confirmed on 3 fresh starts: 995/s, 0.5 % lower than in the race (")
-    assert found.sentence.endswith("% better than the runner-up threads=0.")
+    assert "; side by side (3 starts each) 11.0 % better than the runner-up threads=0 (" in found.sentence
+
+
+def test_the_runner_up_is_compared_where_both_were_started_and_both_ends_of_an_interval_have_a_side() -> None:
+    """The winner's mean, 792/s, is below the 799/s of the runner-up, which it was ahead of in the one round of both."""
+    made = race_of(2)
+    results = [*trials(WINNER, 829, Stage.COMPARE), *trials(RIVAL, 820, Stage.COMPARE)]
+    fresh = [*trials(WINNER, 1, Stage.CONFIRM, first=5, n=2), *trials(RIVAL, 1, Stage.CONFIRM, first=5, n=1)]
+    rates = {(WINNER, 5): 800.6, (WINNER, 6): 785.0, (RIVAL, 5): 799.0}
+    results += [replace(t, metrics={"goodput_per_s": rates[t.setting, t.block]}) for t in fresh]
+    table = ResponseTable(made, made.settings(), results)
+    found = confirm(made, table, scale_of(table), results, WINNER)
+    assert found is not None and found.shrinkage.low is not None and found.shrinkage.low < 0
+    assert re.search(r"% lower than in the race \([\d.]+ % higher to [\d.]+ % lower\)", found.sentence)
+    assert found.sentence.endswith("; side by side (one start each) 0.2 % better than the runner-up threads=0.")
 
 
 def test_a_winner_that_its_rival_beats_afresh_is_not_upheld() -> None:
@@ -124,7 +139,7 @@ def test_shares_agree_by_percentage_points() -> None:
     found = confirmed((0.002, 0.003), (0.002, 0.001), made=made)
     assert found.upheld and found.agrees, "0.1 points of 3 that matter"
     assert found.sentence.startswith("Confirmed on 3 fresh starts: ")
-    assert found.sentence.endswith("; 0.1 percentage points worse than the runner-up threads=0.")
+    assert "; side by side (3 starts each) 0.1 percentage points worse than the runner-up threads=0" in found.sentence
     worse = confirmed((0.0, 0.2), (0.02, 0.0), made=made)
     assert "2.0 percentage points worse than the runner-up threads=0" in worse.sentence
 

@@ -57,9 +57,9 @@ def test_what_may_be_chance_is_only_counted(steady: tuple[bool, ...]) -> None:
     found = analysed(*steady)
     assert not any("steady state in" in text for text in (*found.warnings, *found.answer.sentences))
     restless = [trial for trial in found.trials if trial.steady is False]
-    named = ", ".join(f"{trial.number} of {trial.setting.id}" for trial in restless)
-    told = {1: "1 valid trial", 2: "2 valid trials"}[len(restless)]
-    assert f"{told} ({named}) had not reached a steady state" in " ".join(found.warnings)
+    named = " and ".join(f"{trial.number} ({trial.setting.id})" for trial in restless)
+    told = {1: "trial", 2: "trials"}[len(restless)]
+    assert f"{told} {named} had not reached a steady state" in found.warnings[-1]
 
 
 def test_among_many_settings_two_restless_trials_of_one_may_be_chance() -> None:
