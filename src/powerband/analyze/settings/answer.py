@@ -102,7 +102,7 @@ def _unseen(standing: Standing, setting: Setting) -> str:
         return f"{setting.id} {failed_words(starts)}: {most} may fail."
     alone = starts.made == 1
     worked = f"{setting.id} worked in {'its only start' if alone else f'each of its {starts.made} starts'}"
-    return f"{worked}. {'One' if alone else 'So few'} can miss a fault that {most} have."
+    return f"{worked}. {'One' if alone else 'So few'} can miss a fault that strikes {most}."
 
 
 def _at_the_edge(standing: Standing, setting: Setting) -> str:

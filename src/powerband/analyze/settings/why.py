@@ -123,12 +123,17 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     if scheduled and offered and goodput and goodput >= 0.99 * offered:
         return f"With {chosen.id} the load is the limit. The whole offered load is served."
     threads = standing.value(chosen, "threads_max")
-    if load.users is None or threads is None or busy is None or threads < load.users or busy >= CPU_IDLE:
+    if load.users is None or busy is None or busy >= CPU_IDLE:
         return None
-    return (
-        f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
-        f"{load.users} users and uses {_of_cpus(standing, busy)}."
-    )
+    used = _of_cpus(standing, busy)
+    if threads is not None and threads >= load.users:
+        return (
+            f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
+            f"{load.users} users and uses {used}."
+        )
+    if not load.keeps_asking:
+        return None
+    return f"With {chosen.id} no limit was seen. The server uses {used} while {load.users} users wait for responses."
 
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:
