@@ -24,6 +24,7 @@ from powerband.wire.probe_events import PoolSample, Threads
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
 # For trees with many threads, events come once a second at most: in the worst case they cover half of a window of 2 s.
 COVERED_LEAST = 0.25
+COVERS = 0.8  # of the time between two looks: what they saw is little else than the stretch
 NEAR_NS = 1_000_000_000  # the time between two events
 # A pool that spent at least this share of all its waits in poll, the idle time before the load included, is one of
 # event loops: a worker pool waits for its tasks on a condition, a thread that serves one connection waits in recv.
@@ -112,8 +113,13 @@ def watched_pools(
 
 def watched_share(events: Sequence[Threads], start_ns: int, end_ns: int) -> float:
     """The share of a stretch of time, 0 to 1, that lies between the first and the last look at the subject's threads in
-    it. In this part their counters are known; at the edges they are interpolated with looks outside the stretch."""
-    inside = [event["at_ns"] for event in events if event["tree"] == "subject" and start_ns <= event["at_ns"] <= end_ns]
+    it. In this part their counters are known; at the edges they are interpolated with looks outside the stretch. 1 if
+    the looks just outside lie so close that at least `COVERS` of the time between them is the stretch."""
+    at_ns = [event["at_ns"] for event in events if event["tree"] == "subject"]
+    before, after = [at for at in at_ns if at <= start_ns], [at for at in at_ns if at >= end_ns]
+    if before and after and end_ns - start_ns >= COVERS * (after[0] - before[-1]):
+        return 1.0
+    inside = [at for at in at_ns if start_ns <= at <= end_ns]
     return (inside[-1] - inside[0]) / (end_ns - start_ns) if len(inside) > 1 else 0.0
 
 

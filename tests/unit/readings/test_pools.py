@@ -78,7 +78,10 @@ def test_nothing_is_told_where_the_events_cover_too_little() -> None:
     assert watched_pools([], 0, SECOND) == ()
 
 
-@pytest.mark.parametrize(("looks", "share"), [((), 0), ((1.5,), 0), ((0.9, 1.2, 1.7, 2.3), 0.5), ((1, 2), 1)])
+@pytest.mark.parametrize(
+    ("looks", "share"),
+    [((), 0), ((1.5,), 0), ((0.9, 1.2, 1.7, 2.3), 0.5), ((1, 2), 1), ((0.9, 1.5, 2.1), 1), ((0.8, 1.5, 2.1), 0)],
+)
 def test_what_is_watched_of_a_window_lies_between_its_looks(looks: tuple[float, ...], share: float) -> None:
     rows = [event(at) for at in looks] + [event(1.9, tree="engine")]
     assert watched_share(rows, SECOND, 2 * SECOND) == pytest.approx(share)
