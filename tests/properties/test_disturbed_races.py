@@ -15,9 +15,11 @@ def test_equal_settings_beside_a_neighbour_have_no_winner(hit: tuple[float, ...]
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("screened", [False, True])
 @pytest.mark.parametrize("hit", HIT)
-def test_at_most_every_twentieth_of_200_races_has_a_false_winner(hit: tuple[float, ...]) -> None:
-    assert sum(has_false_winner(race_beside(number, (1000.0,) * 4, hit)) for number in range(200)) <= 10
+def test_at_most_every_twentieth_of_200_races_has_a_false_winner(hit: tuple[float, ...], screened: bool) -> None:
+    races = (race_beside(number, (1000.0,) * 4, hit, screened=screened) for number in range(200))
+    assert sum(map(has_false_winner, races)) <= 10
 
 
 @pytest.mark.parametrize("bounded", [True, False])
