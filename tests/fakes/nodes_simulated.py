@@ -74,9 +74,14 @@ def search(servers: Sequence[Server | Queue], nodes: int, seed: int, node_sd: fl
 
 
 def simulate(
-    experiment: Experiment, speeds: Sequence[float], answer: Callable[[TrialSpec, float], dict[str, float]], seed: int
+    experiment: Experiment,
+    speeds: Sequence[float],
+    answer: Callable[[TrialSpec, float], dict[str, float]],
+    seed: int,
+    slow: float = 1.0,
 ) -> Simulated:
-    """Simulates a run on nodes of these speeds. `answer`: the metrics of a trial on a node of such a speed."""
+    """Simulates a run on nodes of these speeds. `answer`: the metrics of a trial on a node of such a speed. `slow`: how
+    many times as long as on the others a trial takes on the first node."""
     made = experiment.model_copy(update={"design": experiment.design.model_copy(update={"seed": seed})})
     nodes = len(speeds)
     began = time.process_time()
@@ -88,7 +93,7 @@ def simulate(
     def begin(node: int, spec: TrialSpec) -> None:
         window_ns = spec.window_ns or made.load.duration_ns
         warmup_s = 0.5 if spec.stage is Stage.SCREEN else 1.0
-        took_s = START_STOP_S + warmup_s + window_ns / 1e9
+        took_s = (START_STOP_S + warmup_s + window_ns / 1e9) * (slow if node == 0 else 1.0)
         heapq.heappush(running, (now_s + BETWEEN_S + took_s, spec.number, node, spec, took_s))
 
     while True:

@@ -115,6 +115,6 @@ class BottleneckName(StrEnum):
         "stop the other programs, or move the trial to a quieter machine",
     )  # fmt: skip
     NONE = (
-        "none", "the load is the limit and no resource is saturated", "load", None,
+        "none", "no resource is saturated at this load", "none yet", None,
         "raise the load to find the first bottleneck",
     )  # fmt: skip

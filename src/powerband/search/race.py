@@ -67,7 +67,7 @@ class RacePlanner:
         self._told_before = told
         self._results: list[TrialResult] = []
         self._screens = 0 if settings is not None else experiment.screen_blocks  # the first blocks: of short trials
-        self._screening = self._screens > 0  # short trials are to be judged
+        self._screening = self._screens > 0  # short trials are still to be judged
         self._window_ns: int | None = None  # the measured time of the race's trials; None: that of the experiment
         self._rounds = experiment.measure.repeats  # the most of full trials
         self._begun = 0  # blocks begun, including those of the confirmation
@@ -99,7 +99,7 @@ class RacePlanner:
         if self._ended_by != "running":
             return known + self._confirm_blocks * len(self._confirming)
         most = self._most_blocks
-        if self._begun < self._screens and not self._looks:  # until then the length of full trials is not decided
+        if self._screening and not self._looks:  # until then the length of full trials is not decided
             most += rounds_most(self._experiment, window_for(self._experiment, 0.0, 0.0)) - self._rounds
         return known + (most - self._begun) * len(self._live) + self._confirm_trials
 
@@ -275,9 +275,10 @@ class RacePlanner:
             self._ahead += 1
             self._extra += 1
         elif self._ended_by == "running":
-            if self._screening and self._begun == self._screens:  # beside short trials, whose noise is not known yet
-                self._window_ns = window_for(self._experiment, math.inf, self._trials.around_s)
-            self._trials.begin(self._begun, self._next, window_ns=self._window_ns)
+            beside_short = bool(self._trials.in_flight(Stage.SCREEN))
+            if beside_short and not self._looks and self._begun == self._screens:  # their noise is not known yet
+                self._set_window(window_for(self._experiment, math.inf, self._trials.around_s))
+            self._trials.begin(self._begun, self._live if beside_short else self._next, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
             # Once the standing is confirmed, the winner alone is measured again.
             self._trials.begin(self._begun, self._confirming[: 1 if self._agreed else 2], Stage.CONFIRM)
@@ -324,8 +325,8 @@ class RacePlanner:
         if self._begun == 1 < self._screens:
             self._settled = hopeless(self._experiment, self._live, self._results)
         elif self._screening:
-            decided = self._screen(min(self._begun, self._screens) - 1)
-        elif self._compared >= 2:
+            decided = self._screen()
+        if not decided and not self._screening and self._compared >= 2:
             decided = self._look()
         if decided or not self._live:
             self._ended_by = "regret" if self._met else "decided"
@@ -382,12 +383,11 @@ class RacePlanner:
         if found is not None and self._agreed and found.trials >= FRESH_MIN and len(nodes) >= self._confirm_on:
             self._confirm_blocks = 0
 
-    def _screen(self, block: int) -> bool:
+    def _screen(self) -> bool:
         """Eliminates the settings that short trials show far behind; returns True if only the leader is left. Another
         block of short trials follows if it may eliminate more."""
-        last = self._begun >= self._screens
-        self._screening = False
-        self._settled, self._begun = frozenset(), max(self._begun, self._screens)
+        begun, self._screening = self._begun, False
+        self._settled, self._begun = frozenset(), max(begun, self._screens)
         table = ResponseTable(self._experiment, self._settings, self._results)
         if not table.screened or len(table.blocks) < SCREENED_UNTIL:
             return False
@@ -404,26 +404,25 @@ class RacePlanner:
             reason = _worse_by(effect, contest, contest.leader)
             self._departures[setting] = Departure(setting, self._last, reason, effect, worse=True)
         self._looks.append(Look(self._last, contest.leader, effects, gone))
-        self._set_window(table)
+        if self._begun == self._screens:  # no full trial has begun
+            self._set_window(long_enough(self._experiment, table, self._live, self._trials.around_s))
         if self._live != [contest.leader]:
             near = looks_far(contest, self._live)
-            if near and not last:
+            if near and begun < self._screens:
                 self._settled = frozenset(self._live) - {*near, contest.leader}
-                self._begun, self._screening = block + 1, True
+                self._begun, self._screening = begun, True
             return False
         asked = self._experiment.design.regret
         regret = decision_of(self._experiment, self._settings, self._results, self.progress).regret
         self._met = asked is not None and regret is not None and regret <= asked
         return True
 
-    def _set_window(self, table: ResponseTable) -> None:
+    def _set_window(self, window_ns: int | None) -> None:
         """Sets the measured time of the full trials, and how many rounds of them take no longer than `measure.repeats`
         of those of the experiment."""
-        experiment, lasts_s = self._experiment, self._trials.lasts_s
-        if self._begun == self._screens:  # no full trial has begun
-            self._window_ns = long_enough(experiment, table, self._live, self._trials.around_s)
-        in_time = int(experiment.measure.repeats * lasts_s(None) / lasts_s(self._window_ns))
-        self._rounds = min(rounds_most(experiment, self._window_ns), in_time)
+        self._window_ns = window_ns
+        in_time = int(self._experiment.measure.repeats * self._trials.lasts_s(None) / self._trials.lasts_s(window_ns))
+        self._rounds = min(rounds_most(self._experiment, window_ns), in_time)
 
     def _look(self) -> bool:
         """Eliminates the settings that the last block has shown to be beaten; True if nothing is open any more."""

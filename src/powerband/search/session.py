@@ -359,10 +359,10 @@ def left_s(planner: Planner, experiment: Experiment, nodes: int) -> float | None
 def _dealt_anew(choice: CpuChoice) -> str:
     if choice.shared:
         return (
-            "the load generator needs little CPU here, so the server gets all CPUs, and this trial is measured again "
-            "(--cpus fixes the server's CPUs)"
+            "the first trial is measured again: the load generator needs little CPU here, so the server gets all CPUs "
+            "(--cpus sets them)"
         )
-    return "on shared CPUs the load generator came too late: it gets CPUs of its own, and this trial is measured again"
+    return "the trial is measured again: on shared CPUs the load generator came too late, so it gets CPUs of its own"
 
 
 def _is_first(spec: TrialSpec, results: Iterable[TrialResult]) -> bool:

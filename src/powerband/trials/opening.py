@@ -45,6 +45,7 @@ FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be t
 _NO_START = (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE, Code.LAUNCH_FAILED, Code.PORT_IN_USE)
 # Messages of these differ between failures of one cause: they hold the level, which may be a text, or outcomes.
 _BY_CODE_ALONE = (Code.APPLY_FAILED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE)
+_UNDER_LOAD = (Code.DIED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE)  # the setting may well be the cause
 _NEVER_SERVED = (*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.DIED, *_BY_CODE_ALONE)
 _DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime passes on
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
@@ -232,11 +233,11 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
     """Raises SubjectError if the subject does not start or serve any more, always for the same cause, apart from
     numbers in the message, in the last STARTS trials or more.
 
-    If no other trial went before, it could not be launched, was not ready in time, did not take its setting, ended, or
-    answered no request as it should, at FEW_SETTINGS settings or half of them, whichever is more, or at all if there
-    are fewer. Of more settings than are raced without being explored, only so many count. If it did start before, then
-    at one of the same settings, and what keeps it from that lasts: its program is gone, its port is taken, or a disk is
-    full.
+    If no other trial went before, it could not be launched, was not ready in time, did not take its setting, or ended,
+    at FEW_SETTINGS settings or half of them, whichever is more; or at all if there are fewer, or if it ended under load
+    or answered no request as it should. Of more settings than are raced without being explored, only so many count. If
+    it did start before, then at one of the same settings, and what keeps it from that lasts: its program is gone, its
+    port is taken, or a disk is full.
 
     Only trials of the revision of `record` count, if there are revisions, and none that was interrupted. A subject that
     somebody else killed is no such failure. The records of these trials are removed, so that `powerband resume` runs
@@ -258,13 +259,16 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
         started = {each.spec.setting for each in before if each.failure is None}
         if not lasts or not tried & started:
             return
-    elif len(tried) < min(settings, max(FEW_SETTINGS, math.ceil(settings / 2))):
+    elif len(tried) < settings and (
+        record.failure.code in _UNDER_LOAD or len(tried) < max(FEW_SETTINGS, math.ceil(settings / 2))
+    ):
         return
     for each in in_row if before else reversed(so_far):
         run.trial(each.spec.number).record.unlink()
     where = "at one setting" if len(tried) == 1 else f"at {len(tried)} settings"
     starts = "starts" if experiment.subject.deployed is None else "trials"
-    which, kept = ("last", "finished trials are kept") if before else ("first", "nothing was measured")
+    which = "last" if before else "first"
+    kept = "finished trials are kept" if any(run.records()) else "nothing was measured"
     then = f"Once that is mended, `powerband resume {run.path}`" if before else _how_to_go_on(run)
     raise SubjectError(
         f"{record.failure.message}\nSo ended each of the {which} {len(in_row)} {starts}, {where}, and {kept}. {then}"

@@ -186,7 +186,7 @@ def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
         "out after round 4",
         "pool too small",
         "too many threads",
-        "With threads=32 the load is the limit and no resource is saturated. CPU in use 44 %. No request waits.",
+        "With threads=32 no resource is saturated at this load. CPU in use 44 %. No request waits.",
         "Goetz",
         "−93 % (−94 to −93)",
     ):
@@ -206,7 +206,7 @@ def test_a_bottleneck_that_the_answer_tells_is_not_told_twice() -> None:
 def test_what_limits_the_leader_is_told_where_there_is_no_answer() -> None:
     base = synthetic_verdicts.race_analysis()
     text = plain(printed(replace(base, answer=replace(base.answer, setting=None)), 200))
-    assert "With threads=64 the load is the limit" in text
+    assert "With threads=64 no resource is saturated at this load" in text
 
 
 def test_what_the_answer_says_of_a_race_is_not_said_again() -> None:

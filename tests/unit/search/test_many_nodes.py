@@ -20,9 +20,11 @@ from fakes.nodes_simulated import (
     questions,
     race,
     search,
+    simulate,
 )
 from fakes.trials import experiment
-from powerband.model.plan import Stage
+from powerband.model.experiment import Experiment
+from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import AnswerKind
 
 FASTER = {2: 1.8, 4: 3.2, 8: 5.5}
@@ -53,12 +55,44 @@ def test_short_trials_first_leave_enough_to_share() -> None:
     assert all(took_s[0] >= faster * each for faster, each in zip((1.8, 3.2, 4.9), took_s[1:], strict=True))
 
 
+def with_short_trials(repeats: int) -> Experiment:
+    """A race of four settings as `tune` has it."""
+    raced = {"order": "race", "screen": "500ms", "confirm": 3, "confirm_early": True}
+    return experiment({"threads": ("a", "b", "c", "d")}, measure={"repeats": repeats}, design=raced)
+
+
+def test_short_trials_that_outlast_full_ones_keep_the_race_from_no_look() -> None:
+    made, rates = with_short_trials(3), dict(zip("abcd", (1000.0, 900.0, 700.0, 500.0), strict=True))
+    run = simulate(made, [1.0] * 6, lambda spec, _: {"goodput_per_s": rates[level(spec)], "error_rate": 0.0}, 1, slow=5)
+    assert run.analysis.race is not None and run.analysis.race.ended_by == "decided"
+    assert run.analysis.answer.kind is AnswerKind.BEST and run.analysis.race.confirmation is not None
+
+
+def test_full_trials_beside_the_last_short_ones_are_of_all_settings() -> None:
+    """The fourth setting is far behind in one short trial only, so that a third decides."""
+    rates = dict(zip("abcd", (1000.0, 1000.0, 990.0, 600.0), strict=True))
+
+    def answer(spec: TrialSpec, _: float) -> dict[str, float]:
+        luck = 1.15 if level(spec) == "d" and spec.block == 0 else 1.0
+        return {"goodput_per_s": luck * rates[level(spec)] * (1 + 0.001 * spec.block), "error_rate": 0.0}
+
+    trials = simulate(with_short_trials(10), [1.0] * 2, answer, 1).analysis.trials
+    tried = {
+        stage: {str(each.setting.as_dict()["threads"]) for each in trials if each.block == block}
+        for block, stage in ((2, Stage.SCREEN), (3, Stage.COMPARE))
+    }
+    assert len(tried[Stage.SCREEN]) == 2 and tried[Stage.COMPARE] == {*"abcd"}
+
+
+def level(spec: TrialSpec) -> str:
+    return str(spec.setting.as_dict()["threads"])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("nodes", FASTER)
 def test_of_equal_settings_none_wins_on_many_nodes_either(nodes: int) -> None:
     """As `tune` races: short trials first, and fresh starts of whom the race may name, ahead of its end."""
-    raced = {"order": "race", "screen": "500ms", "confirm": 3, "confirm_early": True}
-    made = experiment({"threads": ("a", "b", "c", "d")}, measure={"repeats": 10}, design=raced)
+    made = with_short_trials(10)
     races = [race(made, nodes, [1000.0] * 4, seed) for seed in range(20)]
     assert sum(has_false_winner(each.analysis) for each in races) <= 1
 

@@ -208,15 +208,21 @@ def test_a_run_of_which_a_setting_may_start_goes_on(
     assert len(run.records()) == 4
 
 
-@pytest.mark.parametrize(("levels", "needed"), [(5, 5), (9, 6), (14, 7), (100, 25)])
+@pytest.mark.parametrize(
+    ("levels", "needed", "code"),
+    [
+        *((levels, needed, Code.DIED_BEFORE_READY) for levels, needed in ((5, 5), (9, 6), (14, 7), (100, 25))),
+        (9, 9, Code.DIED),  # the ninth heap may be large enough for the load
+    ],
+)
 def test_few_settings_or_half_of_many_are_tried_before_none_is_said_to_start(
-    run: RunDir, levels: int, needed: int
+    run: RunDir, levels: int, needed: int, code: Code
 ) -> None:
     made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"heap": tuple(range(levels))})
     for number in range(1, needed):
-        check_first_starts(made, started(run, made, number, number - 1, "heap too small"), run)
+        check_first_starts(made, started(run, made, number, number - 1, "heap too small", code=code), run)
     with pytest.raises(SubjectError, match=f"first {needed} starts, at {needed} settings"):
-        check_first_starts(made, started(run, made, needed, needed - 1, "heap too small"), run)
+        check_first_starts(made, started(run, made, needed, needed - 1, "heap too small", code=code), run)
 
 
 FULL = "the server ended before it was ready: write /var/lib/x: No space left on device"

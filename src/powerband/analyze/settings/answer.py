@@ -109,7 +109,9 @@ def _at_the_edge(standing: Standing, setting: Setting) -> str:
     """Says that nothing beyond the setting was tried, for each parameter of the server of which it has the largest
     value, or the smallest but 0 or 1. Empty if the offered load is the limit, for then more serves no more."""
     experiment, found = standing.experiment, standing.row(setting).bottleneck
-    loaded = found is not None and found.name is BottleneckName.NONE
+    users, threads = experiment.load_for(setting).users, standing.value(setting, "threads_max")
+    enough = users is not None and threads is not None and threads >= users
+    loaded = enough if found is None else found.name is BottleneckName.NONE
     clauses = []
     for name, level in setting.levels if experiment.design.vary == "all" else ():
         numbers = numbers_of(experiment.factors.get(name, ())) or []

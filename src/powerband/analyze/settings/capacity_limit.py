@@ -18,6 +18,7 @@ from powerband.analyze.settings.rules_of_thumb import mmc_meets, response_limit
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.trial.bottleneck.clauses import of_cpus
 from powerband.base.units import format_duration, format_value, plural, share
+from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Stage
 from powerband.model.results import Bottleneck, TrialResult
@@ -40,14 +41,14 @@ def limit_of(search: Search) -> Bottleneck | None:
         return None
     looks = [trial for trial in search.trials if trial.valid and trial.stage is Stage.SATURATE]
     looks = [trial for trial in looks if trial.window_s is None] or looks  # shorter ones show less
-    full = commonest(looks)
+    full = _under_full_load(search, commonest(looks))
     if not search.answers or search.nowhere or search.everywhere:
-        return commonest(looks or search.near_edge())
+        return full if looks else commonest(search.near_edge())
     rate = float(np.exp(search.edge.quantile(0.5)))
     if search.unseen:  # it was missed at the lowest rate tried: that is seen, while the edge is a guess
-        rate = min(trial.rate_per_s or rate for trial in search.near_edge())
+        rate = min(trial.rate_per_s or rate for trial, _ in search.answered)
     if looks and rate >= FULL * search.most_per_s:
-        return _under_full_load(search, full)
+        return full
     around = _around(search, rate)
     found = commonest(around)
     if found is None or found.name is not BottleneckName.NONE:
@@ -55,8 +56,7 @@ def limit_of(search: Search) -> Bottleneck | None:
     held_up = _held_up(around)
     queue = None if held_up else _queue(search, rate)
     if queue and full is not None and full.name is not BottleneckName.NONE:
-        there = _under_full_load(search, full)
-        return there and replace(there, evidence=(_ends_at(search, rate), queue, *there.evidence))
+        return replace(full, evidence=(_ends_at(search, rate), queue, *full.evidence))
     evidence = [_ends_at(search, rate)]
     if any("subject_cpu_share" in trial.metrics for trial in around):
         evidence.append(f"the server uses {of_cpus(_middle(around, 'subject_cpu_share'), None)} there")
@@ -73,15 +73,14 @@ def _around(search: Search, rate_per_s: float) -> list[TrialResult]:
 
 def _under_full_load(search: Search, found: Bottleneck | None) -> Bottleneck | None:
     """The bottleneck of the first look, whose evidence says under which load that was."""
-    users = search.experiment.load_for(search.setting).users
-    if found is None or not found.evidence or users is None:
+    load = kind_of(search.experiment).load_words(search.experiment.load_for(search.setting))
+    if found is None or not found.evidence or not load:
         return found
-    first = f"with {plural(users, 'user')} that never pause, {found.evidence[0]}"
-    return replace(found, evidence=(first, *found.evidence[1:]))
+    return replace(found, evidence=(f"{load}, {found.evidence[0]}", *found.evidence[1:]))
 
 
 def _queue(search: Search, rate_per_s: float) -> str | None:
-    """Says how long a queue theory expects at this rate, if by that the SLO ends there; else None.
+    """Says that requests queue at this rate, if by theory the SLO ends for that; else None.
 
     M/M/c: a request takes what the fastest trials' median response took, and c is how many of them the most that the
     server gave keeps busy at once (Little's law)."""

@@ -18,6 +18,7 @@ from powerband.analyze.trial.bottleneck.clauses import of_cpus, with_cpu_use
 from powerband.base.units import format_bytes, format_value, plural, share, significant
 from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.load import Load
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialResult, Verdict
@@ -109,7 +110,7 @@ def bottleneck_sentences(setting: Setting, bottleneck: Bottleneck, *, advised: b
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     """The bottleneck of the chosen setting; else its limit if that is plain: the CPUs that the subject may use, or the
-    rate offered. With a thread for every user and idle CPUs it only says that these two are not the limit."""
+    rate offered; else how many users wait while CPUs idle."""
     if (bottleneck := standing.row(chosen).bottleneck) is not None:
         return bottleneck_sentences(chosen, bottleneck)
     busy = standing.value(chosen, CPU_SHARE)
@@ -121,12 +122,14 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
     offered, goodput = standing.value(chosen, "offered_rate_per_s"), standing.value(chosen, "goodput_per_s")
     scheduled = load.rate_per_s is not None or load.pace is not None
     if scheduled and offered and goodput and goodput >= 0.99 * offered:
-        return f"With {chosen.id} the load is the limit. The whole offered load is served."
-    threads = standing.value(chosen, "threads_max")
-    if load.users is None or busy is None or busy >= CPU_IDLE:
-        return None
-    used = _of_cpus(standing, busy)
-    if threads is not None and threads >= load.users:
+        return f"With {chosen.id} {BottleneckName.NONE.words}. The whole offered load is served."
+    return None if busy is None or busy >= CPU_IDLE else _users_wait(standing, chosen, load, busy)
+
+
+def _users_wait(standing: Standing, chosen: Setting, load: Load, busy: float) -> str | None:
+    """Says that users wait though the server uses only `busy` of its CPUs, and whether each has a thread."""
+    used, threads = _of_cpus(standing, busy), standing.value(chosen, "threads_max")
+    if load.users is not None and threads is not None and threads >= load.users:
         return (
             f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
             f"{load.users} users and uses {used}."

@@ -48,9 +48,9 @@ def mmc_response_s(rate_per_s: float, service_s: float, servers: int = 1) -> flo
 
 def mmc_waits_longer(than_s: float, rate_per_s: float, service_s: float, servers: int = 1) -> float:
     """The share of arrivals that wait for longer than `than_s` in M/M/c: P(Wq > t) = C(c, a) exp(-(c - a) t / S). 1 if
-    the load is not less than the capacity."""
+    the load is not less than the capacity, or the time less than none."""
     offered = rate_per_s * service_s
-    if offered >= servers:
+    if offered >= servers or than_s < 0:
         return 1.0
     return erlang_c(servers, offered) * math.exp(-(servers - offered) * than_s / service_s)
 

@@ -1,7 +1,7 @@
 // The nodes of a run on a cluster, and what each does now. A run on one machine has none, and its page no such part.
 
 import { at, duration, make, since } from "./format.js";
-import { offered } from "./plan.js";
+import { offered, ofRound } from "./plan.js";
 
 const DOES = { idle: "idle", lost: "lost" };
 let told = [];
@@ -29,7 +29,7 @@ function row(node, phases) {
     const why = node.lost ? [make("small", { text: node.lost })] : [];
     return make("tr", { "data-does": node.does, className: node.lost ? "out" : "" }, name, make("td", { text: "–" }), make("td", { text: "–" }), make("td", { className: node.lost ? "words bad" : "words", text: DOES[node.does] }, ...why));
   }
-  const cells = [trial.setting + offered(trial), `${trial.number}, round ${trial.block + 1}`].map((text) => make("td", { text }));
+  const cells = [trial.setting + offered(trial), trial.number + ofRound(trial)].map((text) => make("td", { text }));
   const phase = make("td", { className: "words", "data-began": trial.phase_began_s, "data-phase": phases[trial.phase] });
   return make("tr", { "data-does": node.does }, name, ...cells, phase);
 }

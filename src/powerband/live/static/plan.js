@@ -19,6 +19,7 @@ const buttons = new Map();
 const cells = new Map(); // by setting, then by column
 let choose = () => {};
 let layout = "";
+let rounds = new Map(); // numbers for readers, by block: a race may leave out blocks of short trials
 
 /** Sets the function that is called with a chosen trial. */
 export function onChoice(chosen) {
@@ -30,6 +31,9 @@ export const trialsKnown = trials;
 /** Takes in the trials that have changed. */
 export function plan(changed, run) {
   for (const trial of changed) trials.set(trial.number, trial);
+  const compared = [...trials.values()].filter((trial) => trial.stage === "screen" || trial.stage === "compare");
+  const blocks = [...new Set(compared.map((trial) => trial.block))].sort((a, b) => a - b);
+  rounds = new Map(blocks.map((block, index) => [block, index + 1]));
   const order = Object.keys(STAGES);
   const inOrder = [...trials.values()].sort((a, b) => order.indexOf(a.stage) - order.indexOf(b.stage) || a.block - b.block);
   const columns = [...new Set(inOrder.map(column))];
@@ -42,7 +46,12 @@ export function plan(changed, run) {
 
 /** Returns the column of a trial: each block has its own, all other trials of one purpose share one. */
 function column(trial) {
-  return trial.stage === "compare" ? `${STAGES.compare} ${trial.block + 1}` : STAGES[trial.stage];
+  return trial.stage === "compare" ? `${STAGES.compare} ${rounds.get(trial.block)}` : STAGES[trial.stage];
+}
+
+/** Returns ", round 3" for a trial of a round; otherwise nothing. */
+export function ofRound(trial) {
+  return rounds.has(trial.block) ? `, round ${rounds.get(trial.block)}` : "";
 }
 
 /** Returns " at 1,200/s" if the plan sets the rate that is offered in this trial; otherwise nothing. */

@@ -174,7 +174,7 @@ def jmeter_up(setup: DriverSetup, subject: RunningSubject) -> Iterator[JMeterLoa
         )
 
         def begun() -> bool:
-            subject.check_alive()
+            subject.check_alive(lambda: running.begun_ns is not None)
             running.look()
             return running.begun_ns is not None
 

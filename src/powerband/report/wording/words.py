@@ -230,7 +230,8 @@ def figure_note(analysis: Analysis) -> str:
         return ""
     if answer.figure.fresh:
         return f"The table is of the race, the first sentence of the {fresh_noun(analysis)}s."
-    if format_interval(answer.figure.estimate, metric) == format_interval(told.estimates.get(metric), metric):
+    ours, its = (format_interval(each, metric) for each in (answer.figure.estimate, told.estimates.get(metric)))
+    if ours == its or len(analysis.settings) == 1:
         return ""
     return "The first sentence's interval is wider, since it allows for the choice of the best."
 

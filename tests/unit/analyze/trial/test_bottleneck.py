@@ -766,12 +766,11 @@ def test_threads_that_are_all_taken_are_the_limit_only_beyond_the_load() -> None
         B.NONE,
         (
             "the server uses 72 % of its 1 CPU",
-            "`pool` has 64 threads for 64 requests in flight",
-            "a short look with twice the users (128) served 1.00 times as much: beyond 64 users, those threads are the "
-            "limit",
+            "its 64 `pool` threads are just enough for 64 users: a short look with twice the users (128) served 1.00 "
+            "times as much",
         ),
-        "this setting is enough for 64 users. More users would share the same throughput: if you expect more than 64, "
-        "measure again with that many (load.users) and with larger settings",
+        "this setting is enough for 64 users. More would only wait longer: if you expect more than 64, measure again "
+        "with that many (load.users) and with larger settings",
     )
 
 

@@ -16,7 +16,7 @@ from powerband.analyze.trial.bottleneck.loop_rules import busy_thread
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
-from powerband.base.units import format_duration
+from powerband.base.units import format_duration, plural
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 
@@ -36,20 +36,19 @@ def none(scene: Scene) -> Bottleneck | None:
         return None
     if not any(pool.use.blocked_on for pool in scene.pools):
         return None
-    evidence = [cpu_used(scene)]
-    workers = max(scene.workers, key=lambda pool: pool.use.threads, default=None)
+    slots, workers = scene.tried.slots, max(scene.workers, key=lambda pool: pool.use.threads, default=None)
+    evidence, look = [cpu_used(scene)], served_twice(slots)
+    users = plural(slots.users, "user")
     if workers is not None:
-        evidence.append(
-            f"`{workers.name}` has {count(workers.use.threads)} threads for {count(scene.present)} requests in flight"
-        )
-    slots = scene.tried.slots
-    threads = 0.0 if workers is None else workers.use.threads
-    all_taken = not slots.more_is_served and slots.enough and threads <= ALL_TAKEN * scene.present
-    users = f"{slots.users:,}"
-    evidence.append(served_twice(slots) + (f": beyond {users} users, those threads are the limit" if all_taken else ""))
+        threads = f"{count(max(workers.use.threads, workers.alive_max))} `{workers.name}` threads"
+        if not slots.more_is_served and slots.enough and workers.use.threads <= ALL_TAKEN * scene.present:
+            look = f"its {threads} are just enough for {users}: {look}"
+        else:
+            evidence.append(f"it has {threads} for {count(scene.present)} requests in flight")
+    evidence.append(look)
     keep = (
-        f"this setting is enough for {users} users. More users would share the same throughput: if you expect more "
-        f"than {users}, measure again with that many (load.users) and with larger settings"
+        f"this setting is enough for {users}. More would only wait longer: if you expect more than {slots.users:,}, "
+        "measure again with that many (load.users) and with larger settings"
     )
     return verdict(BottleneckName.NONE, evidence, advice="" if slots.more_is_served else keep)
 
