@@ -81,7 +81,7 @@ def test_a_known_number_of_slots(
     assert result.metrics["slots"] == pytest.approx(slots, rel=WITHIN)
     assert result.metrics["doubled_users_gain"] < 1.15
     assert result.bottleneck is not None and result.bottleneck.name in names
-    assert any(f"serves about {slots} request" in clause for clause in result.bottleneck.evidence)
+    assert any(clause.endswith(f": about {slots} at once") for clause in result.bottleneck.evidence)
     assert result.bottleneck.second is None
     assert record.phases["stopped"] - record.phases["end"] < LONGEST_NS + 2_000 * MS
     assert (record.slots["outgoing"] > 0) == (B.DOWNSTREAM in names)

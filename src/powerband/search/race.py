@@ -82,6 +82,7 @@ class RacePlanner:
         self._met = False  # the bound asked for is met
         self._confirming: tuple[Setting, ...] = ()
         self._confirm_blocks = experiment.design.confirm  # still to begin
+        self._nodes = nodes
         self._confirm_on = min(nodes, CONFIRMED_ON) if nodes > 1 else 0  # nodes wanted; a lone machine has no name
         self._confirm_from = 0  # number of its first block
         self._agreed = False  # the fresh starts so far agree with the race
@@ -289,8 +290,8 @@ class RacePlanner:
 
     def _foresee(self) -> tuple[Setting, ...]:
         """The settings that the next block confirms ahead of the race's end; empty: none. They do if the race would end
-        should the blocks in flight, and another, repeat what the finished ones showed. Those of one pair only, until as
-        many blocks have begun as must agree."""
+        should the blocks in flight, another, and those that the other nodes finish beside the fresh starts repeat what
+        the finished ones showed. Those of one pair only, until as many blocks have begun as must agree."""
         design, in_flight = self._experiment.design, len(self._trials.in_flight(Stage.COMPARE))
         enough = self._confirm_on if design.confirm_early else design.confirm
         if not in_flight or self._compared < SCREENED_UNTIL or not self._confirm_blocks or self._ahead >= enough:
@@ -301,7 +302,7 @@ class RacePlanner:
             again = cycle(sorted({result.block for result in full}))
             then = copy(self)
             then._results = list(self._results)
-            for number in range(self._begun, self._begun + in_flight + 1):
+            for number in range(self._begun, self._begun + in_flight + 1 + self._beside_fresh_starts):
                 like = next(again)
                 then._results += [replace(result, block=number) for result in full if result.block == like]
             then._looks, then._departures, then._ended_by = list(self._looks), dict(self._departures), "decided"
@@ -310,6 +311,13 @@ class RacePlanner:
                 found = self._foreseen if self._is_foreseen(found) else ()
             self._looked_ahead = now, found
         return self._looked_ahead[1]
+
+    @property
+    def _beside_fresh_starts(self) -> int:
+        """How many blocks the other nodes finish while fresh starts run."""
+        fresh_s = self._trials.lasts_s(None) * min(2, len(self._live))
+        block_s = self._trials.lasts_s(self._window_ns) * max(1, len(self._next))
+        return int((self._nodes - self._confirm_on) * fresh_s / block_s)
 
     def _is_foreseen(self, finalists: tuple[Setting, ...]) -> bool:
         """True if the fresh starts ahead are of the same winner, and their rival is the same, or still in the race."""

@@ -100,9 +100,8 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     most = f"up to {100 * starts.failed_most:.2g} % of starts"
     if starts.failed:
         return f"{setting.id} {failed_words(starts)}: {most} may fail."
-    alone = starts.made == 1
-    worked = f"{setting.id} worked in {'its only start' if alone else f'each of its {starts.made} starts'}"
-    return f"{worked}. {'One' if alone else 'So few'} can miss a fault that strikes {most}."
+    made = "its only start, too little" if starts.made == 1 else f"each of its {starts.made} starts, too few"
+    return f"{setting.id} worked in {made} to rule out a fault now and then (in {most})."
 
 
 def _at_the_edge(standing: Standing, setting: Setting) -> str:

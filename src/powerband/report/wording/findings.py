@@ -147,7 +147,7 @@ def ratio_phrase(effect: Estimate | None) -> str:
         return ABSENT
     if effect.value > RATIO_SHOWN_MAX:
         return f"×{ratio_words(effect)}"
-    value = format_change(effect) or "0 %"
+    value = format_change(effect)
     ends = _ends(effect)
     return f"{value} ({' to '.join(ends)})" if len(ends) > 1 else value
 

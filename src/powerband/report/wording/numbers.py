@@ -58,15 +58,15 @@ def format_interval(estimate: Estimate | None, metric: str, *, digits: int = 4) 
 
 
 def format_change(effect: Estimate | None) -> str:
-    """A ratio to the leader as a signed percentage: `−12 %`, above ten as a factor: `×367`; empty if it rounds to
-    nothing."""
+    """A ratio to the leader as a signed percentage: `−12 %`, above ten as a factor: `×367`; empty if there is
+    none."""
     if effect is None:
         return ""
     if effect.value > RATIO_SHOWN_MAX:
         return f"×{significant(effect.value)}"
     percent = (effect.value - 1) * 100
     text = f"{abs(percent):.0f}" if abs(percent) >= 10 else f"{abs(percent):.1f}"
-    return "" if float(text) == 0 else f"{'−' if percent < 0 else '+'}{text} %"
+    return "0 %" if float(text) == 0 else f"{'−' if percent < 0 else '+'}{text} %"
 
 
 def unit_scale(value: float, unit: str) -> tuple[float, str]:

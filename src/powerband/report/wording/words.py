@@ -89,7 +89,7 @@ def change_words(result: SettingResult, analysis: Analysis) -> str:
 
 def gap_words(effect: Estimate | None, base: Estimate | None, value: Estimate | None, metric: str) -> str:
     """The change from `base` to `value`: a signed percentage; percentage points for shares, which are judged by their
-    differences; a plain difference if there is no ratio, as from 0. Empty if it rounds to nothing or is unknown."""
+    differences; a plain difference if there is no ratio, as from 0. Empty if it is unknown."""
     share = METRICS[metric].unit == "ratio"
     if effect is not None and not share:
         return format_change(effect)
@@ -97,10 +97,12 @@ def gap_words(effect: Estimate | None, base: Estimate | None, value: Estimate | 
         return ""
     gap = value.value - base.value
     sign = "−" if gap < 0 else "+"
+    if gap == 0:
+        return "0"
     if share:
         points = f"{abs(100 * gap):.2g}" if abs(gap) < 0.1 else f"{abs(100 * gap):.0f}"
-        return "" if gap == 0 else f"{sign}{points} pts"
-    return "" if gap == 0 else f"{sign}{format_number(abs(gap), METRICS[metric].unit)}"
+        return f"{sign}{points} pts"
+    return f"{sign}{format_number(abs(gap), METRICS[metric].unit)}"
 
 
 def standing_words(analysis: Analysis) -> str:

@@ -769,8 +769,8 @@ def test_threads_that_are_all_taken_are_the_limit_only_beyond_the_load() -> None
             "its 64 `pool` threads are just enough for 64 users: a short look with twice the users (128) served 1.00 "
             "times as much",
         ),
-        "this setting is enough for 64 users. More would only wait longer: if you expect more than 64, measure again "
-        "with that many (load.users) and with larger settings",
+        "this setting is enough for 64 users. More users would only wait longer: if you expect more than 64, measure "
+        "again with that many (load.users) and with larger settings",
     )
 
 
@@ -783,7 +783,7 @@ def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
 def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
     found = bottleneck_of(scene(SLEEPERS, POLLER, tried=tried(8)))
     assert found is not None
-    assert found.evidence[-1] == "the server serves about 8 requests at once: 400/s, and a request alone takes 20.0 ms"
+    assert found.evidence[-1] == "the server serves 400/s, and a request alone takes 20.0 ms: about 8 at once"
 
 
 def test_one_at_a_time_without_threads_that_wait() -> None:

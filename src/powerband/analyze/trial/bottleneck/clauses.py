@@ -40,11 +40,10 @@ def verdict(
 
 
 def slots_served(slots: Slots) -> str:
-    """Words the slots: `the server serves about 4 requests at once: 197/s, and a request alone takes 20.5 ms`. Slots
+    """Words the slots: `the server serves 197/s, and a request alone takes 20.5 ms: about 4 at once`. Slots
     are whole; what a request does outside of them adds a part of one to the product of the two figures."""
     rate, alone = per_second(slots.most_per_s), format_duration(slots.alone_ns)
-    at_once = plural(max(1, round(slots.value)), "request")
-    return f"the server serves about {at_once} at once: {rate}, and a request alone takes {alone}"
+    return f"the server serves {rate}, and a request alone takes {alone}: about {max(1, round(slots.value)):,} at once"
 
 
 def served_twice(slots: Slots) -> str:

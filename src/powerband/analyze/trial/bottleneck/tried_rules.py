@@ -47,7 +47,7 @@ def none(scene: Scene) -> Bottleneck | None:
             evidence.append(f"it has {threads} for {count(scene.present)} requests in flight")
     evidence.append(look)
     keep = (
-        f"this setting is enough for {users}. More would only wait longer: if you expect more than {slots.users:,}, "
+        f"this setting is enough for {users}. More users would only wait longer: if you expect more than {slots.users:,}, "
         "measure again with that many (load.users) and with larger settings"
     )
     return verdict(BottleneckName.NONE, evidence, advice="" if slots.more_is_served else keep)
