@@ -237,7 +237,7 @@ def test_what_was_the_limit_is_drawn_over_the_run_and_within_a_trial(visit: Open
     path.write_text(render_page(synthetic.page(synthetic_verdicts.race_analysis())))
     page = visit(path)
     words = page.locator("#chart-limits").evaluate(DRAWN)["words"]
-    assert "pool too small" in words and "load" in words and "threads=32" in words
+    assert "pool too small" in words and "none yet" in words and "threads=32" in words
     first = page.locator("#trial-panels figure").first
     assert first.locator("h3").inner_text() == "What was the limit"
     drawn = first.locator(".chart").evaluate(DRAWN)

@@ -100,7 +100,7 @@ class RacePlanner:
         if self._ended_by != "running":
             return known + self._confirm_blocks * len(self._confirming)
         most = self._most_blocks
-        if self._screening and not self._looks:  # until then the length of full trials is not decided
+        if self._screening and self._begun <= self._screens:  # until then the length of full trials is not decided
             most += rounds_most(self._experiment, window_for(self._experiment, 0.0, 0.0)) - self._rounds
         return known + (most - self._begun) * len(self._live) + self._confirm_trials
 
@@ -189,10 +189,10 @@ class RacePlanner:
 
     def tell(self, result: TrialResult) -> None:
         self._trials.tell(result)
-        if self._begun <= self._screens and not self._compared:
+        if self._begun < self._screens:
             short = self._results + self._trials.partial(Stage.SCREEN)
             short += [each for block in self._trials.ended for each in block.results]
-            if self._begun < self._screens and too_dear(self._experiment, short):
+            if too_dear(self._experiment, short):
                 self._trials.cut()
                 self._begun = self._screens  # the blocks of full trials keep their numbers
         self._block_ended = bool(self._trials.ended)
@@ -202,7 +202,7 @@ class RacePlanner:
                 continue
             self._results = sorted([*self._results, *block.results], key=lambda each: each.number)
             self._extra += block.lost and block.stage is Stage.COMPARE
-            self._compared += block.stage is Stage.COMPARE
+            self._compared += block.stage is Stage.COMPARE and not block.lost
             if block.stage is Stage.CONFIRM:
                 self._confirm_blocks += block.lost
                 self._ahead -= block.lost
@@ -228,6 +228,16 @@ class RacePlanner:
         return [setting for setting in self._live if setting not in self._settled]
 
     @property
+    def _beside_short(self) -> bool:
+        """True while short trials that are still to be judged are in flight."""
+        return self._screening and bool(self._trials.in_flight(Stage.SCREEN))
+
+    @property
+    def _next_full(self) -> list[Setting]:
+        """The settings of the next block of full trials. Those that need no further short trial are among them."""
+        return self._live if self._beside_short else self._next
+
+    @property
     def _racing(self) -> bool:
         """True if a block of the race is in flight."""
         return bool(self._trials.in_flight(Stage.COMPARE) or self._trials.in_flight(Stage.SCREEN))
@@ -243,7 +253,7 @@ class RacePlanner:
         those that confirm the winner."""
         blocks = SCREENED_UNTIL if self._begun == self._screens else 1
         confirming = Further(self._experiment.design.confirm, min(2, len(self._settings)))
-        return Further(blocks, len(self._next), self._window_ns), confirming
+        return Further(blocks, len(self._next_full), self._window_ns), confirming
 
     @property
     def _most_blocks(self) -> int:
@@ -258,7 +268,7 @@ class RacePlanner:
             return True
         if self._begun < self._screens:
             last_waits = self._begun == self._screens - 1 and self._trials.ends_soon(Stage.SCREEN)
-            return not self._compared and not last_waits and self._fits_screen()
+            return not last_waits and self._fits_screen()
         waits = not self._trials.spent_s or any(map(self._trials.ends_soon, (Stage.SCREEN, Stage.COMPARE)))
         return not waits and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
 
@@ -276,10 +286,9 @@ class RacePlanner:
             self._ahead += 1
             self._extra += 1
         elif self._ended_by == "running":
-            beside_short = bool(self._trials.in_flight(Stage.SCREEN))
-            if beside_short and not self._looks and self._begun == self._screens:  # their noise is not known yet
+            if self._beside_short and not self._looks and self._begun == self._screens:  # their noise is not known yet
                 self._set_window(window_for(self._experiment, math.inf, self._trials.around_s))
-            self._trials.begin(self._begun, self._live if beside_short else self._next, window_ns=self._window_ns)
+            self._trials.begin(self._begun, self._next_full, window_ns=self._window_ns)
         elif self._confirm_blocks and self._confirming:
             # Once the standing is confirmed, the winner alone is measured again.
             self._trials.begin(self._begun, self._confirming[: 1 if self._agreed else 2], Stage.CONFIRM)
@@ -328,7 +337,7 @@ class RacePlanner:
         for setting, reason in self._trials.left.items():
             self._departures.setdefault(setting, Departure(setting, self._last, reason.removeprefix("left after ")))
         decided = False
-        if self._trials.in_flight(Stage.SCREEN):
+        if self._trials.in_flight(Stage.SCREEN) and self._compared < SCREENED_UNTIL:
             return  # they decide first
         if self._begun == 1 < self._screens:
             self._settled = hopeless(self._experiment, self._live, self._results)
@@ -429,7 +438,7 @@ class RacePlanner:
         """Sets the measured time of the full trials, and how many rounds of them take no longer than `measure.repeats`
         of those of the experiment."""
         self._window_ns = window_ns
-        in_time = int(self._experiment.measure.repeats * self._trials.lasts_s(None) / self._trials.lasts_s(window_ns))
+        in_time = int(self._experiment.measure.repeats * (self._trials.lasts_s(None) / self._trials.lasts_s(window_ns)))
         self._rounds = min(rounds_most(self._experiment, window_ns), in_time)
 
     def _look(self) -> bool:

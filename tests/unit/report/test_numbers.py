@@ -58,7 +58,15 @@ def test_what_is_not_known_is_a_dash() -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "text"),
-    [(0.88, "−12 %"), (1.051, "+5.1 %"), (1.0, "0 %"), (1.0001, "0 %"), (2.0, "+100 %"), (10.0, "+900 %"), (367.4, "×367")],
+    [
+        (0.88, "−12 %"),
+        (1.051, "+5.1 %"),
+        (1.0, "0 %"),
+        (1.0001, "0 %"),
+        (2.0, "+100 %"),
+        (10.0, "+900 %"),
+        (367.4, "×367"),
+    ],
 )
 def test_a_change_is_a_signed_percentage_or_a_large_factor(ratio: float, text: str) -> None:
     assert format_change(estimate(ratio)) == text

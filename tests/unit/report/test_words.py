@@ -39,7 +39,7 @@ def row(of: Setting, metric: str, value: float, effect: float | None) -> Setting
         ("error_rate", 0.10, 0.08, 0.8, "−2 pts"),
         ("error_rate", 0.0, 0.005, None, "+0.5 pts"),
         ("accept_overflows", 0.0, 12.0, None, "+12"),
-        ("accept_overflows", 0.0, 0.0, None, ""),
+        ("accept_overflows", 0.0, 0.0, None, "0"),
     ],
 )
 def test_a_change_is_said_on_the_scale_of_the_verdict(

@@ -110,6 +110,18 @@ def test_those_that_are_near_run_full_trials_which_alone_count_then() -> None:
     assert analysis.answer.setting is not None and analysis.answer.setting.id == "threads=4"
 
 
+def test_settings_with_short_trials_only_come_back_where_the_winner_dies_in_its_fresh_starts() -> None:
+    """They have no difference to those with full trials yet, so nothing bounds these."""
+    made = race_of(4, repeats=4, confirm=3, screen="500ms", confirm_early=True, seed=3)
+    planner, results = planner_for(made, 3), list[TrialResult]()
+    while (spec := planner.ask()) is not None:
+        dead = spec.stage is Stage.CONFIRM and threads(spec) == 3
+        results.append(result_of(spec, "died" if dead else served((200, 200, 900, 1010), spec), 2.0))
+        planner.tell(results[-1])
+        found = analyse(made, results, planner.progress)
+    assert found.answer.setting is not None and found.answer.setting.id == "threads=2"
+
+
 def test_settings_that_had_not_settled_leave_where_four_times_as_much_would_not_do() -> None:
     """Queues of users fill for longer than a short trial lasts, so all short trials end at the limit of the warm-up."""
 

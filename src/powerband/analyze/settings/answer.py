@@ -106,18 +106,18 @@ def _unseen(standing: Standing, setting: Setting) -> str:
 
 def _at_the_edge(standing: Standing, setting: Setting) -> str:
     """Says that nothing beyond the setting was tried, for each parameter of the server of which it has the largest
-    value, or the smallest but 0 or 1. Empty if the offered load is the limit, for then more serves no more."""
+    value, or the smallest but 0 or 1. Nothing is said of more if no resource is saturated at this load, or each
+    user has one already, for then more serves no more."""
     experiment, found = standing.experiment, standing.row(setting).bottleneck
-    users, threads = experiment.load_for(setting).users, standing.value(setting, "threads_max")
-    enough = users is not None and threads is not None and threads >= users
-    loaded = enough if found is None else found.name is BottleneckName.NONE
+    loaded = found is not None and found.name is BottleneckName.NONE
+    users = inf if experiment.objective.is_capacity else experiment.load_for(setting).users or inf
     clauses = []
     for name, level in setting.levels if experiment.design.vary == "all" else ():
         numbers = numbers_of(experiment.factors.get(name, ())) or []
         if name == REVISION or name.startswith(("load.", "host.")) or len(numbers) < EDGES_FROM:
             continue
         value = number_of(level)
-        if value == max(numbers) and not loaded:
+        if value == max(numbers) < users and not loaded:
             clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
         elif value == min(numbers) and value not in (0, 1):
             clauses.append(f"{name}={format_level(level)} is the smallest value tried: try smaller ones too")

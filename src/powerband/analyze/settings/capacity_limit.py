@@ -90,7 +90,7 @@ def _queue(search: Search, rate_per_s: float) -> str | None:
         for trial in search.trials
         if trial.valid and trial.stage is Stage.CAPACITY and "response_time_ns_p50" in trial.metrics
     ]
-    if limit is None or not medians:
+    if limit is None or not medians or min(medians) >= limit.threshold:
         return None
     most_per_s = steps * search.most_per_s
     servers = max(1, round(most_per_s * min(medians) / 1e9))
@@ -105,7 +105,8 @@ def _ends_at(search: Search, rate_per_s: float) -> str:
     conditions = " and ".join(constraint.text for constraint in search.objective.constraints)
     most = format_value(search.most_per_s, "per_s")
     part = share(rate_per_s / search.most_per_s)
-    return f"the SLO ({conditions}) stops holding at {part} of the {most} that it serves at most"
+    stops = "does not hold" if search.unseen else "stops holding"
+    return f"the SLO ({conditions}) {stops} at {part} of the {most} that it serves at most"
 
 
 def _held_up(around: Sequence[TrialResult]) -> list[str]:

@@ -78,8 +78,8 @@ def regrets_of(
         if setting not in may or not compliance[setting].certain:
             continue
         contest = hold_contest(experiment, table, scale, compliance, left, against=setting)
-        if setting in contest.endless:
-            continue
+        if setting in contest.endless or not {*may} <= {*contest.difference}:
+            continue  # one that came back has short trials only
         ends = {other: contest.difference[other] + contest.half_tost[other] for other in may if other != setting}
         found[setting] = {other: max(0.0, scale.share(end, contest.leader_mean)) for other, end in ends.items()}
     return Regrets(found)

@@ -132,11 +132,12 @@ def _users_wait(standing: Standing, chosen: Setting, load: Load, busy: float) ->
     if load.users is not None and threads is not None and threads >= load.users:
         return (
             f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
-            f"{load.users} users and uses {used}."
+            f"{plural(load.users, 'user')} and uses {used}."
         )
     if not load.keeps_asking:
         return None
-    return f"With {chosen.id} no limit was seen. The server uses {used} while {load.users} users wait for responses."
+    users = plural(load.users or 0, "user")
+    return f"With {chosen.id} no limit was seen. The server uses {used} under {users} that never pause."
 
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:

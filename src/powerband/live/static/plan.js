@@ -51,7 +51,7 @@ function column(trial) {
 
 /** Returns ", round 3" for a trial of a round; otherwise nothing. */
 export function ofRound(trial) {
-  return rounds.has(trial.block) ? `, round ${rounds.get(trial.block)}` : "";
+  return trial.stage === "screen" || trial.stage === "compare" ? `, round ${rounds.get(trial.block)}` : "";
 }
 
 /** Returns " at 1,200/s" if the plan sets the rate that is offered in this trial; otherwise nothing. */

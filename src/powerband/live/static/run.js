@@ -73,9 +73,9 @@ function take(told) {
   if (told.run) {
     run = told.run;
     head();
+    plan(told.trials, run);
     nodes(run, PHASES);
     rank(run);
-    plan(told.trials, run);
     mark(shown);
   }
   if ("eta_s" in told) left = { eta_s: told.eta_s, at: Date.now() };

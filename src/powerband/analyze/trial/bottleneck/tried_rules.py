@@ -3,6 +3,7 @@ delayed acknowledgements; also one thread that has no time left, which may be su
 
 from __future__ import annotations
 
+from powerband.analyze.stats.slots import LIMITED_GAIN
 from powerband.analyze.trial.bottleneck.clauses import (
     count,
     cpu_used,
@@ -40,17 +41,18 @@ def none(scene: Scene) -> Bottleneck | None:
     evidence, look = [cpu_used(scene)], served_twice(slots)
     users = plural(slots.users, "user")
     if workers is not None:
-        threads = f"{count(max(workers.use.threads, workers.alive_max))} `{workers.name}` threads"
-        if not slots.more_is_served and slots.enough and workers.use.threads <= ALL_TAKEN * scene.present:
+        mean = workers.use.threads  # a look that misses one of them takes a part of one off
+        threads = f"{count(max(mean, min(workers.alive_max, scene.present)))} `{workers.name}` threads"
+        if not slots.more_is_served and slots.enough and mean <= ALL_TAKEN * scene.present <= ALL_TAKEN**2 * mean:
             look = f"its {threads} are just enough for {users}: {look}"
         else:
             evidence.append(f"it has {threads} for {count(scene.present)} requests in flight")
     evidence.append(look)
     keep = (
-        f"this setting is enough for {users}. More users would only wait longer: if you expect more than {slots.users:,}, "
-        "measure again with that many (load.users) and with larger settings"
+        f"this setting is enough for {users}. More users would only wait longer: if you expect more than "
+        f"{slots.users:,}, measure again with that many (load.users) and with larger settings"
     )
-    return verdict(BottleneckName.NONE, evidence, advice="" if slots.more_is_served else keep)
+    return verdict(BottleneckName.NONE, evidence, advice="" if slots.gain >= LIMITED_GAIN else keep)
 
 
 def hidden_limit(scene: Scene) -> Bottleneck | None:
