@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|min|h)\s*$")
@@ -203,10 +203,15 @@ def short_percent(share: float) -> str:
     return f"{100 * share:,.0f}" if abs(share) >= 1 else f"{100 * share:.1f}"
 
 
+def span(ends: Iterable[str]) -> str:
+    """`0.3 to 18.0`, or one of the ends if both are the same text."""
+    return " to ".join(dict.fromkeys(ends))
+
+
 def range_of_shares(low: float, high: float, *, points: bool = False) -> str:
     """`0.3 to 18.0 %`, or `4.2 %` if both ends round to it; with `points` in percentage points, which may be small."""
-    ends = [significant(100 * end) if points else short_percent(end) for end in (low, high)]
-    return f"{' to '.join(dict.fromkeys(ends))} {'percentage points' if points else '%'}"
+    ends = (significant(100 * end) if points else short_percent(end) for end in (low, high))
+    return f"{span(ends)} {'percentage points' if points else '%'}"
 
 
 def sided(value: float, ends: tuple[float, float], sides: tuple[str, str], unit: str) -> tuple[str, str]:

@@ -204,7 +204,7 @@ def check_first_trial(experiment: Experiment, record: TrialRecord, run: RunDir) 
 
 
 def _how_to_go_on(run: RunDir) -> str:
-    """What to do about a cause that may lie in the experiment, of which a resumed run has a copy."""
+    """Says what to do next. A resumed run has a copy of the experiment, so a fault in that is mended by a new run."""
     return (
         "Correct the command or file and run again; if the fault is elsewhere, mend it, then "
         f"`powerband resume {run.path}`"

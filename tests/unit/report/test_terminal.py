@@ -188,28 +188,17 @@ def test_a_first_look_of_a_capacity_search_says_what_load_it_has() -> None:
     assert out.getvalue().splitlines()[1].startswith("[1] threads=1 with 8 users that never pause: ")
 
 
-def test_what_is_due_now_is_nearly_done() -> None:
+@pytest.mark.parametrize(("said_s", "left"), [(310, "about 5 min left"), (5, "nearly done")])
+def test_the_time_left_is_the_one_that_was_said_last(said_s: float, left: str) -> None:
     out, clock = io.StringIO(), Clock()
     with LiveView(Console(file=out, width=80), clock) as view:
         view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 0)
         spec = TrialSpec(1, 0, 1, synthetic.setting(threads=4), 1)
-        view.likely_left(5)
+        view.likely_left(said_s)
         view.trial_started(spec, 10)
         clock.now += 10
         view.trial_ended(record(spec), synthetic.analysis().trials[0])
-    assert out.getvalue().splitlines()[1].endswith("; nearly done")
-
-
-def test_the_time_left_is_the_one_that_was_said_last() -> None:
-    out, clock = io.StringIO(), Clock()
-    with LiveView(Console(file=out, width=80), clock) as view:
-        view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 0)
-        spec = TrialSpec(1, 0, 1, synthetic.setting(threads=4), 1)
-        view.likely_left(310)
-        view.trial_started(spec, 10)
-        clock.now += 10
-        view.trial_ended(record(spec), synthetic.analysis().trials[0])
-    assert out.getvalue().splitlines()[1].endswith("; about 5 min left")
+    assert out.getvalue().splitlines()[1].endswith(f"; {left}")
 
 
 def test_the_time_left_is_within_the_budget() -> None:

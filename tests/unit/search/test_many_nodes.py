@@ -90,7 +90,7 @@ def level(spec: TrialSpec) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("nodes", FASTER)
 def test_of_equal_settings_none_wins_on_many_nodes_either(nodes: int) -> None:
-    """As `tune` races: short trials first, and fresh starts of whom the race may name, ahead of its end."""
+    """A race like `tune`'s: short trials come first, and the likely winner starts afresh before the race ends."""
     made = with_short_trials(10)
     races = [race(made, nodes, [1000.0] * 4, seed) for seed in range(20)]
     assert sum(has_false_winner(each.analysis) for each in races) <= 1

@@ -37,6 +37,7 @@ from powerband.base.units import (
     plural,
     range_of_shares,
     significant,
+    span,
     time_text,
 )
 from powerband.model.bottlenecks import BottleneckName
@@ -406,7 +407,7 @@ def _gap(standing: Standing, row: SettingResult, best: float) -> str:
         assert standing.leader is not None
         return f"with {standing.objective_text(row.setting)} instead of {standing.objective_text(standing.leader)}"
     if not standing.shares and min(effect.low, effect.high) > RATIO_SHOWN_MAX:
-        return f"by a factor of {' to '.join(dict.fromkeys(map(significant, (effect.low, effect.high))))}"
+        return f"by a factor of {span(map(significant, (effect.low, effect.high)))}"
     low, high = sorted(abs(1 - end) * (best if standing.shares else 1.0) for end in (effect.low, effect.high))
     return f"by {range_of_shares(low, high, points=standing.shares)}"
 

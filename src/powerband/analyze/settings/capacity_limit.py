@@ -110,7 +110,7 @@ def _ends_at(search: Search, rate_per_s: float) -> str:
 
 
 def _held_up(around: Sequence[TrialResult]) -> list[str]:
-    """What was seen to hold up single requests."""
+    """Clauses on what held up single requests in these trials: safepoints, collections, a disk."""
     parts = ((_middle(around, metric), words) for metric, words in HOLDS_UP)
     return [words.format(share(part)) for part, words in parts if part >= TELLING]
 

@@ -31,8 +31,7 @@ export const trialsKnown = trials;
 /** Takes in the trials that have changed. */
 export function plan(changed, run) {
   for (const trial of changed) trials.set(trial.number, trial);
-  const compared = [...trials.values()].filter((trial) => trial.stage === "screen" || trial.stage === "compare");
-  const blocks = [...new Set(compared.map((trial) => trial.block))].sort((a, b) => a - b);
+  const blocks = [...new Set([...trials.values()].filter(inRound).map((trial) => trial.block))].sort((a, b) => a - b);
   rounds = new Map(blocks.map((block, index) => [block, index + 1]));
   const order = Object.keys(STAGES);
   const inOrder = [...trials.values()].sort((a, b) => order.indexOf(a.stage) - order.indexOf(b.stage) || a.block - b.block);
@@ -49,9 +48,13 @@ function column(trial) {
   return trial.stage === "compare" ? `${STAGES.compare} ${rounds.get(trial.block)}` : STAGES[trial.stage];
 }
 
+function inRound(trial) {
+  return trial.stage === "screen" || trial.stage === "compare";
+}
+
 /** Returns ", round 3" for a trial of a round; otherwise nothing. */
 export function ofRound(trial) {
-  return trial.stage === "screen" || trial.stage === "compare" ? `, round ${rounds.get(trial.block)}` : "";
+  return inRound(trial) ? `, round ${rounds.get(trial.block)}` : "";
 }
 
 /** Returns " at 1,200/s" if the plan sets the rate that is offered in this trial; otherwise nothing. */

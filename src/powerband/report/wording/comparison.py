@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from powerband.analyze.runs.changes import Change, RunComparison
-from powerband.base.units import RATIO_SHOWN_MAX, percent, signed_percent
+from powerband.base.units import RATIO_SHOWN_MAX, percent, signed_percent, span
 from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting
 from powerband.model.results import Verdict
@@ -101,7 +101,7 @@ def _interval(change: Change, objective: str) -> str:
         return ABSENT
     share = METRICS[objective].unit == "ratio"
     base = change.first.value if share and change.first is not None else 1.0
-    ends = " to ".join(dict.fromkeys(signed_percent(end, base) for end in (ratio.low, ratio.high)))
+    ends = span(signed_percent(end, base) for end in (ratio.low, ratio.high))
     return f"{ends} {'pts' if share else '%'}"
 
 

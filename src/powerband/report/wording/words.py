@@ -239,7 +239,7 @@ def figure_note(analysis: Analysis) -> str:
 
 
 def footnote(analysis: Analysis) -> str:
-    """What the table of settings rests on."""
+    """The note below the table of settings: its objective, intervals, number of trials and leader."""
     parts = (
         f"Objective: {objective_words(analysis)}.", f"Intervals: {percent(analysis.confidence)}.",
         figure_note(analysis), f"{trial_counts(analysis)}.", verdict_note(analysis),
