@@ -20,13 +20,15 @@ def jdk() -> None:
 
 
 def test_thread_vs_pool(tmp_path: Path) -> None:
-    analysis = run("thread-vs-pool", tmp_path)
+    """The heap begins small: its collector tells what is in use at its first collection only, and the few requests of a
+    smoke run on a busy machine would not fill a large one."""
+    analysis = run("thread-vs-pool", tmp_path, "--set", "subject.set.heap_start=32m")
     found = measured_by(analysis, "pool")
     assert set(found) == {"per-request", "cached", "fixed:16", "fixed:4", "virtual"}
     for pool, metrics in found.items():
         assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01, pool
         assert metrics["jvm_heap_committed_bytes_max"] > 1e6 and metrics["jvm_threads_live_max"] >= 5, pool
-        assert 200e6 < metrics["jvm_heap_committed_bytes_before"] < 300e6, "as heap_start says"
+        assert 25e6 < metrics["jvm_heap_committed_bytes_before"] < 40e6, "as heap_start says"
     started = {pool: metrics["jvm_threads_started_per_s"] for pool, metrics in found.items()}
     assert started["per-request"] > 0.5 * found["per-request"]["goodput_per_s"]
     assert started["virtual"] < 50 and started["fixed:16"] < 50
