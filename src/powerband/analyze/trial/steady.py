@@ -35,6 +35,9 @@ EARLY_BATCHES = 5
 Kendall 1975, table 1). As little is certain of five values, they must not even seem to shift by more than
 `EARLY_SHIFT`."""
 EARLY_SHIFT = 0.03  # a server that starts at half speed and takes ten seconds to get going shifts by 4.6 %
+LEVEL_BATCHES, LEVEL = 3, 0.01
+"""Response times of busy users that lie so close together in the last batches have settled, whatever came before: the
+opening of connections, a queue that fills. Those of a server that takes ten seconds to get going are 2 % apart."""
 CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
 DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
 BATCH_INTERVALS = 5  # MSER-5's
@@ -105,8 +108,10 @@ def settled(counts: Array, times: Array, *, truncate: bool, tied: bool = False) 
     mean_time = np.divide(sums, total, out=np.full(batches, np.nan), where=total > 0)
     mean_time = mean_time[~np.isnan(mean_time)]
     alone = tied and mean_time.size == batches < BATCHES_MIN
-    judged = [mean_time] if alone else [rate, mean_time]
-    return all(_series_settled(series, truncate) for series in judged if series.size >= least)
+    if alone:
+        last = mean_time[-LEVEL_BATCHES:]
+        return bool(np.ptp(last) <= LEVEL * np.median(last)) or _series_settled(mean_time, truncate)
+    return all(_series_settled(series, truncate) for series in (rate, mean_time) if series.size >= least)
 
 
 def _batch_size(counts: Array) -> int:
