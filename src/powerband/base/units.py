@@ -182,6 +182,7 @@ def format_value(value: float, unit: str) -> str:
 
 
 def format_bytes(value: float) -> str:
+    """A size with three significant digits and a binary unit: `1.50 GiB`, `20.0 KiB`, `512 B`."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(value) >= size:
             return f"{significant(value / size)} {unit}"
