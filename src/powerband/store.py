@@ -380,7 +380,7 @@ class RunDir:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences of `keep_note`."""
+        """The sentences about the run that `keep_note` kept in host.json."""
         found = read_host(self.host).get("notes")
         return tuple(map(str, found)) if isinstance(found, list) else ()
 

@@ -27,7 +27,7 @@ Leaf = TypeVar("Leaf")
 
 @dataclass(frozen=True)
 class Number:
-    """A number of an expression, its `value` in the unit that the language gives it."""
+    """A number of an expression. `value`: in the unit that the subclass of `Parser` gives it."""
 
     value: float
 

@@ -193,7 +193,8 @@ def report_page(run: RunDir, analysis: Analysis) -> Path | None:
 
 @contextmanager
 def for_a_reader() -> Iterator[None]:
-    """Prints an answer, as a decorator. A reader who leaves before its end (`| head`) does not change the exit code."""
+    """A decorator of functions that print an answer: a reader who leaves before its end (`| head`) changes no exit
+    code."""
     with suppress(BrokenPipeError, SystemExit):  # the latter from rich
         yield
 

@@ -499,8 +499,8 @@ class Experiment(Frozen):
         return self.is_race and whole and count_settings(self.factors, "all") > self.design.explore_above
 
     def started_in(self, folder: str) -> Experiment:
-        """The experiment with the folder in which the server is started, unless it has one of its own, and which
-        `{folder}` stands for. A run resumed from another folder then starts the server in the same place."""
+        """The experiment with `folder` as the place where the server is started and that `{folder}` stands for, unless
+        it names others. A run resumed from another folder then starts the server in the same place."""
         changes = {"cwd": folder.replace("{", "{{").replace("}", "}}")} if self.subject.cwd is None else {}
         # On a cluster a subject's own folder would be copied to each node.
         if self.subject.folder is None and self.cluster is None:

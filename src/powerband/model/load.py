@@ -241,7 +241,7 @@ class Load(Section):
         return any(mean_ns(step.think or self.think) for step in self.scenario)
 
     @property
-    def keeps_asking(self) -> bool:
+    def never_pauses(self) -> bool:
         """True if every user sends its next request as soon as the last one is answered, one at a time."""
         paced = self.pace is not None or self.requests_per_user is not None
         return self.users is not None and not paced and self.pipeline == 1 and not self._thinks

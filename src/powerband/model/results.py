@@ -195,7 +195,7 @@ class TrialResult:
 
     @property
     def spent_s(self) -> float:
-        """The time in s that it cost the run."""
+        """The time in s that the trial took of the run, measurements that do not count included."""
         return (self.took_s or 0.0) + self.repeated_s
 
     @property
@@ -219,7 +219,7 @@ class TrialResult:
         return any(problem.code == DAMAGED for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types only, as in an analysis."""
+        """The fields as plain JSON types, as in an analysis."""
         data: dict[str, Any] = plain(asdict(self))
         return data
 
@@ -438,7 +438,7 @@ class Answer:
 
     @property
     def bound_met(self) -> bool | None:
-        """True if the bound asked for is met; None if none was asked for."""
+        """True if the bound `regret_asked` is met; None if there is none."""
         if self.regret_asked is None:
             return None
         return self.regret is not None and self.regret <= self.regret_asked
@@ -589,7 +589,7 @@ class Analysis:
     nodes: Nodes | None = None  # None: all ran on one machine
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types only; settings appear as {factor: level} with their id."""
+        """The document `analysis.json`: plain JSON types; settings appear as {factor: level} with their id."""
         return {"format": FORMAT, **plain(asdict(self))}
 
 

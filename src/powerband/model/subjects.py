@@ -111,7 +111,7 @@ def check_metrics_page(experiment: Experiment) -> None:
             raise ValueError(f"subject.metrics_url: {error}") from None
 
 
-def asked_by_services(subject: Subject) -> set[str]:
+def service_parameters(subject: Subject) -> set[str]:
     """Parameters and factors that choose or configure a service; they need not occur in a template."""
     asked = {name for service in subject.services.values() for name in service.when}
     return asked | ({LINK_DELAY, LINK_RATE} if "link" in subject.services else set())

@@ -28,7 +28,7 @@ from powerband.wire.load_events import EngineInterval
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one trial, or of a stretch of it: metrics are of the time from `fleet.start_ns` to
+    """Everything that one trial left, or a stretch of it: metrics are of the time from `fleet.start_ns` to
     `fleet.end_ns`. `experiment`: as this trial ran it; `record`: what the trial left; `fleet`: the load engines,
     merged; `response`: the response times of the cohort; `heap_growth`: None without snapshots of heaps; `looks`: short
     loads after the trial's own, empty if none was due."""
@@ -77,7 +77,7 @@ class Evidence:
 
     @property
     def is_here(self) -> bool:
-        """True if the subject ran on this machine."""
+        """True if the server ran on this machine."""
         return bool(self.record.subject.get("here", True))
 
     @property
@@ -193,7 +193,7 @@ class Evidence:
         """The parts of the window in which other programs hardly ran. None for a load that pauses or comes at a rate,
         which makes up later for what others held up."""
         probe = self.probe
-        if probe is None or not self.load.keeps_asking or not self.foreign_is_known:
+        if probe is None or not self.load.never_pauses or not self.foreign_is_known:
             return None
         if not self.record.generators and not probe.matching("engine"):
             return None
