@@ -85,7 +85,7 @@ class Parser(Generic[Leaf]):
         self.at = 0
 
     def number(self, token: str) -> Number:
-        """The number that a token, which begins with a digit, stands for. Raises ValueError."""
+        """The number that a token, which begins with a digit, stands for."""
         return Number(float(token))
 
     def leaf(self, name: str) -> Leaf:

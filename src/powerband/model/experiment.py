@@ -224,7 +224,7 @@ CAPACITY_PATIENCE_NS = 2_000_000_000  # arbitrary: later responses miss any usua
 CAPACITY_IN_FLIGHT_MIN = 256  # arbitrary: at low rates, a burst of arrivals must not be dropped
 SCREEN_BLOCKS = 3  # the most blocks of short trials: one shows no noise, two may be one too few
 SCREEN_DRAIN_NS = 500_000_000  # arbitrary: a short trial does not wait for the end of a long queue
-SCREENED_MIN = 3  # settings; with two, two short trials each tell too little about the noise
+SCREENED_MIN = 3  # settings; with two, two short trials each show too little of the noise
 SOAK_WINDOW_NS = 60_000_000_000  # a minute: long beside the collections of a JVM, short beside a soak
 CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: the limit of the descriptors of one engine process
 

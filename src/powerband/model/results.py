@@ -136,8 +136,9 @@ class ErrorKind:
 
 @dataclass(frozen=True)
 class TypeGrowth:
-    """A type on a JVM's heap with more live bytes after the measured window than before it. `type`: its name as the JVM
-    prints it; `instances_before`, `instances_after`, `bytes_before`, `bytes_after`: its live objects at these times."""
+    """A type on a JVM's heap with more live bytes after the measured window than before it. `type`: its name as in a
+    program (`byte[]`); `instances_before`, `instances_after`, `bytes_before`, `bytes_after`: its live objects at these
+    times."""
 
     type: str
     instances_before: int
@@ -447,7 +448,7 @@ class Answer:
 @dataclass(frozen=True)
 class ClaimPart:
     """One comparison of a claim (`comparison`: as written), at one combination of the factors that the claim leaves
-    out. `blocks`: how many blocks the verdict is based on; `sentence`: `verdict` and figures in words.
+    out. `blocks`: how many blocks could be used; `sentence`: `verdict` and figures in words.
 
     `left` and `right` are means over blocks in `unit` (see `model/metrics.py`; empty for a number); None if
     unavailable. `interval` is the basis of the verdict: left / right if `scale` is `ratio`, left - right if it is

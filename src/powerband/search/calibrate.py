@@ -44,7 +44,7 @@ DISTURBANCES = MACHINE_CODES | {"generator_starved"}
 class CalibrationCheck:
     """One reference server compared with theory.
 
-    `name`: the model and its load; `quantity`, `unit`: what is compared (as in `model/metrics.py`). `expected`:
+    `name`: the model and its load; `quantity`: what is compared, in `unit` (as in `model/metrics.py`). `expected`:
     theory's value; `measured`: None if nothing could be measured; both are means over the usable `trials`, which sent
     so many `requests`. `deviation`: measured / expected - 1. `low`, `high`: its interval, from the spread over
     independent trials; None for one trial. `allowed`: the largest deviation that passes, 0.05; the quick form adds the

@@ -88,7 +88,7 @@ class RacePlanner:
         self._agreed = False  # the fresh starts so far agree with the race
         self._foreseen: tuple[Setting, ...] = ()  # confirmed by fresh starts ahead of the race's end
         self._ahead = 0  # blocks of these
-        # When (results told, blocks begun), and what was foreseen then.
+        # (results received, blocks begun) when it was last looked ahead, and what was foreseen then.
         self._looked_ahead: tuple[tuple[int, int], tuple[Setting, ...]] = (0, 0), ()
         self._block_ended = False
         self._cut: set[int] = set()  # blocks cut short when the race ended
