@@ -22,7 +22,8 @@ class Crowd:
     `started`: joins that began, `started` == `joined` + sum of `joins_failed` (by outcome); `joined` includes
     `rejoined`. `join_times`: from a user's scheduled start to joined. `drops`: connections that joined users lost, by
     reason; `close_codes`: close frames of the server, by code. `published_in_window`: stamped messages that were sent
-    within the window; `delivered_in_window`: deliveries of these, whenever they arrived; `delivery_times`: theirs."""
+    within the window; `delivered_in_window`: deliveries of these, whenever they arrived; `delivery_times`: from their
+    sending to their arrival."""
 
     started: int
     joined: int
