@@ -31,7 +31,7 @@ from powerband.model.secrets import line_without_secrets
 from powerband.model.subjects import (
     PORTS,
     STATSD,
-    is_told_statsd,
+    has_statsd_sink,
     render_command,
     render_env,
     render_step,
@@ -304,7 +304,7 @@ def _container(rendered: Rendered, probe: RunningProbe, pump: Pump) -> Container
 @contextmanager
 def _statsd_folder(subject: Subject) -> Iterator[dict[str, str]]:
     """Yields a short path for the sink's socket, removed after the trial: the kernel accepts no long ones."""
-    if not is_told_statsd(subject):
+    if not has_statsd_sink(subject):
         yield {}
         return
     with temporary(_short_folder) as folder:

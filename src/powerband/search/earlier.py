@@ -16,7 +16,7 @@ from powerband.model.plan import Setting
 from powerband.store import RunDir, read_host
 
 BYTES_MOST = 1 << 26  # larger files are not read: anybody may have put them there
-MOST = 20  # the latest runs: what a machine did long ago tells little
+MOST = 20  # the latest runs: older ones may be of another state of the machine
 
 
 def earlier_runs(of: ToldRun, at: Path, but: Path) -> list[dict[Setting, float]]:

@@ -47,7 +47,7 @@ class Http(LoadKind):
         """True for users of requests who never pause; a single user has nobody to be compared with. False if the server
         counts what it served (its last words), since that count should be of the load alone."""
         wanted = experiment.measure.slots and experiment.subject.last_words is None
-        return wanted and load.websocket is None and load.keeps_asking and (load.users or 0) > 1
+        return wanted and load.websocket is None and load.never_pauses and (load.users or 0) > 1
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """True for a limit of this machine, unless a factor changes the load."""
