@@ -1,7 +1,7 @@
 """Words the answer in paragraphs: the setting; how sure it is; why, and at what cost. Every word rests on a figure.
 
-In: the standing of all settings after analysis. Out: paragraphs of short sentences. What cannot be told from the
-figures is not said. The reasons are worded in `why.py`.
+In: the standing of all settings after analysis. Out: paragraphs of short sentences. The reasons are worded in
+`why.py`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ EDGES_FROM = 3  # values of a parameter: two may be all there are, as of a switc
 
 
 def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
+    """Returns the answer's paragraphs; the first sentence names the setting, or says that none can be named."""
     if standing.exploration is not None and not standing.rows:
         return none_raced(standing, standing.exploration)
     match decision.kind:

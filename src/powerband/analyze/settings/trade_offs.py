@@ -29,7 +29,7 @@ class TradeOffStanding(StrEnum):
 
 @dataclass(frozen=True)
 class TradeOffMeasure:
-    """One thing that settings are compared by. `most`: True if more of it is better."""
+    """One `metric` that settings are compared by. `most`: True if more of it is better."""
 
     metric: str
     most: bool
@@ -37,8 +37,8 @@ class TradeOffMeasure:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """One setting. `beaten_by`: a setting that is as good or better in all measures, itself unbeaten; None if there is
-    none."""
+    """One `setting`. `standing`: how it compares with the others over all measures. `beaten_by`: a setting that is as
+    good or better in all measures, itself unbeaten; None if there is none."""
 
     setting: Setting
     estimates: tuple[Estimate, ...]  # by measure
@@ -48,9 +48,9 @@ class TradeOff:
 
 @dataclass(frozen=True)
 class TradeOffs:
-    """All settings weighed. `rows`: the settings of which every measure is known, in plan order. `fronts`: for each
-    pair of measures (by index, the first below the second) the settings that no other beats in these two, by the first
-    measure rising."""
+    """All settings weighed. `measures`: in the order of each row's estimates. `rows`: the settings of which every
+    measure is known, in plan order. `fronts`: for each pair of measures (by index, the first below the second) the
+    settings that no other beats in these two, by the first measure rising."""
 
     measures: tuple[TradeOffMeasure, ...]
     rows: tuple[TradeOff, ...]
