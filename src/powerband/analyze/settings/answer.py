@@ -65,7 +65,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
             return tuple(filter(None, (first, " ".join(filter(None, rest)))))
     chosen = decision.chosen
     assert chosen is not None
-    told = _told(standing, chosen)
+    told = _in_full(standing, chosen)
     if decision.kind is AnswerKind.BOUNDED:
         told = f"{bound_clause(standing, decision)}. {capital(told)}"
     first = f"Use {chosen.id}: {told}."
@@ -187,7 +187,7 @@ def _in_force(standing: Standing) -> tuple[Constraint, ...]:
     return in_force(standing.experiment.objective, means)
 
 
-def _told(standing: Standing, setting: Setting) -> str:
+def _in_full(standing: Standing, setting: Setting) -> str:
     """The objective's figure, the load and CPUs for which it holds, the users left out of it, a setting that gave more
     but failed, and what will end it soon."""
     figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
@@ -243,7 +243,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         return _none_seen(standing)
     open_ = any(standing.row(setting).uncertain_because for setting in _ahead(standing, leader))
     among = "of those that certainly meet the SLO, " if open_ else ""
-    first = f"Not enough data to name a setting: {among}{leader.id} looks best so far, {_told(standing, leader)}."
+    first = f"Not enough data to name a setting: {among}{leader.id} looks best so far, {_in_full(standing, leader)}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
         return (first, _withdrawn(standing, confirmation.setting))

@@ -76,15 +76,15 @@ def _measures(analysis: Analysis) -> tuple[TradeOffMeasure, ...]:
     wanted = [
         TradeOffMeasure(CAPACITY if analysis.objective == CAPACITY else GOODPUT, most=True),
         TradeOffMeasure(TAIL, most=False),
-        TradeOffMeasure(CPU_EACH if _told(CPU_EACH, analysis) else CPU, most=False),
+        TradeOffMeasure(CPU_EACH if _is_measured(CPU_EACH, analysis) else CPU, most=False),
         TradeOffMeasure(MEMORY, most=False),
     ]
     if analysis.objective not in {measure.metric for measure in wanted}:
         wanted.insert(0, TradeOffMeasure(analysis.objective, most=analysis.direction == "maximise"))
-    return tuple(measure for measure in wanted if _told(measure.metric, analysis))
+    return tuple(measure for measure in wanted if _is_measured(measure.metric, analysis))
 
 
-def _told(metric: str, analysis: Analysis) -> bool:
+def _is_measured(metric: str, analysis: Analysis) -> bool:
     return sum(metric in row.estimates for row in analysis.settings) > 1
 
 

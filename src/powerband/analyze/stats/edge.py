@@ -1,8 +1,8 @@
 """Estimates the edge between rates that hold and rates that do not: a Bayesian estimate from single noisy answers.
 
 In: rates that were tried, each with whether it held, and where a first look puts the edge. Out: `Edge`, the posterior
-of the log rate that 95 % of starts hold (`HELD_BY`), and the rate to try next. Pure numbers;
-`capacity.py` says what holding means. Method, sources and coverage: docs/methods/capacity.md.
+of the log rate that 95 % of starts hold (`HELD_BY`), and the rate to try next. Pure numbers; `capacity.py` says what
+holding means. Method, sources and coverage: docs/methods/capacity.md.
 """
 
 from __future__ import annotations

@@ -112,6 +112,8 @@ def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> di
 
 
 def acknowledged_problems(rounds: Sequence[Mapping[str, Any]], expect: int) -> Iterator[Problem]:
+    """Yields a note on the rounds whose write or read failed, and one on those in which no read saw all `expect` in
+    time."""
     failed = [row["failed"] for row in rounds if row["failed"]]
     never = sum(1 for row in rounds if not row["failed"] and row["visible_ns"] is None)
     if failed:

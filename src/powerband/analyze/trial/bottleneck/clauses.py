@@ -52,6 +52,7 @@ def served_twice(slots: Slots) -> str:
 
 
 def cpu_used(scene: Scene) -> str:
+    """Words the server's use of its CPUs: `the server uses 71 % of its 2 CPUs`."""
     return f"the server uses {of_cpus(scene.cpu_share, scene.cpus)}"
 
 
@@ -91,9 +92,11 @@ def count(value: float) -> str:
 
 
 def cores(value: float) -> str:
+    """A number of CPUs: `1 core`, `1.5 cores`."""
     text = significant(value)
     return f"{text} core" if text == "1" else f"{text} cores"
 
 
 def per_second(value: float) -> str:
+    """A rate: `197/s`."""
     return f"{significant(value)}/s"
