@@ -52,7 +52,7 @@ class LoadKind(ABC):
         return ()
 
     def filled(self, root: Node, subject: Subject | None) -> Node:
-        """Returns the tree with a load that the models accept, including what nobody needs to write."""
+        """Returns the tree with a load that the models accept, including what a file may leave out."""
         return root
 
     def check_experiment(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:

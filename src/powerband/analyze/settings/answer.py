@@ -324,8 +324,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
 
 
 def _bound(metric: str) -> str:
-    """The kind of bound that the figure of a server that still gets faster is: it ends with a higher rate and shorter
-    times."""
+    """`at least` for a rate and `at most` for a time that were measured while the server still got faster."""
     return "at most " if metric.startswith("response_time") else "at least "
 
 
@@ -430,7 +429,7 @@ def _failed(standing: Standing) -> str:
 
 
 def _unmeasured(standing: Standing) -> str:
-    """Names the settings of which nothing certain is known. Wherever it is not empty, it must be said."""
+    """Names the settings of which nothing certain is known, with the reasons; empty if there are none."""
     untried = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
     risers = {setting: reason for setting, reason in standing.unmeasured.items() if reason == RISING}
     others = {s: reason for s, reason in standing.unmeasured.items() if reason != NOT_TRIED and s not in risers}

@@ -67,8 +67,8 @@ def judge_rules(
         ("M/M/c", ERLANG, mmc(experiment, line, next(row for row in rows if row.setting == measured_against))),
         ("USL", GUNTHER, usl(experiment, line)),
     )
-    court = _Court(experiment, rows, line, answer, measured_against)
-    return tuple(court.verdict(name, source, proposal) for name, source, proposal in rules)
+    costs = _Costs(experiment, rows, line, answer, measured_against)
+    return tuple(costs.verdict(name, source, proposal) for name, source, proposal in rules)
 
 
 def goetz(line: ThreadLine) -> Proposal:
@@ -215,7 +215,7 @@ def usl(experiment: Experiment, line: ThreadLine) -> Proposal:
 
 
 @dataclass(frozen=True)
-class _Court:
+class _Costs:
     """Compares proposals with the measured answer."""
 
     experiment: Experiment

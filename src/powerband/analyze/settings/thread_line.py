@@ -1,4 +1,4 @@
-"""Finds the settings that differ in their number of threads alone, and what operational laws tell from them.
+"""Finds the settings that differ in their number of threads alone, and what operational laws show of them.
 
 In: an experiment and its trials. Out: `ThreadLine`, with the CPUs that the subject may use and what a request
 takes. Not here: any rule (`rules_of_thumb.py`).

@@ -44,7 +44,8 @@ def link_metrics(link: Mapping[str, Any]) -> dict[str, float]:
 
 
 def link_problems(link: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yields notes only: the trial is valid for the link as it was."""
+    """Yields notes on packets that a link in user space let go late or lost; the trial is valid for the link as it
+    was."""
     metrics = link_metrics(link)
     late_ns = metrics.get("link_late_ns_p99", 0.0)
     if late_ns > LATE_SHARE * max(link.get("delay_ns", 0), SHORT_DELAY_NS):

@@ -299,7 +299,7 @@ class JMeterLoad(StandIn):
         return TrialFailed(Code.JMETER_FAILED, f"JMeter did not {what} in time{self._said()}")
 
     def no_sample(self, what: str) -> TrialFailed:
-        """Returns the failure of a plan of which no sample came. `what` opens its sentence."""
+        """Returns the failure of a plan that produced no sample. `what` begins its sentence."""
         ended = self._keeper.exited
         if ended is not None and ended.exit_code != 0:
             return TrialFailed(Code.JMETER_FAILED, f"JMeter could not run the plan{self._said()}")

@@ -70,7 +70,7 @@ def with_cpu_use(evidence: Sequence[str], own: float, instead: float) -> tuple[s
 
 
 def outgoing_open(connections: int) -> str:
-    """Words their number: `the server has 8 connections of its own open`."""
+    """Words how many connections the server opened by itself: `the server has 8 connections of its own open`."""
     return f"the server has {plural(connections, 'connection')} of its own open"
 
 
