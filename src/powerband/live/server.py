@@ -31,7 +31,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from powerband.analyze.runs.two_runs import ToldRun, compare_two
+from powerband.analyze.runs.two_runs import ComparedRun, compare_two
 from powerband.base.errors import UsageError
 from powerband.live.feed import VIEWERS_MAX, Feed
 from powerband.live.follow import SHORT, RunFollower
@@ -196,7 +196,7 @@ class LivePages:
         home = [("/", "All runs")]
         if not all(names) or names[0] == names[1]:
             return HTMLResponse(message_page("Nothing to compare", "Choose two different runs.", home), 400)
-        told: list[ToldRun] = []
+        told: list[ComparedRun] = []
         states: list[RunState] = []
         folders: list[Path] = []
         for letter, name in zip("AB", names, strict=True):
@@ -207,7 +207,7 @@ class LivePages:
                 why = state.because or f"{name} has no analysis yet: none of its trials was judged."
                 return HTMLResponse(message_page("Nothing to compare", why, home), 409)
             host = await asyncio.to_thread(read_host, feed.follower.run.host)
-            told.append(ToldRun(letter, experiment, analysis, host))
+            told.append(ComparedRun(letter, experiment, analysis, host))
             states.append(state)
             folders.append(feed.follower.run.path)
         try:

@@ -185,7 +185,9 @@ class CapacityPlanner(InFlight[_Round]):
             margin = self._experiment.objective.margin
             closely = margin / 2 if len(self._settings) > 1 else margin
             # A setting that paused goes on if an answer that was in flight then has widened its interval.
-            self._live = [s for s in self._settings if s not in self._out and not self._search(s).narrow(closely)]
+            self._live = [
+                s for s in self._settings if s not in self._out and not self._search(s).is_known_within(closely)
+            ]
             if self._is_decided(contest):
                 self._ended = True  # only the trials in flight are awaited
                 self._keep(())
@@ -212,7 +214,7 @@ class CapacityPlanner(InFlight[_Round]):
         verdicts = {contest.verdict(setting) for setting in contest.gaps}
         open_ones = set(contest.searches) - set(contest.gaps) - {contest.leader} - self._out
         leader = contest.searches[contest.leader]
-        known = leader.everywhere or leader.narrow(self._experiment.objective.margin)
+        known = leader.everywhere or leader.is_known_within(self._experiment.objective.margin)
         return known and not open_ones and verdicts <= {Verdict.WORSE, Verdict.EQUIVALENT}
 
     def _next_round(self) -> _Round | None:
