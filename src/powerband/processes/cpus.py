@@ -17,7 +17,8 @@ from powerband.model.host_use import HostUse, Pinning
 
 @dataclass(frozen=True)
 class CpuSplit:
-    """The CPUs of each part, in rising order; empty: any CPU."""
+    """The CPUs of each part, in rising order: `subject` those of the server, `engine` of the load generator, `probe` of
+    the probe, which may be the load generator's. An empty tuple: not pinned, so any CPU."""
 
     subject: tuple[int, ...] = ()
     engine: tuple[int, ...] = ()

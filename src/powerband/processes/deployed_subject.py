@@ -66,9 +66,12 @@ class DeployedSubject(RunningSubject):
 
     @property
     def root_pid(self) -> int | None:
+        """The process that is watched, with its descendants; None if none is."""
         return self.pid
 
     def check_alive(self, answered: Callable[[], bool] = lambda: True) -> None:
+        """Raises TrialFailed(died) if the watched process has ended. Without one, only the end of the trial shows
+        whether the server still listens."""
         if self.pid is not None and _living(self.pid) is None:
             raise TrialFailed(
                 Code.DIED, f"the server's process {self.pid} ended under load, and it is not powerband's to start again"

@@ -36,7 +36,8 @@ KILL_SLACK_S = 5.0  # time for the probe, beyond the subject's grace, to kill wh
 
 
 class RunningProbe:
-    """A started probe; make one with `probe_up`."""
+    """A started probe; make one with `probe_up`. `launched`, `exited`, `end`, `error`: its event of that kind; None
+    until it has come."""
 
     def __init__(self, process: EngineProcess, lines: LineFile, grace_s: float) -> None:
         self.launched: Launched | None = None
@@ -101,6 +102,7 @@ class RunningProbe:
         return sum(last[pid] - first[pid] for pid in last) / over_ns
 
     def watch(self, name: str, pid: int) -> None:
+        """Samples one more process tree from now on, whose lines get this name. `pid`: its root."""
         self._process.send(WatchAlso(name=name, pid=pid))
 
     def stop(self, pump: Pump) -> None:
@@ -122,6 +124,8 @@ class RunningProbe:
         }
 
     def on_line(self, line: bytes) -> None:
+        """Writes a line of the probe to the file, and keeps what steers the trial. Raises TrialFailed(probe_failed) if
+        it is no event."""
         self._lines.write(line)
         with understood(line, Code.PROBE_FAILED, "the probe"):
             self._take(line)
@@ -147,6 +151,7 @@ class RunningProbe:
                 self.error = event
 
     def on_end(self) -> None:
+        """Takes note that the probe has ended. Raises TrialFailed(probe_failed) if it gave neither report nor error."""
         self._ended = True
         if self.end is None and self.error is None:
             status = self._process.wait(1.0)
