@@ -1,5 +1,5 @@
-"""Sends commands to a JVM through its own attach socket: to list its threads by their full names, or to diagnose it. The
-kernel cuts thread names to 15 characters, so that all event loops of a framework look alike there.
+"""Sends commands to a JVM through its own attach socket: to list its threads by their full names, or to diagnose it.
+The kernel cuts thread names to 15 characters, so that all event loops of a framework look alike there.
 
 The attach socket needs no second JVM and is the same in all versions. An answer may stop the JVM for a moment, so
 nothing is asked while anything is measured. A JVM that does not answer is no error here.
