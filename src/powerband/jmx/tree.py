@@ -37,7 +37,7 @@ class Property:
 @dataclass(frozen=True)
 class Element:
     """One element of a plan. `kind`: its class without JMeter's own package. `gui`: the class of its panel in JMeter,
-    which tells elements of one kind apart. `name`: as the user called it. `enabled`: False if the user switched it off.
+    by which elements of one kind differ. `name`: as the user called it. `enabled`: False if the user switched it off.
     `line`: where it stands in the file. `path`: the names of the elements around it and its own. `properties`;
     `children`: the elements below it, in order."""
 

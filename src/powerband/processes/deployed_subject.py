@@ -195,7 +195,7 @@ def check_process(pid: int | None, started: int | None = None) -> None:
         )
 
 
-def knowing_its_process(experiment: Experiment) -> Experiment:
+def with_process_start(experiment: Experiment) -> Experiment:
     """Returns the experiment with the start time of the process to be watched, so that a later process of the same
     number is not mistaken for it. Raises SubjectError if there is no such process."""
     subject = experiment.subject

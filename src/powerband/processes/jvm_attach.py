@@ -179,7 +179,7 @@ def _check_handles_sigquit(pid: int, status: Mapping[str, str]) -> None:
 
 @contextmanager
 def _requested(request: Path, user: int) -> Iterator[None]:
-    """Makes the file that tells a JVM to open its socket at SIGQUIT. A file that a killed program left there must
+    """Creates the file that asks a JVM to open its socket at SIGQUIT. A file that a killed program left there must
     belong to the JVM's user or to this one: the JVM ignores those of other users."""
     try:
         os.close(os.open(request, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))

@@ -73,9 +73,9 @@ class RunningProbe:
         """Returns the time that the compilers of the subject's runtimes worked lately, per second of `over_ns`: what
         JVMs tell, or the time in which compiling threads ran or waited for a CPU, if that is more. A JVM counts a
         method only once it is compiled, which takes seconds where others have the CPU. 0 if nothing compiles."""
-        return max(self._told_compile_share(over_ns), self._seen_compile_share(over_ns))
+        return max(self._reported_compile_share(over_ns), self._sampled_compile_share(over_ns))
 
-    def _seen_compile_share(self, over_ns: int) -> float:
+    def _sampled_compile_share(self, over_ns: int) -> float:
         recent: list[Threads] = []  # the latest first; older lines, which may be long, are not decoded
         for line in reversed(self._threads_lines):
             event: Threads = json.loads(line)
@@ -89,7 +89,7 @@ class RunningProbe:
         ]
         return (worked[0] - worked[-1]) / (recent[0]["at_ns"] - recent[-1]["at_ns"]) if len(recent) > 1 else 0.0
 
-    def _told_compile_share(self, over_ns: int) -> float:
+    def _reported_compile_share(self, over_ns: int) -> float:
         rows: list[Jvm] = [json.loads(line) for line in self._jvm_lines]
         newest_ns = max((row["at_ns"] for row in rows), default=0)
         first: dict[int, int] = {}

@@ -138,7 +138,7 @@ class RunningSubject:
         raise TrialFailed(
             Code.DIED,
             f"the server ended by itself {'under load' if served else 'before it answered a request of the load'} "
-            f"({describe_exit(exited)}){out_of_memory(self)}{self.limits.told()}"
+            f"({describe_exit(exited)}){out_of_memory(self)}{self.limits.kill_words()}"
             f"{(last_lines if served else why_it_ended)(self.log_file)}",
         )
 
@@ -451,7 +451,7 @@ def probe_spec(
     window_ns: int | None = None,
     limits: Limits = NO_LIMITS,
 ) -> ProbeSpec:
-    """Returns what the probe of a trial is told: which command to launch, and what to read of it. `log` gets the
+    """Returns the probe's instructions for a trial: which command to launch, and what to read of it. `log` gets the
     output; `counted`: the subject drives itself. Threads are reported `LOOKS` times in a window of `window_ns`, but at
     least once a second and at most once in `THREADS_EVERY_LEAST_NS`."""
     page = rendered.metrics_url if scraped else None
@@ -530,7 +530,7 @@ def _wait_ready(
             raise PortTaken(f"the server could not listen {which}, which is in use{words}")
         raise TrialFailed(
             Code.DIED_BEFORE_READY,
-            f"the server ended before it was ready ({describe_exit(probe.exited)}){limits.told()}"
+            f"the server ended before it was ready ({describe_exit(probe.exited)}){limits.kill_words()}"
             f"{why_it_ended(log_file)}",
         )
 
