@@ -245,7 +245,7 @@ def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Ru
 def new_run(experiment: Experiment, runs: Path, command: Sequence[str] = ()) -> tuple[Experiment, RunDir]:
     """Makes a run directory under `runs`. Returns the experiment as it is kept there, and the directory. `command`: the
     command line that was typed."""
-    seeded = deployed_subject.knowing_its_process(session.with_seed(experiment).started_in(str(Path.cwd())))
+    seeded = deployed_subject.with_process_start(session.with_seed(experiment).started_in(str(Path.cwd())))
     facts = host.host_facts(engine_fleet.find_engine(), command=command_without_secrets(command, seeded))
     return seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts)
 

@@ -34,8 +34,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from powerband.analyze.runs.two_runs import ComparedRun, compare_two
 from powerband.base.errors import UsageError
 from powerband.live.feed import VIEWERS_MAX, Feed
-from powerband.live.follow import SHORT, RunFollower
-from powerband.live.growing_files import is_short, plain_text, read_plain, refused, within
+from powerband.live.follow import OUT_OF_FILES, RunFollower
+from powerband.live.growing_files import is_out_of_files, plain_text, read_plain, refused, within
 from powerband.live.guard import REPORT_POLICY, Access, Guard
 from powerband.live.history import History
 from powerband.live.openmetrics import exposition
@@ -54,7 +54,7 @@ _ECHARTS, _THEME = "echarts.min.js", "theme.css"  # shared with the report
 
 
 class LivePages:
-    """The application behind its guard, as `app`."""
+    """The pages of a folder of runs. `app`: the ASGI application, behind its guard. `history`: the runs."""
 
     def __init__(self, root: Path, access: Access) -> None:
         self.history = History(root)
@@ -93,6 +93,7 @@ class LivePages:
 
     @property
     def viewers(self) -> int:
+        """How many viewers are connected to all runs together."""
         return sum(feed.viewers for feed in self._feeds.values())
 
     async def close(self) -> None:
@@ -306,8 +307,8 @@ def _json(told: Mapping[str, Any]) -> Response:
 
 
 async def _cannot_open(_request: Request, error: Exception) -> Response:
-    """The answer if a file or folder could not be opened: see `growing_files.is_short`."""
-    return Response(f"powerband: {SHORT if is_short(error) else error}\n", 503, media_type="text/plain")
+    """The answer if a file or folder could not be opened: see `growing_files.is_out_of_files`."""
+    return Response(f"powerband: {OUT_OF_FILES if is_out_of_files(error) else error}\n", 503, media_type="text/plain")
 
 
 async def _no_run(_request: Request, error: Exception) -> Response:
