@@ -36,7 +36,10 @@ DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
 @dataclass(frozen=True)
 class Tuning:
-    """One command line of `powerband tune` or `compare`, every value as it was typed."""
+    """One command line of `powerband tune` or `compare`, every value as it was typed. `command`: starts the server,
+    empty if it runs already; `url`: where it is reached; `slo`: conditions, several in one text by commas; `objective`:
+    `maximise` or `minimise`, and a metric; `expect`: texts that each answer must hold; `allow_hosts`: hosts besides
+    this one that may be loaded."""
 
     command: Sequence[str]
     parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]]
@@ -144,14 +147,14 @@ def tuning(
     maximise, minimise = rest.pop("maximise", None), rest.pop("minimise", None)
     own = {each.name for each in fields(Tuning)}
     values = {name: rest.pop(name) for name in given if name in own and name in rest}
-    options, request = parted(rest)
+    options, request = split_options(rest)
     objective = ("minimise", minimise) if minimise else ("maximise", maximise or "goodput")
     return Tuning(
         command, parameters, options=options, request=request, objective=objective, revisions=revisions, **values
     )
 
 
-def parted(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def split_options(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Splits options into those that stand for a key, by the names of `KEY_OPTIONS`, and those that say what is
     requested."""
     texts = {name: str(value) for name, value in given.items() if value is not None}
