@@ -1,5 +1,5 @@
 """The instruments of a trial, one in each file: the link, a browser, heap snapshots, acknowledged writes, thread names,
-slots, live heaps, Go's collectors, runtimes, figures of .NET, other programs, CPUs kept awake, the last words of the
+slots, live heaps, Go's collectors, runtimes, figures of .NET, other programs, CPUs kept awake, the final figures in the
 server's log.
 
 A new instrument needs a file here, a line in `instruments_of`, a field of `TrialRecord`, and its use in `analyze/`.
@@ -15,10 +15,10 @@ from powerband.model.plan import Stage
 from powerband.trials.instruments.acknowledged_writes import AcknowledgedWrites
 from powerband.trials.instruments.awake import Awake
 from powerband.trials.instruments.dotnet_figures import DotnetFigures
+from powerband.trials.instruments.final_figures import FinalFigures
 from powerband.trials.instruments.go_collector import GoCollector
 from powerband.trials.instruments.heap_snapshots import HeapSnapshots
 from powerband.trials.instruments.instrument import Instrument
-from powerband.trials.instruments.last_words import LastWords
 from powerband.trials.instruments.link import Linked, LinkInstrument
 from powerband.trials.instruments.live_heap import LiveHeap
 from powerband.trials.instruments.neighbours import Neighbours
@@ -64,5 +64,5 @@ def instruments_of(
         *([Awake(setup.awake_cpus)] if setup.awake_cpus else []),
         *slots,
         *([LiveHeap()] if compared and not measure.snapshots else []),
-        LastWords(setup),
+        FinalFigures(setup),
     ]
