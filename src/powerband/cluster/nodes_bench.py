@@ -146,8 +146,8 @@ class ClusterBench:
         return whole
 
     def _opened(self, place: _Place, order: dict[str, Any]) -> Any:
-        """Gets the generators ready, then the node, which is told how to reach them. Returns the answer of the first
-        that fails, or that of the node."""
+        """Gets the generators ready, then the node, with the generators' addresses and secrets. Returns the answer of
+        the first that fails, or that of the node."""
         for node in place.generators:
             answer = node.generate()
             if failed := answer.get("failed"):

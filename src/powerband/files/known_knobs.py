@@ -40,7 +40,7 @@ class Knob(NamedTuple):
 
 
 class KnownServer(NamedTuple):
-    """A server in the table. `name`: in messages; `knobs`: its settings, the most important first. `programs`: names of
+    """A server in the table. `name`: in messages; `knobs`: its settings, the default choice first. `programs`: names of
     its program, or of the module after `python -m`; `jar`: a pattern of the file after `-jar`. `port`: the option that
     sets its port, None if there is none; `source`: address of its documentation."""
 

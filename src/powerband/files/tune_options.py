@@ -28,7 +28,7 @@ from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
 
 DEFAULT_USERS = 64  # enough to fill most pools, few enough for any descriptor limit
-DEFAULT_SCREEN = "500ms"  # at 100 answers a second this counts 50, to 2 %: settings a quarter apart are told apart
+DEFAULT_SCREEN = "500ms"  # at 100 answers a second this counts 50, to 2 %, so that a difference of a quarter shows
 # Options whose values are texts, also where they look like numbers.
 _TEXTS = ("--apply-command", "--cwd", "--name", "--ready-http", "--ready-log", "--ca-file")
 DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
@@ -244,8 +244,8 @@ def _deployed(url: str, restore: Sequence[str]) -> Node:
 
 
 def _counter(counts: str, metrics_url: str | None, templates: Sequence[str]) -> Node:
-    """Returns the counter of the program. Its page, unless given, is at the usual place of the port that the program is
-    told."""
+    """Returns the counter of the program. Its page, unless given, is `DEFAULT_PAGE` if the command or env has
+    `{metrics_port}`."""
     root = _at("subject.counts", f"--counts {counts}", counts)
     if metrics_url is None and "metrics_port" in placeholders(templates):
         root = merge(root, _at("subject.metrics_url", f"--metrics-url {DEFAULT_PAGE}", DEFAULT_PAGE))

@@ -29,7 +29,7 @@ RunTrial = Callable[..., TrialRecord]
 
 
 class BenchObserver(TrialObserver, Protocol):
-    """An observer of a whole run."""
+    """Follows the trials of a whole run."""
 
     def note(self, text: str) -> None:
         """Gets a sentence for the user, about the machine, the build or a node."""

@@ -33,6 +33,7 @@ Outcome = Literal[
     "violation",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+"""The ways in which a request, or a user's join, may end; engine/src/contract/outcome.rs describes each."""
 OutcomeName = Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")]
 Outcomes = Mapping[OutcomeName, Count]
 

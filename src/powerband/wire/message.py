@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from pydantic_core import to_json
 
-PROTOCOL = 1
+PROTOCOL = 1  # the version of the wire contract
 
 
 _MESSAGE = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -90,7 +90,7 @@ def _check_container(subject: Subject, root: Node) -> Iterator[FileProblem]:
 
 
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
-    """Checks that the port that powerband picks is both in the url and told to the server, or neither."""
+    """Checks that the port that powerband picks is in the url and in the command or env, or in none of them."""
     in_url = "port" in placeholders([subject.url])
     told = "port" in placeholders(command_and_env(subject))
     where = node.children.get("url", node.at("command"))
