@@ -33,7 +33,7 @@ Cpus = tuple[Count, ...]
 
 class Hello(Wire):
     """The first line of every engine process (`type`: hello). `protocol`: the version of the wire contract that it
-    speaks; `version`: that of powerband; `pid`: its process id. `monotonic_ns`, `wall_ns`: one instant by both clocks,
+    speaks; `version`: its own; `pid`: its process id. `monotonic_ns`, `wall_ns`: one instant by both clocks,
     the wall clock in ns since 1970; `descriptor_limit`: how many descriptors the process may have open (its soft
     limit)."""
 

@@ -33,7 +33,7 @@ class TreeSample(TypedDict):
     `processes_now`, `threads_now`: how many live; `threads_started`: threads created, ended ones included.
     `cpu_user_ns`, `cpu_system_ns`: CPU time of all threads; `context_switches`: all of them, counted by perf.
     `voluntary_switches`, `involuntary_switches`, `run_wait_ns` (time in which threads waited for a CPU), `minor_faults`
-    and `major_faults` (page faults): sums over live threads, plus the last seen values of ended ones; with over 64
+    and `major_faults` (page faults): sums over what lives, plus the last seen values of what ended; with over 64
     threads they are read about once a second.
 
     `rss_bytes_now`, `pss_bytes_now`: resident and proportional set size; `memory_left_bytes_now`: what the cgroups
