@@ -72,7 +72,7 @@ def load(
 
     The exit code is 4 if no request was answered correctly.
     """
-    from powerband.files.tune_options import load_of, parted
+    from powerband.files.tune_options import load_of, split_options
     from powerband.processes.stop_request import StopRequest
     from powerband.readings.crowd import crowd_of
     from powerband.readings.fleet import merge_fleet
@@ -80,7 +80,7 @@ def load(
     from powerband.trials.loadgen import run_load
 
     expect, headers = options.pop("expect"), options.pop("headers")
-    wanted = load_of(url, *parted(options), expect, headers)
+    wanted = load_of(url, *split_options(options), expect, headers)
     with StopRequest.on_signals() as stop, _engines(cluster, url, allow_hosts, wanted) as engines, _live_line() as show:
         result = run_load(
             url,

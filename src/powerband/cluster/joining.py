@@ -29,8 +29,9 @@ _ASK_S = 20.0
 
 @dataclass(frozen=True)
 class Remote:
-    """A node of the cluster. `call`: begins a method of its actor, by name; any error of the call itself means that the
-    actor, the node or the way to it is gone."""
+    """A node of the cluster, reached through its actor. `name`: its host name, or its address if two nodes have the
+    same; `address`: by which other nodes reach it. `call`: begins a method of the actor, by name; any error of the call
+    itself means that the actor, the node or the way to it is gone."""
 
     name: str
     address: str

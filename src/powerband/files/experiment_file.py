@@ -254,6 +254,8 @@ def _subject(node: Node, problems: list[FileProblem], folder: Path) -> Node | No
 
 
 def _over_used(node: Node, problems: list[FileProblem], folder: Path) -> Node | None:
+    """Returns the subject laid over the one that `use` names, with folders made absolute; None, with a problem, if that
+    does not exist."""
     if isinstance(node.value, str):
         node = Node({"use": node}, node.key, node.position)
     use = node.children.get("use")

@@ -36,8 +36,8 @@ def profile_for(budget: str | None) -> str:
 
 
 class Option(NamedTuple):
-    """One option. `key`: the key of an experiment file that it stands for. `metavar`: what its value is called; None
-    for a flag."""
+    """One option. `key`: the key of an experiment file that it stands for. `metavar`: the name of its value in the
+    help, None for a flag. `help`: its text there."""
 
     key: str
     metavar: str | None

@@ -20,14 +20,17 @@ def library_root() -> Path:
 
 
 def dashboards() -> Path:
+    """Returns the folder of the Grafana dashboards."""
     return library_root() / "dashboards"
 
 
 def experiment_names() -> list[str]:
+    """Returns the names of all experiments that come with powerband, in alphabetical order."""
     return sorted(path.stem for path in (library_root() / "experiments").glob("*.yaml"))
 
 
 def subject_names() -> list[str]:
+    """Returns the names of all subjects that come with powerband, in alphabetical order."""
     return sorted(path.parent.name for path in (library_root() / "subjects").glob("*/subject.yaml"))
 
 

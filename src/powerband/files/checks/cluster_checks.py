@@ -15,6 +15,8 @@ from powerband.model.templates import placeholders
 
 
 def check_generators(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that the kind of load can come from other nodes, that these reach the server at its url, and that no key
+    is set that needs both on one node. Looks at nothing without `cluster.generators`."""
     if not experiment.generators:
         return
     asked, subject = root.at("cluster", "generators"), experiment.subject

@@ -90,7 +90,7 @@ def _check_container(subject: Subject, root: Node) -> Iterator[FileProblem]:
 
 
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
-    """Checks that the port that powerband picks is both in the url and told to the server, or neither."""
+    """Checks that the port that powerband picks is in the url and in the command or env, or in none of them."""
     in_url = "port" in placeholders([subject.url])
     told = "port" in placeholders(command_and_env(subject))
     where = node.children.get("url", node.at("command"))
@@ -202,10 +202,13 @@ def check_used(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def is_known(name: str, subject: Subject, used: set[str]) -> bool:
+    """Returns True if the subject has this parameter; without declared parameters, if one of the templates uses the
+    name (`used`)."""
     return name in (subject.parameters or used)
 
 
 def unknown_name(name: str, subject: Subject, used: set[str]) -> str:
+    """Returns the message about a name for which `is_known` is False, with the nearest known one."""
     if subject.parameters:
         return f"subject {subject.name} has no parameter {name}; {did_you_mean(name, subject.parameters)}"
     free = sorted(used - set(BUILT_IN))
@@ -216,6 +219,8 @@ def unknown_name(name: str, subject: Subject, used: set[str]) -> str:
 
 
 def check_value(level: Level, node: Node, subject: Subject, name: str) -> Iterator[FileProblem]:
+    """Checks that a value has the type of its parameter, or is a delay or rate of a link. `name`: of the parameter or
+    factor; one that has neither takes any value."""
     if name in subject.parameters:
         try:
             check_level(subject.parameters[name], level)
