@@ -153,7 +153,8 @@ def _part_of(record: tuple[str, str]) -> str:
 def _page_of_key(key: str) -> str:
     """The page and heading that explain a key."""
     part, dot, _ = key.partition(".")
-    return f"{part}.md" if part in ("load", "measure") else f"experiment-file.md#{part if dot else 'at-the-top'}"
+    own = ("load", "measure", "subject")
+    return f"{part}.md" if part in own else f"experiment-file.md#{part if dot else 'at-the-top'}"
 
 
 def metrics_table() -> str:
@@ -189,8 +190,8 @@ def subjects_page() -> str:
     parts = [
         "# Servers that come with powerband",
         f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}` ([how to write your own]"
-        "(experiment-file.md#subject)). Every parameter may be a factor; its default comes first. A condition in "
-        "brackets says when it is read.",
+        "(subject.md)). Every parameter may be a factor; its default comes first. A condition in brackets says "
+        "when it is read.",
     ]
     for name in subject_names():
         subject = load_subject(name)
