@@ -51,7 +51,9 @@ def ends(values: Sequence[float], places: str) -> str:
 
 
 def test_each_case_has_one_row() -> None:
-    cases = [tuple(row.get(key, "") for key in ("row", "against", "connections", "what", "server")) for row in titled("")]
+    cases = [
+        tuple(row.get(key, "") for key in ("row", "against", "connections", "what", "server")) for row in titled("")
+    ]
     assert [case for case in set(cases) if any(case) and cases.count(case) > 1] == []
 
 
