@@ -185,8 +185,9 @@ def _figures(part: Mapping[str, Any]) -> str:
     multiplied; one of two shares gives the difference of both sides."""
     comparison = parse_claim(part["comparison"]).comparisons[0]
     (left, left_factor), (right, right_factor) = map(_scaled, (comparison.left, comparison.right))
+    sentence = str(part["sentence"]).partition(". The interval includes both")[0].rstrip(".")
     if part["interval"] is None or not isinstance(left, Reference):
-        return str(part["sentence"]).rstrip(".")
+        return sentence
     ends = [part["interval"][name] for name in ("value", "low", "high")]
     in_ratio = part["scale"] == "ratio"
     if isinstance(right, Number):
@@ -197,7 +198,7 @@ def _figures(part: Mapping[str, Any]) -> str:
     elif not in_ratio and part["unit"] == "ratio":
         found = [f"{_three(100 * end)} points".replace("-", "−") for end in ends]
     else:
-        return str(part["sentence"]).rstrip(".")
+        return sentence
     if ends[1] == ends[2]:
         return f"{found[0]} in each of {part['blocks']} rounds"
     return f"{found[0]} ({re.sub(_UNIT, '', found[1])} to {re.sub(_UNIT, '', found[2])})"
