@@ -80,9 +80,10 @@ def quickstart_analysis() -> Analysis:
 
 
 def quickstart_answer(analysis: Analysis) -> str:
-    """The answer without what limits the named setting and what others cost."""
+    """The answer without what limits the named setting, and what is said of its equals."""
     named = analysis.answer.setting
-    return answer_of(analysis, without=rf"With {re.escape(named.id) if named else None} |\S+ costs more")
+    limit = rf"With {re.escape(named.id) if named else None} "
+    return answer_of(analysis, without=rf"{limit}|\S+ (is equivalent|costs more)")
 
 
 def options_page() -> str:
