@@ -120,7 +120,6 @@ def block(kept: Kept) -> str:
     told = [
         f"`{kept.command}` on {kept.date}",
         f"{host_fact(host, 'CPU')}, {len(cpus) if isinstance(cpus, list) else '?'} CPUs",
-        f"commit {host['commit'][:12]}",
         f"{valid} of {plural(len(found['trials']), 'trial')} valid",
     ]
     parts = [

@@ -50,7 +50,7 @@ def test_a_block_says_what_the_data_say(run: RunDir, tmp_path: Path) -> None:
     kept = Kept.read(keep(run, COMMIT, tmp_path))
     text = block(kept)
     trials = len(kept.analysis["trials"])
-    begun = "`powerband run fake` on 2026-11-25; Made-up CPU, 2 CPUs; commit 0123456789ab"
+    begun = "`powerband run fake` on 2026-11-25; Made-up CPU, 2 CPUs"
     assert text.startswith(f"{begun}; {trials} of {trials} trials valid. [Its data](data/fake-2026-11-25).")
     for row in kept.analysis["settings"]:
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `{row['setting']['id']}` |")]
