@@ -50,16 +50,17 @@ def answer_of(analysis: Analysis, *, without: str) -> str:
 
 
 def numbered_answer(analysis: Analysis) -> str:
-    """The answer down to its tables, as an indented block. Each sentence, and whatever else follows an empty line, has
-    a number in front."""
+    """The answer down to the table of verdicts, as an indented block. Each sentence, and whatever else follows an empty
+    line, has a number in front."""
     heads = {printed(sentence)[0] for sentence in analysis.answer.sentences}
     lines, number = [], 0
-    shown = itertools.takewhile(lambda line: not line.startswith("* the answer."), whole_answer(analysis))
-    for before, line in itertools.pairwise(shown):
+    above, head, below = "\n".join(whole_answer(analysis)).partition("  verdict\n")
+    shown = above + head + below.partition("\n\n")[0]
+    for before, line in itertools.pairwise(shown.splitlines()):
         begins = line in heads or (line and not before)
         number += bool(begins)
         lines.append(f"    {number if begins else '':>2}  {line}".rstrip())
-    return "\n".join((*lines, f"    {LEFT_OUT:>{len(LEFT_OUT) + 4}}"))
+    return "\n".join((*lines, "", f"        {LEFT_OUT}"))
 
 
 def whole_answer(analysis: Analysis) -> list[str]:

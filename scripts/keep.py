@@ -118,7 +118,7 @@ def block(kept: Kept) -> str:
     valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
     cpus = host_fact(host, "CPUs allowed")
     told = [
-        f"`{kept.command}` on {kept.date}",
+        f"`{kept.command.replace(' --no-progress', '')}` on {kept.date}",
         f"{host_fact(host, 'CPU')}, {len(cpus) if isinstance(cpus, list) else '?'} CPUs",
         f"{valid} of {plural(len(found['trials']), 'trial')} valid",
     ]

@@ -43,6 +43,7 @@ NOT_RUN = {
     ),
     "prometheus.md": {"docker run": "an image with Grafana is in a registry"},
     "python.md": {"": "all run by tests/e2e/test_python.py"},
+    "reading-the-answer.md": {"": "an output, made by `make reference`"},
     "statsd.md": dict.fromkeys(("reflection.received:1|c", "hits|c"), "read by engine/src/statsd/tests.rs"),
     "troubleshooting.md": {"powerband resume runs/...": "a form"},
     "tutorial.md": {
