@@ -39,7 +39,7 @@ BYTES_MAX = 256 * 1024  # of all files of a folder
 _CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # a server's working folder; ours run in any folder
 _DROPPED = ("hostname", "uptime_s")
 _UNIT = re.compile(r"(/s| %| times| points)$")
-_INTERVAL = re.compile(r"\d+ ?% interval [^)]*?, (?=\d+ (?:trials|fresh starts)\))")
+_LEFT_OUT = re.compile(r"\d+ ?% interval [^)]*?, (?=\d+ (?:trials|fresh starts)\))| \(the load took [^)]*\)")
 
 
 class NotKeptError(Exception):
@@ -124,7 +124,7 @@ def block(kept: Kept) -> str:
     ]
     parts = [
         f"{'; '.join(told)}. [Its data](data/{kept.folder.name}).",
-        f"**{_INTERVAL.sub('', found['answer']['sentences'][0])}**",  # the table has it
+        f"**{_LEFT_OUT.sub('', found['answer']['sentences'][0])}**",  # the table has the interval
         _table(*_settings(found)),
     ]
     if found["claims"]:
