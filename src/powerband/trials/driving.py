@@ -101,7 +101,8 @@ def load_over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]
 
 
 def series_of(intervals: list[FleetInterval], busy_users: bool = False) -> WarmupSeries:
-    """The intervals as the series by which a warm-up is judged; each counts as long as the last."""
+    """The intervals as the series by which a warm-up is judged; each counts as long as the last. `busy_users`: as in
+    `WarmupSeries`."""
     return WarmupSeries(
         interval_s=(intervals[-1].end_ns - intervals[-1].start_ns) / 1e9,
         rate_per_s=tuple(interval.rate_per_s for interval in intervals),
