@@ -69,23 +69,25 @@ class Shot:
     scale: float = 1.5
 
 
+CHARTS = "#settings .grid"  # of all settings, side by side
+
 SHOTS = (
-    Shot("report", "quickstart", height=1450, scale=1.2),
-    Shot("report-dark", "thread-vs-pool", height=1500, scale=1.2, dark=True),
-    Shot("report-phone", "thread-vs-pool", width=390, height=844, scale=1.5),
-    Shot("response-times", "thread-vs-pool", of="Response times", height=700),
-    Shot("why", "thread-vs-pool", of="Why", height=900),
+    Shot("report", "quickstart", to=CHARTS, height=2000, scale=1.2),
+    Shot("report-dark", "thread-vs-pool", to=CHARTS, height=2000, scale=1.2, dark=True),
+    Shot("report-phone", "thread-vs-pool", width=390, height=844),
+    Shot("response-times", "thread-vs-pool", of="Response times"),
+    Shot("why", "quickstart", of="Why", to="#why figure", height=1400, scale=1.2),
     Shot("trial", "socketcluster-concurrency", of="Every trial", height=1125, scale=1.2),
-    Shot("live", "thread-vs-pool", page="live", height=1230, scale=1.2),
-    Shot("race", "race", of="The race", height=900),
-    Shot("revisions", "revisions", height=900, scale=1.2),
-    Shot("cluster", "cluster", of="Nodes", height=600),
-    Shot("pool-vs-event-loop", "pool-vs-event-loop", of="Settings compared", height=508),
-    Shot("thread-vs-pool", "thread-vs-pool", page="kept", of="Settings compared", height=560),
-    Shot("vertx-instances", "vertx-instances", page="kept", of="Settings compared", height=560),
-    Shot("spring-executor", "spring-executor", page="kept", of="Settings compared", height=515),
-    Shot("infinite-reflection", "infinite-reflection", page="kept", of="Two parameters at once", height=700),
-    Shot("socketcluster-workers", "socketcluster-workers", page="kept", of="Two parameters at once", height=700),
+    Shot("live", "thread-vs-pool", page="live", to='[data-panel="threads"]', height=1400, scale=1.2),
+    Shot("race", "race", of="The race"),
+    Shot("revisions", "revisions", to=CHARTS, height=2000, scale=1.2),
+    Shot("cluster", "cluster", only=("nodes",), to="Nodes", height=1400, scale=1.2),
+    Shot("pool-vs-event-loop", "pool-vs-event-loop", of="Settings compared", to=CHARTS),
+    Shot("thread-vs-pool", "thread-vs-pool", page="kept", of="Settings compared", to=CHARTS),
+    Shot("vertx-instances", "vertx-instances", page="kept", of="Settings compared", to=CHARTS),
+    Shot("spring-executor", "spring-executor", page="kept", of="Settings compared", to=CHARTS),
+    Shot("infinite-reflection", "infinite-reflection", page="kept", of="Two parameters at once"),
+    Shot("socketcluster-workers", "socketcluster-workers", page="kept", of="Two parameters at once"),
 )
 
 
