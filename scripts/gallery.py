@@ -73,9 +73,9 @@ CHARTS = "#settings .grid"  # of all settings, side by side
 
 SHOTS = (
     Shot("report", "quickstart", to=CHARTS, height=2000, scale=1.2),
-    Shot("report-dark", "thread-vs-pool", to=CHARTS, height=2000, scale=1.2, dark=True),
-    Shot("report-phone", "thread-vs-pool", width=390, height=844),
-    Shot("response-times", "thread-vs-pool", of="Response times"),
+    Shot("report-dark", "pool-vs-event-loop", to=CHARTS, height=2000, scale=1.2, dark=True),
+    Shot("report-phone", "quickstart", width=390, height=844),
+    Shot("response-times", "pool-vs-event-loop", of="Response times"),
     Shot("why", "quickstart", of="Why", to="#why figure", height=1400, scale=1.2),
     Shot("trial", "socketcluster-concurrency", of="Every trial", height=1125, scale=1.2),
     Shot("live", "thread-vs-pool", page="live", to='[data-panel="threads"]', height=1400, scale=1.2),

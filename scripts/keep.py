@@ -107,7 +107,8 @@ def anywhere(run: RunDir, **facts: str) -> dict[str, str]:
         raise NotKeptError(f"{run.path}: its subject is in {found[1]}: keep it from the checkout that it was run from")
     host = {name: fact for name, fact in read_host(run.host).items() if name not in DROPPED}
     host |= {"command": _command(host.get("command", [])), **facts}
-    return {"experiment.yaml": experiment, "host.json": json.dumps(host, indent=1, ensure_ascii=False) + "\n"}
+    host_json = json.dumps(host, indent=1, ensure_ascii=False).replace(f"{ROOT}/", "")
+    return {"experiment.yaml": experiment, "host.json": host_json + "\n"}
 
 
 def check_places(run: RunDir, texts: Mapping[str, str]) -> None:

@@ -2,7 +2,8 @@
 
 In: the directory of a finished run. Out: its files without the machine's name, places on it, and what is derived.
 `unpacked` gives a run directory again, of which `analysed` makes the analysis anew. Where the raw data of all trials
-are too large, `--raw 2` keeps those of trial 2 alone; the results of trials are then those of the run's own analysis.
+are too large, `--raw 2` keeps those of trial 2 alone, and `--raw` those of none; the results of trials are then those of
+the run's own analysis.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Keeps a whole run for pictures of its report.")
     parser.add_argument("name", help="`run` of the pictures in scripts/gallery.py")
     parser.add_argument("run", type=Path, help="directory of a finished run")
-    parser.add_argument("--raw", type=int, action="append", help="keep the raw files of this trial; may be repeated")
+    parser.add_argument("--raw", type=int, nargs="*", metavar="TRIAL", help="the trials whose raw files are kept: all")
     given = parser.parse_args()
     try:
         path = pack(RunDir.open(given.run), given.name, raw=given.raw)
