@@ -2,8 +2,8 @@
 
 In: the directory of a finished run. Out: its files without the machine's name, places on it, and what is derived.
 `unpacked` gives a run directory again, of which `analysed` makes the analysis anew. Where the raw data of all trials
-are too large, `--raw 2` keeps those of trial 2 alone, and `--raw` those of none; the results of trials are then those of
-the run's own analysis.
+are too large, `--raw 2` keeps those of trial 2 alone, and `--raw` those of none; the results of trials are then those
+of the run's own analysis.
 """
 
 from __future__ import annotations
