@@ -101,6 +101,8 @@ users_mean | count | users | mean users present (closed load)
 users_unserved | count | users | users without an ok answer in the whole window though one was due (closed load)
 users_unserved_share | ratio | users | users_unserved as a share of the users present
 in_flight_mean | count | users | mean requests in flight
+edgeless_goodput_per_s | per_s | users | users / mean response time: goodput without what the window's edges cut (closed
+  load without pauses or errors)
 littles_law_deviation | ratio | users | |N - X (R + Z)| / N, the window's edges counted (closed load)
 join_time_ns_{mean,p50,p99,max} | ns | users | from a WebSocket user's scheduled start to joined
 join_error_rate | ratio | users | share of ended joins that failed, since the start

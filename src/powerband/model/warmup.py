@@ -19,8 +19,10 @@ class WarmupSeries:
     it is steady sees nothing else.
 
     `rate_per_s`: requests per second that ended ok; `response_time_ns_mean`: their mean response time, NaN if there was
-    none."""
+    none. `busy_users`: a fixed number of users have had a request under way all the time, and all ended ok; by Little's
+    law their rate is the inverse of the response time then."""
 
     interval_s: float
     rate_per_s: tuple[float, ...]
     response_time_ns_mean: tuple[float, ...]
+    busy_users: bool = False

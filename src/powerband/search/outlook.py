@@ -248,10 +248,12 @@ class _Table:
         n = np.where(n >= 2, n, np.nan)
         moderated = (1 + SMALL_SAMPLE / (n - 1)) * np.sqrt((believed + of_leader(believed)) / n)
         paired = np.sqrt((own + of_leader(own)) / n)
+        pair_df = np.nan_to_num(n - 1).astype(int)
         halves = []
         for whole, pairs in ((error, live * (live - 1)), (2 * error, 2 * (live - 1))):
             critical = stdtrit(df, 1 - whole * share / pairs)
-            half = np.maximum(critical * moderated, stdtrit(n - 1, 1 - whole / 2) * paired)
+            of_df = stdtrit(np.arange(pair_df.max() + 1.0), 1 - whole / 2)  # few values, for many pairs
+            half = np.maximum(critical * moderated, of_df[pair_df] * paired)
             np.put_along_axis(half, lead, 0.0, axis=1)
             halves.append(half)
         return lead, self.means - of_leader(self.means), halves[0], halves[1]

@@ -99,9 +99,10 @@ def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
     return ok * 1e9 / max(1, length_ns), time_ns / ok if timed else None, intervals[-1].in_flight
 
 
-def series_of(intervals: list[FleetInterval]) -> WarmupSeries:
+def series_of(intervals: list[FleetInterval], busy_users: bool = False) -> WarmupSeries:
     return WarmupSeries(
         interval_s=(intervals[-1].end_ns - intervals[-1].start_ns) / 1e9,
         rate_per_s=tuple(interval.rate_per_s for interval in intervals),
         response_time_ns_mean=tuple(interval.response_time_ns_mean for interval in intervals),
+        busy_users=busy_users,
     )

@@ -319,6 +319,7 @@ class _Trial:
                 loop.wait(lambda: "measure" in driver.phases, left_s + REPORT_SLACK_S)
             return
         next_ns, compiled_ns = go_ns + warmup.least_ns, go_ns
+        keep_busy = self.setup.load.keeps_users_busy
 
         def is_steady() -> bool:
             nonlocal next_ns, compiled_ns
@@ -330,7 +331,7 @@ class _Trial:
                 return False
             # What was measured while it compiled says nothing of how it serves from then on.
             since = [interval for interval in driver.intervals if interval.start_ns >= compiled_ns]
-            return bool(since) and self.steady(series_of(since))
+            return bool(since) and self.steady(series_of(since, keep_busy and set(driver.seen) == {"ok"}))
 
         def compiles() -> bool:
             return self.probe is not None and self.probe.compile_share(COMPILE_WINDOW_NS) >= COMPILES

@@ -35,6 +35,9 @@ EARLY_BATCHES = 5
 Kendall 1975, table 1). As little is certain of five values, they must not even seem to shift by more than
 `EARLY_SHIFT`."""
 EARLY_SHIFT = 0.03  # a server that starts at half speed and takes ten seconds to get going shifts by 4.6 %
+LEVEL_BATCHES, LEVEL = 3, 0.01
+"""Response times of busy users that lie so close together in the last batches have settled, whatever came before: the
+opening of connections, a queue that fills. Those of a server that takes ten seconds to get going are 2 % apart."""
 CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
 DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
 BATCH_INTERVALS = 5  # MSER-5's
@@ -45,7 +48,7 @@ def is_steady(series: WarmupSeries) -> bool:
     """True if the warm-up may end now. O(n^2) in the number of batches, of which there are at most some 120."""
     rate = np.array(series.rate_per_s, dtype=float)
     times = np.array(series.response_time_ns_mean, dtype=float)
-    return settled(rate * series.interval_s, times, truncate=True) is True
+    return settled(rate * series.interval_s, times, truncate=True, tied=series.busy_users) is True
 
 
 def window_is_steady(events: Iterable[Interval], start_ns: int, end_ns: int) -> bool | None:
@@ -85,11 +88,13 @@ def _window_series(events: Iterable[Interval], start_ns: int, end_ns: int) -> tu
     return counts, np.array([summed[slot] for slot in slots])
 
 
-def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
+def settled(counts: Array, times: Array, *, truncate: bool, tied: bool = False) -> bool | None:
     """True if the number of requests ended per interval and their mean times have settled; None if they are too few to
     say.
 
-    `truncate`: judge the later half and demand a truncation point before it; otherwise judge all."""
+    `truncate`: judge the later half and demand a truncation point before it; otherwise judge all. `tied`: the rate is
+    the inverse of the times. Then a few batches are judged by their times alone: of users whose answers come at once an
+    interval counts one more or one less, and until the first answer none."""
     size = _batch_size(counts)
     batches = counts.size // size if size else 0
     least = EARLY_BATCHES if truncate else BATCHES_MIN
@@ -102,6 +107,10 @@ def settled(counts: Array, times: Array, *, truncate: bool) -> bool | None:
     total = weights.sum(axis=1)
     mean_time = np.divide(sums, total, out=np.full(batches, np.nan), where=total > 0)
     mean_time = mean_time[~np.isnan(mean_time)]
+    alone = tied and mean_time.size == batches < BATCHES_MIN
+    if alone:
+        last = mean_time[-LEVEL_BATCHES:]
+        return bool(np.ptp(last) <= LEVEL * np.median(last)) or _series_settled(mean_time, truncate)
     return all(_series_settled(series, truncate) for series in (rate, mean_time) if series.size >= least)
 
 

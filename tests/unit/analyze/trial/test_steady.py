@@ -99,6 +99,20 @@ def test_periodic_dips_of_a_collector_are_part_of_a_steady_server() -> None:
     assert np.mean(ends_s(level(dips)) <= 3) >= 0.9
 
 
+def test_users_who_are_always_busy_are_judged_early_by_their_times() -> None:
+    """Counts that swing by 8 % hide nothing: by Little's law the times would show it. What opens connections or fills a
+    queue is over once the last three agree. Without an answer in each interval the counts are judged all the same."""
+    counts, times = (100.0, 160.0, 160.0, 148.0, 140.0), (21e6, 20.6e6, 20.7e6, 20.7e6, 20.6e6)
+    assert not is_steady(WarmupSeries(INTERVAL_S, counts, times))
+    assert is_steady(WarmupSeries(INTERVAL_S, counts, times, busy_users=True))
+    opening, filling = (74e6, 52.5e6, 51.1e6, 50.6e6, 50.8e6), (53e6, 109e6, 101.3e6, 101.3e6, 101.5e6)
+    for settled_late in (opening, filling):
+        assert is_steady(WarmupSeries(INTERVAL_S, counts, settled_late, busy_users=True))
+    rising = tuple(20e6 * (1 - 0.05 * at) for at in range(5))
+    assert not is_steady(WarmupSeries(INTERVAL_S, counts, rising, busy_users=True))
+    assert not is_steady(WarmupSeries(INTERVAL_S, (*counts[:4], 0.0), (*times[:4], math.nan), busy_users=True))
+
+
 def test_nothing_ended_is_not_steady() -> None:
     none = WarmupSeries(INTERVAL_S, (0.0,) * 50, (math.nan,) * 50)
     assert not is_steady(none)

@@ -1,0 +1,100 @@
+"""Goodput by Little's law against the count, in simulated closed loads whose long-run rate is known: threads that serve
+users who never pause, first come first served, in windows of half a second after a warm-up of half a second from empty,
+as short trials have them. Seeds are fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+import numpy as np
+import pytest
+
+from fakes.trials import Figures, record_of, spec
+from powerband.analyze.stats.special import Array
+from powerband.loads.measured import edgeless_goodput
+from powerband.readings.fleet import SECOND_NS, MergedFleet, merge_fleet
+
+WARMUP_S, WINDOW_S, LONG_S = 0.5, 0.5, 20.0
+TRIALS = 60
+TIMES = {
+    "fixed, 1 % apart": lambda dice: 1 + 0.01 * dice.standard_normal(),
+    "exponential": lambda dice: dice.exponential(),
+    "heavy-tailed": lambda dice: dice.lognormal(-(1.27**2) / 2, 1.27),
+}
+
+
+@dataclass(frozen=True)
+class Closed:
+    """So many threads serve so many users; a request takes `mean_s` on average, with times of a kind of `TIMES`."""
+
+    users: int
+    threads: int
+    mean_s: float
+    times: str = "fixed, 1 % apart"
+
+    def requests(self, dice: np.random.Generator, end_s: float) -> Array:
+        """The requests of one start that end until `end_s`, in the order of their ends: (requests, 2), when each began
+        and ended, in s."""
+        waiting = [(0.0, user) for user in range(self.users)]
+        free, found = [0.0] * self.threads, []
+        while waiting[0][0] < end_s:
+            begun, user = heappop(waiting)
+            ended = max(begun, heappop(free)) + self.mean_s * max(0.0, TIMES[self.times](dice))
+            heappush(free, ended)
+            heappush(waiting, (ended, user))
+            found.append((begun, ended))
+        ordered = np.array(sorted(found, key=lambda each: each[1]))
+        return ordered[ordered[:, 1] <= end_s]
+
+
+def fleet_of(requests: Array, users: int) -> MergedFleet:
+    """What the engines report of the window of these requests."""
+    inside = requests[(requests[:, 1] > WARMUP_S) & (requests[:, 1] <= WARMUP_S + WINDOW_S)]
+    rate, busy = len(inside) / WINDOW_S, float((inside[:, 1] - inside[:, 0]).sum()) / WINDOW_S
+    plain = merge_fleet(record_of(spec(), Figures()).engines)
+    assert plain is not None
+    return replace(
+        plain,
+        start_ns=0,
+        end_ns=round(WINDOW_S * SECOND_NS),
+        goodput_per_s=rate,
+        window_outcomes={"ok": len(inside)},
+        users_mean=float(users),
+        busy_users_mean=busy,
+        thinking_users_mean=0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "gain"),
+    [
+        (Closed(64, 64, 0.05), 0.3),
+        (Closed(64, 32, 0.05), 0.3),
+        (Closed(64, 8, 0.02), 0.3),
+        (Closed(64, 64, 0.02, "exponential"), 1.05),
+        (Closed(64, 8, 0.005, "exponential"), 1.05),
+        (Closed(32, 1, 0.001, "exponential"), 1.05),
+        (Closed(32, 32, 0.02, "heavy-tailed"), 1.05),
+    ],
+    ids=str,
+)
+def test_it_is_nearer_to_the_truth_than_the_count(load: Closed, gain: float) -> None:
+    """`gain`: its root mean square error is at most this share of the count's."""
+    dice = np.random.default_rng(7)
+    truth = len(load.requests(dice, LONG_S)) / LONG_S
+    counted, edgeless = [], []
+    for _ in range(TRIALS):
+        fleet = fleet_of(load.requests(dice, WARMUP_S + WINDOW_S), load.users)
+        rate = edgeless_goodput(fleet, load.users)
+        counted.append(fleet.goodput_per_s / truth - 1)
+        edgeless.append(counted[-1] if rate is None else rate / truth - 1)
+    assert np.sqrt(np.mean(np.square(edgeless))) <= gain * np.sqrt(np.mean(np.square(counted)))
+    assert abs(np.mean(edgeless)) < 0.03
+
+
+def test_the_count_stands_where_users_are_stuck() -> None:
+    """Of 64 users 20 wait all through the window: N / R would be half as much again."""
+    requests = Closed(44, 44, 0.02).requests(np.random.default_rng(7), WARMUP_S + WINDOW_S)
+    assert edgeless_goodput(fleet_of(requests, 44), 44) is not None
+    assert edgeless_goodput(fleet_of(requests, 64), 64) is None
