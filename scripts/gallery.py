@@ -53,14 +53,15 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-r
 class Shot:
     """One picture. `page`: `report` of a run in docs/images/runs, `kept` for a report of kept data, which has no single
     trials, or `live`, of a run that is started for the picture. `run`: the archive, the data or the experiment. `only`:
-    the ids of the sections that are shown; empty: all. `of`, `to`: the headings of sections, or CSS selectors, at which
-    the picture begins and ends; without `of` it begins at the page's top, without both it is as high as a screen.
-    `height`: the largest height, of a screen."""
+    the ids of the sections that are shown; empty: all. `click`: what is clicked first, as a CSS selector. `of`, `to`:
+    the headings of sections, or CSS selectors, at which the picture begins and ends; without `of` it begins at the
+    page's top. `height`: the largest height, of a screen."""
 
     name: str
     run: str
     page: str = "report"
     only: tuple[str, ...] = ()
+    click: str = ""
     of: str = ""
     to: str = ""
     width: int = 1100
@@ -74,10 +75,10 @@ CHARTS = "#settings .grid"  # of all settings, side by side
 SHOTS = (
     Shot("report", "quickstart", to=CHARTS, height=2000, scale=1.2),
     Shot("report-dark", "pool-vs-event-loop", to=CHARTS, height=2000, scale=1.2, dark=True),
-    Shot("report-phone", "quickstart", width=390, height=844),
+    Shot("report-phone", "quickstart", to="p.because:nth-of-type(5)", width=390),
     Shot("response-times", "pool-vs-event-loop", of="Response times"),
     Shot("why", "quickstart", of="Why", to="#why figure", height=1400, scale=1.2),
-    Shot("trial", "socketcluster-concurrency", of="Every trial", height=1125, scale=1.2),
+    Shot("trial", "socketcluster-concurrency", click="[data-trial='8']", of="Every trial", height=1125, scale=1.2),
     Shot("live", "thread-vs-pool", page="live", to='[data-panel="threads"]', height=1400, scale=1.2),
     Shot("race", "race", of="The race"),
     Shot("revisions", "revisions", to=CHARTS, height=2000, scale=1.2),
@@ -161,8 +162,8 @@ def _wait_until_drawn(page: Page) -> None:
 
 def _shown(page: Page, shot: Shot) -> bytes:
     page.evaluate(_SHOW_ONLY, list(shot.only))
-    if not shot.of and not shot.to:
-        return page.screenshot()
+    if shot.click:
+        page.click(shot.click)
     # The picture has the whole width of the page, and some of its background above and below.
     first, last = _box(page, shot.of or "body"), _box(page, shot.to or shot.of)
     top = max(0.0, first["y"] - 16)

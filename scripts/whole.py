@@ -1,9 +1,9 @@
 """Keeps a whole run for pictures of its report: `python -m scripts.whole NAME RUN` writes docs/images/runs/NAME.tar.xz.
 
-In: the directory of a finished run. Out: its files without the machine's name, places on it, and what is derived.
-`unpacked` gives a run directory again, of which `analysed` makes the analysis anew. Where the raw data of all trials
-are too large, `--raw 2` keeps those of trial 2 alone, and `--raw` those of none; the results of trials are then those
-of the run's own analysis.
+In: the directory of a finished run. Out: its files without the names of machines and other programs, places on the
+machine, and what is derived. `unpacked` gives a run directory again, of which `analysed` makes the analysis anew. Where
+the raw data of all trials are too large, `--raw 2` keeps those of trial 2 alone, and `--raw` those of none; the results
+of trials are then those of the run's own analysis.
 """
 
 from __future__ import annotations
@@ -79,6 +79,9 @@ def _texts(run: RunDir, raw: Collection[int] | None) -> dict[str, str]:
     for path, text in found.items():
         if path == run.nodes.name:
             found[path] = _without_names(text)
+        elif path == run.analysis.name:
+            told = json.loads(text)
+            found[path] = json.dumps({**told, "trials": [trial | {"neighbours": {}} for trial in told["trials"]]})
         elif path.endswith("/record.json"):
             found[path] = _of_kept_files(text, path.removesuffix("record.json"), found)
     return found
@@ -94,8 +97,9 @@ def _without_names(text: str) -> str:
 
 
 def _of_kept_files(text: str, folder: str, kept: Collection[str]) -> str:
-    """A record that tells of the files that are kept: a trial without one of its files would be damaged."""
-    record = json.loads(text)
+    """A record that tells of the files that are kept, since a trial without one of its files would be damaged, and not
+    of the machine's other programs."""
+    record = json.loads(text) | {"neighbours": {}}
     record["files"] = {name: size for name, size in record.get("files", {}).items() if folder + name in kept}
     return json.dumps(record)
 
