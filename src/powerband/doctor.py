@@ -22,6 +22,8 @@ PARANOID_MAX = 1  # context switches happen in the kernel, which a stricter sett
 
 
 class CheckStatus(StrEnum):
+    """The outcome of one check of the machine."""
+
     OK = "ok"
     WARNING = "warning"  # measurements work, but see the advice
     FAILURE = "failure"  # powerband cannot measure here
@@ -29,7 +31,8 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. `advice`: empty if all is well."""
+    """The result of one check. `name`: what was checked; `status`: the outcome; `found`: the figures, in words;
+    `advice`: what to do, empty if all is well."""
 
     name: str
     status: CheckStatus

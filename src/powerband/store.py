@@ -57,8 +57,8 @@ class DamagedError(UsageError):
 
 @dataclass(frozen=True)
 class Failure:
-    """The reason why a trial could not be measured: a stable code (`not_ready`, `died`, ...) and a sentence for
-    people."""
+    """The reason why a trial could not be measured. `code`: its stable name (`not_ready`, `died`, ...); `message`: a
+    sentence for people."""
 
     code: str
     message: str
@@ -66,7 +66,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class SubjectAddress:
-    """The addresses of a trial's server and of its metrics page while it runs; their ports are new in each trial."""
+    """The addresses of a trial's server (`url`) and of its metrics page (`metrics_url`; None: it has none) while it
+    runs. Their ports are new in each trial."""
 
     url: str
     metrics_url: str | None = None
@@ -85,8 +86,10 @@ class SubjectAddress:
 class TrialRecord:
     """The raw facts of one trial. Judging them is left to the analysis.
 
-    `phases`: monotonic ns of launched, ready, go, measure, drain, end (the engines' last event) and stopped (the server
-    has ended), as far as they were reached. `engines`: one `summary` event per engine process (see
+    `spec`: the trial as planned; `failure`: None unless it failed. `wall_ns`, `monotonic_ns`: the instant at which the
+    trial began, by the wall clock (since 1970) and by the monotonic clock, which dates all other instants. `phases`:
+    monotonic ns of launched, ready, go, measure, drain, end (the engines' last event) and stopped (the server has
+    ended), as far as they were reached. `engines`: one `summary` event per engine process (see
     protocol/load-event.schema.json). `subject`: the probe's `launched`, `exited` and `end` events merged, as far as
     they arrived. `cpus`: CPU lists of server, engine and probe (empty: any CPU), and as `machine` all CPUs that
     powerband may use. `cpu_quota`: CPUs that a cgroup allows server, engine and probe together; None: no quota, or
@@ -377,7 +380,7 @@ class RunDir:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The sentences of `keep_note`."""
+        """The sentences about the run that `keep_note` kept in host.json."""
         found = read_host(self.host).get("notes")
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
@@ -390,6 +393,7 @@ class RunDir:
                 write_atomically(self.host, json.dumps(facts, indent=2))
 
     def trial(self, number: int) -> TrialDir:
+        """The directory of the trial of this number, which need not exist."""
         return TrialDir(self.trials / f"{number:04d}")
 
     def records(self) -> list[TrialRecord]:

@@ -28,7 +28,7 @@ from fakes.live_trials import GO_NS, write_lines
 from fakes.report_browser import POOR_CONTRAST, SETTLED, WAIT_MS, Open
 from fakes.smoke import CALM
 from fakes.trials import trial_series
-from powerband.analyze.runs.two_runs import ToldRun, compare_two
+from powerband.analyze.runs.two_runs import ComparedRun, compare_two
 from powerband.analyze.settings.compare import RESUME
 from powerband.analyze.stored import stored_analysis
 from powerband.cluster.nodes_now import NodesNow
@@ -506,7 +506,7 @@ def test_two_runs_side_by_side(visit: Open, server: Served, root: Path) -> None:
         assert name in side.inner_text() and analysis.answer.sentences[0] in side.inner_text()
     runs = [RunDir(root / name) for name in (RACE, LARGE)]
     told = [
-        ToldRun(run.path.name, load_experiment(run.experiment), analysis, read_host(run.host))
+        ComparedRun(run.path.name, load_experiment(run.experiment), analysis, read_host(run.host))
         for run, analysis in zip(runs, analyses, strict=True)
     ]
     found = compare_two(told[0], told[1], earlier_runs(told[0], runs[0].path, runs[1].path))

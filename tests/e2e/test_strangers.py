@@ -21,7 +21,7 @@ import pytest
 from fakes.needs import need_root
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialFailed
-from powerband.processes.jvm_attach import NotAnsweredError, asked, thread_names
+from powerband.processes.jvm_attach import NotAnsweredError, command_sent, thread_names
 from powerband.processes.line_file import LineFile
 from powerband.processes.ports import pick_ports, someone_listens
 from powerband.processes.probe_process import probe_up
@@ -134,7 +134,10 @@ def test_a_jvm_is_asked_through_no_socket_of_others(jvm: int) -> None:
     kept: list[socket.socket] = []
     with as_nobody(listen):
         why = "in the place of the JVM's attach socket"
-        with pytest.raises(NotAnsweredError, match=why), asked(jvm, "threaddump", deadline_s=time.monotonic() + 2):
+        with (
+            pytest.raises(NotAnsweredError, match=why),
+            command_sent(jvm, "threaddump", deadline_s=time.monotonic() + 2),
+        ):
             pass
         assert thread_names([jvm]) == {}
     path.unlink()
@@ -146,7 +149,7 @@ def test_a_request_that_another_user_left_is_not_taken_for_ours(jvm: int) -> Non
     with (
         as_nobody(path.touch),
         pytest.raises(NotAnsweredError, match=r"another user's \.attach_pid"),
-        asked(jvm, "threaddump", deadline_s=time.monotonic() + 2),
+        command_sent(jvm, "threaddump", deadline_s=time.monotonic() + 2),
     ):
         pass
     assert path.stat().st_uid == NOBODY

@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack
 
 from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.runs.revisions import compare_revisions
-from powerband.analyze.runs.two_runs import ToldRun, compare_two
+from powerband.analyze.runs.two_runs import ComparedRun, compare_two
 from powerband.analyze.runs.unpaired import changed_facts
 from powerband.api.run_results import Comparison, Run
 from powerband.base.errors import UsageError, UserInterruptError, did_you_mean
@@ -40,8 +40,33 @@ Levels = str | Level | Iterable[Level]
 
 
 class TuneOptions(TypedDict, total=False):
-    """The options of `powerband tune`, with `_` for `-` in their names; docs/reference/cli.md explains them. None is
-    the default of each."""
+    """The options of `powerband tune`, with `_` for `-` in their names; docs/reference/options.md explains them. None
+    keeps the default. Texts are written as on the command line: times `10s`, rates `500/s`, shares `5%` (or 0.05).
+
+    Run: `name`; `seed` of all random choices; `profile`: `quick`, `normal` or `thorough`; `budget`: time for the whole
+    run; `order`: `race` or `blocks`; `repeats`: most rounds; `confirm`: most fresh starts of the winner; `regret`: the
+    race ends once no other setting can be better by more; `soak`: time of a last long trial of the answer's setting;
+    `cluster`: the address of a Ray cluster, and `generators` of its nodes load each server.
+
+    Load: `url` of the server; `users` that wait for their answers, or `rate` of `arrivals` (`poisson`, `constant`) per
+    second; `think`: a user's pause; `ramp`: the time in which users or rate rise, or `join`: users that begin per
+    second; `pace`: the time between a WebSocket user's messages; `pipeline`: requests in flight on a connection;
+    `timeout` of a request; `duration` and `warmup` of a trial; `allow_hosts`: hosts that may be loaded besides this
+    one.
+
+    Request: `method`, `headers` by name, `body`, or the `message` of a WebSocket user; `expect`: texts that each answer
+    must contain; `ca_file`: a PEM file of trusted roots; `insecure`: any certificate is accepted.
+
+    Verdict: `maximise` or `minimise` a metric; `slo`: conditions that must hold; differences below `margin` count as
+    none; `confidence` of all intervals; `allow_unserved`: the share of users that may get no answer;
+    `allow_failed_starts`: the share of starts that may fail.
+
+    Server: `env`: variables by name, None for your own value; `cwd`: where it is started; `cpus`, `cpu_quota`,
+    `memory_limit`: what it may use; `ready_http`, `ready_log`, `ready_timeout`: the path or line that shows that it is
+    ready, and how long that may take; `stop_signal`, and `stop_grace`: the time until it is killed; `counts`: the
+    counter of a program without requests; `metrics_url`: its Prometheus page. A server that runs already: `apply`:
+    requests, or `apply_command`: a command, that change its setting; `restore`: the values that it gets back; `pid`:
+    its process, to be watched."""
 
     name: str | None
     url: str | None
@@ -203,12 +228,12 @@ def compare(
 def compare_two_runs(first: Run, second: Run) -> RunComparison:
     """Compares two runs, with the earlier runs beside the first to show how much runs differ on that machine. Raises
     UsageError for runs that cannot be compared."""
-    told = _told(first)
-    return compare_two(told, _told(second), earlier_runs(told, first.path, second.path))
+    compared = _with_host(first)
+    return compare_two(compared, _with_host(second), earlier_runs(compared, first.path, second.path))
 
 
-def _told(run: Run) -> ToldRun:
-    return ToldRun(str(run.path), run.experiment, run.analysis, read_host(run.directory.host))
+def _with_host(run: Run) -> ComparedRun:
+    return ComparedRun(str(run.path), run.experiment, run.analysis, read_host(run.directory.host))
 
 
 def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Run:
@@ -220,7 +245,7 @@ def _measured(experiment: Experiment, runs: str | Path, *, progress: bool) -> Ru
 def new_run(experiment: Experiment, runs: Path, command: Sequence[str] = ()) -> tuple[Experiment, RunDir]:
     """Makes a run directory under `runs`. Returns the experiment as it is kept there, and the directory. `command`: the
     command line that was typed."""
-    seeded = deployed_subject.knowing_its_process(session.with_seed(experiment).started_in(str(Path.cwd())))
+    seeded = deployed_subject.with_process_start(session.with_seed(experiment).started_in(str(Path.cwd())))
     facts = host.host_facts(engine_fleet.find_engine(), command=command_without_secrets(command, seeded))
     return seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts)
 

@@ -42,7 +42,8 @@ _ROWS_SHOWN = 12  # arbitrary: a notebook's screen; frame() has all
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """One run with its results. `directory`: its run directory."""
+    """One run with its results. `directory`: its run directory; `experiment`: as it was run; `analysis`: all estimates
+    and verdicts, which the properties below hand on."""
 
     directory: RunDir
     experiment: Experiment
@@ -168,8 +169,8 @@ class Run:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Two runs, or two revisions of a server, setting by setting. `run`: the run in which the revisions were
-    measured."""
+    """Two runs, or two revisions of a server, setting by setting. `result`: the comparison as values; `run`: the run in
+    which the revisions were measured, None for two runs."""
 
     result: RunComparison
     run: Run | None = None

@@ -27,11 +27,15 @@ Leaf = TypeVar("Leaf")
 
 @dataclass(frozen=True)
 class Number:
+    """A number of an expression. `value`: in the unit that the subclass of `Parser` gives it."""
+
     value: float
 
 
 @dataclass(frozen=True)
 class Arithmetic(Generic[Leaf]):
+    """A sum, difference, product or quotient: `left` `op` `right`, where `op` is one of `+`, `-`, `*` and `/`."""
+
     op: str
     left: Term[Leaf]
     right: Term[Leaf]
@@ -81,6 +85,7 @@ class Parser(Generic[Leaf]):
         self.at = 0
 
     def number(self, token: str) -> Number:
+        """The number that a token, which begins with a digit, stands for."""
         return Number(float(token))
 
     def leaf(self, name: str) -> Leaf:
@@ -88,26 +93,32 @@ class Parser(Generic[Leaf]):
         raise NotImplementedError
 
     def sum(self) -> Term[Leaf]:
+        """Parses the longest sum that begins with the next token."""
         return self._chain("+-", self._product)
 
     def peek(self) -> str:
+        """The next token, without taking it; empty at the end of the text."""
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
 
     def next(self) -> str:
+        """Takes the next token and returns it; empty at the end of the text."""
         token = self.peek()
         self.at += 1
         return token
 
     def take(self, token: str) -> bool:
+        """Takes the next token if it is this one; returns whether it was."""
         found = self.peek() == token
         self.at += found
         return found
 
     def close(self) -> None:
+        """Takes a closing parenthesis. Raises ValueError if the next token is another."""
         if not self.take(")"):
             raise self.error("a closing parenthesis is missing")
 
     def end(self) -> None:
+        """Raises ValueError if a token is left."""
         if self.peek():
             raise self.error(f"{self.peek()} is not expected here")
 

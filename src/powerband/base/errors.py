@@ -34,12 +34,14 @@ class PowerbandError(Exception):
 
 
 class UsageError(PowerbandError):
+    """The command line asks for what cannot be done, or a path is no run directory."""
+
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a file; line and column count from 1."""
+    """A place in a file. `file`: its path; `line`, `column`: from 1."""
 
     file: str
     line: int
@@ -51,7 +53,8 @@ class Position:
 
 @dataclass(frozen=True)
 class FileProblem:
-    """One mistake in a file: its place, its key (or option), and the remedy."""
+    """One mistake in a file. `message`: what is wrong, and the remedy; `key`: the key, or the option of the command
+    line, empty if it belongs to none; `position`: None if it has no single place."""
 
     message: str
     key: str = ""
@@ -106,12 +109,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class SubjectError(PowerbandError):
+    """The server did not start, did not get ready, ended too early, or answered nothing correctly."""
+
     exit_code = 4
 
 
 class MeasurementError(PowerbandError):
+    """No valid measurement could be taken: because of the engine, the probe, the disk, or noise."""
+
     exit_code = 5
 
 
 class UserInterruptError(PowerbandError):
+    """The user stopped the command with Ctrl-C before it was done."""
+
     exit_code = 130

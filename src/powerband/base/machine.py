@@ -23,8 +23,8 @@ from typing import IO
 from powerband.base.errors import MeasurementError, UserInterruptError
 
 ASSUMED_SD = 0.02  # arbitrary, used until `doctor --pilot` has measured it; half of it would promise too much
-LOOK_S = 0.1  # arbitrary: how often it is looked whether another process still fills the cache
-LOOKS_UNTOLD = 20  # arbitrary: a wait of two seconds looks like a hang
+LOOK_S = 0.1  # arbitrary: the pause between two looks whether another process still fills the cache
+LOOKS_WITHOUT_NOTE = 20  # arbitrary: a wait of two seconds looks like a hang
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ def alone_in_cache(
 ) -> Iterator[None]:
     """Keeps other processes from filling `path`, in the cache folder, while the block lasts. `kept`: as for
     `writing_cache`; `stopped`: returns True, or raises, if the user asked to stop, which ends the wait for another
-    process; `note`: told of a long wait. Raises MeasurementError if it cannot be written, UserInterruptError."""
+    process; `note`: called once, with a sentence, if the wait is long. Raises MeasurementError if it cannot be written,
+    UserInterruptError."""
     with writing_cache(path, kept):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_name(f"{path.name}.lock").open("w")
@@ -110,7 +111,7 @@ def alone_in_cache(
         while not _locked(lock, path, kept):
             if stopped():
                 raise UserInterruptError(f"stopped while another powerband fills {path}")
-            if looks == LOOKS_UNTOLD:
+            if looks == LOOKS_WITHOUT_NOTE:
                 note(f"another powerband fills {path}, and this one waits for it")
             looks += 1
             time.sleep(LOOK_S)

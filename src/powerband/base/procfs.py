@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 
 class ProcessStat(NamedTuple):
-    """A process as the kernel describes it. `started`: its start, in clock ticks since the machine's. `cpu_ticks`: the
-    CPU time of all its threads; `reaped_ticks`: that of children that ended and were waited for."""
+    """The process `pid` as the kernel describes it. `name`: its command, cut at 15 bytes; `state`: one letter (`R`
+    runs, `S` sleeps, `Z` ended); `parent`, `session`: pids of its parent, and of the leader of its session. `started`:
+    its start, in clock ticks since the machine's. `cpu_ticks`: the CPU time of all its threads; `reaped_ticks`: that of
+    children that ended and were waited for; both in clock ticks (`TICKS_PER_S`)."""
 
     pid: int
     name: str
@@ -76,7 +78,8 @@ def socket_inodes(pid: int) -> Iterator[str]:
 
 
 class TcpSocket(NamedTuple):
-    """A TCP socket. `port`: the local one; `state`: two hexadecimal digits, as the kernel writes it."""
+    """A TCP socket. `port`: the local one; `state`: two hexadecimal digits, as the kernel writes it; `inode`: the
+    number by which `socket_inodes` finds its process, as text."""
 
     port: int
     state: str

@@ -182,6 +182,7 @@ def format_value(value: float, unit: str) -> str:
 
 
 def format_bytes(value: float) -> str:
+    """A size with three significant digits and a binary unit: `1.50 GiB`, `20.0 KiB`, `512 B`."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if abs(value) >= size:
             return f"{significant(value / size)} {unit}"
@@ -189,7 +190,7 @@ def format_bytes(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share that somebody chose, with all its digits up to six: `95 %`, `97.5 %`."""
+    """A share that was chosen, with all its digits up to six: `95 %`, `97.5 %`."""
     return f"{100 * share:.6g} %"
 
 
@@ -204,12 +205,13 @@ def short_percent(share: float) -> str:
 
 
 def span(ends: Iterable[str]) -> str:
-    """`0.3 to 18.0`, or one of the ends if both are the same text."""
+    """A range in words: `0.3 to 18.0`, or one of the ends if both are the same text."""
     return " to ".join(dict.fromkeys(ends))
 
 
 def range_of_shares(low: float, high: float, *, points: bool = False) -> str:
-    """`0.3 to 18.0 %`, or `4.2 %` if both ends round to it; with `points` in percentage points, which may be small."""
+    """A range of shares in words: `0.3 to 18.0 %`, or `4.2 %` if both ends round to it; with `points` in percentage
+    points, which may be small."""
     ends = (significant(100 * end) if points else short_percent(end) for end in (low, high))
     return f"{span(ends)} {'percentage points' if points else '%'}"
 

@@ -35,9 +35,9 @@ _NO_YAML = (YAMLError, ValueError, TypeError, AttributeError, LookupError, Overf
 
 @dataclass(frozen=True)
 class Node:
-    """A value with its position. `key`: its full path for people (`load.scenario[0].get`), or an option.
-    `key_position`: the position of the key itself, for errors about the key. `text`: a scalar without quotes, as it was
-    written."""
+    """A value with its position. `key`: its full path for people (`load.scenario[0].get`), or an option. `position`:
+    None for a value that stands in no file. `key_position`: the position of the key itself, for errors about the key.
+    `text`: a scalar without quotes, as it was written."""
 
     value: Any  # None | bool | int | float | str | tuple[Node, ...] | dict[str, Node]
     key: str = ""
@@ -82,9 +82,11 @@ class Node:
         return from_plain(value, join(self.key, key), self.position)
 
     def problem(self, message: str) -> FileProblem:
+        """A mistake in this value, at the value's position."""
         return FileProblem(message, self.key, self.position)
 
     def key_problem(self, message: str) -> FileProblem:
+        """A mistake in this value's key, at the key's position."""
         return FileProblem(message, self.key, self.key_position or self.position)
 
 
@@ -191,6 +193,7 @@ def parse_scalar(text: str) -> Scalar:
 
 
 def join(parent: str, key: str) -> str:
+    """The full path of a key: `load.users` for `users` below `load`; `parent` is empty at the top."""
     return f"{parent}.{key}" if parent else key
 
 

@@ -101,11 +101,12 @@ for command in COMMANDS:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs one command line (None: that of this process), and ends the process with its exit code."""
     sys.exit(invoke(arguments))
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns its exit code."""
+    """Runs one command line (None: that of this process), and returns its exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started this process (`>&-`)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115

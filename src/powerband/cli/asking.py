@@ -26,6 +26,7 @@ _LIST_OR_RANGE = re.compile(r"\{[^}]*(,|\.\.)[^}]*\}")  # a shell would expand i
 
 
 def can_ask() -> bool:
+    """True if a person can read questions and answer them: stdin and stderr are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

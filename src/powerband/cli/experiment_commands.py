@@ -119,12 +119,12 @@ def plan(*, output: str, **asked: Any) -> None:
 
 
 def _plan_text(experiment: Experiment, trials: list[TrialSpec], expected: Forecast) -> str:
-    from powerband.search.forecast import duration_text, size_text, words
+    from powerband.search.forecast import duration_text, run_notes, size_text
 
     lines = [
         f"{experiment.name}: {size_text(experiment, expected)}, seed {experiment.design.seed}",
         duration_text(experiment, expected),
-        *words(experiment, expected),
+        *run_notes(experiment, expected),
         "",
         "trial  round  setting",
         *(f"{trial.number:5d}  {trial.block + 1:5d}  {trial.setting.id}" for trial in trials),

@@ -121,6 +121,7 @@ def key_options(*names: str) -> Callable[[Command], Command]:
 
 
 def allow_host_option(text: str) -> Callable[[Command], Command]:
+    """A decorator that adds `--allow-host`, with `text` as its help."""
     return click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help=text)
 
 
@@ -174,6 +175,7 @@ def say(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
+    """Prints a document on stdout as indented JSON. `value`: plain JSON types."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
@@ -191,7 +193,8 @@ def report_page(run: RunDir, analysis: Analysis) -> Path | None:
 
 @contextmanager
 def for_a_reader() -> Iterator[None]:
-    """Prints an answer, as a decorator. A reader who leaves before its end (`| head`) does not change the exit code."""
+    """A decorator of functions that print an answer: a reader who leaves before its end (`| head`) changes no exit
+    code."""
     with suppress(BrokenPipeError, SystemExit):  # the latter from rich
         yield
 

@@ -217,11 +217,11 @@ def _go_on(experiment: Experiment, run_directory: RunDir, view: View, answer: An
 def _announce(experiment: Experiment, observer: Observer) -> None:
     """Announces the size and time of the run, and which differences it can detect."""
     from powerband.base.machine import known_noise
-    from powerband.search.forecast import duration_text, forecast, size_text, words
+    from powerband.search.forecast import duration_text, forecast, run_notes, size_text
 
     expected = forecast(experiment, known_noise())
     observer.note(f"{size_text(experiment, expected)}; {duration_text(experiment, expected)}")
-    for text in words(experiment, expected):
+    for text in run_notes(experiment, expected):
         observer.note(text)
 
 

@@ -168,9 +168,9 @@ class NodeActor:
                 return {"failed": told}
             elif told["said"] == wanted:
                 return told
-        return {"failed": {"kind": node.LOST, "message": self._why or await self._last_words()}}
+        return {"failed": {"kind": node.LOST, "message": self._why or await self._why_it_ended()}}
 
-    async def _last_words(self) -> str:
+    async def _why_it_ended(self) -> str:
         program, log = self._program, None if self._work is None else self._work / "program.log"
         status = "" if program is None else f" ({await program.wait()})"
         said = log.read_text(errors="replace")[-OPEN_LOG_BYTES:] if log is not None and log.is_file() else ""

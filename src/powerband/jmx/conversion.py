@@ -15,7 +15,7 @@ from pathlib import Path
 
 from powerband.base.errors import UsageError, did_you_mean
 from powerband.jmx.converted import Conversion, ConvertedLoad, ConvertedStep
-from powerband.jmx.differences import tell_of_load, tell_of_requests, tell_of_rows
+from powerband.jmx.differences import note_load, note_requests, note_rows
 from powerband.jmx.elements.assertions import check_of
 from powerband.jmx.elements.data import Data, data_of, variables_of
 from powerband.jmx.elements.groups import FOREVER, Group, loop_count, thread_group
@@ -80,9 +80,9 @@ class _Converter:
         assert load is not None
         steps = _moved(steps, open_load=paced is not None)
         follows = [sampler.element for sampler, step in zip(samplers, steps, strict=False) if step.request.follows]
-        tell_of_requests(self.findings, steps, follows, goes_on=group.goes_on)
-        tell_of_load(self.findings, load)
-        tell_of_rows(self.findings, len(rows), own=own)
+        note_requests(self.findings, steps, follows, goes_on=group.goes_on)
+        note_load(self.findings, load)
+        note_rows(self.findings, len(rows), own=own)
         return Conversion(
             plan=plan.name,
             group=element.name,

@@ -13,7 +13,8 @@ from powerband.jmx.elements.timers import Pause
 
 @dataclass(frozen=True)
 class ConvertedStep:
-    """One request of the scenario. `pause` is the one after it."""
+    """One step of the scenario. `name`: that of the plan's element. `request`: what is sent. `check`: what a right
+    answer is. `pause`: the pause after it."""
 
     name: str
     request: Request
@@ -23,7 +24,10 @@ class ConvertedStep:
 
 @dataclass(frozen=True)
 class ConvertedLoad:
-    """A load, closed (`users`) or open (`rate_per_s`). `warmup_ns`: None for an automatic warm-up."""
+    """A load, closed (`users`) or open (`rate_per_s` scenarios, with `arrivals`; `users` is then the most at once).
+    `ramp_ns`: within which all users begin. `duration_ns`, `requests_per_user`: its end; None if the plan has none.
+    `warmup_ns`: None for an automatic warm-up. `keep_alive`: connections are used again. `timeout_ns`,
+    `connect_timeout_ns`: None if JMeter waits without end."""
 
     users: int
     rate_per_s: float | None
@@ -39,8 +43,10 @@ class ConvertedLoad:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The input of the writer. `notes`: each difference from JMeter, with the names of the elements that it concerns.
-    `left_out`: paths of elements. `defaults`: properties that were not given, with the default used for each."""
+    """The input of the writer. `plan`, `group`: names of the test plan and of its thread group. `target`: the server
+    that the plan loads. `load` and its `steps`. `notes`: each difference from JMeter, with the names of the elements
+    that it concerns. `left_out`: paths of elements. `defaults`: properties that were not given, with the default used
+    for each."""
 
     plan: str
     group: str

@@ -9,7 +9,7 @@ from powerband.jmx.plan_findings import Findings
 from powerband.jmx.tree import Element
 
 
-def tell_of_requests(
+def note_requests(
     findings: Findings, steps: Sequence[ConvertedStep], follows: Sequence[Element], *, goes_on: bool
 ) -> None:
     """Adds notes on the differences of requests. `follows`: the requests for which JMeter would follow redirects.
@@ -38,7 +38,8 @@ def tell_of_requests(
         )
 
 
-def tell_of_load(findings: Findings, load: ConvertedLoad) -> None:
+def note_load(findings: Findings, load: ConvertedLoad) -> None:
+    """Adds notes on the differences of rate, end and timeouts."""
     if load.rate_per_s is not None:
         findings.note(
             "A throughput timer slows threads down to a rate, and when all of them are busy JMeter sends less. Here "
@@ -59,7 +60,7 @@ def tell_of_load(findings: Findings, load: ConvertedLoad) -> None:
         )
 
 
-def tell_of_rows(findings: Findings, rows: int, *, own: bool) -> None:
+def note_rows(findings: Findings, rows: int, *, own: bool) -> None:
     """Adds a note on the rows of data. `own`: each thread of JMeter also goes through the rows one by one."""
     if not own:
         findings.note(

@@ -15,6 +15,8 @@ from powerband.jmx.writer import PLACEHOLDER, experiment_text, summary
 
 @dataclass(frozen=True)
 class Imported:
+    """A converted plan. `text`: that of the experiment file. `summary`: one line about it for the user."""
+
     text: str
     summary: str
 

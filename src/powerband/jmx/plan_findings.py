@@ -22,6 +22,9 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0
 
 @dataclass(frozen=True)
 class Refusal:
+    """An element that cannot be converted. `line`: where it stands in the plan's file. `path`: its name after those
+    around it. `what`: its kind. `why`: the reason. `instead`: what the user can do."""
+
     line: int
     path: str
     what: str
@@ -52,17 +55,19 @@ class ImportRefused(UsageError):  # noqa: N818  (named after what happened)
 
 @dataclass
 class Findings:
-    """The findings so far, collected by the converters. A note is listed once, with the names of all elements that it
-    concerns."""
+    """The findings so far, collected by the converters. `refusals`: in order, each once. `notes`: differences from
+    JMeter, each once, with the names of all elements that it concerns (the dicts serve as ordered sets)."""
 
     refusals: dict[Refusal, None] = field(default_factory=dict)
     notes: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def refuse(self, element: Element, why: str, instead: str) -> None:
+        """Adds a refusal; long texts, which may hold values of the plan, are cut."""
         refusal = Refusal(element.line, element.full_path, element.kind, _cut(why), _cut(instead))
         self.refusals[refusal] = None
 
     def note(self, text: str, element: Element | None = None) -> None:
+        """Adds a difference from JMeter. `element`: the one that it concerns; None: the whole plan."""
         names = self.notes.setdefault(text, {})
         if element is not None:
             names[element.name] = None

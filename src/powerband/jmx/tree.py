@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Property:
-    """One property of an element. `items` are those of a collection, or of an element within the element.
+    """One property of an element. `name`, `text`: as in the file, empty if it has none. `line`: where it stands.
+    `items`: those of a collection, or of an element within the element.
 
     `fills`: an empty text counts as not set, so that a default replaces it; a number or a switch never does."""
 
@@ -19,20 +20,26 @@ class Property:
     fills: bool = False
 
     def find(self, name: str) -> Property | None:
+        """The item of this name; None if there is none."""
         return next((item for item in self.items if item.name == name), None)
 
     def text_of(self, name: str, default: str = "") -> str:
+        """The text of the item of this name; `default` if there is none."""
         found = self.find(name)
         return default if found is None else found.text
 
     @property
     def is_set(self) -> bool:
+        """False if the text is empty and a default replaces it."""
         return not (self.fills and self.text == "")
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element of a plan. `kind` is its class without JMeter's own package; `path` ends with its name."""
+    """One element of a plan. `kind`: its class without JMeter's own package. `gui`: the class of its panel in JMeter,
+    by which elements of one kind differ. `name`: as the user called it. `enabled`: False if the user switched it off.
+    `line`: where it stands in the file. `path`: the names of the elements around it and its own. `properties`;
+    `children`: the elements below it, in order."""
 
     kind: str
     gui: str
@@ -48,11 +55,13 @@ class Element:
         return next((each for each in self.properties if each.name == name and each.is_set), None)
 
     def text_of(self, name: str, default: str = "") -> str:
+        """The text of the property of this name; `default` if it is absent or an empty text."""
         found = self.find(name)
         return default if found is None else found.text
 
     @property
     def full_path(self) -> str:
+        """The path in one line, as `--partial` and refusals write it."""
         return " > ".join(self.path)
 
     def walk(self) -> Iterator[Element]:

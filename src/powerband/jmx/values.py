@@ -19,8 +19,8 @@ _EACH_TIME = {
 }  # fmt: skip
 
 
-class Unresolved(Exception):  # noqa: N818  (no error of the program: a plan that says what cannot be said here)
-    """A text that cannot be known beforehand: the reason, and the alternative."""
+class Unresolved(Exception):  # noqa: N818  (no error of the program: the plan holds what cannot be converted)
+    """A text of the plan cannot be resolved before the load. `why`: the reason. `instead`: what the user can do."""
 
     def __init__(self, why: str, instead: str) -> None:
         super().__init__(why)
@@ -30,7 +30,7 @@ class Unresolved(Exception):  # noqa: N818  (no error of the program: a plan tha
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """A `${...}`: a variable (`arguments` None), or a function with its unevaluated arguments."""
+    """A `${...}`: the `name` of a variable (`arguments` None), or of a function with its unevaluated arguments."""
 
     name: str
     arguments: tuple[str, ...] | None = None
@@ -38,7 +38,7 @@ class FunctionCall:
 
 @dataclass(frozen=True)
 class Values:
-    """Values of names: variables of the plan (overridden by rows of data), and properties given with -J.
+    """Values of names: `variables` of the plan (overridden by rows of data), and `properties` given with -J.
 
     `defaults` is filled while texts are resolved: the properties that were not given, with the default used for
     each."""
@@ -48,6 +48,7 @@ class Values:
     defaults: dict[str, str] = field(default_factory=dict)
 
     def over(self, more: Mapping[str, str]) -> Values:
+        """These values, with variables that are added or replaced; both share `defaults`."""
         return Values({**self.variables, **more}, self.properties, self.defaults)
 
     def resolve(self, text: str) -> str:

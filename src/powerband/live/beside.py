@@ -37,7 +37,7 @@ def page_beside(run: Path, tell: Callable[[str], None]) -> Iterator[None]:
         return
     try:
         address = _first_line(process)
-        tell(f"live page: {address}" if address else f"no live page: {_last_words(process)}")
+        tell(f"live page: {address}" if address else f"no live page: {_why_it_ended(process)}")
         yield
     finally:
         _end(process)
@@ -59,7 +59,8 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
     return said.decode().strip()
 
 
-def _last_words(process: subprocess.Popen[bytes]) -> str:
+def _why_it_ended(process: subprocess.Popen[bytes]) -> str:
+    """Returns the last line that the process wrote to stderr, or its exit status if it wrote none."""
     try:
         process.wait(END_S)  # its output may end a moment before the process
     except subprocess.TimeoutExpired:

@@ -28,8 +28,9 @@ _GO_ON_S = 0.005  # pause between two polls while there is a backlog to read, so
 
 
 class Cursor(NamedTuple):
-    """The position of a viewer in the feed: the state's version, the newest change of a trial's line, and for the trial
-    in flight its number, its phase and the number of its seconds sent."""
+    """The position of a viewer in the feed: what it has got so far. `version`: that of the run's state. `trials`: the
+    newest change of a trial's line, counted by the feed. Of the trial in flight, its `number` (0: none), its `phase`,
+    and `points`: how many of its seconds."""
 
     version: int = 0
     trials: int = 0

@@ -30,11 +30,11 @@ from powerband.live.growing_files import (
     Tail,
     changed_at,
     is_held,
-    is_short,
+    is_out_of_files,
+    raise_if_out_of_files,
     read_plain,
     refused,
     run_refused,
-    unless_short,
     within,
 )
 from powerband.live.live_nodes import nodes_now
@@ -57,7 +57,7 @@ from powerband.search.session import analyse_results
 from powerband.store import NOT_AS_WRITTEN, RunDir, TrialDir
 
 _PACE_TRIALS = 50  # arbitrary: settings differ in pace, and all of a block should be among them
-SHORT = "this process or this machine can open no more files: close some pages, or raise `ulimit -n`"
+OUT_OF_FILES = "this process or this machine can open no more files: close some pages, or raise `ulimit -n`"
 Version = tuple[int, int, int] | None
 
 
@@ -118,8 +118,8 @@ class RunFollower:
         try:
             return self._poll()
         except Exception as error:  # a foreign directory may contain anything; report it
-            if is_short(error):
-                return self._unreadable(SHORT, RunStatus.UNKNOWN)
+            if is_out_of_files(error):
+                return self._unreadable(OUT_OF_FILES, RunStatus.UNKNOWN)
             return self._unreadable(f"this version of powerband cannot read it ({type(error).__name__}: {error})")
 
     def _poll(self) -> RunState:
@@ -131,7 +131,7 @@ class RunFollower:
         self._read_experiment()
         if self._known.experiment is None:
             return self._unreadable(self._known.refused)
-        self._ask_lock()
+        self._check_lock()
         self._read_nodes()  # before the plan, which then contains each of their trials
         self._read_plan()
         self._read_analysis()
@@ -156,9 +156,11 @@ class RunFollower:
 
     @property
     def experiment(self) -> Experiment | None:
+        """The run's experiment; None before the first poll, and if its file cannot be read."""
         return self._known.experiment
 
     def close(self) -> None:
+        """Closes the files. A later poll opens them again, and reads them from the start."""
         self._plan.close()
         if self._current is not None:
             self._current.close()
@@ -183,7 +185,8 @@ class RunFollower:
                 "the run, or look at its report"
             )
 
-    def _ask_lock(self) -> None:
+    def _check_lock(self) -> None:
+        """Notes whether a process holds the run."""
         running = is_held(self.run.path / ".lock")
         if running and not self._known.running:
             self._known.settled = frozenset()  # a resumed run may repeat any trial
@@ -284,7 +287,7 @@ class RunFollower:
         except PowerbandError as error:
             trial.because = str(error)
         except Exception as error:  # one foreign trial must not hide the others
-            unless_short(error)
+            raise_if_out_of_files(error)
             trial.because = f"its files cannot be read by this version of powerband ({type(error).__name__}: {error})"
         self._stale = True
         self.more = self.more or len(waiting) > 1
@@ -323,7 +326,7 @@ class RunFollower:
         if self._current is not None:
             self.more = self._current.read() or self.more
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def _state(self, experiment: Experiment) -> RunState:
         if self._stale or self._built is None:

@@ -24,24 +24,24 @@ LINE_BYTES_MAX = 1 << 24  # longer than any valid line: a file without a line en
 FILE_BYTES_MAX = 1 << 28  # larger than any analysis or report
 
 
-def is_short(error: BaseException) -> bool:
-    """True if no file at all can be opened at the moment, so that nothing is known of this one."""
+def is_out_of_files(error: BaseException) -> bool:
+    """True if this process or the machine can open no more files, so that the error says nothing about this one."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
-def unless_short(error: Exception) -> None:
-    """Raises the error if `is_short`; any other is handled where it was caught."""
-    if is_short(error):
+def raise_if_out_of_files(error: Exception) -> None:
+    """Raises the error again if `is_out_of_files`; the caller handles any other."""
+    if is_out_of_files(error):
         raise error
 
 
 def open_plain(path: Path) -> BinaryIO | None:
     """A file open for reading, unbuffered; None if there is no plain file that this user may read. Raises OSError if
-    `is_short`."""
+    `is_out_of_files`."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        unless_short(error)
+        raise_if_out_of_files(error)
         return None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -78,9 +78,9 @@ def run_refused(run: RunDir) -> str:
 
 
 def within(folder: Path) -> Iterator[Path]:
-    """The folder itself, and everything in it. Raises OSError if `is_short`."""
+    """The folder itself, and everything in it. Raises OSError if `is_out_of_files`."""
     yield folder
-    for at, folders, names in os.walk(folder, onerror=unless_short):
+    for at, folders, names in os.walk(folder, onerror=raise_if_out_of_files):
         yield from (Path(at, name) for name in (*folders, *names))
 
 
@@ -100,8 +100,8 @@ def changed_at(path: Path) -> tuple[int, int, int] | None:
 
 
 class Lines(NamedTuple):
-    """`again`: the file was replaced or truncated, and is read from its start. `more`: there is more to read at
-    once."""
+    """The result of one read of a growing file. `lines`: the complete ones, without line ends. `again`: the file was
+    replaced or truncated, and is read from its start. `more`: there is more to read at once."""
 
     lines: list[bytes]
     again: bool = False
@@ -134,6 +134,7 @@ class Tail:
         return Lines(lines, again, more=len(data) == CHUNK_BYTES)
 
     def close(self) -> None:
+        """Closes the file; the next read begins at its start."""
         if self._file is not None:
             self._file.close()
         self._file, self._offset, self._rest = None, 0, b""
@@ -165,13 +166,13 @@ class Tail:
 def is_held(lock: Path) -> bool:
     """True if a living process holds the lock of a run, by the kernel's list of locks or, if the file system has no
     locks, by the content of the file. Trying to take the lock would keep a run from starting in that moment. Raises
-    OSError if `is_short`, so that a run in progress never looks ended."""
+    OSError if `is_out_of_files`, so that a run in progress never looks ended."""
     try:
         wanted = lock.stat()
         with open("/proc/locks", "rb") as file:  # noqa: PTH123
             table = file.read()
     except OSError as error:
-        unless_short(error)
+        raise_if_out_of_files(error)
         return False
     device = f"{os.major(wanted.st_dev):02x}:{os.minor(wanted.st_dev):02x}".encode()
     for line in table.splitlines():
@@ -192,5 +193,5 @@ def _has_open(pid: bytes, wanted: os.stat_result) -> bool:
     try:
         return any(os.path.samestat(found.stat(), wanted) for found in folder.iterdir() if found.exists())
     except OSError as error:
-        unless_short(error)
+        raise_if_out_of_files(error)
         return False

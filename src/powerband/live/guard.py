@@ -44,8 +44,8 @@ _LOOPBACK_NAMES = frozenset({"localhost"})
 
 @dataclass(frozen=True)
 class Access:
-    """Access rules. `names`: host names of this server, besides addresses. `token`: None if no token is required, which
-    happens only on loopback."""
+    """Access rules. `loopback`: the server is bound to a loopback address. `names`: host names of this server, besides
+    addresses. `token`: None if no token is required, which happens only on loopback. `port`: that of the server."""
 
     loopback: bool
     names: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from powerband.files.experiment_file import parse_experiment
-from powerband.live.growing_files import changed_at, is_held, plain_text, read_plain, run_refused, unless_short
+from powerband.live.growing_files import changed_at, is_held, plain_text, raise_if_out_of_files, read_plain, run_refused
 from powerband.live.live_standing import status_at_rest
 from powerband.live.state import RunStatus
 from powerband.store import NOT_AS_WRITTEN, RunDir
@@ -30,9 +30,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """One run of a folder. `folder`: its directory's name; `answer`: the first sentence of its last analysis, else
-    empty; `sure`: the second. `trials`: lines of its plan; `began_s`: time of day. `status`: as shown on its page, as
-    far as it can be found without reading every experiment: see `_at_rest`."""
+    """One run of a folder. `folder`: its directory's name; `name`, `question`: those of its experiment, as its analysis
+    has them; without one, the folder's name without its date, and an empty question. `answer`: the first sentence of
+    its last analysis, else empty; `sure`: the second. `trials`: lines of its plan; `began_s`: time of day. `status`: as
+    shown on its page, as far as it can be found without reading every experiment: see `_at_rest`. `has_report`: it
+    holds a report.html."""
 
     folder: str
     name: str
@@ -72,6 +74,8 @@ class _Kept(Generic[T]):
 
 
 class History:
+    """The run directories of the folder `root`. What was read of each is kept until its files change."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self._heads = _Kept[dict[str, str]]()
@@ -85,12 +89,12 @@ class History:
 
     def names(self) -> list[str]:
         """Names of the folders that contain an experiment; names that are no valid text are skipped. Raises OSError if
-        `is_short`, as all of this class."""
+        `is_out_of_files`, as all of this class."""
         try:
             with os.scandir(self.root) as entries:
                 return sorted(entry.name for entry in entries if self._is_run(entry))
         except OSError as error:
-            unless_short(error)
+            raise_if_out_of_files(error)
             return []
 
     def find(self, name: str) -> Path | None:
@@ -102,7 +106,7 @@ class History:
             with os.scandir(self.root) as entries:
                 there = any(entry.name == name and entry.is_dir(follow_symlinks=False) for entry in entries)
         except OSError as error:
-            unless_short(error)
+            raise_if_out_of_files(error)
             return None
         return self.root / name if there else None
 
@@ -194,7 +198,7 @@ def _end_of(run: RunDir) -> RunStatus:
     try:
         parse_experiment((read_plain(run.experiment) or b"").decode(), str(run.experiment))
     except Exception as error:  # a foreign directory may contain anything; its page reports the error
-        unless_short(error)
+        raise_if_out_of_files(error)
         return RunStatus.UNREADABLE
     analysis = (read_plain(run.analysis) or b"").decode("utf-8", "ignore")
     stopped, warnings = _value(analysis, "ended_by") in ("running", "stopped"), _value(analysis, "warnings")

@@ -29,6 +29,7 @@ def status_at_rest(*, stopped: bool, lacking: bool, warnings: Sequence[str] | No
 
 
 def outcome_of(result: TrialResult) -> Outcome:
+    """How a measured trial ended: valid, failed, interrupted, or else invalid."""
     if result.valid:
         return Outcome.VALID
     return _JUDGED.get(result.status, Outcome.INVALID)

@@ -22,7 +22,8 @@ from powerband.readings.fleet import SECOND_NS
 
 
 class Row(NamedTuple):
-    """Values of the family's labels, and of the label `node` where several nodes run trials."""
+    """One sample of a family. `labels`: values of the family's labels. `value`: in base units. `node`: the label of
+    that name, which the sample has where several nodes run trials; empty elsewhere."""
 
     labels: tuple[str, ...]
     value: float
@@ -31,7 +32,9 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Family:
-    """One metric: its name, its labels after the first one, `run`, and its rows for one run."""
+    """One metric of the page. `name`, and `help`: the comment that Prometheus shows. `labels`: names of those after the
+    first one, `run`. `rows`: its samples for one run. `unit`: the end of the name, declared in OpenMetrics; empty for
+    others."""
 
     name: str
     help: str

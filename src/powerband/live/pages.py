@@ -34,6 +34,7 @@ _STATUS = {
 
 
 def run_address(folder: str) -> str:
+    """The path of a run's page. `folder`: the name of its directory."""
     return f"/runs/{quote(folder, safe='')}/"
 
 
@@ -134,7 +135,7 @@ def message_page(title: str, text: str, links: Sequence[tuple[str, str]] = ()) -
 
 
 def compare_page(folders: tuple[str, str], states: tuple[RunState, RunState], found: RunComparison) -> str:
-    """Two runs side by side: the answer of each, and the changes by setting. `found` calls them A and B."""
+    """Two runs side by side: the answer of each, and the changes by setting. The texts of `found` name them A and B."""
     metric = found.objective
     heads = ("setting", "A", "B", "change", "interval", "smallest", "verdict")
     rows = "".join(

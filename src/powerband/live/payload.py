@@ -40,7 +40,7 @@ def _finite(told: Any) -> Any:
 
 
 def run_row(state: RunState, folder: str) -> Row:
-    """Everything but the trials and the one in flight."""
+    """The run without its trials: what its page shows above and beside the plan."""
     return {
         **_fields(state, but=("path", "eta_s", "current", "trials", "nodes", "version")),
         "folder": folder,
@@ -63,6 +63,7 @@ def _node(node: NodeState) -> Row:
 
 
 def trial_row(line: TrialLine, unit: str) -> Row:
+    """A line of the plan, with its value also as text. `unit`: that of the objective; empty if it is not known."""
     text = "" if line.value is None or not unit else format_number(line.value, unit)
     return {**_fields(line), "value_text": text}
 
@@ -73,6 +74,7 @@ def current_row(trial: TrialState) -> Row:
 
 
 def point_rows(points: Iterable[Figures]) -> list[Row]:
+    """The seconds of a trial as flat rows, without figures that are None."""
     return [_point(point) for point in points]
 
 

@@ -21,10 +21,11 @@ MS_NS = 1_000_000
 
 @dataclass(frozen=True)
 class Watched:
-    """A live page, parsed from its URL. `token`: required for requests from other machines; None: no token needed."""
+    """A live page, parsed from its URL. `scheme`: `http` or `https`. `address`: `host:port`. `token`: the one that
+    requests from other machines need; None if they need none."""
 
     scheme: str
-    address: str  # host:port
+    address: str
     token: str | None = None
 
     @classmethod
@@ -38,6 +39,7 @@ class Watched:
 
 
 def prometheus_yml(page: Watched, every_ns: int) -> str:
+    """The text of prometheus.yml. `every_ns`: the time between two scrapes."""
     every = duration_text(every_ns // MS_NS * MS_NS)  # Prometheus accepts no unit below milliseconds
     jobs = _job("powerband", METRICS_PATH, page) + _job("subject", SUBJECT_PATH, page, "    honor_labels: true\n")
     return (

@@ -34,9 +34,12 @@ Json = Mapping[str, Any]
 
 
 class LoadSeconds:
+    """The figures of the load generators by second. `origin_ns`: go, which is the beginning of the first phase, on the
+    monotonic clock; None until it is known. `phases_ns`: when each phase began. `wall_less_monotonic_ns`: what to add
+    to the monotonic clock for the time of day; None until it is known."""
+
     def __init__(self) -> None:
         self.origin_ns: int | None = None
-        """Go: the beginning of the first phase."""
         self.phases_ns: dict[str, int] = {}
         self.wall_less_monotonic_ns: int | None = None
         self._engines: set[int] = set()
@@ -113,7 +116,8 @@ class LoadSeconds:
 
 @dataclass
 class ProbeSecond:
-    """The probe's figures for one second; see `state.Figures`."""
+    """The probe's figures for one second: `cpu_cores`, `rss_bytes`, `threads`, `context_switches_per_s` and `gauges`
+    are those of `state.Figures`."""
 
     cpu_cores: dict[str, float] = field(default_factory=dict)
     rss_bytes: dict[str, float] = field(default_factory=dict)
@@ -123,6 +127,9 @@ class ProbeSecond:
 
 
 class ProbeSeconds:
+    """The figures of the probe by second. `launched_ns`: when the server was launched, on the monotonic clock; None
+    until then. `wall_less_monotonic_ns`: as for `LoadSeconds`."""
+
     def __init__(self, own: Mapping[str, OwnExpression]) -> None:
         """`own`: the metrics that the experiment defines from the server's series."""
         self.launched_ns: int | None = None
@@ -142,10 +149,12 @@ class ProbeSeconds:
 
     @property
     def whole(self) -> int:
+        """Number of seconds since go that are complete."""
         return 0 if self._kept is None else max(0, self._kept[0])
 
     @property
     def last(self) -> int:
+        """The last second with any data; -1: none."""
         return max(self._seconds, default=-1)
 
     def begin(self, origin_ns: int) -> None:
@@ -303,7 +312,8 @@ def _blocked_on(before: Json, now: Json) -> dict[str, float]:
 
 
 def _raw(counters: Counters, most: int) -> dict[str, float]:
-    """The last values of the first `most` series; for counters, their growth per second since the previous reading."""
+    """The last values of the first `most` series of the metrics page; for counters, their growth per second since the
+    previous reading."""
     found: dict[str, float] = {}
     for name, values in counters.fields.items():
         if len(found) >= most:

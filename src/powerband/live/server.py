@@ -31,11 +31,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from powerband.analyze.runs.two_runs import ToldRun, compare_two
+from powerband.analyze.runs.two_runs import ComparedRun, compare_two
 from powerband.base.errors import UsageError
 from powerband.live.feed import VIEWERS_MAX, Feed
-from powerband.live.follow import SHORT, RunFollower
-from powerband.live.growing_files import is_short, plain_text, read_plain, refused, within
+from powerband.live.follow import OUT_OF_FILES, RunFollower
+from powerband.live.growing_files import is_out_of_files, plain_text, read_plain, refused, within
 from powerband.live.guard import REPORT_POLICY, Access, Guard
 from powerband.live.history import History
 from powerband.live.openmetrics import exposition
@@ -54,7 +54,7 @@ _ECHARTS, _THEME = "echarts.min.js", "theme.css"  # shared with the report
 
 
 class LivePages:
-    """The application behind its guard, as `app`."""
+    """The pages of a folder of runs. `app`: the ASGI application, behind its guard. `history`: the runs."""
 
     def __init__(self, root: Path, access: Access) -> None:
         self.history = History(root)
@@ -93,6 +93,7 @@ class LivePages:
 
     @property
     def viewers(self) -> int:
+        """How many viewers are connected to all runs together."""
         return sum(feed.viewers for feed in self._feeds.values())
 
     async def close(self) -> None:
@@ -196,7 +197,7 @@ class LivePages:
         home = [("/", "All runs")]
         if not all(names) or names[0] == names[1]:
             return HTMLResponse(message_page("Nothing to compare", "Choose two different runs.", home), 400)
-        told: list[ToldRun] = []
+        told: list[ComparedRun] = []
         states: list[RunState] = []
         folders: list[Path] = []
         for letter, name in zip("AB", names, strict=True):
@@ -207,7 +208,7 @@ class LivePages:
                 why = state.because or f"{name} has no analysis yet: none of its trials was judged."
                 return HTMLResponse(message_page("Nothing to compare", why, home), 409)
             host = await asyncio.to_thread(read_host, feed.follower.run.host)
-            told.append(ToldRun(letter, experiment, analysis, host))
+            told.append(ComparedRun(letter, experiment, analysis, host))
             states.append(state)
             folders.append(feed.follower.run.path)
         try:
@@ -306,8 +307,8 @@ def _json(told: Mapping[str, Any]) -> Response:
 
 
 async def _cannot_open(_request: Request, error: Exception) -> Response:
-    """The answer if a file or folder could not be opened: see `growing_files.is_short`."""
-    return Response(f"powerband: {SHORT if is_short(error) else error}\n", 503, media_type="text/plain")
+    """The answer if a file or folder could not be opened: see `growing_files.is_out_of_files`."""
+    return Response(f"powerband: {OUT_OF_FILES if is_out_of_files(error) else error}\n", 503, media_type="text/plain")
 
 
 async def _no_run(_request: Request, error: Exception) -> Response:

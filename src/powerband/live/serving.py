@@ -116,11 +116,13 @@ async def _serve(
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is dropped if its client keeps it waiting."""
+    """A connection that is dropped if its client keeps it waiting: for a request, or for room to send. The methods
+    below are called by uvicorn and asyncio."""
 
     _due: asyncio.TimerHandle | None = None  # while it waits: for a request, or until what was sent is taken
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Waits for the first request; if there are too many connections, drops the one that would be dropped next."""
         super().connection_made(transport)
         self._wait()
         if len(self.connections) >= (self.limit_concurrency or 0):
@@ -128,23 +130,28 @@ class BoundedConnection(H11Protocol):
             min(waiting, key=lambda each: each._due.when() if each._due else 0.0)._drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stops waiting."""
         self._go_on()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
+        """Takes what arrived; the wait ends with a complete request, not before."""
         super().handle_events()
         if self._is_answering:
             self._go_on()
 
     def on_response_complete(self) -> None:
+        """Waits for the next request, and for the client to take what was sent."""
         self._wait()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
+        """Waits for the client to take what was sent: the send buffer is full."""
         super().pause_writing()
         self._wait()
 
     def resume_writing(self) -> None:
+        """Stops waiting if an answer is still being made: there is room for it again."""
         super().resume_writing()
         if self._is_answering:
             self._go_on()

@@ -37,6 +37,8 @@ class TrialPhase(StrEnum):
 
 
 class Outcome(StrEnum):
+    """How far a trial has got, or how it ended, as its files and the last analysis show."""
+
     RUNNING = "running"
     RECORDED = "recorded"  # on disk, and not judged yet
     VALID = "valid"
@@ -51,14 +53,13 @@ class Figures:
     """One second of a trial. `t_s`: its end, in seconds since the first request might be sent.
 
     None: no value in this second. `rate_per_s`: requests that ended ok; `errors_per_s`: that ended otherwise. Response
-    times are of those that ended ok; p50 and p99 come once a second, over the whole second. `in_flight`, `users`: at
-    its end. `cpu_cores` and `rss_bytes` by process tree (`subject`, `engine`, `engine-1`, `link`, ...). `threads`: of
-    the server, in threads (thread-seconds per second): `running`, `runnable` (waiting for a CPU) and `blocked`; if the
-    kernel gives the cause, `blocked: lock`, `blocked: socket`, ... replace the latter. `context_switches_per_s`: of the
-    server. `gauges`: values reported by the server, by name, as read last: its own metrics (`measure.metrics`), the
-    series of its metrics page (counters as `NAME per second`), and of its first JVM `jvm heap used bytes` and `jvm heap
-    committed bytes`.
-    """
+    times (`response_time_ns_mean`, `response_time_ns_p50`, `response_time_ns_p99`) are of those that ended ok; the
+    quantiles come once a second, over the whole second. `in_flight`, `users`: at its end. `cpu_cores` and `rss_bytes`
+    by process tree (`subject`, `engine`, `engine-1`, `link`, ...). `threads`: of the server, in threads (thread-seconds
+    per second): `running`, `runnable` (waiting for a CPU) and `blocked`; if the kernel gives the cause, `blocked:
+    lock`, `blocked: socket`, ... replace the latter. `context_switches_per_s`: of the server. `gauges`: values reported
+    by the server, by name, as read last: its own metrics (`measure.metrics`), the series of its metrics page (counters
+    as `NAME per second`), and of its first JVM `jvm heap used bytes` and `jvm heap committed bytes`."""
 
     t_s: float
     rate_per_s: float | None = None
@@ -77,9 +78,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class TrialState:
-    """The trial in flight. `setting`: its id. `phase_began_s`, `began_s`: time of day; None: not known yet. `figures`:
-    the newest of each; None before the first. `points`: the seconds of this trial, in order, the oldest dropped past
-    `POINTS_MAX`; `points_before`: how many were dropped."""
+    """The trial in flight. `number`, `block` and `stage`: as in the plan; `setting`: its id. `phase`: its progress.
+    `phase_began_s`, `began_s`: time of day; None: not known yet. `figures`: the newest of each; None before the first.
+    `points`: the seconds of this trial, in order, the oldest dropped past `POINTS_MAX`; `points_before`: how many were
+    dropped."""
 
     number: int
     setting: str
@@ -101,8 +103,8 @@ POINTS_MAX = 3600
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node of a cluster. `trial`: the one that it runs; its seconds arrive once it has ended. `lost`: why no trial
-    runs there any more. Neither: it is idle. `load_from`: the other nodes that load its server."""
+    """A node of a cluster, with its `name` there. `trial`: the one that it runs; its seconds arrive once it has ended.
+    `lost`: why no trial runs there any more. Neither: it is idle. `load_from`: the other nodes that load its server."""
 
     name: str
     trial: TrialState | None = None
@@ -111,12 +113,14 @@ class NodeState:
 
     @property
     def does(self) -> str:
+        """`runs`, `idle` or `lost`."""
         return "lost" if self.lost else "idle" if self.trial is None else "runs"
 
 
 @dataclass(frozen=True)
 class LookState:
-    """A setting after one block of a race: its ratio to the leader then, with the anytime-valid interval."""
+    """A setting after a `block` of a race, counted from 0. `value`: its ratio to the leader at that time; `low`,
+    `high`: the anytime-valid interval of the ratio, None if it has no such end. `leads`: it was the leader."""
 
     block: int
     value: float
@@ -127,11 +131,13 @@ class LookState:
 
 @dataclass(frozen=True)
 class SettingState:
-    """One setting in the last analysis. `estimate`, `low`, `high`: of the objective, in its own unit; None if there is
-    none. `effect...`: its ratio to the leader. `verdict`: `better`, `worse`, `equivalent`, `inconclusive`, or empty if
-    it was not judged yet; `because`: why it was eliminated, or the constraint it violates. `left_after_block`: the
-    block of its elimination, from 0; None: still in. `told`: the text of the verdict column in the run's own
-    reports."""
+    """One setting in the last analysis. `id`: its name, as `threads=8`; `levels`: its values by parameter. `trials`:
+    how many of its trials are valid; `invalid`: how many failed or are excluded. `estimate`, `low`, `high`: of the
+    objective, in its own unit; None if there is none. `effect`, `effect_low`, `effect_high`: its ratio to the leader.
+    `feasible`: as in `SettingResult`. `leads`: it is the best so far; `answer`: it is the answer. `looks`: its standing
+    after each block of a race. `verdict`: `better`, `worse`, `equivalent`, `inconclusive`, or empty if it was not
+    judged yet; `because`: why it was eliminated, or the constraint it violates. `left_after_block`: the block of its
+    elimination, from 0; None: still in. `told`: the text of the verdict column in the run's own reports."""
 
     id: str
     levels: Mapping[str, Level]
@@ -156,7 +162,8 @@ class SettingState:
 
 @dataclass(frozen=True)
 class TrialLine:
-    """One trial of the run. `value`: of the objective, if the trial is valid and judged; `because`: why it is excluded.
+    """One trial of the run. `number`, `block`, `attempt` and `stage`: as in the plan; `setting`: its id. `outcome`:
+    how it ended. `value`: of the objective, if the trial is valid and judged; `because`: why it is excluded.
     `took_s`: from the first process to the last. `rate_per_s`: offered, if the plan sets a rate for this trial."""
 
     number: int
@@ -174,13 +181,16 @@ class TrialLine:
 
 @dataclass(frozen=True)
 class RunState:
-    """Everything about one run. `name`: of the experiment; the directory's own is `path.name`. `objective` is a metric
-    of `powerband.model.metrics`, whose unit `SettingState.estimate` has; `direction`: `maximise` or `minimise`.
+    """Everything about one run. `path`: its directory. `name`, `question`: those of its experiment. `status`, and
+    `because`: the reason if it cannot be read, else empty. `objective` is a metric of `powerband.model.metrics`, whose
+    `unit` `SettingState.estimate` has; `direction`: `maximise` or `minimise`. `started_s`, `ended_s`: time of day;
+    None: not known, or not ended. `has_report`: there is a report.html.
 
     `planned_total`: trials of the whole run, the most as far as known (`at_most`: it may end earlier); None: not known.
     `done`: trials on disk; of these `valid`, `invalid` (spoilt by the load generator or the machine), `failed` (by the
     server); the others were interrupted or are not judged yet. `eta_s`: seconds left, None: not known. `settings`: the
-    best first. `answer`: sentences, so far or final. `judged`: trials in the last analysis. `nodes`: those of a run in
+    best first. `trials`: all, in the order of the plan. `warnings`: sentences of the last analysis, and about damaged
+    files. `answer`: sentences, so far or final. `judged`: trials in the last analysis. `nodes`: those of a run in
     progress on a cluster, which has a trial on each of them in place of `current`."""
 
     path: str

@@ -48,7 +48,8 @@ class NoPageError(Exception):
 
 @dataclass(frozen=True)
 class ScrapeTarget:
-    """The metrics page of the trial in flight."""
+    """The metrics page of the trial in flight. `run`: the name of its directory. `trial`: its number. `setting`: its
+    id. `url`: where the page is now."""
 
     run: str
     trial: int
@@ -57,29 +58,30 @@ class ScrapeTarget:
 
     @property
     def labels(self) -> dict[str, str]:
+        """The labels that every sample of the page gets."""
         return {"run": self.run, "trial": str(self.trial), "setting": self.setting}
 
 
 class Relay:
-    """The pages of the servers of `runs`, for any number of viewers. Used from one event loop."""
+    """The metrics pages of the servers of `runs`, for any number of viewers. Used from one event loop."""
 
     def __init__(self, runs: Callable[[], Awaitable[list[RunState]]]) -> None:
         self._runs = runs
-        self._asked: asyncio.Future[str | NoPageError] | None = None
-        self._asked_at = 0.0
+        self._answer: asyncio.Future[str | NoPageError] | None = None
+        self._requested_s = 0.0
 
     async def page(self) -> str:
         """Returns what `subject_pages` does: the answer that is on its way or was requested within `FRESH_S`, else a
         new one."""
         now = time.monotonic()
-        if self._asked is None or (self._asked.done() and now - self._asked_at >= FRESH_S):
-            self._asked, self._asked_at = asyncio.ensure_future(self._ask()), now
-        found = await asyncio.shield(self._asked)
+        if self._answer is None or (self._answer.done() and now - self._requested_s >= FRESH_S):
+            self._answer, self._requested_s = asyncio.ensure_future(self._request()), now
+        found = await asyncio.shield(self._answer)
         if isinstance(found, NoPageError):
             raise found
         return found
 
-    async def _ask(self) -> str | NoPageError:
+    async def _request(self) -> str | NoPageError:
         runs = await self._runs()
         try:
             return await asyncio.to_thread(subject_pages, runs)
@@ -106,8 +108,8 @@ def subject_pages(runs: Iterable[RunState]) -> str:
 
 
 def target_of(run: RunState) -> ScrapeTarget | None:
-    """The page of a run's server; None if no trial is running, the server is not ready yet or has ended, or has no
-    page."""
+    """The metrics page of a run's server; None if no trial is running, the server is not ready yet or has ended, or has
+    no page."""
     trial = run.current
     if trial is None or trial.phase in (TrialPhase.STARTING, TrialPhase.LAUNCHED, TrialPhase.ENDING):
         return None

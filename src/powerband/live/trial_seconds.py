@@ -44,6 +44,7 @@ class TrialFollower:
 
     @property
     def state(self) -> TrialState:
+        """The state of the trial, as of the last read."""
         phase, since_ns = self._phase()
         origin_ns = self._load.origin_ns
         return TrialState(
@@ -64,6 +65,7 @@ class TrialFollower:
         )
 
     def close(self) -> None:
+        """Closes the files."""
         self._events.close()
         self._probe.close()
 

@@ -18,6 +18,7 @@ HTTP, WEBSOCKET, JMETER, SELF_DRIVEN = Http(), WebSocketUsers(), JMeterPlan(), S
 
 
 def kind_of(experiment: Experiment) -> LoadKind:
+    """Returns the kind of a valid experiment: self-driven if its subject has a counter, else that of its load."""
     return SELF_DRIVEN if experiment.subject.counts is not None else kind_of_load(experiment.load)
 
 
@@ -34,6 +35,7 @@ def kind_of_options(url: str, counts: str | None) -> LoadKind:
 
 
 def kind_of_url(url: str) -> Http:
+    """Returns WebSocket users for ws:// and wss://, HTTP for every other url."""
     return WEBSOCKET if is_websocket(url) else HTTP
 
 

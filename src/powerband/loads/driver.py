@@ -34,10 +34,11 @@ its setting only if that cannot catch up (`search/screening.py`)."""
 
 
 class Driver(Protocol):
-    """Drives the subject of one trial. It goes and measures when `send` says so; its attributes hold everything that it
-    has reported so far, or by the last `look`."""
+    """Drives the subject of one trial. Commands given to `send` begin its load and its measured window; its attributes
+    hold everything that it has reported so far, or by the last `look`."""
 
     intervals: list[FleetInterval]
+    """The load since go, in the order of time; each interval covers the whole fleet."""
     phases: dict[str, int]
     """When each phase began, on the monotonic clock."""
     seen: Counter[str]
@@ -56,7 +57,8 @@ class Driver(Protocol):
         """The time that a command needs, in ns: the instant that it names must be at least so far away."""
 
     @property
-    def finished(self) -> bool: ...
+    def finished(self) -> bool:
+        """True once every engine has reported its summary."""
 
     @property
     def summaries(self) -> tuple[Summary, ...]:
@@ -65,7 +67,8 @@ class Driver(Protocol):
     def look(self) -> None:
         """Takes in reports that do not come through the pump. Raises TrialFailed."""
 
-    def send(self, command: Wire) -> None: ...
+    def send(self, command: Wire) -> None:
+        """Takes `go` or `measure`, each with the instant at which it takes effect, or `drain`, which ends the load."""
 
     def check_begun(self) -> None:
         """Raises TrialFailed if there is nothing to measure at the end of the warm-up."""
@@ -108,9 +111,9 @@ class StandIn:
 class WarmUp:
     """The time from go to the measured window.
 
-    `joining_ns`: the time in which users join first. `fixed_ns`: the length of a fixed warm-up; None: it lasts until
-    the server is steady, at least `least_ns` and at most `most_ns`, or `compiling_ns` while the server's runtime still
-    compiles. `pause_ns`: the longest time that instruments keep the window from beginning."""
+    `joining_ns`: the time at its beginning in which users join. `fixed_ns`: the length of a fixed warm-up; None: it
+    lasts until the server is steady, at least `least_ns` and at most `most_ns`, or `compiling_ns` while the server's
+    runtime still compiles. `pause_ns`: the longest time that instruments keep the window from beginning."""
 
     joining_ns: int
     fixed_ns: int | None
@@ -121,6 +124,7 @@ class WarmUp:
 
     @classmethod
     def of(cls, experiment: Experiment, stage: Stage, load: Load, *, joining_ns: int, pause_ns: int) -> WarmUp:
+        """Returns the warm-up that `experiment.measure` asks for in a trial of this stage and load."""
         measure, asked_ns = experiment.measure, experiment.warmup_ns_of(stage)
         if asked_ns is not None:
             # The ramp is no part of the window, unless the window is to begin with the first request.
@@ -155,8 +159,9 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class TrialSetup:
-    """The facts that are settled before a trial's subject is launched. `engine`: the engine's binary; `engines`: the
-    place where the load's engines run."""
+    """The facts that are settled before a trial's subject is launched. `spec`: the setting, seed and offered rate of
+    this trial of `experiment`; `directory`: where it is recorded; `engine`: the engine's binary; `cpus`: those to which
+    subject, engines and probe are pinned; `engines`: the place where the load's engines run."""
 
     experiment: Experiment
     spec: TrialSpec
@@ -167,6 +172,7 @@ class TrialSetup:
 
     @cached_property
     def load(self) -> Load:
+        """The load of this setting, at the trial's own rate if a search for capacity gave it one."""
         return self.experiment.load_for(self.spec.setting, self.spec.rate_per_s)
 
     @property
@@ -181,7 +187,8 @@ class TrialSetup:
 @dataclass(frozen=True)
 class DriverSetup:
     """The arguments with which a driver is opened: once the subject is ready or, for the counter of a subject, before
-    it is launched. `events`: gets each line that an engine writes, with the engine's index."""
+    it is launched. `trial`, `warmup`: the trial and its warm-up; `pump`: hands over the lines of all processes while
+    the trial waits; `events`: gets each line that an engine writes, with the engine's index."""
 
     trial: TrialSetup
     warmup: WarmUp

@@ -98,4 +98,5 @@ def _thrown(log: str) -> str:
 
 
 def times_of(count: int) -> str:
+    """Returns `once`, or `1,234 times`."""
     return "once" if count == 1 else f"{count:,} times"

@@ -1,4 +1,4 @@
-"""Checks whether engines on other nodes began when they were told to, as far as their clocks are known."""
+"""Checks whether engines on other nodes began at the commanded instant, as far as their clocks are known."""
 
 from __future__ import annotations
 

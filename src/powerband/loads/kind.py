@@ -6,6 +6,7 @@ Not here: which kind an experiment has (`loads/__init__.py`), and the parts them
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from powerband.readings.evidence import Evidence, Source
 
 
-class LoadKind:
+class LoadKind(ABC):
     """A kind of load. Its definitions here hold for every kind that does not override them."""
 
     load_keys: ClassVar[tuple[str, ...] | None] = None
@@ -47,19 +48,19 @@ class LoadKind:
     """The reason why the objective cannot be capacity; None: it can."""
 
     def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
-        """Checks the load of a file; `subject` is None if it is not valid itself."""
+        """Yields the problems of the load of a file; `subject` is None if it is not valid itself."""
         return ()
 
     def filled(self, root: Node, subject: Subject | None) -> Node:
-        """Returns the tree with a load that the models accept, including what nobody needs to write."""
+        """Returns the tree with a load that the models accept, including what a file may leave out."""
         return root
 
     def check_experiment(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
-        """Checks what only a valid experiment shows; `root` is its tree."""
+        """Yields the problems that show only once the whole file is valid; `root` is its tree."""
         return ()
 
     def check_to_run(self, experiment: Experiment, root: Node) -> Iterable[FileProblem]:
-        """Checks what a run needs besides the file."""
+        """Yields the problems that keep a valid experiment from being run, but not an old run from being read."""
         return ()
 
     def has_metric(self, metric: str) -> bool:
@@ -76,7 +77,7 @@ class LoadKind:
 
     # --- driving a trial; a driver is imported when a trial opens it -------------------------------------------------
 
-    def prepare(self, experiment: Experiment, stop: StopRequest) -> None:
+    def prepare(self, experiment: Experiment, stop: StopRequest) -> None:  # noqa: B027 - most kinds need nothing
         """Fetches and checks what every trial needs, once before a run. Raises PowerbandError."""
 
     def engine_threads(self, load: Load) -> int:
@@ -127,12 +128,13 @@ class LoadKind:
         """Returns the subject's own counter, by which it shows that it is ready; None if it shows that by itself."""
         return None
 
+    @abstractmethod
     def driver(self, setup: DriverSetup, subject: RunningSubject) -> AbstractContextManager[Driver]:
         """Yields the driver once it can go; on leaving, its processes have ended. Raises TrialFailed."""
-        raise NotImplementedError
 
     def counts_slots(self, experiment: Experiment, load: Load) -> bool:
-        """True if looks with other numbers of users are wanted, and would show how many requests are served at once."""
+        """True if the trial is to measure once more with one user and with twice the users, which shows how many
+        requests the server serves at once."""
         return False
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
@@ -143,25 +145,25 @@ class LoadKind:
 
     @property
     def load(self) -> Source:
-        """The source of a trial's rates, errors and times, and of whether its generator may be believed."""
+        """The source of a trial's rates, errors and times, and of the problems of its load generator."""
         from powerband.loads.measured import LOAD
 
         return LOAD
 
     @property
     def users(self) -> Source:
-        """The source of the metrics of the users that were present, and of what is wrong with them."""
+        """The source of the metrics of the users that were present, and of their problems."""
         from powerband.loads.measured import USERS
 
         return USERS
 
     sends_requests: ClassVar[bool] = True
-    """False if nothing is asked of the subject from outside, so that no request holds a thread or waits."""
+    """False if nobody sends requests to the subject, so that no request holds a thread or waits."""
     steady_figures: ClassVar[str] = "the rate or the response time"
     """The figures that decide whether a measured window was steady."""
 
     def corrected(self, evidence: Evidence) -> Evidence:
-        """Returns the evidence, corrected by what this kind of load knows better than its engines."""
+        """Returns a trial's evidence, with the figures that the events of this kind of load lack filled in."""
         return evidence
 
     def stretch_metrics(self, evidence: Evidence) -> dict[str, float]:

@@ -41,6 +41,8 @@ Check = Callable[[Evidence, Mapping[str, float]], Iterator[Problem]]
 
 
 def load_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Yields the rates, error rates and times of a load in its measured window, and the CPU of its generator. A metric
+    without a request to rest on is left out."""
     fleet = evidence.fleet
     yield from _rates(fleet)
     yield "engine_cpu_share_max", fleet.cpu_share_max
@@ -100,7 +102,7 @@ def unserved_share(fleet: MergedFleet, load: Load) -> float:
 
 
 def _present(fleet: MergedFleet, load: Load) -> float:
-    """Returns the users present, on average over the window; who left because the work was done is counted."""
+    """Returns the users present, on average over the window; users who have sent all their requests are counted."""
     mean = fleet.users_mean
     return mean if load.requests_per_user is None else max(mean, load.users or 0)
 
@@ -224,6 +226,7 @@ def in_flight_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def stretch_metrics(evidence: Evidence) -> dict[str, float]:
+    """Returns the metrics that intervals alone give: rates, the share of failed requests, requests in flight."""
     fleet = evidence.fleet
     failed_share = 1 - fleet.goodput_per_s / fleet.achieved_per_s if fleet.achieved_per_s else 0.0
     return dict([*_rates(fleet), ("error_rate", failed_share), *in_flight_metrics(evidence)])
@@ -274,7 +277,8 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
 
 
 def _percentiles(evidence: Evidence) -> Iterator[Problem]:
-    """Reports which of the percentiles that somebody asked for say nothing or little."""
+    """Reports percentiles of the objective and its constraints that rest on too few requests, and those that fall on
+    requests without a right answer."""
     objective, due = evidence.experiment.objective, due_requests(evidence)
     asked = {objective.metric, *(constraint.metric for constraint in objective.constraints)}
     needed, metric = max((requests_for(metric), metric) for metric in asked)

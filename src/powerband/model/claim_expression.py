@@ -42,7 +42,8 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Reference:
-    """A metric, by its full name, at the settings that have these levels. `levels`: factor and level, as written."""
+    """A leaf of a claim: the `metric` of this full name, at the settings that have these `levels` (factor and level, as
+    written)."""
 
     metric: str
     levels: tuple[tuple[str, str], ...]
@@ -53,7 +54,8 @@ Term = AnyTerm[Reference]
 
 @dataclass(frozen=True)
 class ClaimComparison:
-    """One comparison of a claim. `text`: as written."""
+    """One comparison of a claim: `left` `op` `right`. `op`: a key of `OPERATORS`; numbers in the sides are already in
+    the unit that they are compared with; `text`: as written."""
 
     op: str
     left: Term
@@ -62,17 +64,19 @@ class ClaimComparison:
 
     @property
     def references(self) -> tuple[Reference, ...]:
+        """Every metric that the comparison names, from left to right."""
         return tuple(reference for side in (self.left, self.right) for reference in leaves(side))
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """A whole claim: all its comparisons must hold."""
+    """A whole claim: all its `comparisons` must hold."""
 
     comparisons: tuple[ClaimComparison, ...]
 
     @property
     def references(self) -> tuple[Reference, ...]:
+        """Every metric that the claim names, from left to right."""
         return tuple(reference for comparison in self.comparisons for reference in comparison.references)
 
 

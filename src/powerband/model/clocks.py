@@ -41,9 +41,11 @@ class Offset:
     uncertainty_ns: int
 
     def there(self, here_ns: int) -> int:
+        """The instant here by the clock there, at least 0."""
         return max(0, here_ns + self.ns)
 
     def here(self, there_ns: int) -> int:
+        """The instant there by the clock here, at least 0."""
         return max(0, there_ns - self.ns)
 
 
@@ -60,11 +62,11 @@ def offset_of(exchanges: Iterable[Exchange]) -> Offset:
 
 @dataclass(frozen=True)
 class GeneratorNode:
-    """A node whose engines loaded the server of another node. `engines`: the numbers of its engines in events.jsonl.
-    `offset_ns`, `uncertainty_ns`: its clock minus that of the server's node before the trial, by which all instants
-    were converted; `after_offset_ns`, `after_uncertainty_ns`: the same after the trial. `run_wait_ns`: how long the
-    engines' threads were runnable without a CPU in the measured window; `turns`: how often they got one; None: not
-    known."""
+    """A node whose engines loaded the server of another node. `node`: its name; `engines`: the numbers of its engines
+    in events.jsonl. `offset_ns`, `uncertainty_ns`: its clock minus that of the server's node before the trial, by which
+    all instants were converted; `after_offset_ns`, `after_uncertainty_ns`: the same after the trial. `run_wait_ns`: how
+    long the engines' threads were runnable without a CPU in the measured window; `turns`: how often they got one; None:
+    not known."""
 
     node: str
     engines: tuple[int, ...]
@@ -91,10 +93,12 @@ class GeneratorNode:
         return max(self.uncertainty_ns, abs(self.drift_ns) + self.after_uncertainty_ns)
 
     def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON types, as in `record.json`."""
         return {**asdict(self), "engines": list(self.engines)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> GeneratorNode:
+        """Reads the result of `to_json`. Raises KeyError or TypeError for other fields."""
         return cls(**{**data, "engines": tuple(data["engines"])})
 
 

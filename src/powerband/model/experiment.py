@@ -59,7 +59,8 @@ MetricName = Annotated[str, AfterValidator(lambda value: metric_named(value).nam
 
 
 class Ready(Frozen):
-    """The readiness check of a server; exactly one of http, log, or tcp (the default)."""
+    """The readiness check of a server; exactly one of http, log, or tcp (the default). A server that is not ready
+    `timeout_ns` after its launch makes the trial fail."""
 
     http: Target | None = None  # path or URL that must return a status below 500
     log: Pattern | None = None  # regular expression searched in the server's log
@@ -76,15 +77,16 @@ class Ready(Frozen):
 
 
 class SubjectStop(Frozen):
-    """How the server is stopped: it gets the signal, and is killed if it still runs after `grace`."""
+    """How the server is stopped: it gets `signal`, and is killed if it still runs `grace_ns` later."""
 
     signal: Literal["TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "KILL"] = "TERM"
     grace_ns: Ns = Field(default=5_000_000_000, alias="grace")
 
 
 class Parameter(Frozen):
-    """A parameter of a server. `used_when`: the server reads it only if each of these other parameters has one of these
-    values; a text may be a pattern (`fixed:*`)."""
+    """A parameter of a server. `type`: which values it takes; `default`: the value if neither a factor nor `set` gives
+    one; `help`: one line for people; `choices`: the values of type `choice`, else empty. `used_when`: the server reads
+    it only if each of these other parameters has one of these values; a text may be a pattern (`fixed:*`)."""
 
     type: Literal["int", "float", "duration", "string", "choice", "bool"]
     default: Level
@@ -112,8 +114,9 @@ class Service(Frozen):
 
 
 class WorkCounter(Frozen):
-    """The counter that reports the work of a no-load server, on its metrics page or sent to the StatsD sink. It is
-    written `counts: messages_total`, or with a `noun` for one unit of work, which reports use."""
+    """The counter that reports the work of a no-load server. `series`: its name, and labels if any, on the server's
+    metrics page or in what it sends to the StatsD sink. It is written `counts: messages_total`, or with a `noun` for
+    one unit of work, which reports use."""
 
     series: Annotated[str, _checked(parse_series)]
     noun: str = Field(default="operation", pattern=r"^[A-Za-z][A-Za-z -]*$")
@@ -125,16 +128,18 @@ class WorkCounter(Frozen):
 
     @property
     def wanted(self) -> Series:
+        """The counter's `series`, parsed."""
         return parse_series(self.series)
 
 
 class Subject(Frozen):
     """A server and how to start it. `{port}`, `{engine}`, and parameter or factor names are filled into templates.
 
-    `parameters`: empty for a server written inline; then every factor must occur in a template. `set`: values fixed by
-    the experiment. With `counts` the server generates its own work: it gets no requests, `url` is not used, and unless
-    `ready` says otherwise, it is ready once its counter is seen. A `deployed` server runs already and has no
-    command."""
+    `name`: for reports; `about`: one sentence on it. `parameters`: empty for a server written inline; then every factor
+    must occur in a template. `set`: values fixed by the experiment. `stop`: how it is ended. `cwd`: the folder in which
+    it starts; None: the one that powerband was started in. `metrics_url`: its Prometheus page; None: it has none. With
+    `counts` the server generates its own work: it gets no requests, `url` is not used, and unless `ready` says
+    otherwise, it is ready once its counter is seen. A `deployed` server runs already and has no command."""
 
     name: str
     about: str = ""
@@ -185,8 +190,8 @@ class Subject(Frozen):
 
 
 class Acknowledged(Section):
-    """A check after the load: it writes, then reads repeatedly after the acknowledgement until the whole write is
-    visible."""
+    """A check after the load: it sends `write`, and from its acknowledgement on repeats `read` until the whole write is
+    visible, or for `timeout_ns` at most; all this `rounds` times."""
 
     write: Step
     read: Step
@@ -219,13 +224,14 @@ CAPACITY_PATIENCE_NS = 2_000_000_000  # arbitrary: later responses miss any usua
 CAPACITY_IN_FLIGHT_MIN = 256  # arbitrary: at low rates, a burst of arrivals must not be dropped
 SCREEN_BLOCKS = 3  # the most blocks of short trials: one shows no noise, two may be one too few
 SCREEN_DRAIN_NS = 500_000_000  # arbitrary: a short trial does not wait for the end of a long queue
-SCREENED_MIN = 3  # settings; with two, two short trials each tell too little about the noise
+SCREENED_MIN = 3  # settings; with two, two short trials each show too little of the noise
 SOAK_WINDOW_NS = 60_000_000_000  # a minute: long beside the collections of a JVM, short beside a soak
 CAPACITY_IN_FLIGHT_MAX = 900  # above it the usual bound: the limit of the descriptors of one engine process
 
 
 class Constraint(Frozen):
-    """A condition on a metric, such as `error_rate < 1%`. `threshold`: in the metric's own unit; `text`: as written."""
+    """A condition, such as `error_rate < 1%`: `metric` (its full name) `op` `threshold` (in the metric's own unit).
+    `text`: as written."""
 
     metric: str
     op: Literal["<", "<=", ">", ">=", "=="]
@@ -296,6 +302,7 @@ class Measure(Section):
         return self
 
     def own_metrics(self) -> dict[str, OwnExpression]:
+        """The server's own metrics, parsed, by name."""
         return {name: parse_own(text) for name, text in self.metrics.items()}
 
     @property
@@ -307,10 +314,10 @@ class Measure(Section):
 
 
 class Design(Section):
-    """The plan of a run. `blocks`: every setting runs `measure.repeats` times. `race`: settings shown worse than the
-    leader by more than the margin are eliminated after each block, and `measure.repeats` is the maximum number of
-    blocks. `vary`: `all` for every combination of levels; `one-at-a-time` for the first level of every factor, and from
-    there each other level of each factor alone."""
+    """The plan of a run. `order`: in `blocks` every setting runs `measure.repeats` times; in a `race` settings shown
+    worse than the leader by more than the margin are eliminated after each block, and `measure.repeats` is the maximum
+    number of blocks. `vary`: `all` for every combination of levels; `one-at-a-time` for the first level of every
+    factor, and from there each other level of each factor alone."""
 
     order: Literal["blocks", "race"] = "blocks"
     vary: Literal["all", "one-at-a-time"] = "all"
@@ -320,7 +327,7 @@ class Design(Section):
     confirm_early: bool = False  # these end once they agree; False (older files lack the key): all of them run
     screen_ns: Ns | None = Field(default=None, alias="screen", gt=0)  # race: measured time of short trials; None: none
     explore_above: int = Field(default=50, ge=2)  # race: a space of more settings is explored first, by TPE
-    explore_trials: int = Field(default=60, ge=10)
+    explore_trials: int = Field(default=60, ge=10)  # the trials of that exploration
     finalists: int = Field(default=12, ge=2)  # settings that the exploration passes on to the race
     soak_ns: Ns | None = Field(default=None, alias="soak")  # how long the answer's setting runs once more; None: not
     regret: Share | None = Field(default=None, gt=0, lt=1)  # race: it ends once no other can be better by more
@@ -341,8 +348,9 @@ class Design(Section):
 
 
 class Objective(Section):
-    """Says what is best. `metric`: the figure to maximise or minimise; `constraints`: the conditions of the SLO, which
-    the answer must meet; `margin`: smaller differences count as none; `confidence`: of all intervals and verdicts."""
+    """Says what is best. `metric`: the figure to maximise or minimise (`direction`); `constraints`: the conditions of
+    the SLO, which the answer must meet; `margin`: smaller differences count as none; `confidence`: of all intervals and
+    verdicts."""
 
     metric: MetricName = "goodput_per_s"
     direction: Literal["maximise", "minimise"] = "maximise"
@@ -378,7 +386,9 @@ class ClusterUse(Frozen):
 
 
 class Claim(Frozen):
-    """A published statement. `holds`: an expression over metrics by setting, which is checked after a run."""
+    """A statement to test. `id`: its name, unique in the experiment; `says`: the statement in words; `holds`: an
+    expression over metrics by setting, which is checked after a run; `published`: the figures of the publication, in
+    words, None without any."""
 
     id: str
     says: str
@@ -387,8 +397,8 @@ class Claim(Frozen):
 
 
 class Published(Frozen):
-    """Figures of a publication. `by`: values of the metric, in its own unit, by setting (`instances=1`,
-    `core=20,max=100,queue=500`)."""
+    """Figures of a publication. `by`: values of `metric`, in its own unit, by setting (`instances=1`,
+    `core=20,max=100,queue=500`); `note`: a remark that stands below them in reports."""
 
     metric: MetricName
     by: dict[str, float] = Field(min_length=1)
@@ -411,8 +421,10 @@ def count_settings(factors: Mapping[str, Sequence[object]], vary: str) -> int:
 
 
 class Experiment(Frozen):
-    """An experiment: a server, the settings to compare, the load, how to measure, and what is best. It holds all that a
-    file says, with every default filled in."""
+    """An experiment with all that its file says and every default filled in. `name`: for the run directory and reports;
+    `subject`: the server; `load`: of every trial, unless factors change it; `measure`, `design`: how each trial is
+    measured, and which are run; `objective`: what is best; `claims`, `published`: statements to test and figures to
+    compare with; `host`: the CPUs and memory to use."""
 
     name: str
     question: str = ""  # what the run is to answer, in words
@@ -487,8 +499,8 @@ class Experiment(Frozen):
         return self.is_race and whole and count_settings(self.factors, "all") > self.design.explore_above
 
     def started_in(self, folder: str) -> Experiment:
-        """The experiment with the folder in which the server is started, unless it has one of its own, and which
-        `{folder}` stands for. A run resumed from another folder then starts the server in the same place."""
+        """The experiment with `folder` as the place where the server is started and that `{folder}` stands for, unless
+        it names others. A run resumed from another folder then starts the server in the same place."""
         changes = {"cwd": folder.replace("{", "{{").replace("}", "}}")} if self.subject.cwd is None else {}
         # On a cluster a subject's own folder would be copied to each node.
         if self.subject.folder is None and self.cluster is None:
@@ -497,6 +509,7 @@ class Experiment(Frozen):
 
     @property
     def load_varies(self) -> bool:
+        """True if settings have different loads: a factor is a field of `load`, or fills in the WebSocket dialect."""
         dialect = [] if self.load.websocket is None else [self.load.websocket.dialect]
         return bool(placeholders(dialect)) or any(name.startswith("load.") for name in self.factors)
 

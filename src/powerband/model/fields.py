@@ -33,6 +33,7 @@ def _argv(value: Any) -> Any:
 
 
 def pairs(value: Any) -> Any:
+    """Turns a mapping into a tuple of its pairs; any other value is returned unchanged."""
     return tuple(value.items()) if isinstance(value, Mapping) else value
 
 

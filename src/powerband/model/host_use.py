@@ -23,7 +23,8 @@ MEMORY_LEAST = 2**20  # arbitrary: no program starts with less
 
 
 class Pinning(Frozen):
-    """The CPUs of each process, as lists in the kernel's format (`0-3,6`). `probe`: None for those of the engine."""
+    """The CPUs of each process, as lists in the kernel's format (`0-3,6`). `subject`: those of the server; `engine`:
+    those of all load engines; `probe`: None for those of the engines."""
 
     subject: str
     engine: str

@@ -32,14 +32,14 @@ PACE_MIN_NS = 1000  # the load engine's own limit
 
 
 class Constant(Frozen):
-    """Every time is the same."""
+    """A time that is always the same. `ns`: the time; `kind`, in all three: the tag in JSON."""
 
     kind: Literal["constant"] = "constant"
     ns: WithinDay = 0
 
 
 class Uniform(Frozen):
-    """A random time, equally likely anywhere between two."""
+    """A random time, equally likely anywhere from `min_ns` to `max_ns`; `kind`: as in `Constant`."""
 
     kind: Literal["uniform"] = "uniform"
     min_ns: WithinDay = Field(alias="min")
@@ -53,7 +53,8 @@ class Uniform(Frozen):
 
 
 class Exponential(Frozen):
-    """A random time with this mean, distributed exponentially, as between the arrivals of independent users."""
+    """A random time with the mean `mean_ns`, distributed exponentially, as between the arrivals of independent users;
+    `kind`: as in `Constant`."""
 
     kind: Literal["exponential"] = "exponential"
     mean_ns: WithinDay = Field(alias="mean")
@@ -79,6 +80,7 @@ Distribution = Annotated[Constant | Uniform | Exponential, Field(discriminator="
 
 
 def mean_ns(time: Distribution) -> int:
+    """The mean of a distribution, in ns."""
     match time:
         case Constant():
             return time.ns
@@ -110,15 +112,18 @@ Pace = Annotated[Distribution, BeforeValidator(_pace), AfterValidator(_passes)]
 
 
 class Checks(Frozen):
-    """Checks of a response. `status`: the allowed ones; empty: 200 to 399."""
+    """Checks of a response. `status`: the allowed ones; empty: 200 to 399. `body_contains`: texts, all of which the
+    body must contain."""
 
     status: Annotated[tuple[Annotated[int, Field(ge=200, le=999)], ...], BeforeValidator(listed)] = ()
     body_contains: Annotated[tuple[str, ...], BeforeValidator(listed)] = Field(default=(), alias="contains")
 
 
 class Step(Frozen):
-    """One request, or one message of a WebSocket load; in a file also as `{get: /test}`, `{message: ping}`. `answered`:
-    False for a message that is complete once it is written."""
+    """One request, or one message of a WebSocket load; in a file also as `{get: /test}`, `{message: ping}`. `name`:
+    names it in results. `method`, `path`, `headers`, `body` (None: no body): of a request. `message`: None for a
+    request; `answered`: False for a message that is complete once it is written. `checks`: whether the response counts
+    as ok. `think`: the user's pause after it; None: that of the load."""
 
     name: str
     method: str = Field(default="GET", pattern=r"^[A-Z]+$")
@@ -149,7 +154,16 @@ class Load(Section):
     JMeter runs the plan with these `properties`.
 
     `ramp_ns`: the time over which users start (closed; `join_per_s` says the same as a rate), or over which the rate
-    grows from `ramp_from_per_s` (open). `pace`: the time between a user's sends, whether or not they were answered."""
+    grows from `ramp_from_per_s` (open). `think`: a user's pause after a response. `pace`: the time between a user's
+    sends, whether or not they were answered. `requests_per_user`: a user leaves after so many; None: no limit.
+    `arrivals`: how the sends of an open load are spaced. `scenario`: the requests that each user or arrival sends, in
+    order. `duration_ns`: the measured time; `drain_ns`: the longest wait for requests in flight after it.
+
+    `keep_alive`: False to open a connection for each request; `pipeline`: the most requests in flight on one
+    connection; `timeout_ns`, `connect_timeout_ns`: of a request, of a connection (WebSocket: of joining).
+    `engine_threads`: threads of the load engine; `precision_ns`: how late a scheduled request may leave, to share a
+    wake-up. `tls_insecure`: accept any certificate; `tls_ca_file`: PEM file of trusted roots, None for Mozilla's.
+    `jvm_args`: arguments of JMeter's JVM."""
 
     users: int | None = Field(default=None, ge=1, lt=2**32)
     join_per_s: Annotated[Rate, Field(gt=0, le=RATE_MAX_PER_S)] | None = Field(default=None, alias="join")
@@ -227,7 +241,7 @@ class Load(Section):
         return any(mean_ns(step.think or self.think) for step in self.scenario)
 
     @property
-    def keeps_asking(self) -> bool:
+    def never_pauses(self) -> bool:
         """True if every user sends its next request as soon as the last one is answered, one at a time."""
         paced = self.pace is not None or self.requests_per_user is not None
         return self.users is not None and not paced and self.pipeline == 1 and not self._thinks

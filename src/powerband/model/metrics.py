@@ -15,9 +15,10 @@ from powerband.base.errors import did_you_mean
 
 @dataclass(frozen=True)
 class Metric:
-    """One measured quantity. `unit`: `per_s`, `ns`, `s`, `ratio`, `bytes`, `count`, `cores` or `per_request`. `source`:
-    the part of a trial's evidence that it is computed from (`readings/evidence.py`); `search` for the result of a
-    capacity search, `own` for a metric of the server's own."""
+    """One measured quantity. `name`: as in objectives and results; `help`: its meaning, in one clause. `unit`: `per_s`,
+    `ns`, `s`, `ratio`, `bytes`, `count`, `cores` or `per_request`. `source`: the part of a trial's evidence that it is
+    computed from (`readings/evidence.py`); `search` for the result of a capacity search, `own` for a metric of the
+    server's own."""
 
     name: str
     unit: str

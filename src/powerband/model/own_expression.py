@@ -33,7 +33,7 @@ _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,|$)')
 
 @dataclass(frozen=True)
 class Series:
-    """The sum of all series of this name whose labels include these."""
+    """The sum of all series of this `name` whose labels include `labels`, which are pairs of name and value."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
@@ -53,14 +53,15 @@ Term = AnyTerm[Series]
 
 @dataclass(frozen=True)
 class OwnExpression:
-    """Says how the values of a term over the measured window become one: `mean(...)` of a gauge, `rate(...)` of a
-    counter, or the figure of a log line."""
+    """Says how the values of `term` over the measured window become one. `function`: one of `GAUGES` or `COUNTERS`, or
+    `FINAL` for the figure of a log line."""
 
     function: str
     term: Term
 
     @property
     def series(self) -> frozenset[Series]:
+        """Every series that the expression uses; of a log line, its names."""
         return frozenset(leaves(self.term))
 
     @property

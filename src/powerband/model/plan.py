@@ -36,7 +36,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Setting:
-    """One level of every factor, in the order of the experiment's factors."""
+    """One level of every factor. `levels`: pairs of factor and level, in the order of the experiment's factors."""
 
     levels: Annotated[tuple[tuple[str, Level], ...], BeforeValidator(pairs)]
 
@@ -46,6 +46,7 @@ class Setting:
         return ",".join(f"{name}={format_level(level)}" for name, level in self.levels) or "default"
 
     def as_dict(self) -> dict[str, Level]:
+        """The level of each factor, by the factor's name."""
         return dict(self.levels)
 
 
@@ -92,7 +93,7 @@ def one_at_a_time(factors: Mapping[str, tuple[Level, ...]]) -> list[Setting]:
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """One fresh start of the server to be measured.
+    """One fresh start of the server with `setting`, to be measured; `stage`: its purpose.
 
     `number` counts trials of the run from 1; `block` from 0; `attempt` from 1 (the repeat of an invalid trial has 2).
     `seed` determines every random choice of the load; all settings of a block share it. `rate_per_s`: the offered rate
@@ -110,6 +111,7 @@ class TrialSpec:
     window_ns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON types, as in `plan.jsonl` and `spec.json`."""
         return {**vars(self), "setting": self.setting.as_dict(), "stage": self.stage.value}
 
     @classmethod

@@ -55,8 +55,9 @@ class ClaimVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval from `n` trials. `low`, `high`: None with fewer than two trials. `at_least`: the value
-    is only a lower bound, of a percentile that is infinite in some trial because too many requests got no answer."""
+    """A `value` with its interval from `n` trials, at this `confidence` (0 to 1). `low`, `high`: None with fewer than
+    two trials. `at_least`: the value is only a lower bound, of a percentile that is infinite in some trial because too
+    many requests got no answer."""
 
     value: float
     low: float | None
@@ -73,8 +74,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible bottleneck. `evidence`: the two to four figures that prove it, each a clause with its number;
-    `advice`: the remedy."""
+    """A possible bottleneck. `name`: its row in `model/bottlenecks.py`. `evidence`: the two to four figures that prove
+    it, each a clause with its number; `advice`: the remedy."""
 
     name: BottleneckName
     evidence: tuple[str, ...]
@@ -90,16 +91,18 @@ class Bottleneck(Candidate):
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
+        """The bottleneck, and `second` if there is one."""
         return (self,) if self.second is None else (self, self.second)
 
 
 @dataclass(frozen=True)
 class PoolUse:
-    """One pool's threads over the measured window, in threads (thread-seconds per second): `on_cpu`, `run_wait`
-    (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked threads by the
-    cause of the wait (`lock`, which idle threads may show too, `sleep`, `socket`, `poll`, `disk`, `memory`, `other`),
-    as far as the kernel shows it. `held_ns`: the time that a request holds a thread, by Little's law for the pool,
-    counting only threads that certainly work (not blocked like an idle one); None if no request ended."""
+    """The threads of the pool named `pool` over the measured window, in threads (thread-seconds per second): `on_cpu`,
+    `run_wait` (runnable, waiting for a CPU) and `blocked` add up to `threads`. `blocked_on`: shares of the blocked
+    threads by the cause of the wait (`lock`, which idle threads may show too, `sleep`, `socket`, `poll`, `disk`,
+    `memory`, `other`), as far as the kernel shows it. `held_ns`: the time that a request holds a thread, by Little's
+    law for the pool, counting only threads that certainly work (not blocked like an idle one); None if no request
+    ended."""
 
     pool: str
     threads: float
@@ -112,7 +115,8 @@ class PoolUse:
 
 @dataclass(frozen=True)
 class Problem:
-    """The reason why a trial is invalid if `fatal`, else a remark about the trial. `code`: its stable name."""
+    """The reason why a trial is invalid if `fatal`, else a remark about the trial. `code`: its stable name; `message`:
+    a sentence for people."""
 
     code: str
     message: str
@@ -121,9 +125,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class ErrorKind:
-    """Requests of a trial that did not end ok, over its whole run. `kind`: an outcome of the engine, or `status 503`;
-    for users who could not join `join connect_timeout`, for users who were lost `lost closed`. `cause`: the reason, if
-    a log or counter shows it, else empty."""
+    """Requests of a trial that did not end ok, over its whole run: `count` of them. `kind`: an outcome of the engine,
+    or `status 503`; for users who could not join `join connect_timeout`, for users who were lost `lost closed`.
+    `cause`: the reason, if a log or counter shows it, else empty."""
 
     kind: str
     count: int
@@ -132,7 +136,9 @@ class ErrorKind:
 
 @dataclass(frozen=True)
 class TypeGrowth:
-    """A type on a JVM's heap with more live bytes after the measured window than before it."""
+    """A type on a JVM's heap with more live bytes after the measured window than before it. `type`: its name as in a
+    program (`byte[]`); `instances_before`, `instances_after`, `bytes_before`, `bytes_after`: its live objects at these
+    times."""
 
     type: str
     instances_before: int
@@ -144,8 +150,8 @@ class TypeGrowth:
 @dataclass(frozen=True)
 class HeapGrowth:
     """The growth of live objects on the heaps of the server's JVMs over the measured window, all types together.
-    `jvms`: number of JVMs with both snapshots; `types_grown`: number of types that grew; `types`: those that grew most,
-    by bytes, the largest growth first."""
+    `jvms`: number of JVMs with both snapshots; `bytes_before`, `bytes_after`: their live bytes; `types_grown`: number
+    of types that grew; `types`: those that grew most, by bytes, the largest growth first."""
 
     jvms: int
     bytes_before: int
@@ -156,7 +162,10 @@ class HeapGrowth:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of one trial. `metrics`: values by names of `powerband.model.metrics`; empty if the trial failed."""
+    """The result of one trial. `number`, `block`, `attempt`, `setting`, `stage`: as in its `TrialSpec`. `problems`: why
+    it is invalid, and remarks about it. `metrics`: values by names of `powerband.model.metrics`; empty if the trial
+    failed. `warmup_s`: the length of its warm-up, None if it has no measured window; `warmup_ended_by`: `steady`,
+    `limit` (of `warmup_max`) or `fixed`, None if the warm-up never ended."""
 
     number: int
     block: int
@@ -187,11 +196,12 @@ class TrialResult:
 
     @property
     def spent_s(self) -> float:
-        """The time in s that it cost the run."""
+        """The time in s that the trial took of the run, measurements that do not count included."""
         return (self.took_s or 0.0) + self.repeated_s
 
     @property
     def valid(self) -> bool:
+        """True if the trial was measured and none of its problems is fatal, so that it counts."""
         return self.status == "measured" and not any(problem.fatal for problem in self.problems)
 
     @property
@@ -210,14 +220,15 @@ class TrialResult:
         return any(problem.code == DAMAGED for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types only, as in an analysis."""
+        """The fields as plain JSON types, as in an analysis."""
         data: dict[str, Any] = plain(asdict(self))
         return data
 
 
 @dataclass(frozen=True)
 class CapacityPoint:
-    """All trials of a setting at one offered rate. `p99_ns`: the median of their p99 response times."""
+    """All trials of a setting at the offered rate `rate_per_s`. `trials`: how many of them show whether the SLO held.
+    `p50_ns`, `p99_ns`, `error_rate`, `goodput_per_s`: the medians over the valid trials; None if none is valid."""
 
     rate_per_s: float
     trials: int
@@ -240,7 +251,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Departure:
-    """A setting eliminated from a race. `block`: the block after which it left, as in a `Look`; `reason`: in words.
+    """A `setting` eliminated from a race. `block`: the block after which it left, as in a `Look`; `reason`: in words.
     `effect`: its ratio to the leader then; None if there is none, as with a leader at 0. `worse`: it was shown worse
     than the leader; otherwise it failed or violated a constraint."""
 
@@ -253,8 +264,9 @@ class Departure:
 
 @dataclass(frozen=True)
 class Look:
-    """The standing of a race after a block. `block`: how many blocks of the race were over before it; `effects`: each
-    live setting's ratio to the leader, with an anytime-valid interval."""
+    """The standing of a race after a block. `block`: how many blocks of the race were over before it; `leader`: the
+    setting that all others are compared with; `effects`: each live setting's ratio to the leader, with an anytime-valid
+    interval."""
 
     block: int
     leader: Setting
@@ -264,9 +276,9 @@ class Look:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The fresh starts of a race's winner. `race`, `confirmed`: its objective in the race, and in the `trials` fresh
-    starts; `shrinkage`: 1 - confirmed / race (above 0: the race overestimated it). `rival`: the nearest other setting,
-    run in the same blocks, None if there is none; `advantage`: winner / rival in these blocks."""
+    """The fresh starts of `setting`, a race's winner. `race`, `confirmed`: its objective in the race, and in the
+    `trials` fresh starts; `shrinkage`: 1 - confirmed / race (above 0: the race overestimated it). `rival`: the nearest
+    other setting, run in the same blocks, None if there is none; `advantage`: winner / rival in these blocks."""
 
     setting: Setting
     rival: Setting | None
@@ -277,16 +289,18 @@ class Confirmation:
     advantage: Estimate | None
     upheld: bool  # the fresh starts do not contradict the race
     agrees: bool  # their point estimates support the race; without it, `upheld` may only mean that they were too noisy
-    sentence: str
+    sentence: str  # the outcome in words
 
 
 @dataclass(frozen=True)
 class Race:
-    """The course of a race. `blocks`: finished blocks; `trials`: all trials, including the confirmation and repeats;
-    `grid_trials`: the trials of the full grid, with every setting in as many blocks as the race could have had.
-    `ended_by`: `decided`, `regret` (the bound asked for was met), `blocks`, `budget`, `stopped`, or `running`.
-    `unconfirmed`: why no fresh start of the winner is valid, None if one is or none was made. `half`: numbers of blocks
-    that do not count, because they are in flight or were cut short when others had decided."""
+    """The course of a race. `looks`: the standing after each block that was judged; `departures`: the settings
+    eliminated; `confirmation`: the winner's fresh starts, None if none is valid. `blocks`: finished blocks; `trials`:
+    all trials, including the confirmation and repeats; `grid_trials`: the trials of the full grid, with every setting
+    in as many blocks as the race could have had. `ended_by`: `decided`, `regret` (the bound asked for was met),
+    `blocks`, `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of the winner is valid, None if one
+    is or none was made. `half`: numbers of blocks that do not count, because they are in flight or were cut short when
+    others had decided."""
 
     looks: tuple[Look, ...]
     departures: tuple[Departure, ...]
@@ -316,10 +330,10 @@ class Exploration:
 
 @dataclass(frozen=True)
 class SoakFigure:
-    """A metric at the end of a soak, in its own unit. `soaked`: its value there; `before`: its mean over the compared
-    trials, None if they have none; `low`, `high`: the interval in which one more trial like them would lie, None with
-    fewer than two. `worse`: `soaked` is worse than the interval, and by more than the margin; never so for memory,
-    unless that is the objective."""
+    """The metric named `metric` at the end of a soak, in its own unit. `soaked`: its value there; `before`: its mean
+    over the compared trials, None if they have none; `low`, `high`: the interval in which one more trial like them
+    would lie, None with fewer than two. `worse`: `soaked` is worse than the interval, and by more than the margin;
+    never so for memory, unless that is the objective."""
 
     metric: str
     soaked: float
@@ -331,9 +345,10 @@ class SoakFigure:
 
 @dataclass(frozen=True)
 class Soak:
-    """The soak: the answer's setting, run once more for `soak_ns`, of which the last `window_ns` were measured.
-    `trial`: the number of its trial. `lasts`: no figure was worse, no constraint was missed, and nothing grew until the
-    end; None: it could not be measured."""
+    """The soak: the answer's `setting`, run once more for `soak_ns`, of which the last `window_ns` were measured.
+    `trial`: the number of its trial. `figures`: the metrics compared with the trials before; `lasts`: no figure was
+    worse, no constraint was missed, and nothing grew until the end; None: it could not be measured; `sentence`: the
+    outcome in words."""
 
     setting: Setting
     trial: int
@@ -346,9 +361,10 @@ class Soak:
 
 @dataclass(frozen=True)
 class RuleVerdict:
-    """A rule of thumb beside the measured answer. `proposal`: the number of threads that it proposes; None if it
-    proposes none, for the reason in `refused`. `setting`: the tried setting nearest to the proposal; `cost`: that
-    setting's objective as a ratio to the answer's (0.8: following the rule costs 20 %), None if there is none."""
+    """A rule of thumb beside the measured answer. `name`, `source`: what it is called, and where it is published.
+    `proposal`: the number of threads that it proposes; None if it proposes none, for the reason in `refused`.
+    `setting`: the tried setting nearest to the proposal; `cost`: that setting's objective as a ratio to the answer's
+    (0.8: following the rule costs 20 %), None if there is none."""
 
     name: str
     formula: str  # with the figures filled in: `2 cores x (1 + 18.2 ms / 1.1 ms)`
@@ -375,10 +391,11 @@ class Starts:
 
 @dataclass(frozen=True)
 class SettingResult:
-    """One setting over its valid trials. `invalid`: number of trials that failed or are excluded, without interrupted
-    ones. `effect`: the ratio objective(this) / objective(leader) with its simultaneous interval, None if the leader's
-    is 0; `verdict`: compares this setting with the leader (the leader itself: equivalent). `feasible`: it has data,
-    violates no constraint for certain, and no more of its starts than allowed failed or violated one."""
+    """One `setting` over its valid trials, `trials` in number. `invalid`: number of trials that failed or are excluded,
+    without interrupted ones. `estimates`: of each metric, by its name. `effect`: the ratio objective(this) /
+    objective(leader) with its simultaneous interval, None if the leader's is 0; `verdict`: compares this setting with
+    the leader (the leader itself: equivalent). `feasible`: it has data, violates no constraint for certain, and no more
+    of its starts than allowed failed or violated one; `infeasible_because`: the reasons why it is not, in words."""
 
     setting: Setting
     trials: int
@@ -397,9 +414,9 @@ class SettingResult:
 
 @dataclass(frozen=True)
 class Figure:
-    """The objective of a setting as the answer states it. `fresh`: it comes from the confirming starts, which had no
-    part in choosing the setting; otherwise from the compared ones, with an interval that holds for all settings
-    together."""
+    """The objective of a setting as the answer states it: `estimate`. `fresh`: it comes from the confirming starts,
+    which had no part in choosing the setting; otherwise from the compared ones, with an interval that holds for all
+    settings together."""
 
     estimate: Estimate
     fresh: bool
@@ -422,7 +439,7 @@ class Answer:
 
     @property
     def bound_met(self) -> bool | None:
-        """True if the bound asked for is met; None if none was asked for."""
+        """True if the bound `regret_asked` is met; None if there is none."""
         if self.regret_asked is None:
             return None
         return self.regret is not None and self.regret <= self.regret_asked
@@ -430,7 +447,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class ClaimPart:
-    """One comparison of a claim, at one combination of the factors that the claim leaves out.
+    """One comparison of a claim (`comparison`: as written), at one combination of the factors that the claim leaves
+    out. `blocks`: how many blocks could be used; `sentence`: `verdict` and figures in words.
 
     `left` and `right` are means over blocks in `unit` (see `model/metrics.py`; empty for a number); None if
     unavailable. `interval` is the basis of the verdict: left / right if `scale` is `ratio`, left - right if it is
@@ -450,7 +468,8 @@ class ClaimPart:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """One claim of the experiment: it held if all its parts did, and is refuted if any part is."""
+    """One claim of the experiment: it held if all its `parts` did, and is refuted if any part is. `id`, `says`,
+    `published`: as in `Claim`; `sentence`: the `verdict` in words."""
 
     id: str
     says: str
@@ -463,9 +482,9 @@ class ClaimResult:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One published figure beside the measured one. `setting`: None if it is not in this run; `ours`: None if it was
-    not measured. `published_ratio`, `our_ratio`: ratios to the base of the table; the measured one is paired within
-    blocks, with an interval of its own."""
+    """One figure, `published` for the setting `name`, beside the measured one. `setting`: None if it is not in this
+    run; `ours`: None if it was not measured. `published_ratio`, `our_ratio`: ratios to the base of the table; the
+    measured one is paired within blocks, with an interval of its own."""
 
     name: str
     setting: Setting | None
@@ -477,8 +496,8 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """The published figures of one metric, in its `unit`. `base`: the name of the row that ratios are relative to; None
-    if it was not measured."""
+    """The published figures of one `metric`, in its `unit`. `base`: the name of the row that ratios are relative to;
+    None if it was not measured. `note`: as in `Published`. `rows`: in the order of the experiment file."""
 
     metric: str
     unit: str
@@ -489,9 +508,10 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class ChangeCost:
-    """The effect of one change of the baseline: the first level of one factor changed to another. `ratio`: objective
-    (changed) / objective(baseline), paired within blocks, with an interval that holds for all changes together; None if
-    unavailable. The verdict compares the change with the baseline; `because`: why there is no ratio."""
+    """The effect of one change of the baseline: the first level of `factor` (`baseline`) changed to `level`, which
+    makes `setting`. `ratio`: objective (changed) / objective(baseline), paired within blocks, with an interval that
+    holds for all changes together; None if unavailable. `verdict` compares the change with the baseline; `because`: why
+    there is no ratio."""
 
     setting: Setting
     factor: str
@@ -509,11 +529,12 @@ class ChangeCost:
 
 @dataclass(frozen=True)
 class NodeRow:
-    """The results of one node. `ratio`: its figures to the average of all nodes, with the same settings; None without
-    another node to compare with. `best`: the setting that came out best on this node; `lead`: its ratio to the setting
-    that is named overall; `shown`: that lead is more than chance and than the margin. `cpu`: the model of the node's
-    CPU; `cpus`: how many CPUs it may use. `ray_cores`: cores that Ray's daemon and powerband's actor used during its
-    trials; `between_s`: the longest time from the end of a trial to the next. Empty or None: not known."""
+    """The results of one `node`. `blocks`: how many of its blocks are compared with those of other nodes. `ratio`: its
+    figures to the average of all nodes, with the same settings; None without another node to compare with. `best`: the
+    setting that came out best on this node; `lead`: its ratio to the setting that is named overall; `shown`: that lead
+    is more than chance and than the margin. `cpu`: the model of the node's CPU; `cpus`: how many CPUs it may use.
+    `ray_cores`: cores that Ray's daemon and powerband's actor used during its trials; `between_s`: the longest time
+    from the end of a trial to the next. Empty or None: not known."""
 
     node: str
     trials: int  # valid ones
@@ -530,9 +551,9 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a run as a factor. `setting`: the named setting, or else the leader. `differ`: the probability that
-    settings differ so much from node to node by chance alone; None if each node had one block. `confirmed_on`: nodes
-    with a valid fresh start of the winner."""
+    """The nodes of a run as a factor. `rows`: one for each node; `sentences`: what they show, in words. `setting`: the
+    named setting, or else the leader. `differ`: the probability that settings differ so much from node to node by
+    chance alone; None if each node had one block. `confirmed_on`: nodes with a valid fresh start of the winner."""
 
     setting: Setting | None
     rows: tuple[NodeRow, ...]
@@ -552,7 +573,7 @@ class Analysis:
     constraints: tuple[str, ...]  # the conditions of the SLO, as text
     confidence: float  # of all intervals and verdicts
     margin: float  # smaller differences of the objective count as none
-    answer: Answer
+    answer: Answer  # which setting to use
     settings: tuple[SettingResult, ...]  # in plan order
     trials: tuple[TrialResult, ...]  # in the order of execution, including excluded ones
     warnings: tuple[str, ...] = ()  # what lessens the worth of the results, one sentence each
@@ -569,7 +590,7 @@ class Analysis:
     nodes: Nodes | None = None  # None: all ran on one machine
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types only; settings appear as {factor: level} with their id."""
+        """The document `analysis.json`: plain JSON types; settings appear as {factor: level} with their id."""
         return {"format": FORMAT, **plain(asdict(self))}
 
 

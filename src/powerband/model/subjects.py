@@ -91,14 +91,14 @@ def command_and_env(subject: Subject) -> list[str]:
     return [*(subject.command or ()), *(text for text in subject.env.values() if text is not None)]
 
 
-def is_told_statsd(subject: Subject) -> bool:
+def has_statsd_sink(subject: Subject) -> bool:
     """True if the server's command or env names the StatsD sink, so that each trial has one."""
     return bool(placeholders(command_and_env(subject)) & set(STATSD))
 
 
 def has_series(subject: Subject) -> bool:
     """True if the server has figures of its own: on its metrics page, or sent to the StatsD sink."""
-    return subject.metrics_url is not None or is_told_statsd(subject)
+    return subject.metrics_url is not None or has_statsd_sink(subject)
 
 
 def check_metrics_page(experiment: Experiment) -> None:
@@ -111,7 +111,7 @@ def check_metrics_page(experiment: Experiment) -> None:
             raise ValueError(f"subject.metrics_url: {error}") from None
 
 
-def asked_by_services(subject: Subject) -> set[str]:
+def service_parameters(subject: Subject) -> set[str]:
     """Parameters and factors that choose or configure a service; they need not occur in a template."""
     asked = {name for service in subject.services.values() for name in service.when}
     return asked | ({LINK_DELAY, LINK_RATE} if "link" in subject.services else set())

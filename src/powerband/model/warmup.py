@@ -15,8 +15,8 @@ COMPILING_MORE = 2
 
 @dataclass(frozen=True)
 class WarmupSeries:
-    """The load of a trial so far, merged over all engines, with one entry for each interval since `go`. The decision if
-    it is steady sees nothing else.
+    """The load of a trial so far, merged over all engines, with one entry for each interval of `interval_s` since `go`.
+    The decision if it is steady sees nothing else.
 
     `rate_per_s`: requests per second that ended ok; `response_time_ns_mean`: their mean response time, NaN if there was
     none. `busy_users`: a fixed number of users have had a request under way all the time, and all ended ok; by Little's

@@ -72,14 +72,14 @@ Json = Annotated[str, BeforeValidator(_json_text)]
 
 
 class Text(Frozen):
-    """A text message, sent as it is written."""
+    """A text message: `text` with its tokens (`TOKENS`) filled in. `kind`, in every message: the tag in JSON."""
 
     kind: Literal["text"] = "text"
     text: str
 
 
 class Binary(Frozen):
-    """A binary message, written as base64."""
+    """A binary message: the bytes that `base64` encodes; `kind`: as in `Text`."""
 
     kind: Literal["binary"] = "binary"
     base64: str
@@ -95,7 +95,8 @@ class Binary(Frozen):
 
 
 class Event(Frozen):
-    """An event that a user sends. `answer`: the name of the event that answers it; None for a one-way event."""
+    """An event that a user sends. `event`: its name; `data`: JSON, in which tokens (`TOKENS`) are filled in; `answer`:
+    the name of the event that answers it; None for a one-way event; `kind`: as in `Text`."""
 
     kind: Literal["event"] = "event"
     event: Word
@@ -104,7 +105,8 @@ class Event(Frozen):
 
 
 class Call(Frozen):
-    """A call of a remote procedure; its answer has the number of the call."""
+    """A call of the remote procedure `event` with `data`; its answer has the number of the call; `kind`: as in
+    `Text`."""
 
     kind: Literal["call"] = "call"
     event: Word
@@ -112,7 +114,7 @@ class Call(Frozen):
 
 
 class Publish(Frozen):
-    """A message that the server passes on to all subscribers of a channel."""
+    """A message with `data`, which the server passes on to all subscribers of `channel`; `kind`: as in `Text`."""
 
     kind: Literal["publish"] = "publish"
     channel: Word
@@ -123,7 +125,7 @@ Message = Annotated[Text | Binary | Event | Call | Publish, Field(discriminator=
 
 
 class IdAfter(Frozen):
-    """Responses contain the number of their request after this text."""
+    """Responses contain the number of their request after the text `id_after`."""
 
     id_after: Word
 
@@ -137,8 +139,14 @@ class Tally(Frozen):
 
 
 class WebSocket(Section):
-    """Each user holds one WebSocket. In `dialect`, placeholders are replaced by the values of parameters and
-    factors."""
+    """Each user holds one WebSocket. `headers`, `subprotocols`: of the opening handshake. In `dialect`, placeholders
+    are replaced by the values of parameters and factors. `match`: how answers are matched in the dialect `plain`: by
+    `order` (the oldest without an answer), or by number. `unsolicited`: a message with one of these texts answers
+    nothing. `greetings`: texts that a user sends once it has joined, which nothing answers; `subscribe`: channels that
+    it subscribes to as part of joining. `stamp_after`: a message with this text and digits after it is a delivery,
+    timed from these digits (`{stamp}`); None: deliveries are not timed. `tally`: where responses contain the server's
+    own count of messages; None: they do not. `message_bytes_max`: a longer message from the server is a violation.
+    `rejoin_after_ns`: the pause after which a user without a connection joins again; None: never."""
 
     path: str | None = Field(default=None, pattern=r"^/[^\x00-\x20\x7f]*$")  # None: that of subject.url
     headers: Annotated[tuple[tuple[HeaderName, HeaderValue], ...], BeforeValidator(pairs)] = ()

@@ -28,6 +28,7 @@ _GRACE_NS = 200_000_000
 
 
 def is_go(command: Sequence[str]) -> bool:
+    """True if Go built the program that the command starts; False also if its file cannot be read."""
     path = shutil.which(command[0])
     if path is None:
         return False

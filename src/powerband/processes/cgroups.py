@@ -54,14 +54,14 @@ class Limits:
 
     def memory_kills(self) -> int | None:
         """Returns how many processes of the server the kernel killed because they needed more memory than the limit;
-        None if there is no such limit, or if the kernel does not tell."""
+        None if there is no such limit, or if the kernel does not count them."""
         for file in self.oom_files:
             with suppress(OSError):
                 if found := re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE):
                     return int(found[1])
         return None
 
-    def told(self) -> str:
+    def kill_words(self) -> str:
         """Returns the end of a sentence that says that the limit killed processes; empty if it killed none."""
         kills = self.memory_kills()
         if not kills or self.memory_bytes is None:

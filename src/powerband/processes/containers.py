@@ -33,10 +33,11 @@ class Container:
     id: str
 
     def end(self) -> None:
-        """Kills it if it still runs: then its client was killed, since it took longer than it was given."""
+        """Kills the container if it still runs after its client has ended: the client was killed since it did not stop
+        in time."""
         if _id_of(self.pid) == self.id:
             with suppress(*_FAILURES):
-                _asked(self.client, "kill", self.id)
+                _output_of(self.client, "kill", self.id)
 
 
 def container_at(client: Sequence[str], port: int) -> Container | None:
@@ -50,8 +51,8 @@ def container_at(client: Sequence[str], port: int) -> Container | None:
 
 def _publishing(client: Sequence[str], port: int) -> Iterable[tuple[int, str]]:
     with suppress(*_FAILURES):
-        for name in _asked(client, "ps", "--quiet", "--filter", f"publish={port}"):
-            pid, whole = _asked(client, "inspect", "--format", "{{.State.Pid}} {{.Id}}", name)
+        for name in _output_of(client, "ps", "--quiet", "--filter", f"publish={port}"):
+            pid, whole = _output_of(client, "inspect", "--format", "{{.State.Pid}} {{.Id}}", name)
             yield int(pid), whole
 
 
@@ -67,7 +68,8 @@ def _listening(port: int) -> Iterable[tuple[int, str | None]]:
         yield pid, _id_of(pid)
 
 
-def _asked(client: Sequence[str], *words: str) -> list[str]:
+def _output_of(client: Sequence[str], *words: str) -> list[str]:
+    """Returns the words that a command of the client prints. Raises one of `_FAILURES`."""
     done = subprocess.run(
         [*client, *words],
         stdin=subprocess.DEVNULL,

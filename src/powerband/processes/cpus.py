@@ -17,7 +17,8 @@ from powerband.model.host_use import HostUse, Pinning
 
 @dataclass(frozen=True)
 class CpuSplit:
-    """The CPUs of each part, in rising order; empty: any CPU."""
+    """The CPUs of each part, in rising order: `subject` those of the server, `engine` of the load generator, `probe` of
+    the probe, which may be the load generator's. An empty tuple: not pinned, so any CPU."""
 
     subject: tuple[int, ...] = ()
     engine: tuple[int, ...] = ()
@@ -37,7 +38,7 @@ def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int 
     `search/cpu_choice.py`. Raises ExperimentError for CPUs that this machine does not have."""
     available = sorted(cpu for core in cores for cpu in core)
     if isinstance(use.pinning, Pinning):
-        return _as_asked(use.pinning, available)
+        return _pinned(use.pinning, available)
     groups = [tuple(core) for core in cores] if len(cores) > 1 else [(cpu,) for cpu in available]
     if use.cpus not in ("auto", "all"):
         return _for_server(use.cpus, groups, available)
@@ -62,7 +63,7 @@ def _for_server(asked: int | str, groups: Sequence[tuple[int, ...]], available: 
         if asked > len(available):
             raise ExperimentError(f"there are {len(available)} CPUs, not {asked}", key="host.cpus")
     else:
-        subject = _there(asked, available, "host.cpus")
+        subject = _available_cpus(asked, available, "host.cpus")
     rest = _flat(group for group in groups if not set(group) & set(subject))
     rest = rest or tuple(cpu for cpu in available if cpu not in subject)
     return CpuSplit(subject, rest, rest) if rest else CpuSplit()
@@ -79,16 +80,19 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     return tuple(sorted(cpus))
 
 
-def _as_asked(pinning: Pinning, available: Sequence[int]) -> CpuSplit:
+def _pinned(pinning: Pinning, available: Sequence[int]) -> CpuSplit:
+    """Gives each part the CPUs that `host.pinning` names; the probe those of the engine if none are named for it."""
+
     def cpus(role: str, text: str) -> tuple[int, ...]:
-        return _there(text, available, f"host.pinning.{role}")
+        return _available_cpus(text, available, f"host.pinning.{role}")
 
     engine = cpus("engine", pinning.engine)
     probe = engine if pinning.probe is None else cpus("probe", pinning.probe)
     return CpuSplit(cpus("subject", pinning.subject), engine, probe)
 
 
-def _there(text: str, available: Sequence[int], key: str) -> tuple[int, ...]:
+def _available_cpus(text: str, available: Sequence[int], key: str) -> tuple[int, ...]:
+    """Returns the CPUs of a list in the experiment. Raises ExperimentError with its `key` if one may not be used."""
     try:
         wanted = parse_cpu_list(text)
     except ValueError as error:

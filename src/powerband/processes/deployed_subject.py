@@ -66,9 +66,12 @@ class DeployedSubject(RunningSubject):
 
     @property
     def root_pid(self) -> int | None:
+        """The process that is watched, with its descendants; None if none is."""
         return self.pid
 
     def check_alive(self, answered: Callable[[], bool] = lambda: True) -> None:
+        """Raises TrialFailed(died) if the watched process has ended. Without one, only the end of the trial shows
+        whether the server still listens."""
         if self.pid is not None and _living(self.pid) is None:
             raise TrialFailed(
                 Code.DIED, f"the server's process {self.pid} ended under load, and it is not powerband's to start again"
@@ -192,7 +195,7 @@ def check_process(pid: int | None, started: int | None = None) -> None:
         )
 
 
-def knowing_its_process(experiment: Experiment) -> Experiment:
+def with_process_start(experiment: Experiment) -> Experiment:
     """Returns the experiment with the start time of the process to be watched, so that a later process of the same
     number is not mistaken for it. Raises SubjectError if there is no such process."""
     subject = experiment.subject

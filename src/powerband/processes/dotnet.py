@@ -25,17 +25,19 @@ ENV = (
 
 @dataclass(frozen=True)
 class Dotnet:
-    """A .NET installation. `version`: of its newest SDK, which builds; `major`: the target framework's version."""
+    """A .NET installation. `home`: its folder, as in DOTNET_ROOT. `version`: that of its newest SDK, which builds."""
 
     home: Path
     version: str
 
     @property
     def major(self) -> int:
+        """The first number of the version: that of the framework that a build targets."""
         return numbers(self.version)[0]
 
     @property
     def program(self) -> Path:
+        """The command `dotnet` of this installation."""
         return self.home / "dotnet"
 
 

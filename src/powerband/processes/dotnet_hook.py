@@ -67,10 +67,12 @@ class HookBuild:
 
     @property
     def assembly(self) -> Path:
+        """The compiled hook: the file that .NET loads."""
         return self.folder / _ASSEMBLY
 
     @property
     def env(self) -> tuple[tuple[str, str], ...]:
+        """The environment variables of the compiler, beside those of powerband."""
         return ENV
 
 

@@ -66,8 +66,10 @@ def _installed_candidates() -> list[Path]:
 
 @dataclass(frozen=True)
 class FleetInterval:
-    """One interval over the whole fleet. `ended`: requests with any outcome. `response_time_ns_mean`: NaN if no request
-    ended ok. `joined`: users who hold a WebSocket; None for a load without WebSockets."""
+    """One interval over the whole fleet. `start_ns`, `end_ns`: on the monotonic clock. `ok`: requests that ended ok in
+    it; `ended`: those that ended with any outcome. `response_time_ns_mean`: of the ok ones; NaN if there are none.
+    `in_flight`: requests without an answer at its end. `joined`: users who hold a WebSocket then; None for a load
+    without WebSockets."""
 
     start_ns: int
     end_ns: int
@@ -79,6 +81,7 @@ class FleetInterval:
 
     @property
     def rate_per_s(self) -> float:
+        """Requests that ended ok, per second."""
         return self.ok * 1e9 / max(1, self.end_ns - self.start_ns)
 
 
@@ -96,6 +99,7 @@ class IntervalMerger:
         return self._complete()
 
     def end(self, engine: int) -> Iterator[FleetInterval]:
+        """Waits for this engine no longer; yields the merged intervals that lacked only its part."""
         self._ended[engine] = True
         return self._complete()
 
@@ -120,8 +124,8 @@ def merge_intervals(intervals: Sequence[Interval]) -> FleetInterval:
 
 
 class EngineFleet:
-    """A started fleet; make one with `fleet_up`. `phases`: when each phase began, by the first engine that reported it.
-    `seen`: requests by outcome so far."""
+    """A started fleet; make one with `fleet_up`. `intervals`: the merged ones so far. `phases`: when each phase began,
+    by the first engine that reported it. `seen`: requests by outcome so far."""
 
     begun_ns: int | None = None
     """None, since a fleet waits for go."""
@@ -140,6 +144,7 @@ class EngineFleet:
         self._summaries: list[Summary | None] = [None] * size
 
     def attach(self, process: Engine, spec: LoadSpec, pump: Pump) -> None:
+        """Adds a started engine: sends it its spec, and takes its lines from the pump."""
         index = len(self._processes)
         self._processes.append(process)
         process.send(spec)
@@ -155,6 +160,7 @@ class EngineFleet:
 
     @property
     def armed(self) -> bool:
+        """True once every engine has reported that it is ready to go."""
         return all(self._armed)
 
     @property

@@ -36,7 +36,8 @@ def descriptor_limit() -> int:
 class LineSource(Protocol):
     """A source of lines that a pump can wait for."""
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """The descriptor that a selector waits for: readable once lines have arrived, or the last one has."""
 
     def read_lines(self) -> list[bytes] | None:
         """Returns the whole lines that have arrived, newlines included; None once there are no more."""
@@ -73,6 +74,7 @@ class EngineProcess(contextlib.AbstractContextManager["EngineProcess", None]):
         return self._process.pid
 
     def fileno(self) -> int:
+        """The descriptor of its stdout."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
@@ -185,6 +187,7 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
 
 
 def describe_status(status: int | None) -> str:
+    """Returns an exit status in words: `exit code 1`, `signal 9` for -9; None: the process still runs."""
     if status is None:
         return "still running"
     return f"signal {-status}" if status < 0 else f"exit code {status}"

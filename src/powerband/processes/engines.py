@@ -34,6 +34,8 @@ class Engine(LineSource, Protocol):
 
 
 class Engines(Protocol):
+    """A way to start the engines of a load on one machine or several, and the limits that hold there."""
+
     @property
     def apart(self) -> bool:
         """True if the engines run on other machines than the server."""
@@ -43,7 +45,8 @@ class Engines(Protocol):
         """The address at which the engines reach the server's machine."""
 
     @property
-    def machines(self) -> int: ...
+    def machines(self) -> int:
+        """How many machines the engines share."""
 
     @property
     def descriptor_limit(self) -> int:

@@ -15,6 +15,8 @@ from powerband.store import NOT_AS_WRITTEN, Failure
 
 
 class Code(StrEnum):
+    """The reason of a failure, as one word for programs, which keeps its meaning from version to version."""
+
     COMMAND_NOT_FOUND = "command_not_found"
     NOT_EXECUTABLE = "not_executable"
     LAUNCH_FAILED = "launch_failed"

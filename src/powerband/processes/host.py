@@ -141,7 +141,7 @@ def _cpu(read: _HostReader) -> dict[str, Any]:
 
 
 def _cores(read: _HostReader, allowed: list[int]) -> list[list[int]]:
-    """Groups the allowed CPUs by physical core; each is alone if the kernel does not tell."""
+    """Groups the allowed CPUs by physical core; each is alone if the kernel does not show it."""
     cores: list[list[int]] = []
     seen: set[int] = set()
     for cpu in allowed:

@@ -21,7 +21,8 @@ _INSTALLED = Path("/usr/lib/jvm")
 
 @dataclass(frozen=True)
 class Jdk:
-    """A JDK. `version`: its major version. `found`: where it was found, in words."""
+    """A JDK. `home`: its folder, as in JAVA_HOME. `version`: its major version. `found`: where it was found, in
+    words."""
 
     home: Path
     version: int
@@ -29,6 +30,7 @@ class Jdk:
 
     @property
     def java(self) -> Path:
+        """The command `java` of this JDK."""
         return self.home / "bin" / "java"
 
 

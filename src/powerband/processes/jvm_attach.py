@@ -1,5 +1,5 @@
-"""Asks a JVM through its own attach socket: for the full names of its threads, or for the output of a diagnostic
-command. The kernel cuts thread names to 15 characters, so that all event loops of a framework look alike there.
+"""Sends commands to a JVM through its own attach socket: to list its threads by their full names, or to diagnose it.
+The kernel cuts thread names to 15 characters, so that all event loops of a framework look alike there.
 
 The attach socket needs no second JVM and is the same in all versions. An answer may stop the JVM for a moment, so
 nothing is asked while anything is measured. A JVM that does not answer is no error here.
@@ -62,7 +62,7 @@ class NotAnsweredError(Exception):
 
 
 class JvmAnswer:
-    """A JVM's answer to one question, read as it arrives."""
+    """A JVM's answer to one command, read as it arrives."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -71,6 +71,7 @@ class JvmAnswer:
         self._whole = False
 
     def fileno(self) -> int:
+        """The descriptor of the connection: readable once more of the answer has arrived, or its end."""
         return self._connection.fileno()
 
     def arrived(self) -> bool:
@@ -100,19 +101,20 @@ class JvmAnswer:
 
 
 def answer_of(pid: int, command: str, argument: str = "", *, deadline_s: float) -> str:
-    """Asks a question, and waits for its answer. Raises NotAnsweredError."""
-    with asked(pid, command, argument, deadline_s=deadline_s) as answer:
+    """Sends a command, as `command_sent` does, and returns the JVM's whole answer. Raises NotAnsweredError if it is not
+    complete by then, or if the JVM refuses."""
+    with command_sent(pid, command, argument, deadline_s=deadline_s) as answer:
         while not answer.arrived() and (left := deadline_s - time.monotonic()) > 0:
             select.select([answer], [], [], left)
         return answer.text()
 
 
 @contextmanager
-def asked(pid: int, command: str, argument: str = "", *, deadline_s: float) -> Iterator[JvmAnswer]:
-    """Asks a question: a command of the attach protocol, with the first of its arguments. `deadline_s`: by the
-    monotonic clock; the question is put within two seconds, or not at all.
+def command_sent(pid: int, command: str, argument: str = "", *, deadline_s: float) -> Iterator[JvmAnswer]:
+    """Sends a command of the attach protocol to a JVM, with the first of its arguments, and yields its answer, which
+    arrives later. `deadline_s`: by the monotonic clock; the command is sent within two seconds, or not at all.
 
-    Raises NotAnsweredError if the JVM cannot be asked."""
+    Raises NotAnsweredError if the JVM does not take the command."""
     if time.monotonic() >= deadline_s:
         raise NotAnsweredError("no time was left to ask the JVM")
     deadline_s = min(deadline_s, time.monotonic() + _SOCKET_WITHIN_S)
@@ -177,7 +179,7 @@ def _check_handles_sigquit(pid: int, status: Mapping[str, str]) -> None:
 
 @contextmanager
 def _requested(request: Path, user: int) -> Iterator[None]:
-    """Makes the file that tells a JVM to open its socket at SIGQUIT. A file that a killed program left there must
+    """Creates the file that asks a JVM to open its socket at SIGQUIT. A file that a killed program left there must
     belong to the JVM's user or to this one: the JVM ignores those of other users."""
     try:
         os.close(os.open(request, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))

@@ -31,12 +31,14 @@ class LineFile(contextlib.AbstractContextManager["LineFile", None]):
                 self._file.close()
 
     def write(self, data: bytes) -> None:
+        """Appends whole lines. Raises MeasurementError if the disk refuses them."""
         with writing(self._path):
             self._file.write(data)
         if time.monotonic() - self._flushed_s >= FLUSH_AFTER_S:
             self.flush()
 
     def flush(self) -> None:
+        """Hands the buffered lines to the kernel. Raises MeasurementError if the disk refuses them."""
         self._flushed_s = time.monotonic()
         with writing(self._path):
             self._file.flush()

@@ -24,8 +24,8 @@ _POLL_S = 0.005  # arbitrary: a killed process is gone within a few ms
 
 @contextmanager
 def orphans_adopted(was_killed: Callable[[], bool]) -> Iterator[None]:
-    """Adopts orphans during the block, and kills them at its end if the keeper was killed, which `was_killed` tells.
-    Orphans are the children that this process got within the block, in a session of their own, and their
+    """Adopts orphans during the block, and kills them at its end if `was_killed` then returns that the keeper was
+    killed. Orphans are the children that this process got within the block, in a session of their own, and their
     descendants."""
     libc, before = ctypes.CDLL(None), ctypes.c_int()
     libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)

@@ -71,7 +71,7 @@ def someone_listens(host: str, port: int) -> bool:
 
 def older_listener(port: int, root: int) -> str | None:
     """Returns the program that listens on a local port, as `name (pid N)`, if it was started before the process `root`
-    and no descendant of `root` listens there too. Otherwise None, also if /proc does not tell."""
+    and no descendant of `root` listens there too. Otherwise None, also if /proc does not show it."""
     inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
     if not inodes:
         return None
@@ -89,7 +89,7 @@ def older_listener(port: int, root: int) -> str | None:
 
 def listener(port: int) -> tuple[str, int] | None:
     """Returns name and pid of the program that listens on a local port, the oldest of several; None if /proc does not
-    tell."""
+    show it."""
     inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
     found = [each for each in all_processes() if inodes and _holds(each.pid, inodes)]
     oldest = min(found, key=lambda each: each.started, default=None)
@@ -97,7 +97,7 @@ def listener(port: int) -> tuple[str, int] | None:
 
 
 def ports_of(root: int) -> list[int]:
-    """Returns the local ports on which a process and its descendants listen, as far as /proc tells."""
+    """Returns the local ports on which a process and its descendants listen, as far as /proc shows."""
     inodes = {inode for pid in tree_of(root, all_processes()) for inode in socket_inodes(pid)}
     return sorted({each.port for each in tcp_sockets() if each.state == LISTEN and each.inode in inodes})
 

@@ -36,7 +36,8 @@ KILL_SLACK_S = 5.0  # time for the probe, beyond the subject's grace, to kill wh
 
 
 class RunningProbe:
-    """A started probe; make one with `probe_up`."""
+    """A started probe; make one with `probe_up`. `launched`, `exited`, `end`, `error`: its event of that kind; None
+    until it has come."""
 
     def __init__(self, process: EngineProcess, lines: LineFile, grace_s: float) -> None:
         self.launched: Launched | None = None
@@ -72,9 +73,9 @@ class RunningProbe:
         """Returns the time that the compilers of the subject's runtimes worked lately, per second of `over_ns`: what
         JVMs tell, or the time in which compiling threads ran or waited for a CPU, if that is more. A JVM counts a
         method only once it is compiled, which takes seconds where others have the CPU. 0 if nothing compiles."""
-        return max(self._told_compile_share(over_ns), self._seen_compile_share(over_ns))
+        return max(self._reported_compile_share(over_ns), self._sampled_compile_share(over_ns))
 
-    def _seen_compile_share(self, over_ns: int) -> float:
+    def _sampled_compile_share(self, over_ns: int) -> float:
         recent: list[Threads] = []  # the latest first; older lines, which may be long, are not decoded
         for line in reversed(self._threads_lines):
             event: Threads = json.loads(line)
@@ -88,7 +89,7 @@ class RunningProbe:
         ]
         return (worked[0] - worked[-1]) / (recent[0]["at_ns"] - recent[-1]["at_ns"]) if len(recent) > 1 else 0.0
 
-    def _told_compile_share(self, over_ns: int) -> float:
+    def _reported_compile_share(self, over_ns: int) -> float:
         rows: list[Jvm] = [json.loads(line) for line in self._jvm_lines]
         newest_ns = max((row["at_ns"] for row in rows), default=0)
         first: dict[int, int] = {}
@@ -101,6 +102,7 @@ class RunningProbe:
         return sum(last[pid] - first[pid] for pid in last) / over_ns
 
     def watch(self, name: str, pid: int) -> None:
+        """Samples one more process tree from now on, whose lines get this name. `pid`: its root."""
         self._process.send(WatchAlso(name=name, pid=pid))
 
     def stop(self, pump: Pump) -> None:
@@ -122,6 +124,8 @@ class RunningProbe:
         }
 
     def on_line(self, line: bytes) -> None:
+        """Writes a line of the probe to the file, and keeps what steers the trial. Raises TrialFailed(probe_failed) if
+        it is no event."""
         self._lines.write(line)
         with understood(line, Code.PROBE_FAILED, "the probe"):
             self._take(line)
@@ -147,6 +151,7 @@ class RunningProbe:
                 self.error = event
 
     def on_end(self) -> None:
+        """Takes note that the probe has ended. Raises TrialFailed(probe_failed) if it gave neither report nor error."""
         self._ended = True
         if self.end is None and self.error is None:
             status = self._process.wait(1.0)

@@ -37,8 +37,8 @@ class RequestFailedError(Exception):
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """An answer. `sent_ns`, `answered_ns`: by the monotonic clock, before the request was sent and after the whole body
-    had come."""
+    """An answer. `status`: that of HTTP. `body`: whole, without its transfer encoding. `sent_ns`, `answered_ns`: by the
+    monotonic clock, before the request was sent and after the whole body had come."""
 
     status: int
     body: bytes
@@ -70,14 +70,14 @@ class Client(AbstractContextManager["Client", None]):
 
     def status_of(self, step: Step) -> int:
         """Returns the status alone, without waiting for the body. Raises like `send`."""
-        with self._asked(step) as response:
+        with self._response_to(step) as response:
             self._connection.close()
             return response.status
 
     def answer_to(self, step: Step) -> HttpAnswer:
         """Returns the answer, whatever it is. Raises like `send`."""
         sent_ns = time.monotonic_ns()
-        with self._asked(step) as response:
+        with self._response_to(step) as response:
             content = response.read(self._body_bytes_max + 1)
             if len(content) > self._body_bytes_max:
                 raise ValueError(f"its body is longer than {self._body_bytes_max >> 20} MiB")
@@ -86,7 +86,7 @@ class Client(AbstractContextManager["Client", None]):
             return HttpAnswer(response.status, content, sent_ns, time.monotonic_ns())
 
     @contextmanager
-    def _asked(self, step: Step) -> Iterator[http.client.HTTPResponse]:
+    def _response_to(self, step: Step) -> Iterator[http.client.HTTPResponse]:
         self._connection.deadline_s = time.monotonic() + self._timeout_s
         try:
             body = None if step.body is None else step.body.encode()

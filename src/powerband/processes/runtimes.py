@@ -44,8 +44,9 @@ _NODE_THREADS, _NODE_THREADS_MOST = 4, 1024  # libuv's default and limit
 
 @dataclass(frozen=True)
 class Process:
-    """The kernel's facts about a process that determine its runtime's view. `online`: CPUs of the machine; `allowed`:
-    those of its affinity mask; `quota`: CPUs that its cgroup allows, None if there is no limit."""
+    """The kernel's facts about a process that determine its runtime's view. `pid`, and its `folder` below /proc.
+    `environment`: the few variables that runtimes obey, as far as they are set. `online`: CPUs of the machine;
+    `allowed`: those of its affinity mask; `quota`: CPUs that its cgroup allows, None if there is no limit."""
 
     pid: int
     folder: Path
@@ -66,10 +67,12 @@ class Process:
 
     @property
     def usable(self) -> float:
+        """CPUs that it may use on average: those of its affinity mask, or its quota if that is less."""
         return self.allowed if self.quota is None else min(self.allowed, self.quota)
 
     @property
     def exe(self) -> Path:
+        """The executable, as a link below /proc."""
         return self.folder / "exe"
 
     def number(self, name: str) -> int | None:
@@ -78,6 +81,7 @@ class Process:
         return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
     def view(self, runtime: str, call: str, cpus: int | None, source: str, **chosen: str) -> RuntimeView:
+        """Returns the view of this one process; the arguments are fields of `RuntimeView`."""
         return RuntimeView(runtime, 1, call, cpus, source, self.usable, chosen)
 
 

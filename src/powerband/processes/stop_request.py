@@ -20,8 +20,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
-    """`cut_short`: True once a run has ended before its time because of the request; one that comes after the last
-    trial changes nothing."""
+    """A flag that a run should stop, for which a selector can wait. `requested`: True from the first request on.
+    `cut_short`: True once a run has ended before its time because of it; a request after the last trial changes
+    nothing."""
 
     def __init__(self) -> None:
         self.requested = self.cut_short = False
@@ -58,8 +59,10 @@ class StopRequest:
         os.write(self._write, b"s")
 
     def fileno(self) -> int:
+        """The descriptor that becomes readable with the first request, and stays so."""
         return self._read
 
     def close(self) -> None:
+        """Frees the descriptors. Nothing may wait for the request any more."""
         os.close(self._read)
         os.close(self._write)

@@ -1,6 +1,6 @@
 """Brings one subject up: a free port, the command for one setting, launch through the probe, and the wait until ready.
 
-An early death is noticed at once, and every failure message ends with the subject's last words.
+An early death is noticed at once, and every failure message ends with the last lines of the subject's log.
 `powerband.model.subjects` fills in templates; the probe stops the subject.
 """
 
@@ -31,7 +31,7 @@ from powerband.model.secrets import line_without_secrets
 from powerband.model.subjects import (
     PORTS,
     STATSD,
-    is_told_statsd,
+    has_statsd_sink,
     render_command,
     render_env,
     render_step,
@@ -66,9 +66,9 @@ ANSWER_WITHIN_S = 1.0  # for one answer to whether the subject is ready; the que
 POLL_FIRST_S = 0.005  # a lean server is ready within some ms; each later pause is 30 % longer
 POLL_LONGEST_S = 0.05  # the precision of ready_s; each check costs a starting server some CPU
 CONTAINER_WITHIN_S = 5.0  # arbitrary: a container's process begins some 300 ms after its port takes connections
-LAST_WORDS_LINES = 8  # arbitrary: an error with the lines that lead to it; the log has all
+LAST_LINES = 8  # arbitrary: an error with the lines that lead to it; the log has all
 SERIES_EVERY_NS = 1_000_000_000  # between two readings of the subject's own series
-TAIL_BYTES = 8192  # contains the last words, even with lines of a thousand characters
+TAIL_BYTES = 8192  # contains the last lines, even those with lines of a thousand characters
 CAUSE_BYTES = 1 << 16  # a Java framework's chain of exceptions may fill tens of KB
 CAUSE_CHARACTERS = 500  # arbitrary: what fits a message; the log has all
 SOCKET_PARENT_BYTES = 70  # the path of a Unix socket has at most 107 bytes (unix(7)), and ours adds 31
@@ -85,7 +85,11 @@ _PORT_TAKEN = re.compile(
 
 @dataclass(frozen=True)
 class Rendered:
-    """One subject with every template filled in."""
+    """The subject of one trial, with every template filled in. `argv`, `env` (in addition to powerband's own variables)
+    and `cwd` (None: powerband's own folder): how it is launched. `url`: where the load goes; `host` and `port`: those
+    of the url. `ready`: what shows that it is ready. `metrics_url`: its metrics page; `visitor_url`: the page that a
+    real browser opens; None if it has none. `apply`: the requests that set its knobs once it is ready. `statsd_socket`:
+    the path of the StatsD sink's Unix socket; None if no template asks for it."""
 
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
@@ -105,7 +109,8 @@ class Rendered:
 
 @dataclass(frozen=True)
 class RunningSubject:
-    """A subject that is ready."""
+    """A subject that is ready. `rendered`: its launch and addresses. `probe`: the probe that watches it. `log_file`:
+    its output. `counter`: that of a self-driven subject, None for others. `limits`: its cgroups."""
 
     rendered: Rendered
     probe: RunningProbe
@@ -133,25 +138,28 @@ class RunningSubject:
         raise TrialFailed(
             Code.DIED,
             f"the server ended by itself {'under load' if served else 'before it answered a request of the load'} "
-            f"({describe_exit(exited)}){out_of_memory(self)}{self.limits.told()}"
-            f"{(last_words if served else why_it_ended)(self.log_file)}",
+            f"({describe_exit(exited)}){out_of_memory(self)}{self.limits.kill_words()}"
+            f"{(last_lines if served else why_it_ended)(self.log_file)}",
         )
 
 
 @dataclass(frozen=True)
 class ContainerSubject(RunningSubject):
-    """A subject in a container, which is None if it was not found."""
+    """A subject that runs in a container. `container`: None if it was not found."""
 
     container: Container | None = None
 
     @property
     def root_pid(self) -> int | None:
+        """The container's first process; None if the container was not found."""
         return None if self.container is None else self.container.pid
 
 
 @dataclass(frozen=True)
 class SubjectFiles:
-    """The places for what a trial's subject and probe produce."""
+    """Where the output of a trial's subject and probe goes. `log`: all that the subject prints. `engine_log`: stderr of
+    the probe. `probe_lines`: the probe's events. `apply_log`: output of the command that changes a deployed subject.
+    `tell_address`: called with the subject's addresses before each start."""
 
     log: Path
     engine_log: Path
@@ -206,7 +214,8 @@ def render(
 
 
 class SubjectCounter(Protocol):
-    """The counter of a self-driven subject, by which the subject shows that it is ready."""
+    """The counter of a self-driven subject, whose first reading shows that the subject is ready. `page`: the metrics
+    page that may hold it, new at each start; None if there is none."""
 
     page: str | None
 
@@ -217,9 +226,11 @@ class SubjectCounter(Protocol):
         """Takes a reading of the subject's own series, as the probe reports it."""
 
     @property
-    def is_told(self) -> bool: ...
+    def is_read(self) -> bool:
+        """True once a reading has contained the counter."""
 
-    def missing(self) -> TrialFailed: ...
+    def missing(self) -> TrialFailed:
+        """Returns the failure of a subject whose counter was not read in time."""
 
 
 @contextmanager
@@ -304,7 +315,7 @@ def _container(rendered: Rendered, probe: RunningProbe, pump: Pump) -> Container
 @contextmanager
 def _statsd_folder(subject: Subject) -> Iterator[dict[str, str]]:
     """Yields a short path for the sink's socket, removed after the trial: the kernel accepts no long ones."""
-    if not is_told_statsd(subject):
+    if not has_statsd_sink(subject):
         yield {}
         return
     with temporary(_short_folder) as folder:
@@ -317,6 +328,8 @@ def _short_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 class PortTaken(TrialFailed):
+    """The subject found its port in use, though it had been free. Another port may do."""
+
     def __init__(self, message: str) -> None:
         super().__init__(Code.PORT_IN_USE, message)
 
@@ -384,20 +397,20 @@ def apply_knobs(rendered: Rendered, pump: Pump) -> None:
                 ) from error
 
 
-def last_words(log_file: Path) -> str:
+def last_lines(log_file: Path) -> str:
     """Returns the last lines of a subject's log, as the end of a sentence."""
     text = end_of(log_file, TAIL_BYTES).strip()
     if not text:
         return "; it printed nothing"
-    return "; its last log lines:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_WORDS_LINES:])
+    return "; its last log lines:\n" + "\n".join(f"  {line[:300]}" for line in text.splitlines()[-LAST_LINES:])
 
 
 def why_it_ended(log_file: Path) -> str:
-    """Returns the cause that a subject's log names, as the end of a sentence; its last words if it names none, or if
-    they are so few that they show it themselves."""
+    """Returns the cause that a subject's log names, as the end of a sentence; its last lines if it names none, or if
+    the log is so short that they show it themselves."""
     text = end_of(log_file, CAUSE_BYTES).strip()
     if len(text.splitlines()) <= FEW_LINES or not (cause := cause_in(text)):
-        return last_words(log_file)
+        return last_lines(log_file)
     return f": {cause[:CAUSE_CHARACTERS]} (all that it said: {log_file})"
 
 
@@ -416,6 +429,7 @@ def out_of_memory(subject: RunningSubject) -> str:
 
 
 def describe_exit(exited: Exited) -> str:
+    """Returns how the subject ended, in words: `killed by SIGKILL`, `exit code 1`."""
     if exited.signal is not None:
         try:
             return f"killed by {signal.Signals(exited.signal).name}"
@@ -437,7 +451,7 @@ def probe_spec(
     window_ns: int | None = None,
     limits: Limits = NO_LIMITS,
 ) -> ProbeSpec:
-    """Returns what the probe of a trial is told: which command to launch, and what to read of it. `log` gets the
+    """Returns the probe's instructions for a trial: which command to launch, and what to read of it. `log` gets the
     output; `counted`: the subject drives itself. Threads are reported `LOOKS` times in a window of `window_ns`, but at
     least once a second and at most once in `THREADS_EVERY_LEAST_NS`."""
     page = rendered.metrics_url if scraped else None
@@ -505,18 +519,18 @@ def _wait_ready(
                 raise TrialFailed(
                     Code.NOT_READY,
                     f"the server was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
-                    f"{listens_elsewhere(rendered, probe.pid) or cure}{last_words(log_file)}",
+                    f"{listens_elsewhere(rendered, probe.pid) or cure}{last_lines(log_file)}",
                 )
             pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
     pump.wait(lambda: probe.exited is not None, 0.001)
     if probe.exited is not None:
-        words = last_words(log_file)
+        words = last_lines(log_file)
         if _PORT_TAKEN.search(end_of(log_file, TAIL_BYTES, log_from)):
             which = "on its port" if counted is not None else f"on port {rendered.port}"
             raise PortTaken(f"the server could not listen {which}, which is in use{words}")
         raise TrialFailed(
             Code.DIED_BEFORE_READY,
-            f"the server ended before it was ready ({describe_exit(probe.exited)}){limits.told()}"
+            f"the server ended before it was ready ({describe_exit(probe.exited)}){limits.kill_words()}"
             f"{why_it_ended(log_file)}",
         )
 
@@ -550,7 +564,7 @@ def ready_check(
     """Yields a function that returns whether the subject is ready now. It takes at most the seconds that it is given,
     and at most one. `log_from`: where this start's part of the log begins. It raises what the pump raises."""
     if counter is not None:
-        yield lambda left_s: counter.is_told
+        yield lambda left_s: counter.is_read
     elif rendered.ready.http is not None:
         url = _http_url(rendered)
         yield lambda left_s: _answers(url, min(ANSWER_WITHIN_S, left_s), pump)

@@ -17,7 +17,13 @@ from powerband.wire.load_events import EngineInterval, Summary
 @dataclass(frozen=True)
 class Crowd:
     """The WebSocket users of all engines together. Counts and times are of the whole run, except those called
-    `*_in_window`. `joined` includes `rejoined`."""
+    `*_in_window` and `delivery_times`.
+
+    `started`: joins that began, `started` == `joined` + sum of `joins_failed` (by outcome); `joined` includes
+    `rejoined`. `join_times`: from a user's scheduled start to joined. `drops`: connections that joined users lost, by
+    reason; `close_codes`: close frames of the server, by code. `published_in_window`: stamped messages that were sent
+    within the window; `delivered_in_window`: deliveries of these, whenever they arrived; `delivery_times`: from their
+    sending to their arrival."""
 
     started: int
     joined: int
@@ -41,6 +47,7 @@ class Crowd:
 
     @property
     def dropped(self) -> int:
+        """The number of connections that joined users lost."""
         return sum(self.drops.values())
 
     @property

@@ -28,8 +28,10 @@ from powerband.wire.load_events import EngineInterval
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one trial, or of a stretch of it: metrics are of the time from `fleet.start_ns` to
-    `fleet.end_ns`."""
+    """Everything that one trial left, or a stretch of it: metrics are of the time from `fleet.start_ns` to
+    `fleet.end_ns`. `experiment`: as this trial ran it; `record`: what the trial left; `fleet`: the load engines,
+    merged; `response`: the response times of the cohort; `heap_growth`: None without snapshots of heaps; `looks`: short
+    loads after the trial's own, empty if none was due."""
 
     experiment: Experiment
     record: TrialRecord
@@ -67,22 +69,23 @@ class Evidence:
 
     @property
     def sees_inside(self) -> bool:
-        """False if none of the subject's processes was watched: it was deployed already, or is in a container."""
+        """True if the probe watched a process of the server; False if the server was deployed already, or is in a
+        container."""
         if self.probe is None:
             return self.experiment.subject.deployed is None
         return "subject" in self.probe.trees
 
     @property
     def is_here(self) -> bool:
-        """True if the subject ran on this machine."""
+        """True if the server ran on this machine."""
         return bool(self.record.subject.get("here", True))
 
     @property
     def foreign_is_known(self) -> bool:
-        """True if the CPU use of other programs can be told from the subject's. Of a deployed subject on this machine
-        one process is watched at most, so that its database, say, would count among the others; so would the proxy in
-        front of a container. If its process is watched and the experiment sets `foreign_cpu_max`, the others are judged
-        all the same."""
+        """True if the CPU use of other programs is known apart from the server's. Only one process of a deployed server
+        on this machine is watched at most, so that its database, say, would count among the others; so would the proxy
+        in front of a container. If its process is watched and the experiment sets `foreign_cpu_max`, the others are
+        judged all the same."""
         limited = self.experiment.measure.foreign_cpu_max is not None and self.sees_inside
         return self.experiment.subject.is_own_process or not self.is_here or limited
 
@@ -93,6 +96,7 @@ class Evidence:
 
     @property
     def window(self) -> tuple[int, int]:
+        """Start and end of the time that metrics are of, in monotonic ns."""
         return self.fleet.start_ns, self.fleet.end_ns
 
     @property
@@ -170,10 +174,12 @@ class Evidence:
 
     @cached_property
     def send_lag(self) -> MergedTimes:
+        """The delays of the load engines: from the scheduled to the actual send of each request of the cohort."""
         return self.fleet.times("send_lag_ns")
 
     @cached_property
     def pools(self) -> tuple[WatchedPool, ...]:
+        """The server's pools of threads in the window, the busiest first; empty without a probe."""
         names = self.record.thread_names
         return () if self.probe is None else watched_pools(self.probe.threads, *self.window, names)
 
@@ -187,7 +193,7 @@ class Evidence:
         """The parts of the window in which other programs hardly ran. None for a load that pauses or comes at a rate,
         which makes up later for what others held up."""
         probe = self.probe
-        if probe is None or not self.load.keeps_asking or not self.foreign_is_known:
+        if probe is None or not self.load.never_pauses or not self.foreign_is_known:
             return None
         if not self.record.generators and not probe.matching("engine"):
             return None
@@ -212,8 +218,9 @@ def _nothing(*_: object) -> tuple[()]:
 
 @dataclass(frozen=True)
 class Source:
-    """A source makes some of a trial's metrics, and reports problems. Each metric names its source
-    (`model/metrics.py`); `problems` is given the metrics of all sources."""
+    """A source makes some of a trial's metrics, and reports problems. Each metric names its source (`model/metrics.py`)
+    by `name`. `metrics`: returns the figures that the evidence shows; `problems`: is given the metrics of all
+    sources."""
 
     name: str
     metrics: Callable[[Evidence], Figures] = _nothing

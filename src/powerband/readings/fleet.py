@@ -33,6 +33,7 @@ class MergedTimes:
 
     @property
     def count(self) -> int:
+        """The number of times."""
         return int(self._passed[-1]) if self._passed.size else 0
 
     def quantile(self, q: float) -> float:
@@ -44,6 +45,7 @@ class MergedTimes:
 
     @property
     def maximum(self) -> float:
+        """The longest time; 0 if there are none."""
         return self.quantile(1.0)
 
     def moment(self, order: int) -> float:
@@ -53,8 +55,8 @@ class MergedTimes:
 
 @dataclass(frozen=True)
 class Unserved:
-    """The number of users who got no `ok` answer within the window although one was due, and the number of their
-    requests in the cohort."""
+    """The number of `users` who got no `ok` answer within the window although one was due, and the number of their
+    `requests` in the cohort."""
 
     users: int
     requests: int
@@ -62,7 +64,9 @@ class Unserved:
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """Counts of requests. Conservation: scheduled == sent + dropped; sent == sum of outcomes."""
+    """Counts of requests: those that became due (`scheduled`), those of them that were `sent` or given up unsent
+    (`dropped`), and how the sent ones ended (`outcomes`, by outcome). scheduled == sent + dropped; sent == sum of
+    outcomes."""
 
     scheduled: int
     sent: int
@@ -71,10 +75,12 @@ class RequestCounts:
 
     @property
     def ended(self) -> int:
+        """The number of requests that ended, whatever their outcome."""
         return sum(self.outcomes.values())
 
     @property
     def ok(self) -> int:
+        """The number of requests that were answered correctly."""
         return self.outcomes.get("ok", 0)
 
 
@@ -85,7 +91,13 @@ class MergedFleet:
     The engines' windows, if they end by time, differ by microseconds: each rate is computed over its engine's own
     window, then the rates are added, and `start_ns` to `end_ns` is the part common to all windows. If an engine ended
     because its users had done their work, everything is computed over the whole span instead, since a process that
-    finishes early sends no more load."""
+    finishes early sends no more load.
+
+    `total`: requests of the whole run; `cohort`: requests that were scheduled within the window, followed to their end;
+    `window_outcomes`: requests that ended within the window, whenever they were scheduled. `goodput_per_s`,
+    `achieved_per_s`: ok ones of these and all of these; `offered_per_s`: the cohort's rate. `users_mean`: mean number
+    of users present; `cpu_cores`: CPU of all engines; `connections_opened`: in the whole run; `summaries`: of the
+    engines that reached the window."""
 
     start_ns: int
     end_ns: int
@@ -120,10 +132,12 @@ class MergedFleet:
 
     @property
     def window_s(self) -> float:
+        """The length of the window in s."""
         return (self.end_ns - self.start_ns) / SECOND_NS
 
     @property
     def ended(self) -> int:
+        """The number of requests that ended within the window, whatever their outcome."""
         return sum(self.window_outcomes.values())
 
     @property
@@ -136,6 +150,7 @@ class MergedFleet:
         return MergedTimes(encoded_times(self.summaries, name))
 
     def connect_times(self) -> MergedTimes:
+        """The times that connections took to open, over the whole run."""
         return MergedTimes(summary["connections"]["connect_time_ns"] for summary in self.summaries)
 
 

@@ -57,10 +57,11 @@ LOOPS = re.compile(r"event.?loop|^loop\b|^loop-|reactor|nio-?loop|^ev-", re.IGNO
 
 @dataclass(frozen=True)
 class WatchedPool:
-    """A pool of threads over a stretch of time. `busiest`: CPU share of its busiest thread. `switches_per_s`: voluntary
-    context switches; `preemptions_per_s`: involuntary ones. `polled`: the share of epoll and select in all waits of its
-    threads since they began, 1 for threads told apart as event loops. `alive_max`: the most threads alive at an event
-    of the stretch; the mean over a short stretch misses threads that end early."""
+    """A pool of threads over a stretch of time. `use`: the figures that reports show. `busiest`: CPU share of its
+    busiest thread. `switches_per_s`: voluntary context switches; `preemptions_per_s`: involuntary ones. `polled`: the
+    share of epoll and select in all waits of its threads since they began, 1 for threads that were recognised as event
+    loops. `alive_max`: the most threads alive at an event of the stretch; the mean over a short stretch misses threads
+    that end early."""
 
     use: PoolUse
     busiest: float
@@ -71,10 +72,12 @@ class WatchedPool:
 
     @property
     def name(self) -> str:
+        """The name that its threads share."""
         return self.use.pool
 
     @property
     def collects(self) -> bool:
+        """True if its threads collect garbage, judged by their name."""
         return COLLECTORS.search(self.name) is not None
 
     @property
@@ -84,14 +87,17 @@ class WatchedPool:
 
     @property
     def compiles(self) -> bool:
+        """True if its threads compile the program while it runs, judged by their name."""
         return COMPILERS.search(self.name) is not None
 
     @property
     def housekeeping(self) -> bool:
+        """True if its threads serve no request, judged by their name: compilers, timers, acceptors."""
         return HOUSEKEEPERS.search(self.name) is not None
 
     @property
     def loops(self) -> bool:
+        """True if its threads are event loops, judged by what they wait on, or by their name."""
         return self.polled >= LOOP_POLL_SHARE or LOOPS.search(self.name) is not None
 
     def blocked_on(self, *kinds: str) -> float:

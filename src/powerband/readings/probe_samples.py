@@ -34,9 +34,10 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Counters:
-    """One source (a process tree, or the host): the samples' times and each field's values, NaN if absent or only
-    repeated. `complete`: each sample has all series that there were then, so that a counter which is absent had not
-    begun, or is over. `sources`: of several sources merged into one, the one that has the readings of each field."""
+    """One source of samples (a process tree, or the host). `at_ns`: the samples' times; `fields`: by name the value at
+    each of them, NaN if it is absent or only repeated. `complete`: each sample has all series that there were then, so
+    that a counter which is absent had not begun, or is over. `sources`: of several sources merged into one, the one
+    that has the readings of each field."""
 
     at_ns: Array
     fields: Mapping[str, Array]
@@ -115,6 +116,10 @@ class Counters:
 
 @dataclass(frozen=True)
 class ProbeSamples:
+    """Everything that the probe sampled in one trial. `trees`: the process trees by name (`subject`, `engine` or
+    `engine-0`, ...); `host`: the whole machine; `scrapes_failed`: attempts to read the server's metrics page that
+    failed."""
+
     trees: Mapping[str, Counters]
     host: Counters
     threads: tuple[Threads, ...]

@@ -27,10 +27,11 @@ FINE_NS = 150_000_000  # longer samples and intervals mix quiet time and loud ti
 
 @dataclass(frozen=True)
 class QuietTime:
-    """The quiet parts of a window, taken together. `foreign`, `stolen`: CPU time of other programs, and stolen time,
-    per second of quiet time. `error`: the standard error of `goodput_per_s` as a share of it, from the scatter of the
-    samples. `rise`: the share by which more was served in the last third than in the first, less two standard errors;
-    0 if it is too short to tell."""
+    """The quiet parts of a window, taken together, `seconds` in all. `goodput_per_s`, `achieved_per_s`: the rates of ok
+    and of all ended requests in them. `foreign`, `stolen`: CPU time of other programs, and stolen time, per second of
+    quiet time. `error`: the standard error of `goodput_per_s` as a share of it, from the scatter of the samples.
+    `rise`: the share by which more was served in the last third than in the first, less two standard errors; 0 if it is
+    too short to tell."""
 
     seconds: float
     foreign: float

@@ -12,8 +12,8 @@ from powerband.readings.fleet import MergedFleet, merge_fleet
 
 
 class RecordedLooks:
-    """The looks of one trial. `recorded`: `slots` of its record, with the summaries of each look by its name, or the
-    reason why there are none."""
+    """The looks of one trial: short loads with other numbers of users after its own. `recorded`: `slots` of its record,
+    with the summaries of each look by its name, or the reason why there are none."""
 
     def __init__(self, recorded: Mapping[str, Any]) -> None:
         self.recorded = recorded

@@ -53,13 +53,13 @@ Seen = dict[int, list[tuple[int, ThreadSample]]]
 @dataclass(frozen=True)
 class ThreadGroup:
     """A pool, or those of its threads that do the same work. `rows`: the time in ns and the counters at each event.
-    `loops`: True if the threads wait for events between their work; None if that was not told apart."""
+    `loops`: True if the threads wait for events between their work; None if that is not known."""
 
     rows: Rows
     loops: bool | None = None
 
 
-def told_apart(pool: str, suffix: str) -> str:
+def group_name(pool: str, suffix: str) -> str:
     """The name of a group of a pool's threads: `python (accepts)`."""
     return f"{pool} ({suffix})"
 
@@ -83,14 +83,14 @@ def groups_of(
     resting, accepting = _resting(seen, start_ns, end_ns), _accepting(seen, names or {})
     instants = {event["at_ns"] for event in complete}
     for name in list(rows):
-        members = {tid: told for tid, told in seen.items() if told[-1][1]["pool"] == name}
+        members = {tid: history for tid, history in seen.items() if history[-1][1]["pool"] == name}
         groups = _groups(members, seen, resting, start_ns, end_ns, accepting=accepting)
         if len(groups) < 2 and (ACCEPTS not in groups or "accept" in name.lower()):
             found[name] = ThreadGroup(found[name].rows, True if {LOOP, FREE} & set(groups) else None)
             continue
         whole = [row for row in found.pop(name).rows if row[0] in instants]
         for suffix, tids in groups.items():
-            group, threads = told_apart(name, suffix) if suffix else name, {tid: members[tid] for tid in tids}
+            group, threads = group_name(name, suffix) if suffix else name, {tid: members[tid] for tid in tids}
             loops = None if suffix == MIXED else suffix in (LOOP, FREE)
             found[group] = ThreadGroup(list(_summed(group, threads, whole)), loops)
     return found
@@ -101,13 +101,13 @@ def _complete(events: Sequence[Threads], start_ns: int, end_ns: int) -> list[Thr
     last one before it. Any other may leave out threads that are new: counters are cumulative, so the next one has all
     of them."""
     first_ns = max((event["at_ns"] for event in events if event["at_ns"] < start_ns), default=start_ns)
-    if not all(_tells_all(event) for event in events if first_ns <= event["at_ns"] <= end_ns):
+    if not all(_lists_all(event) for event in events if first_ns <= event["at_ns"] <= end_ns):
         return []
-    return [event for event in events if _tells_all(event)]
+    return [event for event in events if _lists_all(event)]
 
 
-def _tells_all(event: Threads) -> bool:
-    """False if the event leaves threads out, or is of an older engine."""
+def _lists_all(event: Threads) -> bool:
+    """True if the event lists every thread; not if it is of an older engine."""
     threads = event.get("threads", [])
     return len(threads) >= sum(pool["threads_now"] for pool in event["pools"]) and all("pool" in it for it in threads)
 
@@ -124,17 +124,19 @@ def _seen(events: Iterable[Threads]) -> Seen:
 def _groups(
     members: Seen, seen: Seen, resting: set[int], start_ns: int, end_ns: int, *, accepting: set[int]
 ) -> dict[str, list[int]]:
-    """The thread ids of each group, by the suffix that the pool's name gets. A thread of which no event of the stretch
-    tells, such as one that ended before, shows nothing of its work: it goes with those that have no suffix."""
+    """The thread ids of each group, by the suffix that the pool's name gets. A thread that no event of the stretch
+    lists, such as one that ended before, shows nothing of its work: it goes with those that have no suffix."""
     groups: dict[str, list[int]] = {REST: [], LOOP: [], FREE: [], WORK: [], MIXED: [], ACCEPTS: [], "": []}
-    seen_in_it = {tid: told for tid, told in members.items() if any(start_ns <= at <= end_ns for at, _ in told)}
+    seen_in_it = {
+        tid: history for tid, history in members.items() if any(start_ns <= at <= end_ns for at, _ in history)
+    }
     watched = seen_in_it or members
     processes: dict[int, list[int]] = {}
-    for tid, told in watched.items():
+    for tid, history in watched.items():
         if tid in accepting:
             groups[ACCEPTS].append(tid)
         else:
-            processes.setdefault(told[-1][1].get("pid", 0), []).append(tid)
+            processes.setdefault(history[-1][1].get("pid", 0), []).append(tid)
     for pid, tids in processes.items():
         stretch = {tid: _Stretch.of(members[tid], start_ns, end_ns) for tid in tids}
         loops = [tid for tid in tids if stretch[tid].polls]
@@ -181,10 +183,10 @@ class _Stretch:
     waited: Mapping[WaitKind, int]
 
     @classmethod
-    def of(cls, told: Sequence[tuple[int, ThreadSample]], start_ns: int, end_ns: int) -> _Stretch:
+    def of(cls, history: Sequence[tuple[int, ThreadSample]], start_ns: int, end_ns: int) -> _Stretch:
         """Counts from the event before the stretch on, since two seconds hold only two events."""
-        before = [thread for at, thread in told if at < start_ns][-1:]
-        inside = before + [thread for at, thread in told if start_ns <= at <= end_ns]
+        before = [thread for at, thread in history if at < start_ns][-1:]
+        inside = before + [thread for at, thread in history if start_ns <= at <= end_ns]
         if not inside:
             return cls(False, 0, 0, {})
         first, last = inside[0], inside[-1]
@@ -211,7 +213,7 @@ class _Stretch:
 
 
 def _of_process(pid: int, seen: Seen, start_ns: int, end_ns: int) -> list[_Stretch]:
-    return [_Stretch.of(told, start_ns, end_ns) for told in seen.values() if told[-1][1].get("pid") == pid]
+    return [_Stretch.of(history, start_ns, end_ns) for history in seen.values() if history[-1][1].get("pid") == pid]
 
 
 def _does_all(main: _Stretch, process: Collection[_Stretch], lasted_ns: int) -> bool:
@@ -239,25 +241,25 @@ def _accepts(first: _Stretch, others: Sequence[_Stretch], lasted_ns: int) -> boo
 
 def _resting(seen: Seen, start_ns: int, end_ns: int) -> set[int]:
     switches: dict[int, int] = {}
-    for told in seen.values():
-        pid = told[-1][1].get("pid", 0)
-        switches[pid] = switches.get(pid, 0) + _Stretch.of(told, start_ns, end_ns).switches
+    for history in seen.values():
+        pid = history[-1][1].get("pid", 0)
+        switches[pid] = switches.get(pid, 0) + _Stretch.of(history, start_ns, end_ns).switches
     most = max(switches.values(), default=0)
     return {pid for pid, count in switches.items() if count < RESTS * most}
 
 
 def _accepting(seen: Seen, names: Mapping[str, str]) -> set[int]:
     """The threads whose names say that they accept connections."""
-    return {tid for tid, told in seen.items() if ACCEPTOR.search(names.get(str(tid), told[-1][1]["name"]))}
+    return {tid for tid, history in seen.items() if ACCEPTOR.search(names.get(str(tid), history[-1][1]["name"]))}
 
 
 def _summed(name: str, members: Seen, whole: Rows) -> Iterator[tuple[int, PoolSample]]:
     """The group's rows at the events of the whole pool. A thread that has ended keeps its last counters. States and
     wait channels are known only for the whole pool, and are left empty."""
-    by_event = {tid: dict(told) for tid, told in members.items()}
+    by_event = {tid: dict(history) for tid, history in members.items()}
     last: dict[int, ThreadSample] = {}
     for at_ns, _ in whole:
-        now = {tid: told[at_ns] for tid, told in by_event.items() if at_ns in told}
+        now = {tid: history[at_ns] for tid, history in by_event.items() if at_ns in history}
         gains = [thread["on_cpu_ns"] - last[tid]["on_cpu_ns"] if tid in last else 0 for tid, thread in now.items()]
         last.update(now)
         threads = last.values()

@@ -32,6 +32,7 @@ class BlockPlanner:
 
     @property
     def left(self) -> Mapping[Setting, str]:
+        """Settings that are no longer tried because they only fail, with the reason."""
         return self._trials.left
 
     @property

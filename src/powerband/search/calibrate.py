@@ -44,11 +44,13 @@ DISTURBANCES = MACHINE_CODES | {"generator_starved"}
 class CalibrationCheck:
     """One reference server compared with theory.
 
-    `deviation`: measured / expected - 1. `low`, `high`: its interval, from the spread over independent trials; None
-    for one trial. `allowed`: the largest deviation that passes, 0.05; the quick form adds the sampling error, 0.05 at
-    most. `disturbed`: number of trials on a machine that was not quiet. They count, since these servers hardly use the
-    CPU, but a deviation may come from the disturbance. `problem`: the reason why nothing could be measured, or why the
-    result is inconclusive."""
+    `name`: the model and its load; `quantity`: what is compared, in `unit` (as in `model/metrics.py`). `expected`:
+    theory's value; `measured`: None if nothing could be measured; both are means over the usable `trials`, which sent
+    so many `requests`. `deviation`: measured / expected - 1. `low`, `high`: its interval, from the spread over
+    independent trials; None for one trial. `allowed`: the largest deviation that passes, 0.05; the quick form adds the
+    sampling error, 0.05 at most. `disturbed`: number of trials on a machine that was not quiet. They count, since these
+    servers hardly use the CPU, but a deviation may come from the disturbance. `problem`: the reason why nothing could
+    be measured, or why the result is inconclusive."""
 
     name: str
     quantity: str
@@ -66,6 +68,7 @@ class CalibrationCheck:
 
     @property
     def passed(self) -> bool:
+        """True if the deviation was measured and is allowed."""
         return self.problem is None and self.deviation is not None and abs(self.deviation) <= self.allowed
 
     @property
@@ -86,8 +89,10 @@ class Served:
 
 @dataclass(frozen=True)
 class Calibration:
-    """All checks. `served`: None if it could not be measured; `problem` says why. `planned`: the number of checks that
-    were to be made. `interrupted`: `checks` holds only those that were finished, and the calibration does not pass."""
+    """The result of `powerband calibrate`: its `checks`. `service_asked_s`: the wait that requests ask of the reference
+    servers. `served`: how long they really take; None if it could not be measured; `problem` says why. `planned`: the
+    number of checks that were to be made. `interrupted`: `checks` holds only those that were finished, and the
+    calibration does not pass."""
 
     service_asked_s: float
     served: Served | None
@@ -98,6 +103,7 @@ class Calibration:
 
     @property
     def passed(self) -> bool:
+        """True if all checks were made, and each passed."""
         return not self.interrupted and bool(self.checks) and all(check.passed for check in self.checks)
 
 

@@ -40,9 +40,10 @@ class _Round(Block):
 
 
 class CapacityPlanner(InFlight[_Round]):
-    """Plans the rounds. Usage: `ask` for a trial, run it, pass its result to `tell`; then `ask` again. `nodes`: how
-    many nodes run rounds, side by side. If a node is lost, its round continues on another. Differences between nodes
-    count like those between starts: a capacity is the rate that 95 % of starts hold, whichever node they run on.
+    """Plans the rounds of a capacity search. Usage: `ask` for a trial, run it, pass its result to `tell`; then `ask`
+    again. `nodes`: how many nodes run rounds, side by side. If a node is lost, its round continues on another.
+    Differences between nodes count like those between starts: a capacity is the rate that 95 % of starts hold,
+    whichever node they run on.
 
     Sampling of a setting pauses once its capacity is known closely enough: to half the equivalence margin, so that two
     equal settings can be shown equivalent, or to the margin if there is only one setting. A setting is eliminated if
@@ -80,7 +81,7 @@ class CapacityPlanner(InFlight[_Round]):
         return self.told + self.waiting + ahead
 
     def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
-        """Returns None, since nobody knows how soon the rates will be found."""
+        """Returns None, since it cannot be foreseen how soon the rates will be found."""
         return None
 
     @property
@@ -118,7 +119,7 @@ class CapacityPlanner(InFlight[_Round]):
         return min(longest_ns, max(usual_ns, 1e9 * (self.budget_left_s - rest_s - beside_s)))
 
     def _lasts_s(self, setting: Setting) -> float:
-        """How long the next trial of a setting lasts, if possible with the usual window."""
+        """The time in s that the next trial of a setting takes, if possible with the usual window."""
         search, usual_ns = self._search(setting), self._experiment.load.duration_ns
         known = search.first_look is not None
         return self.lasts_s(search.window_ns(search.next_rate_per_s((), usual_ns)) if known else None)
@@ -150,7 +151,7 @@ class CapacityPlanner(InFlight[_Round]):
             self._ended |= not self._affords_round()
 
     def _learn(self, told: _Round, spec: TrialSpec, result: TrialResult, *, wanted: bool) -> None:
-        """Takes a result, and schedules the trial again if it says nothing."""
+        """Keeps a result, and schedules the trial again if it shows neither a rate nor whether the SLO holds."""
         self._results[spec.setting].append(result)
         self._searches.pop(spec.setting, None)
         if result.status == "measured" and result.took_s is not None:
@@ -174,8 +175,8 @@ class CapacityPlanner(InFlight[_Round]):
         return holds(self._experiment, result) is not None
 
     def _settle(self) -> None:
-        """After a round, or on several nodes after each trial, since other rounds go on meanwhile: eliminates settings,
-        pauses those known closely enough, and decides if the search is over."""
+        """Eliminates settings, pauses those known closely enough, and decides if the search is over: after each round,
+        or on several nodes after each trial, since other rounds go on meanwhile."""
         self._leave_without_look()
         if any(search.answers for search in map(self._search, self._settings)):
             contest = self._contest()
@@ -184,7 +185,9 @@ class CapacityPlanner(InFlight[_Round]):
             margin = self._experiment.objective.margin
             closely = margin / 2 if len(self._settings) > 1 else margin
             # A setting that paused goes on if an answer that was in flight then has widened its interval.
-            self._live = [s for s in self._settings if s not in self._out and not self._search(s).narrow(closely)]
+            self._live = [
+                s for s in self._settings if s not in self._out and not self._search(s).is_known_within(closely)
+            ]
             if self._is_decided(contest):
                 self._ended = True  # only the trials in flight are awaited
                 self._keep(())
@@ -193,7 +196,8 @@ class CapacityPlanner(InFlight[_Round]):
         self._leave_without_look()
 
     def _leave_without_look(self) -> None:
-        """Once no first look is in flight, settings without one are eliminated."""
+        """Eliminates settings of which no trial under a closed load (first look) gave a rate, once none is in
+        flight."""
         if any(each.stage is Stage.SATURATE for each in self._open.values()):
             return
         for setting in self._live:
@@ -210,7 +214,7 @@ class CapacityPlanner(InFlight[_Round]):
         verdicts = {contest.verdict(setting) for setting in contest.gaps}
         open_ones = set(contest.searches) - set(contest.gaps) - {contest.leader} - self._out
         leader = contest.searches[contest.leader]
-        known = leader.everywhere or leader.narrow(self._experiment.objective.margin)
+        known = leader.everywhere or leader.is_known_within(self._experiment.objective.margin)
         return known and not open_ones and verdicts <= {Verdict.WORSE, Verdict.EQUIVALENT}
 
     def _next_round(self) -> _Round | None:

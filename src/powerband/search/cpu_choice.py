@@ -21,7 +21,8 @@ TOO_LATE = "generator_"
 
 
 class CpuChoice:
-    """The decision on one place's CPUs. `results`: those that a resumed run has.
+    """Decides if the server shares the CPUs of one place (this machine, or a node). `results`: those that a resumed run
+    has.
 
     At first server and load generator get disjoint sets. The first valid trial decides: if its server `shares_well`, it
     is measured again on all CPUs, and so are all later trials. If the generator then comes too late, and no other

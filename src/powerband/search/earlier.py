@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from powerband.analyze.runs.two_runs import ToldRun
+from powerband.analyze.runs.two_runs import ComparedRun
 from powerband.analyze.runs.unpaired import experiment_differences, host_differences
 from powerband.analyze.stored import stored_analysis
 from powerband.base.errors import PowerbandError
@@ -16,10 +16,10 @@ from powerband.model.plan import Setting
 from powerband.store import RunDir, read_host
 
 BYTES_MOST = 1 << 26  # larger files are not read: anybody may have put them there
-MOST = 20  # the latest runs: what a machine did long ago tells little
+MOST = 20  # the latest runs: older ones may be of another state of the machine
 
 
-def earlier_runs(of: ToldRun, at: Path, but: Path) -> list[dict[Setting, float]]:
+def earlier_runs(of: ComparedRun, at: Path, but: Path) -> list[dict[Setting, float]]:
     """The objective of each setting, for each run in the folder of `at` that ran the experiment of `of` on the same
     machine. `at` is the directory of `of` itself, whose figures are included; those of the run in `but` are not."""
     names = sorted(at.resolve().parent.iterdir(), reverse=True)
@@ -34,7 +34,7 @@ def earlier_runs(of: ToldRun, at: Path, but: Path) -> list[dict[Setting, float]]
     return found
 
 
-def _figures(run: RunDir, of: ToldRun) -> Iterator[tuple[Setting, float]]:
+def _figures(run: RunDir, of: ComparedRun) -> Iterator[tuple[Setting, float]]:
     if not all(path.is_file() and path.stat().st_size < BYTES_MOST for path in (run.experiment, run.analysis)):
         return
     experiment = load_experiment(run.experiment)

@@ -16,7 +16,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Exploration, TrialResult
 from powerband.search.explore import Explorer
-from powerband.search.outlook import before
+from powerband.search.outlook import simulate_untried
 from powerband.search.planner import Confirming
 from powerband.search.race import RacePlanner
 
@@ -54,7 +54,7 @@ class ExploringRace:
         to_come = 0 if self._explored else explorer.to_come
         most = min(self._experiment.design.finalists, explorer.tried + to_come)
         settings = len(self._finalists) if self._explored else most
-        played = before(self._experiment, settings, noise, explorer.around_s)
+        played = simulate_untried(self._experiment, settings, noise, explorer.around_s)
         race_s = np.median(played.times_s(each_s, each_s, each_s))
         return min(explorer.budget_left_s, (each_s * to_come + float(race_s) * (settings > 1)) / nodes)
 

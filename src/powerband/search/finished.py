@@ -35,13 +35,15 @@ class Finished:
 
     @property
     def last(self) -> int:
+        """The highest number of a finished trial; 0 if there is none."""
         return max((*self.results, *self.lost), default=0)
 
     def shown(self, number: int) -> TrialResult | None:
-        """The result to pass to a planner; None for a lost trial whose first result nobody knows."""
+        """The result to pass to a planner; None for a lost trial whose first result is not known."""
         return self.seen.get(number) or (None if number in self.lost else self.results[number])
 
     def warnings(self) -> Iterator[str]:
+        """A sentence for each of the first lost trials, and one for the number of the others."""
         for number, why in list(self.lost.items())[:_SAID_MAX]:
             yield f"trial {number} does not count: {why}; `powerband resume` measures it again"
         if len(self.lost) > _SAID_MAX:

@@ -22,7 +22,7 @@ from powerband.model.load import Load
 from powerband.model.metrics import METRICS
 from powerband.model.warmup import COMPILING_MORE
 from powerband.search.explore import BUDGET_SHARE
-from powerband.search.outlook import SEED, before
+from powerband.search.outlook import SEED, simulate_untried
 from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.search.screening import window_for
 
@@ -39,10 +39,10 @@ searches, and 1 to 1.3 with real pools."""
 
 @dataclass(frozen=True)
 class Reach:
-    """The differences that the run can detect. `blocks`: the number of blocks that the plan and its budget allow.
-    `finds`: the smallest difference detected with these blocks (0.02: 2 %), None with fewer than two. `margin`: the
-    smallest difference that matters. `margin_blocks`, `margin_ns`: blocks and time needed to detect `margin`; None if
-    no plan of reasonable length detects it."""
+    """The differences that the run can detect, if equal trials differ by `noise`. `blocks`: the number of blocks that
+    the plan and its budget allow. `finds`: the smallest difference detected with these blocks (0.02: 2 %), None with
+    fewer than two. `margin`: the smallest difference that matters. `margin_blocks`, `margin_ns`: blocks and time needed
+    to detect `margin`; None if no plan of reasonable length detects it."""
 
     noise: Noise
     blocks: int
@@ -76,6 +76,7 @@ class Forecast:
 
 
 def forecast(experiment: Experiment, noise: Noise) -> Forecast:
+    """The forecast of a run, for a machine with this noise."""
     if (soak_ns := experiment.design.soak_ns) is not None:
         before = forecast(experiment.without_soak(), noise)
         joining_ns = max(experiment.load_for(setting).joining_ns for setting in experiment.settings())
@@ -121,7 +122,7 @@ def _likely_ns(experiment: Experiment, noise: Noise, parts: _Parts) -> tuple[int
         return (round(parts.trial_ns * parts.trials(parts.blocks)) + parts.slots_ns,) * 3
     trial_s, short_s = parts.trial_ns / 1e9, parts.short_ns / max(1, parts.short) / 1e9
     around_s = trial_s - experiment.load.duration_ns / 1e9
-    played = before(experiment, parts.raced, noise, around_s)
+    played = simulate_untried(experiment, parts.raced, noise, around_s)
     slots_s = parts.slots_ns / 1e9 * played.raced / parts.raced
     times_s = parts.explored * trial_s + slots_s + played.times_s(short_s, trial_s, trial_s)
     times_s = times_s * np.exp(PACE_FACTOR * np.random.default_rng(SEED).standard_normal(times_s.size))
@@ -250,8 +251,8 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
 
 
 def duration_text(experiment: Experiment, expected: Forecast) -> str:
-    """The time in words: `takes about 5 min (3 min to 9 min, nine times of ten)`. Of a fixed plan the most that it can
-    take; that of a race or a capacity search is many times what they ever take."""
+    """The time in words: `takes about 5 min (3 min to 9 min, nine times of ten)`. A fixed plan has in place of that
+    range the most that it can take; for a race or a capacity search that is many times what they ever take."""
     likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
     further = ""
     if expected.between_ns is not None:
@@ -268,7 +269,7 @@ ONE_SETTING = (
 )
 
 
-def words(experiment: Experiment, expected: Forecast) -> list[str]:
+def run_notes(experiment: Experiment, expected: Forecast) -> list[str]:
     """Notes printed before the run starts, besides its size and time: which difference it can detect, or that there is
     nothing to compare; how long users join; how long trials of a capacity search measure; the engine processes and
     descriptors that many users need."""

@@ -16,7 +16,8 @@ _START_S = 1.0  # of a lean server, with its stop: what a trial takes beside war
 
 
 class Attempt(NamedTuple):
-    """A trial to come. `rate_per_s`: None if it has none, or if it is chosen when the trial is asked for."""
+    """A trial to come of a `setting`. `number`: 1 for the first attempt, 2 for the first repeat. `rate_per_s`: None if
+    it has none, or if it is chosen when the trial is asked for."""
 
     setting: Setting
     number: int = 1
@@ -25,8 +26,9 @@ class Attempt(NamedTuple):
 
 @dataclass
 class Block:
-    """A block in flight. `queue`, then `retry`: trials to come. `pending`: the trial whose result is awaited. `at_s`:
-    the planner's `wall_s` when that trial was asked for, or the last one ended."""
+    """A block in flight. `number`: its place among the blocks of the run, from 0; `stage`: the purpose of its trials.
+    `queue`, then `retry`: trials to come. `pending`: the trial whose result is awaited. `at_s`: the planner's `wall_s`
+    when that trial was asked for, or the last one ended."""
 
     number: int
     stage: Stage
@@ -50,7 +52,8 @@ B = TypeVar("B", bound=Block)
 
 
 class InFlight(Generic[B]):
-    """A planner's blocks in flight, each with one trial in flight at most. `told`: number of results told in the run.
+    """A planner's blocks in flight, each with one trial in flight at most. `told`: number of results received in the
+    run.
 
     `wall_s`: the time since the first trial was asked for, as far as the trials that ended show it: those that ran side
     by side on several nodes count once."""
@@ -94,7 +97,7 @@ class InFlight(Generic[B]):
 
     @property
     def around_s(self) -> float:
-        """What a trial takes besides its measured time, in s, by `lasts_s`."""
+        """The time in s that a trial takes besides its measured time, by `lasts_s`."""
         return self.lasts_s(None) - self._experiment.load.duration_ns / 1e9
 
     def _order(self, block: int, settings: Collection[Setting]) -> list[Setting]:

@@ -26,7 +26,9 @@ ECHO = "import os\nwhile os.read(0, 1): os.write(1, b'x')"
 
 @dataclass(frozen=True)
 class MachineNoise:
-    """The noise of this machine: times in ns, shares of all CPU time. `speed_sd`: relative standard deviation of the
+    """The noise of this machine: times in ns, shares of all CPU time. `wake_ns_p50`, `wake_ns_p99`: from waking a
+    thread until it runs; `timer_late_ns_p50`, `timer_late_ns_p99`: how late sleeps of 1 ms end. `steal_share`: CPU time
+    that the hypervisor took; `foreign_share`: that of other programs. `speed_sd`: relative standard deviation of the
     time of a fixed piece of work; `speed_worst`: by which share the slowest was slower than the median."""
 
     wake_ns_p50: float
@@ -40,7 +42,8 @@ class MachineNoise:
 
 
 def probe_noise() -> MachineNoise:
-    """Measures for about 5 s. Steal and other programs are counted on the CPUs that this process may use."""
+    """Measures the noise of this machine, for about 5 s. Steal and other programs are counted on the CPUs that this
+    process may use."""
     allowed = os.sched_getaffinity(0)
     before = cpu_times(cpus=allowed)
     wake, late, spins = wake_ups_ns(), timer_lateness_ns(), spin_times_ns()

@@ -73,7 +73,7 @@ class Played:
         return np.asarray(self.short * short_s + full * (full_s - self.spared_s) + self.confirm * confirm_s)
 
 
-def before(experiment: Experiment, settings: int, noise: Noise, around_s: float) -> Played:
+def simulate_untried(experiment: Experiment, settings: int, noise: Noise, around_s: float) -> Played:
     """Simulates races of so many settings of which nothing is known but the noise. `around_s`: the time in s that a
     trial takes besides its window."""
     dice = np.random.default_rng(SEED)
@@ -96,7 +96,7 @@ def before(experiment: Experiment, settings: int, noise: Noise, around_s: float)
     return Played(short, full, confirm, alive.sum(1), spared_s)
 
 
-def from_here(
+def simulate_rest(
     experiment: Experiment, known: RaceSoFar, window_ns: int | None = None, *, screens: bool = False
 ) -> Played:
     """Simulates races that continue from what is known. `window_ns`: the measured time of the full trials, None: that
@@ -119,7 +119,7 @@ def from_here(
     return Played(np.zeros(PLAYED), full, confirm, alive.sum(1), np.zeros(PLAYED))
 
 
-def known_of(
+def race_so_far(
     experiment: Experiment, table: ResponseTable, live: Sequence[Setting], window_ns: int | None, noise: Noise
 ) -> RaceSoFar | None:
     """The results of the settings in `live` in the blocks of `table`; None if they say nothing yet. One block alone
@@ -198,7 +198,7 @@ class _Rules:
 
     @property
     def trials_most(self) -> float:
-        """More trials than so many do not fit into the budget."""
+        """An upper bound of the number of trials that fit into the budget; infinite without one."""
         budget_ns = self.experiment.design.budget_ns
         shortest_ns = self.experiment.screened_ns or self.experiment.load.duration_ns
         return math.inf if budget_ns is None else budget_ns / max(1, shortest_ns)

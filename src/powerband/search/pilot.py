@@ -90,8 +90,8 @@ def run_pilot(
 
 
 def pilot_of(goodputs: Sequence[float], invalid: int = 0) -> Pilot:
-    """The smallest difference that the default plan detects with this noise. The standard deviation is computed from
-    successive differences (von Neumann 1941), so that drift, which blocks cancel, does not count."""
+    """The pilot's result, from the goodputs of its valid trials. The standard deviation is computed from successive
+    differences (von Neumann 1941), so that drift, which blocks cancel, does not count."""
     if len(goodputs) < 3:
         return Pilot(len(goodputs), invalid, None, None)
     logs = np.log(goodputs)

@@ -44,7 +44,7 @@ class Planner(Protocol):
 
     @property
     def confirming(self) -> Confirming | None:
-        """The confirmation that the next new block belongs to, which better runs on a node that has not confirmed that
+        """The confirmation that the next new block belongs to, which should run on a node that has not confirmed that
         setting yet; None if it confirms nothing."""
 
     def left_s(self, noise: Noise, nodes: int = 1) -> float | None:
@@ -55,7 +55,8 @@ class Planner(Protocol):
     def ask(self, block: int | None = None) -> TrialSpec | None:
         """Returns the next trial of a block in flight; None once that block is over. Without `block`: the next trial of
         a block in flight that waits for one, or the first trial of a new block; None if nothing is left to do, or
-        nothing until the result of a trial in flight is told. Some planners allow one block in flight at a time."""
+        nothing until the result of a trial in flight is passed to `tell`. Some planners allow one block in flight at a
+        time."""
 
     def tell(self, result: TrialResult) -> None:
         """Accepts the result of a trial in flight. Trials are numbered as they were asked for, without gaps. A result

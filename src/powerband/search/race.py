@@ -39,7 +39,7 @@ from powerband.base.units import range_of_shares
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race, TrialResult, Verdict
-from powerband.search.outlook import CONFIRM_EARLY, Played, before, from_here, known_of
+from powerband.search.outlook import CONFIRM_EARLY, Played, race_so_far, simulate_rest, simulate_untried
 from powerband.search.planner import Confirming
 from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear, window_for
 from powerband.search.trials import BlockTrials, Further
@@ -88,7 +88,7 @@ class RacePlanner:
         self._agreed = False  # the fresh starts so far agree with the race
         self._foreseen: tuple[Setting, ...] = ()  # confirmed by fresh starts ahead of the race's end
         self._ahead = 0  # blocks of these
-        # When (results told, blocks begun), and what was foreseen then.
+        # (results received, blocks begun) when it was last looked ahead, and what was foreseen then.
         self._looked_ahead: tuple[tuple[int, int], tuple[Setting, ...]] = (0, 0), ()
         self._block_ended = False
         self._cut: set[int] = set()  # blocks cut short when the race ended
@@ -139,15 +139,15 @@ class RacePlanner:
         judged = len(self._results)  # those of finished blocks
         if self._played is None or self._played[0] != judged:
             table = ResponseTable(self._experiment, self._settings, self._results)
-            known = known_of(self._experiment, table, self._live, self._window_ns, noise) if judged else None
+            known = race_so_far(self._experiment, table, self._live, self._window_ns, noise) if judged else None
             if known is None:
-                played = before(self._experiment, len(self._settings), noise, self._trials.around_s)
+                played = simulate_untried(self._experiment, len(self._settings), noise, self._trials.around_s)
                 self._played = judged, played, 0
             else:
                 # Short trials count until there are two blocks of full ones; later results are not in the table yet.
                 short = sum(1 for result in self._results if result.stage is Stage.SCREEN)
                 screens = self._begun < self._screens or bool(self._trials.in_flight(Stage.SCREEN))
-                played = from_here(self._experiment, known, self._window_ns, screens=screens)
+                played = simulate_rest(self._experiment, known, self._window_ns, screens=screens)
                 self._played = judged, played, short if table.screened else judged
         return self._played[1:]
 
@@ -298,9 +298,10 @@ class RacePlanner:
         self._begun += 1
 
     def _foresee(self) -> tuple[Setting, ...]:
-        """The settings that the next block confirms ahead of the race's end; empty: none. They do if the race would end
-        should the blocks in flight, another, and those that the other nodes finish beside the fresh starts repeat what
-        the finished ones showed. Those of one pair only, until as many blocks have begun as must agree."""
+        """The settings that the next block confirms ahead of the race's end; empty: none. That is worthwhile if the
+        race would end, supposing that the blocks in flight, one more, and those that other nodes finish beside the
+        fresh starts repeat what the finished blocks showed. Only one pair of settings is confirmed ahead, in no more
+        blocks than must agree."""
         design, in_flight = self._experiment.design, len(self._trials.in_flight(Stage.COMPARE))
         enough = self._confirm_on if design.confirm_early else design.confirm
         if not in_flight or self._compared < SCREENED_UNTIL or not self._confirm_blocks or self._ahead >= enough:
@@ -323,7 +324,7 @@ class RacePlanner:
 
     @property
     def _beside_fresh_starts(self) -> int:
-        """How many blocks the other nodes finish while fresh starts run."""
+        """The number of blocks that the other nodes finish while fresh starts run."""
         fresh_s = self._trials.lasts_s(None) * min(2, len(self._live))
         block_s = self._trials.lasts_s(self._window_ns) * max(1, len(self._next))
         return int((self._nodes - self._confirm_on) * fresh_s / block_s)
@@ -333,7 +334,7 @@ class RacePlanner:
         return finalists[:1] == self._foreseen[:1] and {*self._foreseen} <= {*self._live, *finalists}
 
     def _block_over(self) -> None:
-        """Takes a look at the results, and decides if there is another block."""
+        """Judges the settings after a block of the race, and decides if there is another."""
         for setting, reason in self._trials.left.items():
             self._departures.setdefault(setting, Departure(setting, self._last, reason.removeprefix("left after ")))
         decided = False
@@ -482,8 +483,8 @@ class RacePlanner:
         return bool(loose)
 
     def _look_at_bound(self, asked: float, leader: Setting, open_now: Sequence[Setting]) -> bool:
-        """True once no other setting can be better than the named one by more than the bound asked for. Until then,
-        settings that can be are open; if none is named yet, `open_now` as in any other race."""
+        """True once no other setting can be better than the named one by more than `asked` (`design.regret`). Until
+        then, settings that can be are open; if none is named yet, `open_now` as in any other race."""
         decision = decision_of(self._experiment, self._settings, self._results, self.progress)
         if decision.regret is not None:
             open_now = [setting for setting, above in decision.above.items() if above > asked]

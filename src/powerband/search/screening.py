@@ -81,7 +81,7 @@ def long_enough(experiment: Experiment, table: ResponseTable, live: Sequence[Set
     """The measured time in ns of the race's trials; None: that of the experiment. It is as short as the noise of the
     short trials allows, if all of that is noise within a trial, which falls with the root of its length; but no longer
     than a trial takes besides (`around_s`, in s). Part of the noise lies between starts and is no smaller in longer
-    trials, so that more trials show more. How large that part is nobody knows: with a window of `around_s`, time times
+    trials, so that more trials show more. The size of that part is not known: with a window of `around_s`, time times
     variance is at most twice the least possible, whatever the part (docs/methods/racing.md). Only if all constraints
     are on the error rate, since percentiles need many requests."""
     return window_for(experiment, _noise(table, live), around_s)

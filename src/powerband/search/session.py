@@ -41,8 +41,7 @@ from powerband.trials.trial import run_trial
 ANALYSE_SHARE = 20.0
 """On a cluster, the next analysis waits for so many times the duration of the last one."""
 LOST_MOST = 3
-"""If so many nodes were lost while they ran a setting, or nodes so many times in a row, that setting may be what ends
-them."""
+"""A setting is taken for the cause once so many nodes were lost while they ran it, or nodes so many times in a row."""
 
 
 def with_seed(experiment: Experiment) -> Experiment:
@@ -66,10 +65,10 @@ def run_session(
     """Runs the trials that the plan still lacks and returns the final analysis, which is also in `analysis.json`.
 
     `stop`: a request ends the trials in flight and returns the analysis of the trials so far. `bench`: where trials
-    run; None: on this machine, by the function `trial` (tests pass a simulation). `notes`: told, and warnings of the
-    analysis as soon as a trial begins. Raises MeasurementError for a full disk or a missing engine, SubjectError for a
-    server that cannot be built or started at all, UsageError if the directory was written by another experiment or
-    version, or if another process is running it."""
+    run; None: on this machine, by the function `trial` (tests pass a simulation). `notes`: sentences for the viewer,
+    which also become warnings of the analysis once a trial begins. Raises MeasurementError for a full disk or a missing
+    engine, SubjectError for a server that cannot be built or started at all, UsageError if the directory was written by
+    another experiment or version, or if another process is running it."""
     assert experiment.design.seed is not None, "with_seed comes first"
     with run.locked():
         return _Session(experiment, run, observer, stop, notes).go_on(bench or local_bench(trial))
@@ -154,7 +153,7 @@ class _Session:
             self.log.begin(self.turns.nodes, self.replayed.turns)
 
     def _measure_again(self) -> None:
-        """Measures trials again whose files were lost, one by one; the planner was told their results before."""
+        """Measures trials again whose files were lost, one by one; the planner has had their results."""
         for spec in self.again:
             if self.stop.requested or not self.bench.places:
                 return
@@ -165,8 +164,9 @@ class _Session:
                 self._end(*self.bench.ended())
 
     def _go_on_in_flight(self) -> None:
-        """Continues the trials that were in flight when the run was left: results that are on disk are told, all other
-        trials run again on the same node. Then each block continues on its node; if that node is gone, it is lost."""
+        """Continues the trials that were in flight when the run was left: the planner gets the results that are on
+        disk, all other trials run again on the same node. Then each block continues on its node; if that node is gone,
+        it is lost."""
         lost = set[int]()
         for number, node in list(self.in_flight.items()):
             spec = self.asked[number]
@@ -232,7 +232,7 @@ class _Session:
 
     def _ask(self, spec: TrialSpec, block: int | None, place: str) -> bool:
         """Records that the planner was asked for a trial, which is to run in this place. False if it has already run
-        there: then its result is told."""
+        there: then the planner gets its result."""
         result = self.ahead.get(spec)
         if result is not None and result.node != place:
             result = None  # a block must not be measured on two nodes
@@ -270,7 +270,7 @@ class _Session:
         self.bench.begin(place, self.choices[place].experiment, spec, self.run.trial(spec.number))
 
     def _end_trial(self) -> None:
-        """Waits until a trial ends, tells the planner its result, and begins the next trial of its block in its
+        """Waits until a trial ends, passes its result to the planner, and begins the next trial of its block in its
         place."""
         place, record = self.bench.ended()
         spec = self.busy[place]
@@ -286,7 +286,7 @@ class _Session:
 
     def _end(self, place: str, record: TrialRecord) -> TrialResult | None:
         """The result of a trial that has ended. None if it runs again, or if it was interrupted and the plan has no
-        place for its repetition, since its first result was told or later trials are finished: then its record is
+        place for its repetition, since it has had a first result or later trials are finished: then its record is
         removed, and the run measures it when it is resumed."""
         spec, choice = self.busy.pop(place), self.choices[place]
         directory = self.run.trial(spec.number)
@@ -313,7 +313,7 @@ class _Session:
         return result
 
     def _lose(self, spec: TrialSpec, node: str) -> None:
-        """Records a trial as lost, whose node was there when the run was left and is not now."""
+        """Records a trial as lost: its node belonged to the run when it was left, and does not now."""
         why = f"the run was gone on with, and {node} was not there any more"
         record = record_lost(self.run.trial(spec.number), spec, node, why)
         result = measure(self.run.trial(spec.number), record, self.experiment)
@@ -388,7 +388,7 @@ def analyse_results(
     seen: Mapping[int, TrialResult] | None = None,
 ) -> Analysis:
     """Like `analyse_run`, for trials that are already measured. `specs`: the specs of `results`; both are in order of
-    their numbers. `seen`: by number, results that the planner is told in place of those."""
+    their numbers. `seen`: by number, results that the planner gets in place of those."""
     if experiment.design.seed is None:
         return analyse(experiment, results)
     turns = Turns.read(run)

@@ -26,7 +26,8 @@ the same time differ by less, and a node that waits so long loses little."""
 
 
 class Further(NamedTuple):
-    """Blocks that may follow: how many, the trials of each, and their measured time (see `BlockTrials.begin`)."""
+    """Blocks that may follow: how many `blocks`, the `trials` of each, and the measured time of these (`window_ns`, as
+    in `BlockTrials.begin`)."""
 
     blocks: int
     trials: int
@@ -37,7 +38,8 @@ class Further(NamedTuple):
 class OpenBlock(Block):
     """A block in flight. `window_ns`: the measured time of its trials; None: that of the experiment. `faults`: by
     setting, trials that failed by the server's fault; `limited`: those in which the load engine was the limit, since
-    repeating such trials until one is valid would favour slow ones. `lost`: the node that ran the block is gone."""
+    repeating such trials until one is valid would favour slow ones. `results`: of its trials that ended. `lost`: the
+    node that ran the block is gone."""
 
     window_ns: int | None = None
     faults: Counter[Setting] = field(default_factory=Counter)
@@ -137,8 +139,8 @@ class BlockTrials(InFlight[OpenBlock]):
         self._end_blocks()
 
     def cut(self, keep: Collection[Setting] = (), *, confirming: bool = True) -> None:
-        """Drops the trials that are still to come, except those of the settings in `keep`; without `confirming` also
-        except those that confirm."""
+        """Drops the trials that are still to come, except those of the settings in `keep`. `confirming`: False to keep
+        the trials that confirm, too."""
         for block in self._open.values():
             if confirming or block.stage is not Stage.CONFIRM:
                 block.keep(keep)

@@ -1,7 +1,7 @@
 """Records and replays the calls to a planner, `ask` and `tell`, in their order, so that the planner can be rebuilt.
 
-On one machine the order is that of the trials' numbers: each result was told before the next trial was asked for. If
-blocks were in flight on several nodes, `turns.jsonl` of the run directory has a line for each call.
+On one machine the order is that of the trials' numbers: each `tell` came before the next `ask`. If blocks were in
+flight on several nodes, `turns.jsonl` of the run directory has a line for each call.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _REPLANNED = {Stage.EXPLORE, Stage.SATURATE, Stage.CAPACITY}
 
 @dataclass(frozen=True)
 class Turn:
-    """One call: the trial of this number was asked for, or (`told`) its result was told. `block`: the block in flight
-    that it was asked in, None if none was given; `node`: the node that ran it."""
+    """One call: `ask` returned the trial with this `number`, or (`told`) `tell` received its result. `block`: the
+    argument of `ask`; `node`: the node that ran the trial; empty on one machine."""
 
     number: int
     told: bool = False
@@ -35,6 +35,7 @@ class Turn:
     node: str = ""
 
     def to_json(self) -> dict[str, object]:
+        """The line of `turns.jsonl`."""
         return {"told": self.number} if self.told else {"asked": self.number, "in": self.block, "node": self.node}
 
 
@@ -70,14 +71,14 @@ class Turns:
             yield Turn(number, told=True)
 
     def planner(self, experiment: Experiment) -> Planner:
-        """A new planner."""
+        """A new planner of the experiment, for this number of nodes, which has received no result."""
         return planner_for(experiment, experiment.design.seed or 0, nodes=self.nodes)
 
 
 @dataclass
 class Replayed:
-    """The calls that were repeated, `turns`. `asked`: the trials that were asked for, by number; `in_flight`: the node
-    of each whose result was not told, by number; `node_of`: the node of each block."""
+    """The calls that were repeated, `turns`. `asked`: the trials that `ask` returned, by number; `in_flight`: by number
+    the node of each whose result `tell` did not receive; `node_of`: the node of each block."""
 
     turns: list[Turn] = field(default_factory=list)
     asked: dict[int, TrialSpec] = field(default_factory=dict)

@@ -30,7 +30,7 @@ from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.locked_jars import LIST, wrong_jars
 from powerband.processes.probe_process import command_up
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import LAST_WORDS_LINES, describe_exit, last_words
+from powerband.processes.subject_process import LAST_LINES, describe_exit, last_lines
 from powerband.processes.toolchain import build_once, given_values, is_edited_since
 from powerband.store import RunDir, TrialRecord, open_private, read_host, write_atomically, writing
 from powerband.wire.specs import Launch
@@ -181,8 +181,8 @@ def _first_error(log: Path) -> str:
         lines = [printable(line.rstrip()) for line in itertools.islice(text, _LOG_LINES_MAX)]
     first = next((at for at, line in enumerate(lines) if _ERROR.search(line)), None)
     if first is None:
-        return last_words(log)
-    shown = lines[first : first + LAST_WORDS_LINES]
+        return last_lines(log)
+    shown = lines[first : first + LAST_LINES]
     return f"; its first error (all of it: {log}):\n" + "\n".join(f"  {line[:300]}" for line in shown)
 
 

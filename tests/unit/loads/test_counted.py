@@ -54,7 +54,7 @@ def tick(at: int) -> int:
 def test_the_window_begins_and_ends_with_a_reading_and_its_count_is_exact(events: LineFile, tmp_path: Path) -> None:
     of = counted(events)
     of.on_series(reading(tick(-1), n_total=5))
-    assert of.is_told and not of.intervals
+    assert of.is_read and not of.intervals
     of.send(Go(at_ns=T0 - MS))
     for at in range(4):
         of.on_series(reading(tick(at), n_total=10 + 100 * at))
@@ -166,7 +166,7 @@ def test_what_comes_after_the_end_means_nothing(events: LineFile) -> None:
 def test_a_counter_that_is_not_there_names_what_is(events: LineFile) -> None:
     of = counted(events, "messages_total")
     of.on_series(reading(tick(0), mesages_total=1, other=2))
-    assert not of.is_told
+    assert not of.is_read
     with pytest.raises(TrialFailed, match=r"never reported its counter messages_total; did you mean mesages_total\?"):
         of.check_begun()
     strange = counted(events, "messages_total")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powerband.processes import jvm_attach
-from powerband.processes.jvm_attach import JvmAnswer, NotAnsweredError, asked, parse_dump, thread_names
+from powerband.processes.jvm_attach import JvmAnswer, NotAnsweredError, command_sent, parse_dump, thread_names
 
 JDK_17 = """
 2026-11-21 07:39:21
@@ -62,12 +62,15 @@ def test_who_is_gone_has_no_names() -> None:
 
 def test_who_is_gone_cannot_be_asked() -> None:
     gone = 2**22 + os.getpid()
-    with pytest.raises(NotAnsweredError, match="cannot be asked: No such file"), asked(gone, "x", deadline_s=soon()):
+    with (
+        pytest.raises(NotAnsweredError, match="cannot be asked: No such file"),
+        command_sent(gone, "x", deadline_s=soon()),
+    ):
         pass
 
 
 def test_nobody_is_asked_when_no_time_is_left() -> None:
-    with pytest.raises(NotAnsweredError, match="no time was left"), asked(os.getpid(), "jcmd", deadline_s=0.0):
+    with pytest.raises(NotAnsweredError, match="no time was left"), command_sent(os.getpid(), "jcmd", deadline_s=0.0):
         pass
 
 
@@ -84,7 +87,7 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]
 
 def test_what_is_no_jvm_gets_no_signal(stranger: subprocess.Popen[bytes]) -> None:
     why = "leaves signals to the system|no HotSpot JVM"
-    with pytest.raises(NotAnsweredError, match=why), asked(stranger.pid, "jcmd", deadline_s=soon()):
+    with pytest.raises(NotAnsweredError, match=why), command_sent(stranger.pid, "jcmd", deadline_s=soon()):
         pass
     time.sleep(0.1)
     assert stranger.poll() is None
@@ -105,7 +108,7 @@ def test_only_the_jvm_itself_may_listen_on_its_socket(stranger: subprocess.Popen
         listener.listen()
         with (
             pytest.raises(NotAnsweredError, match="another process listens on the JVM's attach socket"),
-            asked(stranger.pid, "jcmd", deadline_s=soon()),
+            command_sent(stranger.pid, "jcmd", deadline_s=soon()),
         ):
             pass
         connection, _ = listener.accept()
@@ -123,7 +126,7 @@ def test_what_is_no_socket_is_not_touched(kind: str, stranger: subprocess.Popen[
         planted.symlink_to("/dev/null")
     with (
         pytest.raises(NotAnsweredError, match="is in the place of the JVM's attach socket"),
-        asked(stranger.pid, "jcmd", deadline_s=soon()),
+        command_sent(stranger.pid, "jcmd", deadline_s=soon()),
     ):
         pass
 

@@ -72,10 +72,10 @@ def test_a_cgroup_of_version_2_is_made_where_controllers_reach_it(
         assert group.parent == tmp_path / "sys/fs/cgroup/user/app"
         assert (group / "cpu.max").read_text() == "150000 100000"
         assert (group / "memory.max").read_text() == str(64 << 20)
-        assert limits.memory_kills() is None and not limits.told(), "nothing tells of it"
+        assert limits.memory_kills() is None and not limits.kill_words(), "nothing tells of it"
         (group / "memory.events").write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
         assert limits.memory_kills() == 2
-        assert "killed 2 of its processes, which wanted more than its memory limit of 64.0 MiB" in limits.told()
+        assert "killed 2 of its processes, which wanted more than its memory limit of 64.0 MiB" in limits.kill_words()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from powerband.model.experiment import Subject
 from powerband.model.plan import Setting
 from powerband.processes import deployed_subject
 from powerband.processes.asked_help import help_of
-from powerband.processes.deployed_subject import SAID_BYTES, check_process, is_here, knowing_its_process, run_command
+from powerband.processes.deployed_subject import SAID_BYTES, check_process, is_here, run_command, with_process_start
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.ports import listener
@@ -110,14 +110,14 @@ def test_a_process_of_the_same_number_that_began_later_is_another() -> None:
 
 def test_a_run_knows_when_its_process_began() -> None:
     server = Subject(name="s", url="http://127.0.0.1:1/", deployed=Deployed(pid=os.getpid()))
-    deployed = knowing_its_process(experiment(subject=server)).subject.deployed
+    deployed = with_process_start(experiment(subject=server)).subject.deployed
     assert deployed is not None and deployed.pid_started == process_stat(os.getpid()).started
     gone = subprocess.Popen(["true"])
     gone.wait()
     with pytest.raises(SubjectError, match=f"there is no process {gone.pid} to watch"):
-        knowing_its_process(experiment(subject=server.model_copy(update={"deployed": Deployed(pid=gone.pid)})))
+        with_process_start(experiment(subject=server.model_copy(update={"deployed": Deployed(pid=gone.pid)})))
     started = experiment()
-    assert knowing_its_process(started) is started
+    assert with_process_start(started) is started
 
 
 def test_who_listens_and_whether_it_is_here() -> None:

@@ -32,7 +32,7 @@ from powerband.processes.subject_process import (
     SubjectFiles,
     check_command,
     describe_exit,
-    last_words,
+    last_lines,
     listens_elsewhere,
     ready_check,
     render,
@@ -181,11 +181,11 @@ def test_a_program_is_looked_for_on_the_subjects_own_path(tmp_path: Path) -> Non
     check_command(render(subject, Setting(()), ENGINE))
 
 
-def test_last_words_are_the_end_of_the_log(tmp_path: Path) -> None:
+def test_last_lines_are_the_end_of_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    assert last_words(log) == "; it printed nothing"
+    assert last_lines(log) == "; it printed nothing"
     log.write_text("".join(f"line {number}\n" for number in range(10_000)))
-    words = last_words(log)
+    words = last_lines(log)
     assert words.endswith("  line 9999")
     assert "line 9991" not in words
 

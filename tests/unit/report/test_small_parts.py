@@ -125,7 +125,7 @@ def test_without_an_answer_or_a_factor_of_threads_there_is_no_picture() -> None:
 def test_of_many_factors_the_levels_of_those_that_vary() -> None:
     analysis = synthetic.many_factor_analysis()
     short = short_names(analysis)
-    assert short.heading == "threads / queue / cache" and short.told == " Names: threads / queue / cache."
+    assert short.heading == "threads / queue / cache" and short.note == " Names: threads / queue / cache."
     assert short.of(analysis.settings[0].setting) == short.row(analysis.settings[0].setting) == "4 / 10 / none"
     assert len(set(short.names.values())) == len(analysis.settings)
 
@@ -133,7 +133,12 @@ def test_of_many_factors_the_levels_of_those_that_vary() -> None:
 def test_one_factor_is_named_beside_the_axis_and_in_full_where_there_is_none() -> None:
     short = short_names(synthetic.analysis())
     setting = synthetic.setting(threads=32)
-    assert (short.heading, short.of(setting), short.row(setting), short.told) == ("threads", "32", "threads=32", "")
+    assert (short.heading, short.of(setting), short.row(setting), short.note) == (
+        "threads",
+        "32",
+        "threads=32",
+        "",
+    )
     other = synthetic.setting(threads=99)
     assert short.of(other) == other.id
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.finished_run import MADE, MadeUpTrials, new_run, run_to_its_end
-from powerband.analyze.runs.two_runs import ToldRun
+from powerband.analyze.runs.two_runs import ComparedRun
 from powerband.search.earlier import earlier_runs
 
 
@@ -17,7 +17,7 @@ def test_a_run_whose_analysis_is_damaged_is_left_out(tmp_path: Path, damaged: by
     first, broken = new_run(tmp_path), tmp_path / "broken"
     analysis = run_to_its_end(first, MadeUpTrials())
     shutil.copytree(first.path, broken)
-    of = ToldRun("first", MADE, analysis, {})
+    of = ComparedRun("first", MADE, analysis, {})
     assert len(earlier_runs(of, first.path, tmp_path / "second")) == 2
     (broken / "analysis.json").write_bytes(damaged)
     assert len(earlier_runs(of, first.path, tmp_path / "second")) == 1

@@ -19,7 +19,7 @@ from powerband.model.experiment import Experiment
 from powerband.model.load import Load
 from powerband.model.plan import TrialSpec
 from powerband.search import outlook
-from powerband.search.forecast import Forecast, duration_text, forecast, found_by, reach_text, size_text, words
+from powerband.search.forecast import Forecast, duration_text, forecast, found_by, reach_text, run_notes, size_text
 from powerband.search.pilot import blocks_to_find, smallest_difference
 from powerband.search.planners import planner_for
 
@@ -236,7 +236,7 @@ def test_joining_users_take_their_time_and_are_told() -> None:
     assert joining.expected_ns - plain.expected_ns == joining.trials * 262_500_000_000
     crowd = made().model_copy(update={"load": Load.model_validate(load)})
     assert kind_of(crowd).joining_text(crowd) == "42,000 users join over 4 min 22 s"
-    assert "In each trial 42,000 users join over 4 min 22 s first." in words(crowd, joining)
+    assert "In each trial 42,000 users join over 4 min 22 s first." in run_notes(crowd, joining)
     assert kind_of(made()).joining_text(made()) == ""
 
 

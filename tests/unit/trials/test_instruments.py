@@ -51,7 +51,7 @@ def instruments(folder: Path, made: Experiment, stage: Stage = Stage.COMPARE) ->
 def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> None:
     always = [
         "LinkInstrument", "DotnetFigures", "ThreadNames", "RuntimeViews", "GoCollector", "Neighbours", "LiveHeap",
-        "LastWords",
+        "FinalFigures",
     ]  # fmt: skip
     assert [type(each).__name__ for each in instruments(tmp_path, experiment())] == always
     asked = [type(each).__name__ for each in instruments(tmp_path, experiment(**ALL))]
@@ -65,7 +65,7 @@ def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> N
         "RuntimeViews",
         "GoCollector",
         "Neighbours",
-        "LastWords",
+        "FinalFigures",
     ]
     searching = [type(each).__name__ for each in instruments(tmp_path, experiment(**ALL), Stage.CAPACITY)]
     assert searching == [
@@ -76,7 +76,7 @@ def test_instruments_are_those_that_the_experiment_asks_for(tmp_path: Path) -> N
         "RuntimeViews",
         "GoCollector",
         "Neighbours",
-        "LastWords",
+        "FinalFigures",
     ], "a trial that only searches takes no more"
 
 

@@ -21,9 +21,9 @@ _NAMED_MOST = 4  # arbitrary: what a sentence bears; the table has all
 
 @dataclass(frozen=True)
 class Change:
-    """One setting in both. `first` and `second` are None if no trial counts. `ratio`: second / first; None if there is
-    none, as from 0. `verdict`: the second's towards the first. `because`: the reason why a verdict was given, or could
-    not be, if it is another one than the interval.
+    """One `setting` in both. `first` and `second` are None if no trial counts. `ratio`: second / first; None if there
+    is none, as from 0. `verdict`: how the second compares with the first. `because`: the reason for the verdict where
+    it is not the interval, or the reason why there is none.
 
     `smallest_difference`: half the width of the interval; a smaller difference would most likely stay inconclusive. It
     is relative to the first, for shares in the share's own unit; None if there is no interval."""
@@ -39,9 +39,11 @@ class Change:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """The comparison of the first and the second. `changes`: in the first's order. `only_first`, `only_second`:
-    settings that cannot be compared. `names`: what the first and the second are called. `paired`: True if both were
-    measured in the same blocks, so that drift cancels."""
+    """The comparison of the first and the second. `objective`: the metric that is compared; `direction`: `maximise` or
+    `minimise` it; `confidence` of all intervals together; `margin`: smaller differences count as none. `changes`: in
+    the first's order. `only_first`, `only_second`: settings that cannot be compared. `names`: what the first and the
+    second are called. `paired`: True if both were measured in the same blocks, so that drift cancels. `warnings`:
+    reasons to trust the comparison less, one sentence each."""
 
     objective: str
     direction: str
@@ -78,6 +80,7 @@ class RunComparison:
 
     @property
     def sentence(self) -> str:
+        """The verdict in words, with the settings that decide it; a long list of them is cut."""
         first, second = self.names
         if not self.comparable and self.verdict is Verdict.INCONCLUSIVE:
             return f"Nothing can be compared: no setting has a valid trial in both {first} and {second}."

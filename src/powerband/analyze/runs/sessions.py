@@ -31,6 +31,7 @@ class SessionSpread:
         return student_t(confidence, self.freedom) * math.sqrt(2) * self.sd if self.sd else 0.0
 
     def sentence(self, confidence: float) -> str:
+        """Says by how much the intervals are widened since separate runs differ, and how to avoid that."""
         width = f"{100 * math.expm1(self.half_width(confidence)):.0f} %"
         whence = f"as {self.runs} runs show" if self.runs else "until more runs of this experiment show more"
         return (

@@ -19,8 +19,9 @@ from powerband.model.results import Analysis
 
 
 @dataclass(frozen=True)
-class ToldRun:
-    """A run to compare. `host`: its host.json, empty if that cannot be read."""
+class ComparedRun:
+    """A run to compare. `name`: what the comparison calls it; `experiment`, `analysis`: as it was run, and what was
+    found; `host`: its host.json, empty if that cannot be read."""
 
     name: str
     experiment: Experiment
@@ -28,10 +29,12 @@ class ToldRun:
     host: Mapping[str, Any]
 
 
-def compare_two(first: ToldRun, second: ToldRun, earlier: Sequence[Mapping[Setting, float]] = ()) -> RunComparison:
-    """The changes from the first to the second. `earlier`: the objective of each setting in other runs of the first
-    one's experiment on its machine. Raises UsageError if the two cannot be compared, e.g. as only one searched for
-    capacities."""
+def compare_two(
+    first: ComparedRun, second: ComparedRun, earlier: Sequence[Mapping[Setting, float]] = ()
+) -> RunComparison:
+    """Returns the changes from the first run to the second. `earlier`: the objective of each setting in other runs of
+    the first one's experiment on its machine. Raises UsageError if the two cannot be compared, e.g. as only one
+    searched for capacities."""
     differences = [
         *experiment_differences(first.experiment, second.experiment),
         *host_differences(first.host, second.host),

@@ -1,7 +1,7 @@
 """Words the answer in paragraphs: the setting; how sure it is; why, and at what cost. Every word rests on a figure.
 
-In: the standing of all settings after analysis. Out: paragraphs of short sentences. What cannot be told from the
-figures is not said. The reasons are worded in `why.py`.
+In: the standing of all settings after analysis. Out: paragraphs of short sentences. The reasons are worded in
+`why.py`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ EDGES_FROM = 3  # values of a parameter: two may be all there are, as of a switc
 
 
 def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
+    """Returns the answer's paragraphs; the first sentence names the setting, or says that none can be named."""
     if standing.exploration is not None and not standing.rows:
         return none_raced(standing, standing.exploration)
     match decision.kind:
@@ -64,7 +65,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
             return tuple(filter(None, (first, " ".join(filter(None, rest)))))
     chosen = decision.chosen
     assert chosen is not None
-    told = _told(standing, chosen)
+    told = _in_full(standing, chosen)
     if decision.kind is AnswerKind.BOUNDED:
         told = f"{bound_clause(standing, decision)}. {capital(told)}"
     first = f"Use {chosen.id}: {told}."
@@ -186,7 +187,7 @@ def _in_force(standing: Standing) -> tuple[Constraint, ...]:
     return in_force(standing.experiment.objective, means)
 
 
-def _told(standing: Standing, setting: Setting) -> str:
+def _in_full(standing: Standing, setting: Setting) -> str:
     """The objective's figure, the load and CPUs for which it holds, the users left out of it, a setting that gave more
     but failed, and what will end it soon."""
     figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
@@ -242,7 +243,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         return _none_seen(standing)
     open_ = any(standing.row(setting).uncertain_because for setting in _ahead(standing, leader))
     among = "of those that certainly meet the SLO, " if open_ else ""
-    first = f"Not enough data to name a setting: {among}{leader.id} looks best so far, {_told(standing, leader)}."
+    first = f"Not enough data to name a setting: {among}{leader.id} looks best so far, {_in_full(standing, leader)}."
     confirmation = standing.race.confirmation if standing.race else None
     if confirmation is not None and not confirmation.upheld:
         return (first, _withdrawn(standing, confirmation.setting))
@@ -323,8 +324,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
 
 
 def _bound(metric: str) -> str:
-    """The kind of bound that the figure of a server that still gets faster is: it ends with a higher rate and shorter
-    times."""
+    """`at least` for a rate and `at most` for a time that were measured while the server still got faster."""
     return "at most " if metric.startswith("response_time") else "at least "
 
 
@@ -429,7 +429,7 @@ def _failed(standing: Standing) -> str:
 
 
 def _unmeasured(standing: Standing) -> str:
-    """Names the settings of which nothing certain is known. Wherever it is not empty, it must be said."""
+    """Names the settings of which nothing certain is known, with the reasons; empty if there are none."""
     untried = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
     risers = {setting: reason for setting, reason in standing.unmeasured.items() if reason == RISING}
     others = {s: reason for s, reason in standing.unmeasured.items() if reason != NOT_TRIED and s not in risers}

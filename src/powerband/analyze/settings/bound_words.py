@@ -1,4 +1,4 @@
-"""Words a bound: while settings cannot be told apart, how much better than the one to use any other can be.
+"""Words the bound of an answer whose settings cannot be told apart: no other setting is better by more than so much.
 
 In: the standing of all settings, the decision. Out: clauses and sentences of the answer (`answer.py`). The figures are
 those of `regret.py`.
@@ -45,7 +45,8 @@ def missed_bound(standing: Standing, decision: Decision) -> str:
 
 
 def more_trials(standing: Standing) -> str:
-    """Names what there is too little of: rounds, or the budget or race that ended before them."""
+    """Names what would decide: more rounds or, where a race ended before them, a longer budget or the rest of the
+    race."""
     ended_by = "" if standing.race is None else standing.race.ended_by
     more = {"budget": "a longer budget (design.budget)", "stopped": "the rest of the race (resume the run)"}
     return more.get(ended_by, "more rounds (measure.repeats)")

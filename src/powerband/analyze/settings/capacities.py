@@ -23,7 +23,8 @@ from powerband.model.results import Estimate, TrialResult, Verdict
 
 @dataclass(frozen=True)
 class Gap:
-    """Log capacity less the leader's: median, simultaneous interval, and the interval at twice the error."""
+    """Log capacity less the leader's: `middle`, the median; `low` to `high`, its simultaneous interval; `low_tost` to
+    `high_tost`, the interval at twice the error, for two one-sided tests of equivalence."""
 
     middle: float
     low: float
@@ -32,7 +33,8 @@ class Gap:
     high_tost: float
 
     def verdict(self, allowed: float) -> Verdict:
-        """The verdict. Equivalence comes first: within the margin (on logs) no difference matters, however certain."""
+        """The verdict. Equivalence comes first: within the margin no difference matters, however certain. `allowed`:
+        the margin on the log scale."""
         if max(-self.low_tost, self.high_tost) <= allowed:
             return Verdict.EQUIVALENT
         if self.high < 0:
@@ -44,6 +46,7 @@ class Gap:
         return Gap(self.middle, self.low - half, self.high + half, self.low_tost - half, self.high_tost + half)
 
     def ratio(self, confidence: float, n: int) -> Estimate:
+        """The capacity as a ratio to the leader's. `confidence`: that of the interval; `n`: the number of trials."""
         return Estimate(math.exp(self.middle), math.exp(self.low), math.exp(self.high), confidence, n)
 
 
@@ -56,7 +59,9 @@ def gap_between(search: Search, leader: Search, error: float) -> Gap:
 
 @dataclass(frozen=True)
 class CapacityContest:
-    """All settings compared by capacity. `gaps`: those of all settings that may hold at some rate, but the leader."""
+    """All settings compared by capacity. `searches`: by setting. `leader`: None if no setting may hold at any rate.
+    `margin`: a relative difference that does not matter; `confidence`: that of all intervals together. `gaps`: those of
+    all settings that may hold at some rate, but the leader."""
 
     searches: Mapping[Setting, Search]
     leader: Setting | None
@@ -65,7 +70,7 @@ class CapacityContest:
     gaps: Mapping[Setting, Gap]
 
     def verdict(self, setting: Setting) -> Verdict:
-        """The verdict towards the leader."""
+        """The verdict on a setting compared with the leader; inconclusive if it has no gap."""
         if setting == self.leader:
             return Verdict.EQUIVALENT
         gap = self.gaps.get(setting)
@@ -92,6 +97,7 @@ class CapacityContest:
         ]
 
     def worse_beyond_margin(self) -> list[Setting]:
+        """Settings that are certainly worse than the leader by more than the margin."""
         return [setting for setting, gap in self.gaps.items() if gap.high < -self._allowed]
 
     @property
@@ -102,6 +108,8 @@ class CapacityContest:
 def hold_capacity_contest(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]
 ) -> CapacityContest:
+    """Compares the capacities of `settings`, from the trials of the whole search; nodes of different speed are evened
+    out."""
     searches = {setting: search_of(experiment, setting, results) for setting in settings}
     return contest_of(experiment, on_even_nodes(searches))
 

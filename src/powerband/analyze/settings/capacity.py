@@ -30,15 +30,14 @@ from powerband.model.results import Capacity, CapacityPoint, Estimate, TrialResu
 
 FLOOR_SLACK = 1.1  # times the requests needed: three standard deviations of 1,000 random arrivals
 TRIALS_PER_REPEAT = 5
-"""Each setting is tried at most this many times for each of `measure.repeats`: a yes or no tells less than a figure
-does, and the first few only find the edge."""
+"""Each setting is tried at most this many times for each of `measure.repeats`: a yes or no carries less information
+than a figure, and the first few only find the edge."""
 KEPT_UP = 0.97
 """The share of the offered rate that must be served within the window. Past its capacity C a server serves the share
-C / rate, so this lets pass a rate of up to 3 % above what it can serve for ever, the margin below which nothing
-counts."""
+C / rate. So a rate of up to 3 % above C still counts as held, and 3 % is the margin below which nothing counts."""
 IN_FLIGHT_ERRORS = 3.0
-"""The number of requests in flight differs by chance between the window's two ends: this many standard deviations of
-the difference are let pass."""
+"""The number of requests in flight differs by chance between the window's two ends. A shortfall of up to this many
+standard deviations of that difference counts as served."""
 OVERLOADED = SUBJECT_CODES | {"no_response", "no_valid_response", "died"}
 """Problems by which an invalid trial shows that the subject does not bear the rate."""
 LIMIT_KNOWN = 1.15
@@ -94,8 +93,9 @@ def _kept_up(result: TrialResult, window_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Search:
-    """One setting's search so far. `answered`: trials that say something, each with whether the SLO held. `looks`: the
-    rate that it served under a full load of users, by node, in scenarios per second. `floor_per_s`: the lowest rate at
+    """The search for one `setting`'s capacity in an `experiment`, so far. `trials`: all of the setting's, by number.
+    `answered`: trials that say something, each with whether the SLO held. `looks`: the rate that it served under a full
+    load of users, by node, in scenarios per second; without one there is no `edge`. `floor_per_s`: the lowest rate at
     which a trial says something. `ceiling_per_s`: the load engine's limit; infinite if it was not met. `speeds`: how
     much faster each node is than their median, in log rate; empty: not known, or one node."""
 
@@ -110,6 +110,7 @@ class Search:
 
     @property
     def objective(self) -> Objective:
+        """The experiment's objective, whose constraints must hold."""
         return self.experiment.objective
 
     @property
@@ -119,10 +120,12 @@ class Search:
 
     @property
     def answers(self) -> tuple[Answered, ...]:
+        """The log rate of each of `answered`, with whether the SLO held."""
         return tuple(Answered(math.log(trial.rate_per_s or 1.0), held) for trial, held in self.answered)
 
     @cached_property
     def edge(self) -> Edge:
+        """The posterior of the setting's capacity, in log rate."""
         return self._located(self.answers)
 
     @cached_property
@@ -231,8 +234,8 @@ class Search:
             return False
         return 1 - float(self.edge.below(beyond)) > self._sure
 
-    def narrow(self, half_width: float) -> bool:
-        """True if the capacity is known this closely, as a share of it."""
+    def is_known_within(self, half_width: float) -> bool:
+        """True if the half-width of the capacity's interval is at most this share of the capacity."""
         wanted = math.log1p(half_width)
         enough = self._answered and len(self.answered) >= TRIALS_MIN
         return enough and self.edge.half_width(self.objective.confidence) <= wanted

@@ -27,7 +27,7 @@ FULL = 0.85
 """A capacity of at least this share of what the server gives at full load ends because the server is full."""
 AROUND = 0.15
 """Trials within this share of the capacity show what limits it."""
-TELLING = 0.02  # of the time: less is not what a hundredth of the requests waits for
+TELLING = 0.02  # of the time: with less, too few requests are delayed to decide a p99
 HOLDS_UP = (
     ("jvm_safepoint_share", "safepoints stop all Java threads {} of the time"),
     ("gc_cpu_share", "its garbage collector uses {} of its CPU time"),

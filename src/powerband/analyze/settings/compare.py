@@ -42,7 +42,7 @@ from powerband.analyze.settings.nodes import nodes_of
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.regret import regrets_of, unbounded, with_regret
 from powerband.analyze.settings.rules_of_thumb import judge_rules
-from powerband.analyze.settings.short_words import in_short
+from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind
 from powerband.analyze.settings.starts import starts_of
@@ -160,7 +160,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         changes=costs_of_changes(experiment, results, standing.race),
         nodes=nodes,
     )
-    return in_short(in_words_of_trials(replace(analysis, found=found_sentences(analysis))))
+    return with_short_names(in_words_of_trials(replace(analysis, found=found_sentences(analysis))))
 
 
 def decision_of(

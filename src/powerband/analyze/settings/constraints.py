@@ -3,8 +3,8 @@
 In: the values of its valid trials, and how many of its starts failed. Out: what it misses and what is open, in words.
 The interval of the mean decides, never the estimate alone: among equal settings at a limit, estimates lie on either
 side by luck. For a share of requests it is no narrower than their number allows (`counting.py`); where none failed,
-what so few may hide is told and bars nothing, as for starts. Besides, no more starts may fail or break a constraint
-than the objective allows: a mean hides the start in which a third of the requests failed.
+the share that may fail unseen is stated and bars nothing, as for starts. Besides, no more starts may fail or break a
+constraint than the objective allows: a mean hides the start in which a third of the requests failed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Compliance:
     """The judgement on how a setting meets the constraints. `missed`: those that it certainly breaks. `lapsed`: those
     that more of its starts broke than is allowed, though other settings may do so as often. `open`: those that it may
     meet or break. `hidden`: those that it meets, though of so few requests that more may fail unseen; these keep
-    no setting from being the answer, which tells of them. `seen`: True if the estimates meet them all."""
+    no setting from being the answer, which states them. `seen`: True if the estimates meet them all."""
 
     missed: tuple[str, ...] = ()
     lapsed: tuple[str, ...] = ()
@@ -47,6 +47,7 @@ class Compliance:
 
     @property
     def certain(self) -> bool:
+        """True if the setting certainly meets all constraints."""
         return not self.barred and not self.open
 
 

@@ -157,16 +157,19 @@ def slack_of(held_up: Array, values: Array, scale: Scale) -> Array:
 
 
 def scale_of(table: ResponseTable) -> Scale:
+    """The scale on which the objective's values are compared: ratios where noise is proportional, else differences."""
     values = table.compared()
     return Scale.of(list(values[~np.isnan(values)]), METRICS[table.metric].unit)
 
 
 @dataclass(frozen=True)
 class Contest:
-    """The leader, and how every other setting compares. `difference`: setting less leader, larger is better. `half`,
-    `half_tost`: half-widths, as in `LeaderComparison`. `shared`: the number of blocks that hold both. `left`: settings
-    that left the race. `endless`: settings whose figures are lower bounds: none is as good as one with an end, and how
-    they compare with each other nobody knows."""
+    """The leader, and how every other setting compares. `settings`: those with data. `leader`: None if none may lead.
+    `sign`: -1.0 if less of the objective is better, else 1.0. `scale`: that of all differences. `leader_mean`: the mean
+    of the leader's values as measured. `margin`, `confidence`: those of the objective. `difference`: setting less
+    leader, larger is better. `half`, `half_tost`: half-widths, as in `LeaderComparison`. `shared`: the number of blocks
+    that hold both. `left`: settings that were eliminated from the race. `endless`: settings whose figures are lower
+    bounds: none can come out equivalent or better, and nothing can be compared with one that leads."""
 
     settings: tuple[Setting, ...]
     leader: Setting | None
@@ -183,8 +186,8 @@ class Contest:
     endless: frozenset[Setting] = frozenset()
 
     def verdict(self, setting: Setting) -> Verdict:
-        """The verdict towards the leader. Equivalence comes first: within the margin no difference matters, however
-        certain."""
+        """The verdict on a setting compared with the leader. Equivalence comes first: within the margin no difference
+        matters, however certain."""
         if setting == self.leader:
             return Verdict.EQUIVALENT
         if self._left_as_worse(setting):
@@ -237,6 +240,7 @@ class Contest:
 
     @property
     def allowed(self) -> float:
+        """The margin on the scale of `difference`."""
         return self.scale.allowed(self.margin, self.leader_mean)
 
 

@@ -26,6 +26,7 @@ _LISTED = 3  # claims of one kind that are listed one by one
 
 
 def found_sentences(analysis: Analysis) -> tuple[str, ...]:
+    """Returns the paragraph, one sentence each; empty without claims and published figures."""
     if not analysis.claims and not analysis.published:
         return ()
     if not any(trial.valid for trial in analysis.trials):

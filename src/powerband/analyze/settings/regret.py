@@ -103,8 +103,8 @@ def with_regret(
 
 
 def unbounded(race: Race, may: Sequence[Setting]) -> frozenset[Setting]:
-    """The settings that left as worse than one that can be no answer any more, so that nothing says how good they are.
-    `may`: the settings that may be an answer."""
+    """The settings that were eliminated as worse than a leader that can be no answer any more: nothing bounds how good
+    they are. `may`: the settings that may be an answer."""
     return frozenset(left.setting for left in race.departures if not _is_bounded(race, left.setting, may))
 
 

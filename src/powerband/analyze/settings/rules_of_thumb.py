@@ -40,7 +40,8 @@ GUNTHER = "Gunther, Guerrilla Capacity Planning, 2007"
 
 @dataclass(frozen=True)
 class Proposal:
-    """The number of threads that a rule proposes, or why it proposes none."""
+    """The number of `threads` that a rule proposes. `formula`: the rule, with the measured figures in it as far as they
+    are known. `refused`: the reason why it proposes none."""
 
     formula: str
     threads: float | None
@@ -66,8 +67,8 @@ def judge_rules(
         ("M/M/c", ERLANG, mmc(experiment, line, next(row for row in rows if row.setting == measured_against))),
         ("USL", GUNTHER, usl(experiment, line)),
     )
-    court = _Court(experiment, rows, line, answer, measured_against)
-    return tuple(court.verdict(name, source, proposal) for name, source, proposal in rules)
+    costs = _Costs(experiment, rows, line, answer, measured_against)
+    return tuple(costs.verdict(name, source, proposal) for name, source, proposal in rules)
 
 
 def goetz(line: ThreadLine) -> Proposal:
@@ -214,7 +215,7 @@ def usl(experiment: Experiment, line: ThreadLine) -> Proposal:
 
 
 @dataclass(frozen=True)
-class _Court:
+class _Costs:
     """Compares proposals with the measured answer."""
 
     experiment: Experiment
@@ -253,7 +254,7 @@ class _Court:
         return estimate(list(np.array(values[::2]) / np.array(values[1::2])), confidence, log=True)
 
     def _from_table(self, setting: Setting) -> Estimate | None:
-        """The ratio of both effects towards the leader; without an interval if neither is the leader."""
+        """The setting's ratio to the answer, from their ratios to the leader; no interval if neither is the leader."""
         of = {row.setting: row.effect for row in self.rows}
         effect, base = of.get(setting), of.get(self.against)
         if effect is None or base is None or base.value == 0:

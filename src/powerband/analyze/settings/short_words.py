@@ -16,7 +16,9 @@ from powerband.model.results import Analysis
 BASELINE = "the baseline"
 
 
-def in_short(analysis: Analysis) -> Analysis:
+def with_short_names(analysis: Analysis) -> Analysis:
+    """Returns the analysis with short names in the sentences of its answer, warnings, claims and findings. The first
+    name in the answer is explained in brackets."""
     if not analysis.changes:
         return analysis
     words, sentences = _Words.of(analysis), analysis.answer.sentences

@@ -27,7 +27,7 @@ from powerband.model.results import Soak, SoakFigure, TrialResult
 
 COMPARED = ("goodput_per_s", "response_time_ns_p99", "rss_bytes_max")
 MORE = ("goodput_per_s",)  # more of these is better
-TOLD = ("rss_bytes_max",)  # shown without a verdict: a heap fills in minutes, and only what still grows does not last
+UNJUDGED = ("rss_bytes_max",)  # shown only: a heap fills within minutes, and growth that lasts is judged by itself
 _WORDS = {"rss_bytes_max": "memory"}
 
 
@@ -71,7 +71,7 @@ def _figures(
     """Yields the soak's figures beside those of the trials `before`. In a capacity search nothing ran at the soak's
     rate: its figures stand alone."""
     objective = experiment.objective
-    judged = [name for name in names if name == objective.metric or name not in TOLD]
+    judged = [name for name in names if name == objective.metric or name not in UNJUDGED]
     if trial.held_up:  # a rate that others may have lowered shows nothing of the server
         judged = [name for name in judged if name not in MORE]
     confidence = 1 - (1 - objective.confidence) / max(1, len(judged))

@@ -20,7 +20,9 @@ LIST_MAX = 6  # arbitrary: what a sentence bears; the table has all
 
 @dataclass(frozen=True)
 class Standing:
-    """All settings after analysis, with everything that the words of the answer need."""
+    """All settings after analysis, with everything that the words of the answer need. `experiment`: as it was run;
+    `rows`: one for each setting that was judged; `leader`: the best by its estimate of those that may be the answer,
+    None if there is none; `race`: None for a fixed plan."""
 
     experiment: Experiment
     rows: Sequence[SettingResult]
@@ -59,9 +61,11 @@ class Standing:
     """Settings that still got faster while they were measured."""
 
     def row(self, setting: Setting) -> SettingResult:
+        """The row of a setting, which must be among `rows`."""
         return next(row for row in self.rows if row.setting == setting)
 
     def value(self, setting: Setting, metric: str) -> float | None:
+        """The estimate of a metric in the metric's unit; None if no valid trial of the setting has it."""
         found = self.row(setting).estimates.get(metric)
         return None if found is None else found.value
 
@@ -72,6 +76,7 @@ class Standing:
 
     @property
     def margin(self) -> str:
+        """The equivalence margin in words: `3 %`, or percentage points if the objective is a share."""
         return margin_words(self.experiment.objective.margin, self.experiment.objective.metric)
 
     def objective_text(self, setting: Setting) -> str:
@@ -94,7 +99,8 @@ class Standing:
 
 @dataclass(frozen=True)
 class Decision:
-    """An answer before its words."""
+    """An answer before its words. `kind`, `chosen`, `equivalent`, `undecided`: as `kind`, `setting`, `equivalent` and
+    `undecided` of `Answer`."""
 
     kind: AnswerKind
     chosen: Setting | None
@@ -134,6 +140,7 @@ def names(settings: Sequence[Setting]) -> str:
 
 
 def verb(settings: Sequence[object], one: str, many: str) -> str:
+    """Returns the form of a word that agrees with the number of settings: `one` for one, else `many`."""
     return one if len(settings) == 1 else many
 
 

@@ -1,4 +1,4 @@
-"""Finds the settings that differ in their number of threads alone, and what operational laws tell from them.
+"""Finds the settings that differ in their number of threads alone, and what operational laws show of them.
 
 In: an experiment and its trials. Out: `ThreadLine`, with the CPUs that the subject may use and what a request
 takes. Not here: any rule (`rules_of_thumb.py`).
@@ -22,19 +22,22 @@ TRACKS = (0.7, 1.5)  # threads that a level higher by one adds, if the factor co
 
 @dataclass(frozen=True)
 class Work:
-    """How long a request holds a thread, in seconds: on the CPU, and waiting for anything but a CPU or a thread."""
+    """How long a request holds a thread, in seconds: `cpu_s` on the CPU, `wait_s` waiting for anything but a CPU or a
+    thread."""
 
     cpu_s: float
     wait_s: float
 
     @property
     def service_s(self) -> float:
+        """The time in all, without queues for a CPU or a thread."""
         return self.cpu_s + self.wait_s
 
 
 @dataclass(frozen=True)
 class ThreadLine:
-    """The settings that differ in the number of threads alone, through the answer; by level, ascending."""
+    """The settings that differ in the number of threads alone, through the answer. `factor`: the name of the parameter
+    that counts threads; `settings`: by its level, ascending; `trials`: the valid ones of each setting."""
 
     factor: str
     settings: Mapping[float, Setting]

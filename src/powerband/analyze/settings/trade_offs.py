@@ -29,7 +29,7 @@ class TradeOffStanding(StrEnum):
 
 @dataclass(frozen=True)
 class TradeOffMeasure:
-    """One thing that settings are compared by. `most`: True if more of it is better."""
+    """One `metric` that settings are compared by. `most`: True if more of it is better."""
 
     metric: str
     most: bool
@@ -37,8 +37,8 @@ class TradeOffMeasure:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """One setting. `beaten_by`: a setting that is as good or better in all measures, itself unbeaten; None if there is
-    none."""
+    """One `setting`. `standing`: how it compares with the others over all measures. `beaten_by`: a setting that is as
+    good or better in all measures, itself unbeaten; None if there is none."""
 
     setting: Setting
     estimates: tuple[Estimate, ...]  # by measure
@@ -48,9 +48,9 @@ class TradeOff:
 
 @dataclass(frozen=True)
 class TradeOffs:
-    """All settings weighed. `rows`: the settings of which every measure is known, in plan order. `fronts`: for each
-    pair of measures (by index, the first below the second) the settings that no other beats in these two, by the first
-    measure rising."""
+    """All settings weighed. `measures`: in the order of each row's estimates. `rows`: the settings of which every
+    measure is known, in plan order. `fronts`: for each pair of measures (by index, the first below the second) the
+    settings that no other beats in these two, by the first measure rising."""
 
     measures: tuple[TradeOffMeasure, ...]
     rows: tuple[TradeOff, ...]
@@ -76,15 +76,15 @@ def _measures(analysis: Analysis) -> tuple[TradeOffMeasure, ...]:
     wanted = [
         TradeOffMeasure(CAPACITY if analysis.objective == CAPACITY else GOODPUT, most=True),
         TradeOffMeasure(TAIL, most=False),
-        TradeOffMeasure(CPU_EACH if _told(CPU_EACH, analysis) else CPU, most=False),
+        TradeOffMeasure(CPU_EACH if _is_measured(CPU_EACH, analysis) else CPU, most=False),
         TradeOffMeasure(MEMORY, most=False),
     ]
     if analysis.objective not in {measure.metric for measure in wanted}:
         wanted.insert(0, TradeOffMeasure(analysis.objective, most=analysis.direction == "maximise"))
-    return tuple(measure for measure in wanted if _told(measure.metric, analysis))
+    return tuple(measure for measure in wanted if _is_measured(measure.metric, analysis))
 
 
-def _told(metric: str, analysis: Analysis) -> bool:
+def _is_measured(metric: str, analysis: Analysis) -> bool:
     return sum(metric in row.estimates for row in analysis.settings) > 1
 
 

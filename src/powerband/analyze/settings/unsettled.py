@@ -40,6 +40,8 @@ class Unsettled:
 
 
 def is_unsettled(trial: TrialResult) -> bool:
+    """True if the trial's window had a trend or a step; if the window was too short to say, True if the warm-up reached
+    its limit."""
     if trial.by_quiet_time:
         return False  # other programs came and went
     if trial.steady is None:

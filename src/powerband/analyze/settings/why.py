@@ -134,7 +134,7 @@ def _users_wait(standing: Standing, chosen: Setting, load: Load, busy: float) ->
             f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
             f"{plural(load.users, 'user')} and uses {used}."
         )
-    if not load.keeps_asking:
+    if not load.never_pauses:
         return None
     users = plural(load.users or 0, "user")
     return f"With {chosen.id} no limit was seen. The server uses {used} under {users} that never pause."

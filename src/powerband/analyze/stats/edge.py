@@ -1,8 +1,8 @@
 """Estimates the edge between rates that hold and rates that do not: a Bayesian estimate from single noisy answers.
 
 In: rates that were tried, each with whether it held, and where a first look puts the edge. Out: `Edge`, the posterior
-of the log rate that 95 % of starts hold (`HELD_BY`), and the rate whose trial would tell most about it. Pure numbers;
-`capacity.py` says what holding means. Method, sources and coverage: docs/methods/capacity.md.
+of the log rate that 95 % of starts hold (`HELD_BY`), and the rate to try next. Pure numbers; `capacity.py` says what
+holding means. Method, sources and coverage: docs/methods/capacity.md.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ COMPARED_WEIGHT = np.where(SLOW > 0, COMPARED_TWO_MODES / TWO_MODES, (1 - COMPAR
 
 @dataclass(frozen=True)
 class Answered:
-    """One trial: log rate per second, and whether the conditions held."""
+    """One trial: `log_rate`, the logarithm of its rate per second, and whether the conditions `held`."""
 
     log_rate: float
     held: bool
@@ -105,6 +105,7 @@ class Edge:
 
     @cached_property
     def mass(self) -> Array:
+        """The probability that the edge lies in each cell."""
         return np.asarray(self.joint.sum((1, 2)))
 
     @cached_property
@@ -117,6 +118,7 @@ class Edge:
         return np.asarray(np.interp(log_rate, self.ends, self._passed))
 
     def quantile(self, p: float) -> float:
+        """The log rate below which the edge lies with probability `p`."""
         return float(np.interp(p, self._passed, self.ends))
 
     def interval(self, confidence: float) -> tuple[float, float]:
@@ -148,6 +150,7 @@ class Edge:
         return Edge(ends, np.diff(levels)[:, None, None])
 
     def half_width(self, confidence: float) -> float:
+        """Half the width of the credible interval, in log rate."""
         low, high = self.interval(confidence)
         return (high - low) / 2
 
@@ -157,10 +160,10 @@ class Edge:
         in_flight: Sequence[float] = (),
         fits: Callable[[float], bool] | None = None,
     ) -> float:
-        """The log rate, at most `ceiling`, whose trial tells most about the edge: the greatest expected fall of the
-        posterior's entropy (Kontsevich & Tyler 1999), width and lapse being nuisances (Prins 2013). `in_flight`: log
-        rates that are being tried; it keeps away from them, as far as the posterior allows for so many. `fits`:
-        only log rates for which it is true are weighed, if there is one."""
+        """The log rate, at most `ceiling`, at which a trial is most informative about the edge: the greatest expected
+        fall of the posterior's entropy (Kontsevich & Tyler 1999), width and lapse being nuisances (Prins 2013).
+        `in_flight`: log rates that are being tried; it keeps away from them, as far as the posterior allows for so
+        many. `fits`: only log rates for which it is true are weighed, if there is one."""
         low, high = self.quantile(0.02), self.quantile(0.98) + float(self.joint.sum((0, 2)) @ BELOW_MIDDLE)
         tried = np.minimum(np.linspace(low, high, CANDIDATES), ceiling)
         if fits is not None and any(fitting := [fits(each) for each in tried.tolist()]):

@@ -92,8 +92,9 @@ def on_log_scale(values: Sequence[float], unit: str) -> bool:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference of two means on the scale in use. `df`: the degrees of freedom of its variance. `half`: half the
-    width of its interval, NaN if there is none."""
+    """A difference of two means on the scale in use: its `value`, and the `variance` of that with `df` degrees of
+    freedom. `half`: half the width of its interval, NaN if there is none. `n`: the number of pairs, or of the smaller
+    sample."""
 
     value: float
     variance: float
@@ -103,6 +104,7 @@ class Difference:
 
     @classmethod
     def of(cls, value: float, variance: float, df: float, confidence: float, n: int) -> Difference:
+        """A difference with Student's t interval; without one if `df` is not above 0."""
         half = student_t(confidence, df) * math.sqrt(variance) if df > 0 else math.nan
         return cls(value, variance, df, half, n)
 
@@ -125,9 +127,12 @@ class Scale:
 
     @classmethod
     def of(cls, values: Sequence[float], unit: str) -> Scale:
+        """The scale for values in a metric's `unit`: logs, unless a value is not above zero or the metric is a
+        share."""
         return cls(on_log_scale(values, unit), relative=unit != "ratio")
 
     def scaled(self, values: Sequence[float] | Array) -> Array:
+        """The values on this scale, as an array."""
         return np.log(values) if self.log else np.array(values, dtype=float)
 
     def allowed(self, margin: float, base: float) -> float:
@@ -227,8 +232,9 @@ def compare_with_leader(
 
 @dataclass(frozen=True)
 class Fit:
-    """Block-adjusted means and moderated variances (R, k), the degrees of freedom of the variances (R,), and the
-    smallest standard deviations that are believed (k,)."""
+    """The values of all settings as `fit_of` fits them, for R sweeps and k settings. `means` (R, k): adjusted for
+    blocks. `variances` (R, k): moderated, with `df` (R,) degrees of freedom. `floor` (k,): the smallest standard
+    deviations that are believed."""
 
     means: Array
     variances: Array

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 
 Z_95 = 1.96  # quantile of the normal distribution, two-sided
-ANSWERS_LEAST = 10  # of one user: fewer do not even tell how much its service time varies
+ANSWERS_LEAST = 10  # of one user: fewer do not even show how much its service time varies
 # The largest standard error of the logarithm of one user's rate: that of thirty answers of a Poisson process. If the
 # service time hardly varies, fewer answers reach it.
 ERROR_MOST = 1 / math.sqrt(30)
@@ -37,6 +37,7 @@ class UsersServed:
 
     @property
     def rate_per_s(self) -> float:
+        """Answers per second, of all users together."""
         return self.answers / self.seconds
 
 
@@ -69,6 +70,7 @@ class Slots:
 
     @property
     def one_at_a_time(self) -> bool:
+        """True if only one request is served at once, though more users ask."""
         return self.limited and self.value < ONE_AT_A_TIME
 
     @property

@@ -119,6 +119,7 @@ def _normal_rule() -> tuple[Array, Array]:
 
 
 def digamma(x: Array) -> Array:
+    """The digamma function, the derivative of the logarithm of gamma; x > 0."""
     from scipy.special import digamma as function  # noqa: PLC0415
 
     return np.asarray(function(x), dtype=np.float64)

@@ -20,8 +20,8 @@ SCREEN_LOOKS = 2  # after two blocks of short trials, and after a third
 
 @dataclass(frozen=True)
 class Glance:
-    """One of several looks. `share`: of the whole error, what it may spend; `live`: number of settings still in the
-    race."""
+    """One of the looks at a race. `share`: the part of the whole error that it may spend; `live`: the number of
+    settings that are still in the race."""
 
     share: float
     live: int

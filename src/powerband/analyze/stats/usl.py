@@ -32,8 +32,8 @@ WIDTH_MAX = 4.0  # highest over lowest end of a believable interval of N*
 
 @dataclass(frozen=True)
 class Scalability:
-    """The fitted law. `rate_per_s`: g, the rate of one thread. `threads_best`: N* with its interval; if None, `refused`
-    says why."""
+    """The fitted law. `rate_per_s`: g, the rate of one thread; `contention`: a; `coherency`: b. `threads_best`: N* with
+    its interval; if None, `refused` says why."""
 
     rate_per_s: float
     contention: float

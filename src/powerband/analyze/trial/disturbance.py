@@ -25,7 +25,7 @@ WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
 ERRORS = 2.0  # standard errors
 TELLS_NOTHING = 0.5
-"""A trial held up for a larger share of its time tells nothing: the server may do twice as well, and a bound as large
+"""A trial held up for a larger share of its time shows nothing: the server may do twice as well, and a bound as large
 as that is none (`regret.MOST`)."""
 
 
@@ -52,6 +52,8 @@ def steal_allowed(experiment: Experiment) -> float:
 
 
 def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Yields the share of the trial's time that others can have held up, at most, and the figures of its quiet parts
+    where these stand for the trial. Yields nothing if it is not known what others used."""
     probe, fleet = evidence.probe, evidence.fleet
     if probe is None:
         return

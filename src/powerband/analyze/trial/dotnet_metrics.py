@@ -74,8 +74,8 @@ def _metrics(evidence: Evidence) -> dict[str, float]:
 
 
 def dotnet_problems(missing: str, metrics: Mapping[str, float], window_s: float) -> Iterator[Problem]:
-    """Yields the two notes. `missing`: the reason why there are no figures; empty if there are some, or if the server
-    is no .NET program."""
+    """Yields a note if .NET's own figures are missing, and one if its thread pool still grows while work waits.
+    `missing`: the reason why there are no figures; empty if there are some, or if the server is no .NET program."""
     if missing:
         text = f"no figures from inside .NET, for its startup hook is missing: {missing}; it is measured from outside"
         yield Problem("no_dotnet_figures", text, fatal=False)

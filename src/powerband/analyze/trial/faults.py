@@ -30,6 +30,7 @@ def tried(results: Iterable[TrialResult], setting: Setting) -> list[TrialResult]
 
 
 def fatal_codes(result: TrialResult) -> frozenset[str]:
+    """The codes of the problems that make the trial invalid; empty for a valid one."""
     return frozenset(problem.code for problem in result.problems if problem.fatal)
 
 

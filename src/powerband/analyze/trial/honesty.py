@@ -69,8 +69,8 @@ def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
 
 
 def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """Judges by the share of the window that others can have cost, without a fixed limit on their use: beyond half of
-    it the trial tells nothing."""
+    """Judges by the share of the window that others can have cost, without a fixed limit on their use: a trial that may
+    have lost more than half of it is invalid, unless its quiet parts stand for it."""
     share, cpus = metrics.get("held_up_share_max", 0.0), evidence.host_cpus or 1.0
     foreign, stolen = metrics.get("host_foreign_cores", 0.0), metrics.get("host_steal_share", 0.0)
     spoilt = share > TELLS_NOTHING and "quiet_s" not in metrics
@@ -106,7 +106,8 @@ def _some_foreign(foreign: float, cpus: float) -> Problem:
 
 
 def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
-    """Yields notes only: the kernel's figures are of the whole host, and the subject may be the one that waits."""
+    """Yields notes on waits for memory and disks. They invalidate nothing: the kernel's figures are of the whole host,
+    and the subject may be the one that waits."""
     share = metrics.get("psi_memory_share", 0.0)
     if share > PRESSURE_NOTES["memory"]:
         yield Problem(

@@ -44,7 +44,8 @@ def link_metrics(link: Mapping[str, Any]) -> dict[str, float]:
 
 
 def link_problems(link: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yields notes only: the trial is valid for the link as it was."""
+    """Yields notes on packets that a link in user space let go late or lost; the trial is valid for the link as it
+    was."""
     metrics = link_metrics(link)
     late_ns = metrics.get("link_late_ns_p99", 0.0)
     if late_ns > LATE_SHARE * max(link.get("delay_ns", 0), SHORT_DELAY_NS):
@@ -112,6 +113,8 @@ def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> di
 
 
 def acknowledged_problems(rounds: Sequence[Mapping[str, Any]], expect: int) -> Iterator[Problem]:
+    """Yields a note on the rounds whose write or read failed, and one on those in which no read saw all `expect` in
+    time."""
     failed = [row["failed"] for row in rounds if row["failed"]]
     never = sum(1 for row in rounds if not row["failed"] and row["visible_ns"] is None)
     if failed:

@@ -81,7 +81,8 @@ def bar_metrics(intervals: Iterable[EngineInterval], start_ns: int, end_ns: int,
 
 @dataclass(frozen=True)
 class CounterLine:
-    """One line of a rate counter. `at_ns`: the end of its window. The rates are of requests that ended ok."""
+    """One line of a rate counter. `at_ns`: the end of its window. `window_per_s`: the rate within the window;
+    `cumulative_per_s`: that since the first answer. Both are of requests that ended ok."""
 
     at_ns: float
     window_per_s: float

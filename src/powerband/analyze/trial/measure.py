@@ -128,6 +128,8 @@ def quantile_table(times: MergedTimes) -> tuple[tuple[float, float], ...]:
 
 
 def evidence_of(directory: TrialDir, record: TrialRecord, experiment: Experiment, fleet: MergedFleet) -> Evidence:
+    """Reads the trial's files into an `Evidence`, with what its window's intervals show: whether it was steady, and
+    whether it still got faster."""
     probe = read_probe(directory.read_probe())
     evidence = Evidence.read(record, experiment, fleet, directory.read_events(), probe)
     steady = window_is_steady(evidence.intervals, *evidence.window)

@@ -37,6 +37,8 @@ def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[s
 
 
 class MetricsPage:
+    """A Prometheus page at each of its scrapes, in which series are found by name and labels."""
+
     def __init__(self, scrapes: Counters) -> None:
         self.scrapes = scrapes
         self._named: dict[str, list[tuple[frozenset[tuple[str, str]], str]]] = {}
@@ -45,6 +47,7 @@ class MetricsPage:
             self._named.setdefault(name, []).append((labels_of(labels), text))
 
     def fields(self, series: Series) -> list[str]:
+        """The series of the page that have this name and at least these labels, written as on the page."""
         wanted = set(series.labels)
         return [text for labels, text in self._named.get(series.name, ()) if wanted <= labels]
 
@@ -69,6 +72,7 @@ class MetricsPage:
         return sum(grown) if grown else math.nan
 
     def falling(self, series: Series, start_ns: int, end_ns: int) -> list[str]:
+        """Those of `fields` that fall within the window, so that they are no counters or began again."""
         return [text for text in self.fields(series) if self.scrapes.falls(text, start_ns, end_ns)]
 
 

@@ -21,6 +21,8 @@ FIRST_READ_NS = 300_000_000  # a JVM is read four times a second: one that is re
 
 
 def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Yields the metrics of the subject, its services, the load engine's waits and the host; nothing if no probe saw
+    the trial."""
     probe, fleet = evidence.probe, evidence.fleet
     if probe is None:
         return

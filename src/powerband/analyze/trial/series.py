@@ -27,9 +27,11 @@ POOLS_MAX = 4  # the busiest; nobody looks at more
 
 @dataclass(frozen=True)
 class LoadSeries:
-    """The load, with one entry for each second, all engines merged. `t_s`: the end of each second. p50 and p99 come
-    from merged histograms, and are None if no request ended ok. The last four are None without WebSockets: users that
-    hold one, drops, joins that failed, deliveries."""
+    """The load, with one entry for each second, all engines merged. `t_s`: the end of each second. `rate_per_s`,
+    `failed_per_s`: requests that ended ok, and those that did not. `in_flight`: at the end of the second.
+    `response_time_ns_p50`, `response_time_ns_p99`: from merged histograms, None if no request ended ok. The last four
+    are None without WebSockets: users that hold one (`joined`), `drops_per_s`, `joins_failed_per_s`, and messages
+    `delivered_per_s`."""
 
     t_s: tuple[float, ...] = ()
     rate_per_s: tuple[float, ...] = ()
@@ -45,7 +47,7 @@ class LoadSeries:
 
 @dataclass(frozen=True)
 class LoadSecond:
-    """One second of the load: `values` by the names of `LoadSeries`."""
+    """One second of the load, which ends at `t_s`: `values` by the names of `LoadSeries`."""
 
     t_s: float
     values: Mapping[str, float | None]
@@ -53,7 +55,9 @@ class LoadSecond:
 
 @dataclass(frozen=True)
 class SubjectSeries:
-    """The subject, with one entry for each probe sample; rates are over the time since the sample before."""
+    """The subject, with one entry at `t_s` for each probe sample; rates are over the time since the sample before.
+    `cpu_user_cores`, `cpu_system_cores`: CPUs used in user mode and in the kernel. `rss_bytes`, `threads`: of all its
+    processes. `context_switches_per_s`: of both kinds."""
 
     t_s: tuple[float, ...] = ()
     cpu_user_cores: Numbers = ()
@@ -65,6 +69,9 @@ class SubjectSeries:
 
 @dataclass(frozen=True)
 class HostSeries:
+    """The trial's CPUs, with one entry at `t_s` for each probe sample, over the time since the sample before.
+    `busy_share`, `steal_share`: the shares of their time that they worked, and that the hypervisor took."""
+
     t_s: tuple[float, ...] = ()
     busy_share: Numbers = ()
     steal_share: Numbers = ()
@@ -72,13 +79,16 @@ class HostSeries:
 
 @dataclass(frozen=True)
 class PoolSeries:
+    """The threads of one `pool`, by its name. `states`: what they did over time."""
+
     pool: str
     states: ThreadStates
 
 
 @dataclass(frozen=True)
 class JvmSeries:
-    """The subject's first JVM; `gc_share` is over the time since the sample before."""
+    """The subject's first JVM, with one entry at `t_s` for each reading. `heap_used_bytes`, `heap_committed_bytes`: as
+    the JVM reports them. `gc_share` is over the time since the sample before."""
 
     t_s: tuple[float, ...] = ()
     heap_used_bytes: Numbers = ()
@@ -88,7 +98,9 @@ class JvmSeries:
 
 @dataclass(frozen=True)
 class DotnetSeries:
-    """The subject's first .NET process with a startup hook; `gc_share` is over the time since the sample before."""
+    """The subject's first .NET process with a startup hook, with one entry at `t_s` for each reading: the `heap_bytes`
+    of its collector, `pool_threads`, and work items in its `pool_queue`. `gc_share` is over the time since the sample
+    before."""
 
     t_s: tuple[float, ...] = ()
     heap_bytes: Numbers = ()
@@ -99,7 +111,8 @@ class DotnetSeries:
 
 @dataclass(frozen=True)
 class OwnSeries:
-    """A metric of the subject's own over time, at each scrape of its page."""
+    """A metric of the subject's own over time, by its `name` in the experiment: `values` at `t_s`, the scrapes of its
+    page; None where it is not known."""
 
     name: str
     t_s: tuple[float, ...]
@@ -108,7 +121,8 @@ class OwnSeries:
 
 @dataclass(frozen=True)
 class CounterSeries:
-    """The lines that a rate counter would have printed."""
+    """The lines that a rate counter would have printed at `t_s`, with `window_per_s` and `cumulative_per_s` as in
+    `CounterLine`."""
 
     t_s: tuple[float, ...] = ()
     window_per_s: Numbers = ()
@@ -117,8 +131,10 @@ class CounterSeries:
 
 @dataclass(frozen=True)
 class TrialSeries:
-    """All series of one trial. `phases_s`: launched, ready, go, measure, drain, end in seconds since `go`, as far as
-    they were reached."""
+    """All series of one trial; one that was not measured is empty. `phases_s`: launched, ready, go, measure, drain, end
+    in seconds since `go`, as far as they were reached. `load`, `subject`, `host`, `jvm`, `dotnet`, `counter`: as their
+    classes say. `states`: the subject's threads; `pools`: those of its busiest pools. `own`: the metrics that the
+    experiment names; `labelled`: the series of `measure.series`."""
 
     phases_s: Mapping[str, float] = field(default_factory=dict)
     load: LoadSeries = LoadSeries()
@@ -244,15 +260,15 @@ def one_second(intervals: Sequence[Mapping[str, Any]]) -> dict[str, float | None
         "in_flight": sum(event["in_flight_now"] for event in last.values()),
         "response_time_ns_p50": times.quantile(0.5) if times.count else None,
         "response_time_ns_p99": times.quantile(0.99) if times.count else None,
-        "joined": sum(joined) if (joined := _told(last.values(), "joined_now")) else None,
+        "joined": sum(joined) if (joined := _known(last.values(), "joined_now")) else None,
         **{
-            f"{name}_per_s": sum(counts) / covered_s if (counts := _told(intervals, name)) else None
+            f"{name}_per_s": sum(counts) / covered_s if (counts := _known(intervals, name)) else None
             for name in ("drops", "joins_failed", "delivered")
         },
     }
 
 
-def _told(intervals: Iterable[Mapping[str, Any]], name: str) -> list[int]:
+def _known(intervals: Iterable[Mapping[str, Any]], name: str) -> list[int]:
     """The values of a field that only the intervals of some loads have (so far WebSockets); empty for all others."""
     return [event[name] for event in intervals if event.get(name) is not None]
 

@@ -21,8 +21,8 @@ LINES_MAX = 12  # of one plot; more cannot be told apart
 
 @dataclass(frozen=True)
 class ThreadUse:
-    """One thread. `on_cpu`, `run_wait`: the shares of the window on a CPU, and runnable without one. `switches_per_s`:
-    both kinds of context switches."""
+    """One thread, by its full `name` as far as that is known. `on_cpu`, `run_wait`: the shares of the window on a CPU,
+    and runnable without one. `switches_per_s`: both kinds of context switches."""
 
     name: str
     on_cpu: float
@@ -32,8 +32,9 @@ class ThreadUse:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """Series that have the same labels: a row for each combination of their values. A column is a series: counters
-    (by their names' ends) per second, the others as last read; None: unknown for this row."""
+    """Series that have the same labels. `labels`: their names. `columns`: the names of the series. `rows`: the values
+    of the labels, with those of the columns: counters (by their names' ends) per second, the others as last read; None:
+    unknown for this row."""
 
     labels: tuple[str, ...]
     columns: tuple[str, ...]
@@ -42,8 +43,9 @@ class LabelTable:
 
 @dataclass(frozen=True)
 class LabelledSeries:
-    """One series over time, a line for each combination of its labels' values: counters (by their names' ends) per
-    second since the scrape before, the others as read."""
+    """The series of one `name` over time. `lines`: for each combination of its labels' values, their text and a value
+    at each of `t_s`: counters (by their names' ends) per second since the scrape before, the others as read; None:
+    unknown."""
 
     name: str
     t_s: tuple[float, ...]
@@ -100,6 +102,7 @@ def labelled_series(wanted: Sequence[str], scrapes: Counters, origin_ns: int) ->
 
 
 def is_counter(name: str) -> bool:
+    """True if a series only grows, by the end of its name."""
     return name.endswith(COUNTS)
 
 

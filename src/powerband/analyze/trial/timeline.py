@@ -34,8 +34,8 @@ _OF_THE_TRIAL = ("connect_time_ns_p99",)
 
 @dataclass(frozen=True)
 class LimitSpan:
-    """A span of time with one bottleneck, in seconds since `go`. `bottleneck`: that of the middle one of the stretches
-    that name it; None if no rule named one."""
+    """A span of time with one bottleneck, `from_s` to `to_s` in seconds since `go`. `bottleneck`: that of the middle
+    one of the stretches that name it; None if no rule named one."""
 
     from_s: float
     to_s: float

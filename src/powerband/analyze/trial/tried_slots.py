@@ -27,9 +27,10 @@ DELAYED_ACK_LEAST_NS = 20e6
 
 @dataclass(frozen=True)
 class Tried:
-    """The findings of one trial's looks. `alone_ns`: the mean time of a request of one user. `doubled_per_s`: the rate
-    of twice the users. `prompt_ns`: as `alone_ns`, for a user who acknowledges each part of an answer at once; None if
-    that was not tried."""
+    """The findings of one trial's looks at one user and at twice the users. `slots`: how many requests the server
+    serves at once. `alone_ns`: the mean time of a request of one user. `doubled_per_s`: the rate of twice the users.
+    `prompt_ns`: as `alone_ns`, for a user who acknowledges each part of an answer at once; None if that was not
+    tried."""
 
     slots: Slots
     alone_ns: float

@@ -15,7 +15,7 @@ from powerband.model.fields import AS_WRITTEN, field_named
 from powerband.model.host_use import LIMITS, HostUse
 from powerband.model.load import Load
 from powerband.model.plan import format_level
-from powerband.model.subjects import BUILT_IN, asked_by_services, templates_of
+from powerband.model.subjects import BUILT_IN, service_parameters, templates_of
 from powerband.model.templates import placeholders
 
 _SETTINGS_MAX = 10_000  # arbitrary: at a second each, a block would take three hours
@@ -62,7 +62,7 @@ def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterat
 
 
 def _check_factor(name: str, factor: Node, subject: Subject, load: Node) -> Iterator[FileProblem]:
-    used = placeholders(templates_of(subject)) | asked_by_services(subject)
+    used = placeholders(templates_of(subject)) | service_parameters(subject)
     if name in BUILT_IN:
         yield factor.key_problem(f"{name} is filled in by powerband itself; give the factor another name")
     elif not is_known(name, subject, used):

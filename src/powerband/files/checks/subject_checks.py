@@ -26,10 +26,10 @@ from powerband.model.subjects import (
     SERVICES,
     STAND_INS,
     STATSD,
-    asked_by_services,
     check_level,
     command_and_env,
     render_text,
+    service_parameters,
     templates_of,
 )
 from powerband.model.templates import placeholders
@@ -46,7 +46,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
         return
     yield from _check_container(subject, root)
     used = placeholders(templates_of(subject))
-    asked = used | asked_by_services(subject)
+    asked = used | service_parameters(subject)
     parameters = node.at("parameters")
     for name, parameter in subject.parameters.items():
         entry = parameters.children[name]

@@ -27,8 +27,8 @@ _SPECIAL = set(".^$*+?()[|\\")
 
 @dataclass(frozen=True)
 class AssertionCheck:
-    """The check of a step. `statuses`: those that are accepted; empty: 200 to 399. `longest_ms`: for the whole answer;
-    None: no limit."""
+    """The check of a step. `statuses`: those that are accepted; empty: 200 to 399. `contains`: texts that must all
+    occur in the body. `longest_ms`: for the whole answer; None: no limit."""
 
     statuses: tuple[int, ...] = ()
     contains: tuple[str, ...] = ()

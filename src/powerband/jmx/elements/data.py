@@ -20,8 +20,9 @@ _EACH_USER = ("shareMode.thread", "Current thread")
 
 @dataclass(frozen=True)
 class Data:
-    """The rows of a CSV Data Set. `rows`: the first of `count` rows. `own`: each user goes through the rows by itself,
-    in JMeter too. `recycled`: the first row follows the last. `stops`: users stop at the end of the rows."""
+    """The rows of a CSV Data Set, an `element` of the plan. `rows`: the first of `count` rows. `own`: each user goes
+    through the rows by itself, in JMeter too. `recycled`: the first row follows the last. `stops`: users stop at the
+    end of the rows."""
 
     element: Element
     rows: tuple[dict[str, str], ...]

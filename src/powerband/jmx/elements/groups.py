@@ -16,8 +16,9 @@ _ERRORS = {"": "continue", "continue": "continue", "startnextloop": "startnextlo
 
 @dataclass(frozen=True)
 class Group:
-    """A thread group. `loops`: None: without end. `duration_s`: None: not set in the plan. `goes_on`: after an error
-    JMeter continues with the next request instead of starting the loop again."""
+    """A thread group. `users`: its threads, which begin within `ramp_s`. `loops`: None: without end. `duration_s`:
+    None: not set in the plan. `goes_on`: after an error JMeter continues with the next request instead of starting the
+    loop again."""
 
     users: int
     ramp_s: int

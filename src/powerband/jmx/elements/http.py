@@ -69,22 +69,29 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class RequestTarget:
+    """The server that a request goes to. `scheme`: `http` or `https`. `host`: in lower case. `port`: that of the scheme
+    if the plan names none."""
+
     scheme: str
     host: str
     port: int
 
     @property
     def authority(self) -> str:
+        """The host, with its port unless that is the scheme's own: what the Host header holds."""
         return self.host if _PORTS[self.scheme] == self.port else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
+        """The URL of the server, without a path."""
         return f"{self.scheme}://{self.authority}"
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request as sent. Timeouts in ms; None: JMeter waits without end."""
+    """A request as JMeter sends it to `target`. `method`, `path` (with its query), `headers` and `body` (None: it has
+    none). `keep_alive`: the connection is used again. `follows`: JMeter would follow a redirect. `timeout_ms`: until
+    the answer comes, `connect_timeout_ms`: until the connection stands; None: JMeter waits without end."""
 
     target: RequestTarget
     method: str
@@ -98,6 +105,7 @@ class Request:
 
     @property
     def characters(self) -> int:
+        """The length of its path, headers and body."""
         headers = sum(len(name) + len(value) for name, value in self.headers)
         return len(self.path) + len(self.body or "") + headers
 
@@ -111,7 +119,7 @@ class _Argument:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _RequestFields:
     """A request with its defaults: each property is taken from the first element that has it."""
 
     element: Element
@@ -145,24 +153,24 @@ def request_of(
 ) -> Request | None:
     """The request; None, with a refusal, if it cannot be converted. `defaults` and `managers` (of headers) are those of
     its branch, the nearest first."""
-    asked = _Asked(element, defaults, values, findings)
+    fields = _RequestFields(element, defaults, values, findings)
     try:
-        _refuse_unknown(asked)
-        return _request(asked, managers)
+        _refuse_unknown(fields)
+        return _request(fields, managers)
     except Unresolved as error:
         findings.refuse(element, error.why, error.instead)
         return None
 
 
-def _refuse_unknown(asked: _Asked) -> None:
+def _refuse_unknown(fields: _RequestFields) -> None:
     """Refuses unknown properties that could change the request. Raises Unresolved."""
-    for element in (asked.element, *asked.defaults):
+    for element in (fields.element, *fields.defaults):
         for each in element.properties:
             if each.name in _READ or each.name in _HARMLESS or not each.name.startswith(_PREFIX):
                 continue
             if each.text.strip().lower() in ("", "false", "0"):
                 continue
-            if asked.element.find(each.name) is not None and element is not asked.element:
+            if fields.element.find(each.name) is not None and element is not fields.element:
                 continue  # the request overrides it
             why, instead = _REFUSED.get(
                 each.name, (f"its property {each.name} is {each.text!r}, which is not known", "empty it in JMeter")
@@ -170,23 +178,23 @@ def _refuse_unknown(asked: _Asked) -> None:
             raise Unresolved(why, instead)
         if any(item.items for files in element.properties if files.name == "HTTPsampler.Files" for item in files.items):
             raise Unresolved("it uploads files", "write the body as text (Body Data)")
-    if asked.flag("HTTPSampler.DO_MULTIPART_POST"):
+    if fields.flag("HTTPSampler.DO_MULTIPART_POST"):
         raise Unresolved("it sends multipart/form-data, whose boundary is another each time", "switch multipart off")
 
 
-def _request(asked: _Asked, managers: Sequence[Element]) -> Request:
-    method = asked.text("HTTPSampler.method", "GET")
+def _request(fields: _RequestFields, managers: Sequence[Element]) -> Request:
+    method = fields.text("HTTPSampler.method", "GET")
     if _METHOD.fullmatch(method) is None or method == "CONNECT":
         raise Unresolved(f"its method is {method!r}", "choose a method of HTTP in capital letters")
-    encoding = asked.text("HTTPSampler.contentEncoding")
+    encoding = fields.text("HTTPSampler.contentEncoding")
     try:
         charset = codec_named(encoding or "utf-8")
     except LookupError:
         raise Unresolved(f"its content encoding {encoding!r} is not known", "set UTF-8") from None
-    arguments = _arguments(asked)
-    target, path = _address(asked, _query(arguments, charset) if method in _IN_QUERY else "")
-    body, content_type = _body(asked, method, arguments, charset)
-    headers = _headers(asked, managers, target)
+    arguments = _arguments(fields)
+    target, path = _address(fields, _query(arguments, charset) if method in _IN_QUERY else "")
+    body, content_type = _body(fields, method, arguments, charset)
+    headers = _headers(fields, managers, target)
     if content_type is not None and all(name.lower() != "content-type" for name, _ in headers):
         headers = (*headers, ("Content-Type", content_type))
     return Request(
@@ -195,28 +203,28 @@ def _request(asked: _Asked, managers: Sequence[Element]) -> Request:
         path=path,
         headers=headers,
         body=body,
-        keep_alive=asked.flag("HTTPSampler.use_keepalive"),
-        follows=asked.flag("HTTPSampler.follow_redirects") or asked.flag("HTTPSampler.auto_redirects"),
-        timeout_ms=asked.milliseconds("HTTPSampler.response_timeout"),
-        connect_timeout_ms=asked.milliseconds("HTTPSampler.connect_timeout"),
+        keep_alive=fields.flag("HTTPSampler.use_keepalive"),
+        follows=fields.flag("HTTPSampler.follow_redirects") or fields.flag("HTTPSampler.auto_redirects"),
+        timeout_ms=fields.milliseconds("HTTPSampler.response_timeout"),
+        connect_timeout_ms=fields.milliseconds("HTTPSampler.connect_timeout"),
     )
 
 
 def _shown(charset: str) -> str:
-    """The name that Java prints."""
+    """The name of an encoding, as Java writes it."""
     return {"utf-8": "UTF-8", "iso8859-1": "ISO-8859-1", "ascii": "US-ASCII"}.get(charset, charset.upper())
 
 
-def _arguments(asked: _Asked) -> list[_Argument]:
+def _arguments(fields: _RequestFields) -> list[_Argument]:
     found = []
-    for element in (asked.element, *asked.defaults):
+    for element in (fields.element, *fields.defaults):
         listed = element.find("HTTPsampler.Arguments")
         collection = None if listed is None else listed.find("Arguments.arguments")
         for item in () if collection is None else collection.items:
             if item.text_of("Argument.enabled", "true") != "false":
                 argument = _Argument(
-                    name=asked.values.resolve(item.text_of("Argument.name")),
-                    value=asked.values.resolve(item.text_of("Argument.value")),
+                    name=fields.values.resolve(item.text_of("Argument.name")),
+                    value=fields.values.resolve(item.text_of("Argument.value")),
                     encodes=item.text_of("HTTPArgument.always_encode", "false").lower() == "true",
                     equals=item.text_of("Argument.metadata"),
                 )
@@ -247,14 +255,14 @@ def _bytes(text: str, charset: str) -> bytes:
         raise Unresolved(f"{text!r} cannot be written in its content encoding {charset}", "set UTF-8") from None
 
 
-def _address(asked: _Asked, query: str) -> tuple[RequestTarget, str]:
+def _address(fields: _RequestFields, query: str) -> tuple[RequestTarget, str]:
     """The server, and the path with its query as in the request line."""
-    path = asked.text("HTTPSampler.path").replace(" ", "%20")
+    path = fields.text("HTTPSampler.path").replace(" ", "%20")
     if path.startswith(("http://", "https://")):
         return _whole_address(path)
-    scheme = asked.text("HTTPSampler.protocol").lower() or "http"
-    host = asked.text("HTTPSampler.domain")
-    target = _target(scheme, host, asked.text("HTTPSampler.port"))
+    scheme = fields.text("HTTPSampler.protocol").lower() or "http"
+    host = fields.text("HTTPSampler.domain")
+    target = _target(scheme, host, fields.text("HTTPSampler.port"))
     if not path.startswith("/"):
         path = f"/{path}"
     if query:
@@ -321,9 +329,11 @@ def _no_url(target: str) -> Unresolved:
     )
 
 
-def _body(asked: _Asked, method: str, arguments: Sequence[_Argument], charset: str) -> tuple[str | None, str | None]:
+def _body(
+    fields: _RequestFields, method: str, arguments: Sequence[_Argument], charset: str
+) -> tuple[str | None, str | None]:
     """The body, and the Content-Type that HttpClient gives it; None: the request has none."""
-    raw = asked.flag("HTTPSampler.postBodyRaw") or (
+    raw = fields.flag("HTTPSampler.postBodyRaw") or (
         bool(arguments) and all(argument.name == "" for argument in arguments)
     )
     if raw and any(argument.name for argument in arguments):
@@ -362,11 +372,11 @@ def _unescaped(text: str, charset: str) -> str:
     return unquote_plus(text, charset, "replace")
 
 
-def _headers(asked: _Asked, managers: Sequence[Element], target: RequestTarget) -> Headers:
+def _headers(fields: _RequestFields, managers: Sequence[Element], target: RequestTarget) -> Headers:
     merged: list[tuple[str, str]] = []
     for index, manager in enumerate(managers):
         known = {name.lower() for name, _ in merged}
-        for name, value in _of_manager(manager, asked.values):
+        for name, value in _of_manager(manager, fields.values):
             if index == 0:
                 merged.append((name, value))
             elif name.lower() not in known:

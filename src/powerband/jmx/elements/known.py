@@ -30,9 +30,12 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Known:
-    label: str  # as in JMeter's menus
+    """A kind of element that is converted. `label`: its name in JMeter's menus. `role`: its function in the plan.
+    `how`: what becomes of it, as one line of the documentation's table."""
+
+    label: str
     role: Role
-    how: str  # one line of the documentation's table
+    how: str
 
 
 _STEP = "a step: method, path with its query, body, and the headers that JMeter would send with it"
@@ -110,7 +113,7 @@ KNOWN: dict[str, Known] = {
 
 @dataclass(frozen=True)
 class Advice:
-    """The reason why a kind is refused, and the alternative."""
+    """An answer to a kind of element that is refused. `why`: the reason. `instead`: what the user can do."""
 
     why: str
     instead: str
@@ -249,6 +252,7 @@ def role_of(element: Element) -> Role | None:
 
 
 def advice_on(kind: str) -> Advice:
+    """Returns the advice on a kind that is refused: its own, or one that its name suggests."""
     if kind in KNOWN:
         return _OTHER_PANEL
     if kind in REFUSED:

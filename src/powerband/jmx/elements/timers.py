@@ -38,19 +38,20 @@ _MODES = {
 
 @dataclass(frozen=True)
 class Pause:
-    """A pause, uniform between two times; it is constant if both are equal."""
+    """A pause, uniformly distributed between `low_ns` and `high_ns`."""
 
     low_ns: int = 0
     high_ns: int = 0
 
     @property
     def is_constant(self) -> bool:
+        """True if the pause is always as long."""
         return self.low_ns == self.high_ns
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Requests per second, for each thread or for all together."""
+    """A rate of `per_s` requests per second, `of_each_thread` or of all together. `arrivals`: how they are spaced."""
 
     per_s: float
     of_each_thread: bool

@@ -81,7 +81,7 @@ class Counted(StandIn):
         self._page_failed = ""
 
     @property
-    def is_told(self) -> bool:
+    def is_read(self) -> bool:
         """True once the counter has been seen."""
         return self._last is not None
 
@@ -119,7 +119,7 @@ class Counted(StandIn):
 
     def check_begun(self) -> None:
         """Raises TrialFailed if there is nothing to measure: the counter is unknown, or stands still."""
-        if not self.is_told:
+        if not self.is_read:
             raise self.missing()
         if not self.seen["ok"]:
             grown = self._last.value - self._first.value if self._last and self._first else 0.0
@@ -137,7 +137,7 @@ class Counted(StandIn):
             raise self._too_small(grown, "within the measured window")
 
     def overdue(self, what: str) -> TrialFailed:
-        if not self.is_told:
+        if not self.is_read:
             return self.missing()
         reason = f": {self._page_failed}" if self._page_failed else ""
         return TrialFailed(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 
 class SelfDriven(LoadKind):
+    """The kind of a program that works by itself: nothing is sent, its counter is read, and only the duration of the
+    measurement can be set."""
+
     load_keys = LOAD_KEYS
     uses_url = False
     default_slo = None  # no requests, so no errors

@@ -14,7 +14,7 @@ from powerband.readings.probe_samples import Counters, ProbeSamples
 
 
 def counted_metrics(evidence: Evidence) -> dict[str, float]:
-    """Returns the counter's growth in the window, and nothing that needs a load."""
+    """Returns the rate at which the counter grew in the window; all other metrics of a load need requests."""
     fleet = evidence.fleet
     return {"goodput_per_s": fleet.goodput_per_s, "achieved_rate_per_s": fleet.achieved_per_s}
 

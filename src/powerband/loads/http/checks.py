@@ -19,7 +19,7 @@ ONLY_OPEN: dict[str, tuple[object, ...]] = {
 
 
 def check_http(root: Node, url: str) -> Iterator[FileProblem]:
-    """Checks that the load has nothing that only WebSocket users do."""
+    """Checks that neither the load nor its steps have keys of WebSocket users."""
     yield from check_own_requests(root)
     if isinstance(root.at("load").value, dict):
         yield from check_joining(root.at("load"))
@@ -45,6 +45,7 @@ def check_own_requests(root: Node) -> Iterator[FileProblem]:
 
 
 def check_joining(load: Node) -> Iterator[FileProblem]:
+    """Checks that `join`, the rate at which users begin, stands neither beside `ramp` nor in an open load."""
     join = is_set(load, "join")
     if join is None:
         return
@@ -77,12 +78,12 @@ def check_open(root: Node) -> Iterator[FileProblem]:
 
 
 def set_keys(load: Node, keys: Mapping[str, tuple[object, ...]]) -> Iterator[Node]:
-    """Those of the load's keys that have another value than their defaults."""
+    """Yields the entries of `keys` that the load sets to another value than their defaults."""
     return filter(None, (is_set(load, key, *defaults) for key, defaults in keys.items()))
 
 
 def varied_keys(root: Node, keys: Collection[str]) -> Iterator[Node]:
-    """The factors that vary one of these keys of the load."""
+    """Yields the factors that vary one of these keys of the load."""
     factors = root.at("factors").children
     return (factors[f"load.{key}"] for key in keys if f"load.{key}" in factors)
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class Http(LoadKind):
+    """The kind of a load that a fleet of engines sends as HTTP/1.1 requests."""
+
     local_url: ClassVar[str] = "http://127.0.0.1/"
+    """A url of this machine. It stands for the server's while the options of a load are checked alone."""
 
     def check_tree(self, root: Node, subject: Subject | None) -> Iterable[FileProblem]:
         return () if subject is None else check_http(root, subject.url)
@@ -45,9 +48,9 @@ class Http(LoadKind):
 
     def counts_slots(self, experiment: Experiment, load: Load) -> bool:
         """True for users of requests who never pause; a single user has nobody to be compared with. False if the server
-        counts what it served (its last words), since that count should be of the load alone."""
+        prints a count of its work when it ends (`subject.last_words`), since that should count the load alone."""
         wanted = experiment.measure.slots and experiment.subject.last_words is None
-        return wanted and load.websocket is None and load.keeps_asking and (load.users or 0) > 1
+        return wanted and load.websocket is None and load.never_pauses and (load.users or 0) > 1
 
     def fails_every_trial(self, experiment: Experiment, code: str) -> bool:
         """True for a limit of this machine, unless a factor changes the load."""

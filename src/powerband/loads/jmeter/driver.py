@@ -179,7 +179,7 @@ def jmeter_up(setup: DriverSetup, subject: RunningSubject) -> Iterator[JMeterLoa
             return running.begun_ns is not None
 
         if not pump.wait(begun, STARTS_WITHIN_S):
-            raise running.nothing(f"JMeter reported no answered request within {STARTS_WITHIN_S:.0f} s")
+            raise running.no_sample(f"JMeter reported no answered request within {STARTS_WITHIN_S:.0f} s")
         yield running
 
 
@@ -232,7 +232,7 @@ class JMeterLoad(StandIn):
         return [self._keeper.launched.pid]
 
     def record(self) -> dict[str, Any]:
-        """Returns which JMeter it was, and facts about its results that only its trial knows."""
+        """Returns the versions of JMeter and its JVM, and how the plan's samples were counted."""
         facts = {
             "version": VERSION,
             "java": str(self._jmeter.jdk.home),
@@ -260,7 +260,7 @@ class JMeterLoad(StandIn):
         self._read()
         if self.begun_ns is None:
             if ended is not None:
-                raise self.nothing("JMeter ended without one sample")
+                raise self.no_sample("JMeter ended without one sample")
             return
         window_end_ns = self._account.measure_end_ns
         if ended is not None and (window_end_ns is None or ended.at_ns < window_end_ns):
@@ -298,8 +298,8 @@ class JMeterLoad(StandIn):
     def overdue(self, what: str) -> TrialFailed:
         return TrialFailed(Code.JMETER_FAILED, f"JMeter did not {what} in time{self._said()}")
 
-    def nothing(self, what: str) -> TrialFailed:
-        """Returns the failure of a plan that has no sample."""
+    def no_sample(self, what: str) -> TrialFailed:
+        """Returns the failure of a plan that produced no sample. `what` begins its sentence."""
         ended = self._keeper.exited
         if ended is not None and ended.exit_code != 0:
             return TrialFailed(Code.JMETER_FAILED, f"JMeter could not run the plan{self._said()}")

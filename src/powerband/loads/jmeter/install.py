@@ -64,6 +64,7 @@ class JMeter:
 
     @property
     def jar(self) -> Path:
+        """The jar that starts JMeter; it finds all other jars from its own folder."""
         return self.home / "bin" / "ApacheJMeter.jar"
 
 

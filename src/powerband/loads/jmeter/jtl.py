@@ -22,7 +22,10 @@ _ROW_BYTES_MAX = 1 << 20  # arbitrary: far above a row; a file without line ends
 
 
 class JtlSample(NamedTuple):
-    """One result. `start_ms`: since 1970. `threads`: those of all groups, when the sample ended."""
+    """One result of a sampler. `start_ms`: since 1970; `elapsed_ms`: until the whole answer was there. `label`: the
+    sampler's name. `code`, `message`: the HTTP status and its words, or the exception in place of an answer. `ok`: True
+    if JMeter and the plan's assertions accept the answer. `bytes_received`, `bytes_sent`: with headers. `threads`:
+    those of all groups, when the sample ended."""
 
     start_ms: int
     elapsed_ms: int

@@ -24,6 +24,8 @@ _BY_ITS_CLOCK = ("littles_law", "send_lag_ns", "connect_time_ns", "response_time
 
 
 class JMeterPlan(LoadKind):
+    """The kind of a load that the user's JMeter plan defines, and that JMeter itself sends."""
+
     load_keys = LOAD_KEYS
     start_ns = 6_000_000_000  # for its JVM to start, load the plan and end
     not_apart = "JMeter runs on the server's node, and other nodes cannot make its load"

@@ -31,7 +31,8 @@ _BYTES_MAX = 32 * 2**20  # arbitrary: four times what `import` reads; recorded a
 
 @dataclass(frozen=True)
 class Destination:
-    """A host as it is written in an element of the plan; it may contain `${...}`."""
+    """A host that the plan sends to. `element`: the name of the element that says so; `host`: as it is written there,
+    so that it may contain `${...}`."""
 
     element: str
     host: str
@@ -39,8 +40,8 @@ class Destination:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A transaction controller. `alone`: its sample is reported in place of those within it ("Generate parent sample"),
-    not beside them."""
+    """A transaction controller and its `name`. `alone`: its sample is reported in place of those within it ("Generate
+    parent sample"), not beside them."""
 
     name: str
     alone: bool
@@ -63,7 +64,9 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Plan:
-    """The facts of a plan, from its enabled elements only. `only_tcp`: it has TCP samplers, and none of HTTP."""
+    """The facts of a plan, from its enabled elements only: the number of `thread_groups`, the `destinations` that are
+    written plainly, its `transactions`, and the user-defined `variables` by name. `only_tcp`: it has TCP samplers, and
+    none of HTTP."""
 
     thread_groups: int
     destinations: tuple[Destination, ...]

@@ -142,6 +142,7 @@ class Account:
 
     @property
     def measure_end_ns(self) -> int | None:
+        """The end of the measured window on the monotonic clock; None until its beginning is known."""
         return None if self.measure_ns is None else self.measure_ns + self._duration_ns
 
     @property
@@ -150,6 +151,7 @@ class Account:
         return self._total.outcomes.copy()
 
     def add(self, samples: Iterable[JtlSample]) -> None:
+        """Takes samples, by the wall clock; a transaction's own sample only if those within it are not reported."""
         for sample in samples:
             if sample.message.startswith(TRANSACTION):
                 if not self._stands_alone(sample.label):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 
 class WebSocketUsers(Http):
+    """The kind of a load whose users each join with a WebSocket, keep it, and send messages over it."""
+
+    # The least that makes a WebSocket load valid beside one varied key.
     beside_level: ClassVar = {"users": 1, "websocket": {}, "scenario": [{"name": "x", "message": "x"}]}
     users_join = True
     no_capacity = (

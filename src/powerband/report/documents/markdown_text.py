@@ -59,4 +59,5 @@ def block(text: str) -> str:
 
 
 def one_line(text: str) -> str:
+    """The text in one line: line breaks become spaces, invisible characters the replacement character."""
     return _BLANK.sub(" ", _UNSEEN.sub("\ufffd", text)).strip()

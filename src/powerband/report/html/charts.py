@@ -29,14 +29,21 @@ MAX_LINES = 6  # the most values of a second parameter that are drawn as lines o
 
 @dataclass(frozen=True)
 class Axis:
+    """An axis with a place for each value or setting. `name`: its title. `positions`: where each place lies, in units
+    of the axis alone. `labels`: the text at each. `ordered`: neighbours may be joined by a line."""
+
     name: str
     positions: tuple[float, ...]
     labels: tuple[str, ...]
-    ordered: bool  # neighbours may be joined by a line
+    ordered: bool
 
 
 @dataclass(frozen=True)
 class Point:
+    """One value of a chart. `x`: its position on the axis. `value`, `low`, `high`: in the chart's unit; None: no
+    interval. `text`: the figure with its interval, for the tooltip. `setting`: its id. `answer`: it is the answer.
+    `equal`: it is equivalent to the answer, within the margin."""
+
     x: float
     value: float
     low: float | None
@@ -44,18 +51,22 @@ class Point:
     text: str
     setting: str
     answer: bool
-    equal: bool = False  # equivalent to the answer, within the margin
+    equal: bool = False
 
 
 @dataclass(frozen=True)
 class Line:
+    """The points of one metric, or of one value of the parameter that is drawn as lines. `name`: its label; empty if it
+    is the only one. `points`: in the order in which they are joined."""
+
     name: str
     points: tuple[Point, ...]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that a script of templates/ draws: its element, the name of its kind there, and its heading."""
+    """A picture that a script of templates/ draws. `id`: the end of its element's id. `kind`: the name by which the
+    script knows what to draw. `title`: its heading. `note`: a sentence below the heading, or empty."""
 
     id: str
     kind: str
@@ -65,7 +76,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chart(Picture):
-    """A chart of settings. `kind`: estimates (points with intervals) or stack (shares of a whole)."""
+    """A chart of settings. `kind`: estimates (points with intervals) or stack (shares of a whole). `unit`: that of all
+    values. `axis`: the settings. `lines`: the values. `log_value`: the axis of values is logarithmic. `band_label`:
+    what the band means, empty without one."""
 
     unit: str
     axis: Axis
@@ -78,7 +91,7 @@ class Chart(Picture):
 
 @dataclass(frozen=True)
 class Layout:
-    """The positions of settings on an axis: by one parameter, with the values of another as lines, or by name."""
+    """The positions of settings on an `axis`: by one parameter, with the values of another as lines, or by name."""
 
     axis: Axis
     across: int | None  # index of the parameter on the axis; None: settings by name
@@ -186,7 +199,7 @@ def state_chart(analysis: Analysis) -> Chart | None:
     axis = named_axis(short.heading, names)
     lines = tuple(Line(label, tuple(points)) for label, points in parts.items())
     return Chart(
-        "states", "stack", "Thread states", f"Share of the time of all its threads.{short.told}", "%", axis, lines
+        "states", "stack", "Thread states", f"Share of the time of all its threads.{short.note}", "%", axis, lines
     )
 
 
@@ -209,7 +222,7 @@ def _estimates(head: tuple[str, str, str], analysis: Analysis, place: Layout, me
     label = f"within {margin_words(analysis.margin, analysis.objective)} of the leader" if band else ""
     flat = not place.axis.ordered and sum(map(len, place.axis.labels)) > FLAT_CHARACTERS
     if place.across is None:
-        note += short_names(analysis).told
+        note += short_names(analysis).note
     return Chart(
         id=chart_id,
         kind="estimates",

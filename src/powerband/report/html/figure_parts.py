@@ -13,6 +13,7 @@ from powerband.report.wording.numbers import ABSENT
 
 
 def figure(chart: Chart) -> str:
+    """A chart of settings with its frame and its numbers as a table."""
     down = len(chart.axis.positions)
     rows_rem = {"stack": 5 + down * 1.75, "estimates": max(11.5, 4 + down * 1.75) if chart.flat else 0.0}
     unit = "" if chart.kind == "stack" else {"/s": "per second"}.get(chart.unit, chart.unit)

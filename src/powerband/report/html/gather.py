@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 
 def gather(run: RunDir, analysis: Analysis) -> ReportPage:
+    """Reads what the page shows beside the analysis. Files that are missing or damaged leave their parts empty."""
     host = read_host(run.host)
     damaged = {trial.number for trial in analysis.trials if trial.damaged}
     records = [record for record in run.records() if record.spec.number not in damaged]

@@ -23,8 +23,9 @@ _UNKNOWN = "not known"
 
 @dataclass(frozen=True)
 class LimitCell:
-    """One trial of `setting`: the k-th (`x`), in the row of that setting (`y`). `name`: a bottleneck's name, or
-    empty."""
+    """One trial of `setting`: the k-th (`x`), in the row of that setting (`y`). `number`: that of the trial in the run.
+    `name`: a bottleneck's name, or empty; `short`: its words for a narrow place; `text`: the trial's figures and the
+    evidence, for the tooltip. `counts`: the trial is valid."""
 
     x: int
     y: int
@@ -38,7 +39,8 @@ class LimitCell:
 
 @dataclass(frozen=True)
 class LimitChart(Picture):
-    """The chart. `shorts`: the bottleneck names that occur, with their words."""
+    """The chart. `rows`: the settings' names, the best first. `columns`: the most trials of one setting. `cells`: all
+    trials. `shorts`: the bottleneck names that occur, with their words."""
 
     rows: tuple[str, ...]
     columns: int
@@ -76,7 +78,7 @@ def limit_chart(analysis: Analysis) -> LimitChart | None:
     note = "Each setting’s trials in the order in which they ran, the best setting first."
     if len(shown) < len(analysis.settings):
         note += f" Of {len(analysis.settings)} settings the best {len(shown)} are drawn."
-    note += short.told
+    note += short.note
     return LimitChart(
         "limits",
         "limits",

@@ -13,8 +13,8 @@ from powerband.model.results import Analysis
 
 @dataclass(frozen=True)
 class Quantiles:
-    """One merged histogram: rising (quantile in [0, 1], ns) pairs for a line, and by name (`p99`) those for a table,
-    None for one that needs more requests."""
+    """One merged histogram of `count` requests. `points`: rising (quantile in [0, 1], ns) pairs for a line. `named`:
+    those for a table, by name (`p99`), in ns; None for one that needs more requests."""
 
     count: int
     points: tuple[tuple[float, float], ...]
@@ -23,7 +23,8 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The times of one setting's requests, all its valid trials merged."""
+    """The times of one setting's requests, all its valid trials merged. `setting`: its id. `response_time`: from the
+    scheduled start of a request; `service_time`: from when it was sent."""
 
     setting: str
     response_time: Quantiles
@@ -32,7 +33,8 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Track:
-    """One line over the time of a trial: seconds since go, and values in `unit` (None: not measured then)."""
+    """One line over the time of a trial. `label`: its name in the plot's key; empty for a single line. `points`:
+    seconds since go, and values in `unit` (None: not measured then)."""
 
     panel: str  # tracks of one panel share a plot
     label: str
@@ -43,8 +45,8 @@ class Track:
 
 @dataclass(frozen=True)
 class TrialView:
-    """One trial over time. `measured_s`: the window, in seconds since go; None if the trial did not get there.
-    `limits`: the bottlenecks of its throughput, without gaps."""
+    """One trial over time. `number`: that of the trial; `tracks`: its lines. `measured_s`: the window, in seconds since
+    go; None if the trial did not get there. `limits`: the bottlenecks of its throughput, without gaps."""
 
     number: int
     tracks: tuple[Track, ...] = ()
@@ -54,7 +56,8 @@ class TrialView:
 
 @dataclass(frozen=True)
 class InsideView:
-    """Details of one trial of a setting: its busiest threads, and the labelled series of its metrics page."""
+    """Details of one trial (`number`) of a `setting`: its busiest `threads`, and the labelled series of its metrics
+    page as `tables`."""
 
     setting: str
     number: int
@@ -64,7 +67,8 @@ class InsideView:
 
 @dataclass(frozen=True)
 class BarsView:
-    """The median trial of a setting: its mean rates in bars of equal width, from the start of the measured window."""
+    """The median trial (`number`) of a `setting`: its mean rates (`rates_per_s`) in bars of `width_s`, from the start
+    of the measured window."""
 
     setting: str
     number: int
@@ -74,7 +78,7 @@ class BarsView:
 
 @dataclass(frozen=True)
 class Facts:
-    """One titled list of name and value: the host, the pinning, versions."""
+    """One list of facts, such as those of the host, under a `title`. `rows`: name and value of each."""
 
     title: str
     rows: tuple[tuple[str, str], ...]
@@ -82,7 +86,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class ReportPage:
-    """All data of the page. `inside`, `bars`: None if the files of a trial are not as they were written."""
+    """All data of the page. `analysis`: that of the run. `run`: its directory. `experiment_yaml`: the file as resolved,
+    without secrets. `when`: the time of day at which it began. `facts`: how it was measured. `distributions`: one for
+    each setting. `trials`: those that are drawn over time. `inside`, `bars`: None if the files of a trial are not as
+    they were written."""
 
     analysis: Analysis
     run: str

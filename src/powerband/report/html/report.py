@@ -57,6 +57,7 @@ def write_report(run: RunDir, analysis: Analysis) -> Path:
 
 
 def render_page(page: ReportPage) -> str:
+    """The whole HTML file."""
     charts = _charts(page.analysis)
     script = "\n".join(_template(name) for name in SCRIPTS)
     packed_library = files("powerband.report").joinpath("static/echarts.min.js.gz").read_bytes()

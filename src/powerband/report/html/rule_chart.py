@@ -14,8 +14,9 @@ from powerband.report.wording.words import margin_as_ratio
 
 @dataclass(frozen=True)
 class RuleRow:
-    """One rule. `tone`: bad if following the rule is certainly worse, good if it certainly is not, empty if neither is
-    shown."""
+    """One rule of thumb, with its `name`. `proposal`: the value that it proposes; None if it does not apply. `text`:
+    the proposal and what following it changes. `tone`: bad if following the rule is certainly worse, good if it
+    certainly is not, empty if neither is shown."""
 
     name: str
     proposal: float | None
@@ -25,8 +26,9 @@ class RuleRow:
 
 @dataclass(frozen=True)
 class RuleChart(Picture):
-    """The chart. `tried`: the values measured with all other parameters as in the answer; `equal`: the smallest and the
-    largest value equivalent to the answer."""
+    """The chart. `factor`: the parameter that the rules are about. `rows`: the rules. `answer`: the answer's value, or
+    the leader's if there is no answer. `log`: the axis is logarithmic. `tried`: the values measured with all other
+    parameters as in the answer; `equal`: the smallest and the largest value equivalent to the answer."""
 
     factor: str
     rows: tuple[RuleRow, ...]

@@ -71,7 +71,10 @@ Drawn = AnyChart | SurfaceChart | TradeOffChart | LimitChart | RuleChart
 
 @dataclass(frozen=True)
 class Charts:
-    """All charts of a page except those that depend on the reader's choices."""
+    """All charts of a page except those that depend on the reader's choices. `main`: the objective, throughput and
+    response times. `costs`: the server's resources. `race`, `exploration`, `limits`, `pools`, `rules`, `states`,
+    `capacity` (one for each setting), `surface` and `trade_offs`: those of their sections; None if there is nothing to
+    draw."""
 
     main: tuple[Chart, ...]
     surface: SurfaceChart | None

@@ -26,7 +26,8 @@ _LEAST_CELLS = 4  # two levels of each: fewer are a line
 
 @dataclass(frozen=True)
 class SurfaceFactor:
-    """A parameter. `answer`: index of the answer's value, or of the leader's if there is no answer."""
+    """A parameter, by its `name`. `labels`: its values as text. `answer`: index of the answer's value, or of the
+    leader's if there is no answer."""
 
     name: str
     labels: tuple[str, ...]
@@ -35,7 +36,8 @@ class SurfaceFactor:
 
 @dataclass(frozen=True)
 class SurfaceMeasure:
-    """A metric. `most`: True: more is better; None: neither direction is better."""
+    """A metric that colours the cells. `title`: its name; `unit`: that of its values. `most`: True: more is better;
+    None: neither direction is better."""
 
     title: str
     unit: str
@@ -44,8 +46,9 @@ class SurfaceMeasure:
 
 @dataclass(frozen=True)
 class SurfaceCell:
-    """One setting: an index into the values of each parameter, and a value for each metric. `standing`: answer, equal,
-    other, not_allowed or look (tried once, before the race)."""
+    """One `setting`, by its id. `at`: an index into the values of each parameter. `values`: one for each metric, in its
+    unit, None if it was not measured; `texts`: the same as text. `standing`: answer, equal, other, not_allowed or look
+    (tried once, before the race)."""
 
     at: tuple[int, ...]
     setting: str
@@ -56,10 +59,13 @@ class SurfaceCell:
 
 @dataclass(frozen=True)
 class SurfaceChart(Picture):
+    """The chart. `factors`: the parameters that vary. `measures`: the metrics to choose from. `cells`: the settings.
+    `first`: the parameters across and up that are shown first, as indices."""
+
     factors: tuple[SurfaceFactor, ...]
     measures: tuple[SurfaceMeasure, ...]
     cells: tuple[SurfaceCell, ...]
-    first: tuple[int, int]  # the parameters across and up that are shown first
+    first: tuple[int, int]
 
 
 def surface_chart(analysis: Analysis) -> SurfaceChart | None:

@@ -24,7 +24,8 @@ _NAMES = {**MEASURES, "response_time_ns_p99": "response time p99"}
 
 @dataclass(frozen=True)
 class TradeOffAxis:
-    """One axis. `most`: more is better. `log`: logarithmic, since the values are far apart."""
+    """One axis: a metric, with its name (`title`) and `unit`. `most`: more is better. `log`: logarithmic, since the
+    values are far apart."""
 
     title: str
     unit: str
@@ -34,8 +35,9 @@ class TradeOffAxis:
 
 @dataclass(frozen=True)
 class TradeOffPoint:
-    """One setting, with its value and interval on each axis. `label`: a short name; `standing`: a `TradeOffStanding`;
-    `mark`: answer, equal or other."""
+    """One `setting`, by its id. `values`, `lows`, `highs`: its value and interval on each axis, in the axis's unit;
+    None: no interval. `texts`: the same as text. `words`: the standing, as the table says it. `label`: a short name;
+    `standing`: a `TradeOffStanding`; `mark`: answer, equal or other."""
 
     setting: str
     label: str
@@ -50,8 +52,8 @@ class TradeOffPoint:
 
 @dataclass(frozen=True)
 class TradeOffFront:
-    """The Pareto front of two axes (`pair`, the first below the second): the points that no other beats in both, in
-    order."""
+    """The Pareto front of two axes (`pair`, the first below the second). `points`: indices of the points that no other
+    beats in both, in order."""
 
     pair: tuple[int, int]
     points: tuple[int, ...]
@@ -59,6 +61,9 @@ class TradeOffFront:
 
 @dataclass(frozen=True)
 class TradeOffChart(Picture):
+    """The chart. `axes`: the metrics to choose two from. `points`: the settings. `fronts`: one for each pair of
+    axes."""
+
     axes: tuple[TradeOffAxis, ...]
     points: tuple[TradeOffPoint, ...]
     fronts: tuple[TradeOffFront, ...]
@@ -89,7 +94,7 @@ def trade_off_chart(analysis: Analysis) -> TradeOffChart | None:
         TradeOffFront(pair, tuple(place[setting] for setting in front)) for pair, front in found.fronts.items()
     )
     note = "Filled: unbeaten in all of these together. The line joins those that none beats in the two shown."
-    note += short.told
+    note += short.note
     return TradeOffChart("trade-offs", "trade_offs", "Trade-offs", note, axes, points, fronts)
 
 

@@ -32,7 +32,8 @@ _BLOCKED = {kind: words for kind, words in STATES.items() if kind not in ("on_cp
 
 @dataclass(frozen=True)
 class RaceBar:
-    """One look at one setting: its ratio to the leader."""
+    """One setting after one round of a race. `block`: the round, from 1. `value`: its ratio to the leader, with the
+    interval `low` to `high`. `text`: the same as a change in percent."""
 
     block: int
     value: float
@@ -43,6 +44,9 @@ class RaceBar:
 
 @dataclass(frozen=True)
 class RaceRow:
+    """One `setting` of a race, by its id. `label`: its short name. `state`: its verdict or elimination in words.
+    `leads`: it is the last leader. `out`: it was eliminated. `bars`: one for each round in which it did not lead."""
+
     setting: str
     label: str
     state: str
@@ -53,7 +57,8 @@ class RaceRow:
 
 @dataclass(frozen=True)
 class RaceChart(Picture):
-    """The race: settings down the side, ratios to the leader across, one bar per look; bars are clipped to `span`."""
+    """The race: settings down the side (`rows`), ratios to the leader across, one bar per round; bars are clipped to
+    `span`. `band`: the ratios that count as equivalent, with their `band_label`. `bars_max`: the most bars of a row."""
 
     rows: tuple[RaceRow, ...]
     span: tuple[float, float]
@@ -64,16 +69,19 @@ class RaceChart(Picture):
 
 @dataclass(frozen=True)
 class CapacityMark:
+    """One offered rate (`rate_per_s`) of the curve. `p50_ns`, `p99_ns`: response times there; None if they were not
+    measured. `held`: whether all, some or none of its trials met the SLO. `text`: the same in words."""
+
     rate_per_s: float
     p50_ns: float | None
     p99_ns: float | None
-    held: str  # all | some | none
+    held: str
     text: str
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A response time limit set by a constraint."""
+    """A response time limit of `ns`, set by a constraint. `label`: the constraint as it was written."""
 
     ns: float
     label: str
@@ -81,7 +89,8 @@ class Limit:
 
 @dataclass(frozen=True)
 class CapacityChart(Picture):
-    """Response time against the offered rate, for one setting. `band`: the interval of the capacity."""
+    """Response time against the offered rate, for one setting. `marks`: the rates that were tried. `band`: the interval
+    of the capacity; None without one. `limits`: those of the SLO."""
 
     marks: tuple[CapacityMark, ...]
     band: tuple[float, float] | None
@@ -113,7 +122,7 @@ def race_chart(analysis: Analysis) -> RaceChart | None:
     shown = tuple(row for row in rows if row.bars or row.leads)
     margin = margin_as_ratio(analysis, leader)
     band = (1 - margin, 1.0) if analysis.direction == "maximise" else (1.0, 1 + margin)
-    note = f"Each round adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.told}"
+    note = f"Each round adds a bar, the palest first: the ratio to whatever led then, with its interval.{short.note}"
     label = f"within {margin_words(analysis.margin, analysis.objective)}"
     span = _span(analysis, margin)
     return RaceChart("race", "race", "Ratio to the leader, round by round", note, shown, span, band, label)
@@ -268,7 +277,7 @@ def pool_chart(analysis: Analysis) -> Chart | None:
     lines = tuple(Line(label, tuple(parts[label])) for label in order if label in parts)
     heading = short.heading if short.has_parts else ""
     axis = named_axis(heading, labels)
-    note = f"Share of the time of a pool’s threads, in each setting’s middle trial.{short.told}"
+    note = f"Share of the time of a pool’s threads, in each setting’s middle trial.{short.note}"
     return Chart("pools", "stack", "What the threads of a pool did", note, "%", axis, lines)
 
 

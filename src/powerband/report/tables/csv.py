@@ -22,7 +22,10 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class TextSink(Protocol):
-    def write(self, text: str, /) -> object: ...
+    """A file, or anything else that takes text."""
+
+    def write(self, text: str, /) -> object:
+        """Takes more text, after what it has taken before."""
 
 
 def write_csv(table: Table, file: TextSink) -> None:

@@ -50,7 +50,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """`unit` as in `powerband.model.metrics`; empty for texts and booleans, and if the rows have different units."""
+    """A column of a table, by its `name`. `kind`: the type of its cells. `unit`: as in `powerband.model.metrics`; empty
+    for texts and booleans, and if the rows have different units."""
 
     name: str
     kind: Kind = Kind.TEXT
@@ -59,7 +60,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. `rows` can be read once; each has a cell for every column."""
+    """A table, by its `name`, with `columns`. `rows` can be read once; each has a cell for every column."""
 
     name: str
     columns: tuple[Column, ...]

@@ -17,10 +17,12 @@ class Terminal(Console):
     """A console; if stderr has no reader any more, it is silent, so that nobody ends a run by not watching it."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Replaces control characters in what rich has made of an object, apart from rich's own."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text))
 
     def on_broken_pipe(self) -> None:
+        """Goes silent on stderr; on stdout, ends the program as rich does."""
         if not self.stderr:
             super().on_broken_pipe()
         self.quiet = True

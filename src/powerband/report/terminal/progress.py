@@ -33,7 +33,8 @@ _START_AND_STOP_S = 2.0  # first guess of a trial's time beyond warm-up and wind
 
 
 class LiveView(Observer):
-    """Use as a context manager around a run. The caller prints the final answer."""
+    """The live view, to be used as a context manager around a run. The caller prints the final answer. `console`: where
+    it is drawn."""
 
     def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console or Terminal(stderr=True)
@@ -57,9 +58,11 @@ class LiveView(Observer):
             self._live.stop()
 
     def note(self, text: str, style: str = "") -> None:
+        """Prints a remark, above the part that is redrawn. `style`: one of rich, such as `yellow`."""
         self.console.print(Text(text, style=style), soft_wrap=True)
 
     def run_started(self, experiment: Experiment, run: RunDir, planned_total: int, done: int) -> None:
+        """Shows the number of trials; as lines, also the run directory."""
         self._state.begin(experiment, planned_total, done)
         if self._lines:
             again = f", {done} of them done already" if done else ""
@@ -67,23 +70,28 @@ class LiveView(Observer):
         self._redraw(now=True)
 
     def likely_left(self, seconds: float | None) -> None:
+        """Keeps the forecast, which counts down from now on."""
         self._state.expect(seconds)
 
     def trial_started(self, spec: TrialSpec, planned_total: int) -> None:
+        """Shows this trial as the current one."""
         self._state.start_trial(spec, planned_total)
         self._redraw(now=True)
 
     def phase(self, name: str) -> None:
+        """Shows the phase of the current trial."""
         self._state.phase = name
         self._redraw(now=True)
 
     def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
+        """Shows the current load, with the next redraw."""
         self._state.rate_per_s = rate_per_s
         self._state.response_time_ns = response_time_ns_mean
         self._state.in_flight = in_flight
         self._redraw()
 
     def trial_ended(self, record: TrialRecord, result: TrialResult) -> None:
+        """Counts the trial, and prints its line: always as lines, on a terminal only if the trial is excluded."""
         self._state.end_trial(record.spec)
         if self._lines:
             self.note(self._state.trial_line(result))
@@ -93,6 +101,7 @@ class LiveView(Observer):
         self._redraw(now=True)
 
     def analysed(self, analysis: Analysis) -> None:
+        """Shows the ranking; as lines, the leader and the settings eliminated since."""
         self._state.analysis = analysis
         if self._lines and analysis.answer.leader is not None and self._state.done != self._told_at:
             self._told_at = self._state.done
@@ -117,6 +126,8 @@ class LiveView(Observer):
 
 
 class _Progress:
+    """The state of a run that the view shows."""
+
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.experiment: Experiment | None = None

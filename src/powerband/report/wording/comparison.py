@@ -33,6 +33,7 @@ def render_comparison(comparison: RunComparison, *further: RenderableType) -> Re
 
 
 def headings(comparison: RunComparison) -> tuple[str, ...]:
+    """The heads of the columns that `change_cells` fills."""
     first, second = ("old", "new") if comparison.paired else ("first", "second")
     return "setting", first, second, "change", "interval", "smallest", "verdict"
 
@@ -57,6 +58,7 @@ def change_reasons(comparison: RunComparison) -> list[str]:
 
 
 def comparison_note(comparison: RunComparison) -> str:
+    """The meaning of the verdicts: what is compared, the confidence, the margin, and how drift was dealt with."""
     direction = "More" if comparison.direction == "maximise" else "Less"
     drift = (
         "Both were measured in the same rounds, so drift of the machine cancels."

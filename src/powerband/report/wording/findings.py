@@ -111,6 +111,7 @@ def race_words(race: Race) -> str:
 
 
 def exploration_words(exploration: Exploration) -> str:
+    """How many settings of a large space were tried once, and how many of them raced, as a sentence."""
     return (
         f"{exploration.tried:,} of {exploration.settings:,} settings were tried once each, "
         f"and the best {exploration.raced:,} of them raced."
@@ -129,6 +130,7 @@ def capacity_words(capacity: Capacity) -> str:
 
 
 def capacity_trials(capacity: Capacity) -> int:
+    """The number of trials behind a capacity, over all rates."""
     return sum(point.trials for point in capacity.curve)
 
 
@@ -257,6 +259,7 @@ def _change_ratio(cost: ChangeCost) -> str:
 
 
 def changes_lead(analysis: Analysis) -> str:
+    """The text above the table of changes: what they are relative to, and what the intervals mean."""
     metric = metric_words(analysis.objective)
     base = analysis.settings[0].setting.id if analysis.settings else ""
     return (

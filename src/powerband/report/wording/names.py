@@ -29,11 +29,12 @@ class ShortNames:
 
     @property
     def has_parts(self) -> bool:
+        """True if a name is made of the values of several parameters, or of a change, so that it stands alone."""
         return " / " in self.heading or self.heading == "change"
 
     @property
-    def told(self) -> str:
-        """A sentence that explains the names, for a note; empty unless names have several parts."""
+    def note(self) -> str:
+        """A sentence that explains the names, to be added to a chart's note; empty unless names have several parts."""
         return f" Names: {self.heading}." if " / " in self.heading else ""
 
 

@@ -99,6 +99,7 @@ MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_byte
 
 
 def metric_name(metric: str) -> str:
+    """The words for a metric in a column or a line: those of `metric_words`, `p99` for the response time's."""
     return metric_words(metric).removeprefix("response time ")
 
 

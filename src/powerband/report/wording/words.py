@@ -14,7 +14,8 @@ from powerband.report.wording.numbers import format_change, format_interval, for
 
 @dataclass(frozen=True)
 class MetricColumn:
-    """One column of the table of settings: a metric and its heading, long and short."""
+    """One column of the table of settings. `metric`: what it shows. `heading`, `short`: its head, the short one for
+    narrow tables."""
 
     metric: str
     heading: str
@@ -258,6 +259,9 @@ def objective_words(analysis: Analysis) -> str:
 
 @dataclass(frozen=True)
 class Unusable:
+    """A trial that was excluded, by its `number`. `setting`: its id. `status`: `failed`, `interrupted`, or `invalid` if
+    it ran to its end. `reasons`: sentences, joined."""
+
     number: int
     setting: str
     status: str
@@ -281,7 +285,8 @@ def unusable_trials(trials: Iterable[TrialResult]) -> list[Unusable]:
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """Failed requests of one kind, over all valid trials of a setting."""
+    """Failed requests of one kind, over all valid trials of a setting. `setting`: its id. `kind`, `cause`: as in
+    `ErrorKind`. `count`: how many."""
 
     setting: str
     kind: str

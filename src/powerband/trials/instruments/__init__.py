@@ -15,10 +15,10 @@ from powerband.model.plan import Stage
 from powerband.trials.instruments.acknowledged_writes import AcknowledgedWrites
 from powerband.trials.instruments.awake import Awake
 from powerband.trials.instruments.dotnet_figures import DotnetFigures
+from powerband.trials.instruments.final_figures import FinalFigures
 from powerband.trials.instruments.go_collector import GoCollector
 from powerband.trials.instruments.heap_snapshots import HeapSnapshots
 from powerband.trials.instruments.instrument import Instrument
-from powerband.trials.instruments.last_words import LastWords
 from powerband.trials.instruments.link import Linked, LinkInstrument
 from powerband.trials.instruments.live_heap import LiveHeap
 from powerband.trials.instruments.neighbours import Neighbours
@@ -64,5 +64,5 @@ def instruments_of(
         *([Awake(setup.awake_cpus)] if setup.awake_cpus else []),
         *slots,
         *([LiveHeap()] if compared and not measure.snapshots else []),
-        LastWords(setup),
+        FinalFigures(setup),
     ]

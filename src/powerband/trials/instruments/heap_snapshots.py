@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from powerband.loads.driver import TrialSetup
 from powerband.processes.engine_process import Pump
-from powerband.processes.jvm_attach import NotAnsweredError, asked
+from powerband.processes.jvm_attach import NotAnsweredError, command_sent
 from powerband.processes.subject_process import RunningSubject
 from powerband.store import open_private, snapshot_file, writing
 from powerband.trials.instruments.instrument import Instrument
@@ -111,7 +111,7 @@ def _of_one(when: When, pid: int, folder: Path, wait: Wait, deadline_s: float) -
 def class_histogram(pid: int, wait: Wait, deadline_s: float) -> str:
     """The class histogram of the live objects of a JVM, which does a full collection for it. Raises NotAnsweredError,
     and the errors of `wait`."""
-    with asked(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
+    with command_sent(pid, "jcmd", "GC.class_histogram", deadline_s=deadline_s) as answer:
         # In short steps, since `wait` checks only when another line arrives, and the length of the answer is recorded.
         while not wait(answer.arrived, _POLL_S) and time.monotonic() < deadline_s:
             pass

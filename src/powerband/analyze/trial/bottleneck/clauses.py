@@ -52,6 +52,7 @@ def served_twice(slots: Slots) -> str:
 
 
 def cpu_used(scene: Scene) -> str:
+    """Words the server's use of its CPUs: `the server uses 71 % of its 2 CPUs`."""
     return f"the server uses {of_cpus(scene.cpu_share, scene.cpus)}"
 
 
@@ -69,7 +70,7 @@ def with_cpu_use(evidence: Sequence[str], own: float, instead: float) -> tuple[s
 
 
 def outgoing_open(connections: int) -> str:
-    """Words their number: `the server has 8 connections of its own open`."""
+    """Words how many connections the server opened by itself: `the server has 8 connections of its own open`."""
     return f"the server has {plural(connections, 'connection')} of its own open"
 
 
@@ -91,9 +92,11 @@ def count(value: float) -> str:
 
 
 def cores(value: float) -> str:
+    """A number of CPUs: `1 core`, `1.5 cores`."""
     text = significant(value)
     return f"{text} core" if text == "1" else f"{text} cores"
 
 
 def per_second(value: float) -> str:
+    """A rate: `197/s`."""
     return f"{significant(value)}/s"

@@ -19,7 +19,7 @@ from powerband.base.units import share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool
-from powerband.readings.thread_groups import ACCEPTS, told_apart
+from powerband.readings.thread_groups import ACCEPTS, group_name
 
 # The most sockets of a process that serves one connection at a time, with the one it listens on; its parent's are
 # counted too.
@@ -111,7 +111,7 @@ def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
     """True if the other pool may hand requests to this one: it accepts connections for it, it serves requests, or it
     waits for events and is woken often enough. If all threads of this pool end at the same time, the one that hands
     them the next requests is woken only once for all of them."""
-    if other in scene.workers + scene.loops or other.name == told_apart(pool.name, ACCEPTS):
+    if other in scene.workers + scene.loops or other.name == group_name(pool.name, ACCEPTS):
         return True
     once_for_all = scene.rate_per_s / max(1.0, pool.use.threads)
     return other.blocked_on("poll") > 0 and other.switches_per_s >= WOKEN_AT_ONCE * once_for_all

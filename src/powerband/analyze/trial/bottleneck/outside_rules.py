@@ -22,6 +22,7 @@ GENERATOR_CODES = (
 
 
 def generator(scene: Scene) -> Bottleneck | None:
+    """Names the load engine if it reached a limit of its own in a trial that is invalid for that."""
     found = [scene.problems[code] for code in GENERATOR_CODES if code in scene.problems]
     if not any(problem.fatal for problem in found):
         return None
@@ -48,6 +49,7 @@ def starved_generator(scene: Scene) -> Bottleneck | None:
 
 
 def engine_starves(scene: Scene) -> bool:
+    """True if an engine's threads wait for a CPU a quarter of the time, and longer each time than a wake-up takes."""
     return scene.engine_wait_share >= ENGINE_WAITS and scene.value("engine_run_wait_ns_mean") >= WAKE_UP_NS
 
 

@@ -42,26 +42,33 @@ class Scene:
     """The figures of one trial; one is None if it could not be seen."""
 
     metrics: Mapping[str, float]
+    """The trial's metrics so far, by name; one that was not measured is absent."""
     problems: Mapping[str, Problem]
     """Problems of the trial, by code."""
     pools: tuple[WatchedPool, ...]
+    """The subject's threads by pool."""
     cpus: float | None
     """CPUs that the subject may use."""
     users: int | None
+    """Users of a closed load; None with an open one."""
     present: float
     """Mean requests in the system."""
     rate_per_s: float
+    """Requests that ended, with any outcome."""
     load_served: bool
     """True if the whole offered load was served."""
     turned_away_share: float
     """The share of requests that were answered with status 429 or 503."""
     failed_connections: int
+    """Requests, and joins of WebSocket users, that got no connection or lost it, in the whole run."""
     accept_queue: float
     """Mean connections that wait to be accepted."""
     accept_queue_limit: float
     """The limit of that queue; 0: not known."""
     descriptors_left: float | None
+    """The fewest descriptors that a process of the subject could still open."""
     major_faults_per_s: float
+    """Pages of the subject that had to be read from a disk."""
     empty_ns: float | None
     """The fastest response of the first second, before requests queue."""
     loaded_ns: float | None
@@ -114,6 +121,7 @@ class Scene:
 
     @property
     def loops(self) -> tuple[WatchedPool, ...]:
+        """Pools whose threads serve requests as event loops."""
         return tuple(pool for pool in self.pools if self._serves(pool) and pool.loops)
 
     def _serves(self, pool: WatchedPool) -> bool:
@@ -126,7 +134,7 @@ class Scene:
 
     @property
     def _dotnet_pool_idles(self) -> bool:
-        """True if the .NET runtime tells that nothing waits for a thread of its pool, and more than a quarter of the
+        """True if the .NET runtime reports that nothing waits for a thread of its pool, and more than a quarter of the
         requests have none: they await something else, however many of its threads wait on conditions."""
         if "dotnet_pool_queue_mean" not in self.metrics:
             return False
@@ -136,7 +144,7 @@ class Scene:
     @property
     def stopped_by_one(self) -> float:
         """The share of the time that HotSpot's VM thread works, which it does while all others stand still; no more
-        than the JVM tells that they stand still, and that it collects."""
+        than the JVM reports that they stand still, and that it collects."""
         works = [pool.use.on_cpu / max(1.0, pool.use.threads) for pool in self.pools if pool.name == VM_THREAD]
         told = [self.metrics.get(name, 1.0) for name in ("jvm_safepoint_share", "jvm_gc_share")]
         return min(max(works, default=0.0), *told)
@@ -158,6 +166,7 @@ class Scene:
 
 
 def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequence[Problem]) -> Scene:
+    """Gathers the figures of a trial, or of a stretch of it. `metrics`, `problems`: those found in it so far."""
     fleet, load, response = evidence.fleet, evidence.load, evidence.response
     probe, intervals, loaded = evidence.probe, evidence.intervals, kind_of(evidence.experiment).sends_requests
     start, end = evidence.window
@@ -227,7 +236,7 @@ def _failed_connections(fleet: MergedFleet) -> int:
 
 def _present(fleet: MergedFleet, load: Load, metrics: Mapping[str, float]) -> float:
     """The mean number of requests in the system. A user without pauses always has a request under way. If an open load
-    is not served, more and more requests wait, and the times of those that ended tell of fewer."""
+    is not served, more and more requests wait, and the times of those that ended show fewer."""
     keeps_asking = load.pace is None and load.requests_per_user is None and fleet.thinking_users_mean == 0
     if load.users is not None and keeps_asking:
         return fleet.users_mean * load.pipeline

@@ -9,8 +9,8 @@ from powerband.loads.driver import TrialSetup
 from powerband.trials.instruments.instrument import Instrument
 
 
-class LastWords(Instrument):
-    """Reads the server's log when the trial is over."""
+class FinalFigures(Instrument):
+    """The numbers that the server prints when it ends, read from its log when the trial is over."""
 
     def __init__(self, setup: TrialSetup) -> None:
         self._setup = setup
