@@ -75,12 +75,12 @@ CHARTS = "#settings .grid"  # of all settings, side by side
 SHOTS = (
     Shot("report", "quickstart", to=CHARTS, height=2000, scale=1.2),
     Shot("report-dark", "pool-vs-event-loop", to=CHARTS, height=2000, scale=1.2, dark=True),
-    Shot("report-phone", "quickstart", to="p.because:nth-of-type(5)", width=390),
+    Shot("report-phone", "quickstart", to=".because:nth-of-type(5)", width=390),
     Shot("response-times", "pool-vs-event-loop", of="Response times"),
     Shot("why", "quickstart", of="Why", to="#why figure", height=1400, scale=1.2),
     Shot("trial", "socketcluster-concurrency", click="[data-trial='8']", of="Every trial", height=1125, scale=1.2),
     Shot("live", "thread-vs-pool", page="live", to='[data-panel="threads"]', height=1400, scale=1.2),
-    Shot("race", "race", of="The race"),
+    Shot("race", "race", of="The race", height=1400, scale=1.2),
     Shot("revisions", "revisions", to=CHARTS, height=2000, scale=1.2),
     Shot("cluster", "cluster", only=("nodes",), to="Nodes", height=1400, scale=1.2),
     Shot("pool-vs-event-loop", "pool-vs-event-loop", of="Settings compared", to=CHARTS),
@@ -164,10 +164,11 @@ def _shown(page: Page, shot: Shot) -> bytes:
     page.evaluate(_SHOW_ONLY, list(shot.only))
     if shot.click:
         page.click(shot.click)
+        page.evaluate("scrollTo(0, 0)")
     # The picture has the whole width of the page, and some of its background above and below.
     first, last = _box(page, shot.of or "body"), _box(page, shot.to or shot.of)
     top = max(0.0, first["y"] - 16)
-    height = min(shot.height, last["y"] + last["height"] + 16 - top)
+    height = min(shot.height, last["y"] + last["height"] + 12 - top)
     return page.screenshot(clip={"x": 0, "y": top, "width": shot.width, "height": height}, full_page=True)
 
 

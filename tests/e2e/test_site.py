@@ -31,7 +31,7 @@ HOME = Path.home()  # of the user who runs the tests: uv's cache is there
 BRIGHTNESS = """() => {
   const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g).map(Number);
   return (r + g + b) / 3; }"""
-WIDTHS = 1280, 390  # px: a desktop and a phone
+WIDTHS = (1280, 390)  # px: a desktop and a phone
 # The width that a page needs, once its scripts have put wide tables into boxes that scroll: after 2 s at most.
 NEEDED = """async width => {
   const needed = () => document.documentElement.scrollWidth;
@@ -74,7 +74,7 @@ def site(built: Path) -> Iterator[str]:
 def test_each_page_is_shown_wide_and_narrow_and_asks_no_other_host(
     scheme: str, built: Path, site: str, browser: Browser
 ) -> None:
-    """Each page is loaded once in either colours, and then made as narrow as a phone."""
+    """Each page is loaded once in either colours, and shown at both widths, first at that of the page before."""
     context = browser.new_context(color_scheme=scheme, service_workers="block")  # type: ignore[arg-type]
     faults: list[str] = []
     try:
@@ -82,14 +82,13 @@ def test_each_page_is_shown_wide_and_narrow_and_asks_no_other_host(
         page.on("request", lambda request: faults.append(request.url) if is_elsewhere(request.url, site) else None)
         page.on("console", lambda message: faults.append(f"{page.url}: {message.text}"))
         page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
-        for name in pages(built):
-            page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        for at, name in enumerate(pages(built)):
             page.goto(site + name, wait_until="load")
             if not page.locator("article h1").first.inner_text():
                 faults.append(f"{name}: no heading")
             if (page.evaluate(BRIGHTNESS) < 80) is not (scheme == "dark"):
                 faults.append(f"{name}: not {scheme}")
-            for width in WIDTHS:
+            for width in WIDTHS[:: 1 if at % 2 else -1]:
                 page.set_viewport_size({"width": width, "height": 900})
                 if (needed := page.evaluate(NEEDED, width)) > width:
                     faults.append(f"{name}: {needed} px wide on a screen of {width} px")
