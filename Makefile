@@ -86,10 +86,9 @@ SEED ?= 7
 faults: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.kills $(KILLS) $(SEED)
 
-# Pictures of the docs from the newest runs in $(RUNS); GALLERY="--run" runs what is missing (quiet machine: an hour).
-RUNS ?= runs
+# Pictures of the docs from what is kept of runs; GALLERY="--only live" is that of the live page, for which a run is made.
 gallery: setup extras
-	$(RUN) python -m scripts.gallery $(RUNS) $(GALLERY)
+	$(RUN) python -m scripts.gallery $(GALLERY)
 
 # What the tutorial shows as output, from its own commands: on a quiet machine, five minutes.
 tutorial: setup

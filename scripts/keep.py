@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "experiments" / "data"
 BYTES_MAX = 256 * 1024  # of all files of a folder
 _CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # a server's working folder; ours run in any folder
-_DROPPED = ("hostname", "uptime_s")
+DROPPED = ("hostname", "uptime_s")
 _UNIT = re.compile(r"(/s| %| times| points)$")
 _LEFT_OUT = re.compile(r"\d+ ?% interval [^)]*?, (?=\d+ (?:trials|fresh starts)\))| \(the load took [^)]*\)")
 
@@ -85,31 +85,41 @@ def keep(run: RunDir, commit: str, into: Path = DATA) -> Path:
     analysis = analyse_run(experiment, run)
     if not any(row.trials for row in analysis.settings):
         raise NotKeptError(f"{run.path}: it has no valid trial")
-    host = {name: fact for name, fact in read_host(run.host).items() if name not in _DROPPED}
-    host |= {"command": _command(host.get("command", [])), "commit": commit}
-    texts = {
-        "experiment.yaml": _CWD.sub(r"\1.", run.experiment.read_text()).replace(f"{ROOT}/", ""),
-        "host.json": json.dumps(host, indent=1, ensure_ascii=False) + "\n",
-    }
-    if found := re.search(r"^ +folder: (/.*)$", texts["experiment.yaml"], re.MULTILINE):
-        raise NotKeptError(f"{run.path}: its subject is in {found[1]}: keep it from the checkout that it was run from")
     document = _document(analysis)
-    told = [str(run.path.resolve().parent), str(ROOT), f"{Path.home()}/", "/tmp/"]
-    if name := read_host(run.host).get("hostname"):
-        told.append(f'"{name}"')
-    for text in (*texts.values(), document):
-        if found := [word for word in told if word in text]:
-            raise NotKeptError(f"{run.path}: it tells of {found[0]}, which is of this machine alone")
+    texts = anywhere(run, commit=commit)
+    check_places(run, texts | {"analysis.json": document})
     packed = gzip.compress(document.encode(), 9, mtime=0)
     if (size := len(packed) + sum(map(len, texts.values()))) > BYTES_MAX:
         raise NotKeptError(f"{run.path}: {size / 1024:.0f} KiB, and {BYTES_MAX / 1024:.0f} KiB are the most")
     profile = f"-{experiment.profile}" if experiment.profile else ""
-    folder = into / f"{experiment.name}{profile}-{_date(host)}"
+    folder = into / f"{experiment.name}{profile}-{_date(read_host(run.host))}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text)
     (folder / "analysis.json.gz").write_bytes(packed)
     return folder
+
+
+def anywhere(run: RunDir, **facts: str) -> dict[str, str]:
+    """The texts of `experiment.yaml` and `host.json` without the machine's name and the places on it; `facts` take the
+    place of the machine's own. Raises NotKeptError if the subject is in another checkout."""
+    experiment = _CWD.sub(r"\1.", run.experiment.read_text()).replace(f"{ROOT}/", "")
+    if found := re.search(r"^ +folder: (/.*)$", experiment, re.MULTILINE):
+        raise NotKeptError(f"{run.path}: its subject is in {found[1]}: keep it from the checkout that it was run from")
+    host = {name: fact for name, fact in read_host(run.host).items() if name not in DROPPED}
+    host |= {"command": _command(host.get("command", [])), **facts}
+    host_json = json.dumps(host, indent=1, ensure_ascii=False).replace(f"{ROOT}/", "")
+    return {"experiment.yaml": experiment, "host.json": host_json + "\n"}
+
+
+def check_places(run: RunDir, texts: Mapping[str, str]) -> None:
+    """Raises NotKeptError if a text, by the name of its file, tells of this machine's name or of a place on it."""
+    told = [str(run.path.resolve().parent), str(ROOT), f"{Path.home()}/", "/tmp/"]
+    if name := read_host(run.host).get("hostname"):
+        told.append(f'"{name}"')
+    for file, text in texts.items():
+        if found := [word for word in told if word in text]:
+            raise NotKeptError(f"{run.path}: its {file} tells of {found[0]}, which is of this machine alone")
 
 
 def block(kept: Kept) -> str:

@@ -1,15 +1,15 @@
-"""The pictures of the docs: each is made by the script, from an existing experiment, and keeps the colours of the
+"""The pictures of the docs: each is made by the script, from what is kept of a run, and keeps the colours of the
 page."""
 
 from __future__ import annotations
 
 import io
-import json
-from pathlib import Path
 
 from PIL import Image
 from scripts import beside
-from scripts.gallery import IMAGES, SHOTS, SOURCES, Source, _is_finished_run, _small
+from scripts.gallery import IMAGES, SHOTS, _small
+from scripts.keep import DATA
+from scripts.whole import RUNS
 
 from powerband.files.library import experiment_names
 
@@ -18,30 +18,17 @@ def test_every_picture_is_made_by_the_script() -> None:
     names = [shot.name for shot in SHOTS]
     assert len(names) == len(set(names))
     assert {path.stem for path in IMAGES.glob("*.png")} <= {*names, beside.FIGURE.stem}
-    assert {shot.run for shot in SHOTS} <= {*experiment_names(), *SOURCES}
 
 
-def run_directory(folder: Path, name: str, statuses: list[str], planned: int) -> Path:
-    path = folder / name
-    (path / "trials").mkdir(parents=True)
-    (path / "plan.jsonl").write_text("{}\n" * planned)
-    for number, status in enumerate(statuses, start=1):
-        trial = path / "trials" / f"{number:04d}"
-        trial.mkdir()
-        (trial / "record.json").write_text(json.dumps({"status": status}))
-    return path
-
-
-def test_only_a_finished_run_of_the_experiment_is_taken(tmp_path: Path) -> None:
-    done = run_directory(tmp_path, "20260101-120000-quickstart", ["measured"] * 4, planned=4)
-    again = run_directory(tmp_path, "20260101-120000-quickstart-2", ["measured"] * 3 + ["failed"], planned=4)
-    stopped = run_directory(tmp_path, "20260101-130000-quickstart", ["measured"], planned=4)
-    other = run_directory(tmp_path, "20260101-120000-my-quickstart", ["measured"] * 4, planned=4)
-    on_nodes = run_directory(tmp_path, "20260101-140000-quickstart", ["measured"] * 4, planned=4)
-    (on_nodes / "nodes.json").write_text("{}")
-    every = (done, again, stopped, other, on_nodes)
-    assert [path for path in every if _is_finished_run(path, Source("quickstart", ()))] == [done, again]
-    assert [path for path in every if _is_finished_run(path, Source("quickstart", (), on_nodes=True))] == [on_nodes]
+def test_every_picture_of_a_report_has_what_it_is_made_of() -> None:
+    for shot in SHOTS:
+        match shot.page:
+            case "report":
+                assert (RUNS / f"{shot.run}.tar.xz").is_file(), shot.name
+            case "kept":
+                assert list(DATA.glob(f"{shot.run}-[0-9]*")), shot.name
+            case _:
+                assert shot.page == "live" and shot.run in experiment_names()
 
 
 def test_a_picture_keeps_its_colours() -> None:

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from scripts.site_links import links_to_other_hosts
 
 from fakes.pages import tables
 
@@ -58,6 +59,14 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def test_addresses_of_other_hosts_are_well_formed() -> None:
+    found = {address for page in PAGES for address in links_to_other_hosts(without_code(page.read_text()))}
+    assert found
+    assert [
+        each for each in found if not re.fullmatch(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[\w./~#?=&%-]*)?", each)
+    ] == []
+
+
 def test_every_picture_is_shown_and_is_small() -> None:
     shown = {
         (page.parent / target).resolve()
@@ -65,7 +74,7 @@ def test_every_picture_is_shown_and_is_small() -> None:
         for target in LINK.findall(without_code(page.read_text()))
         if target.endswith((".png", ".svg"))
     }
-    there = {path.resolve() for path in IMAGES.iterdir()}
+    there = {path.resolve() for path in IMAGES.iterdir() if path.is_file()}
     assert {path.name for path in there - shown} == set()
     assert {path.name: path.stat().st_size for path in there if path.stat().st_size > IMAGE_BYTES_MAX} == {}
     assert len(there) <= IMAGES_MAX
