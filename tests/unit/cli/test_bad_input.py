@@ -171,4 +171,4 @@ def test_an_slo_on_what_no_trial_measured(said: Said, monkeypatch: pytest.Monkey
     made_up(monkeypatch, without_probe)
     _, answer, _ = said("objective.subject_to=[memory < 1GiB]", "design.order=blocks")
     assert answer.startswith("Not enough data to name a setting: none was seen to meet memory < 1GiB.")
-    assert "rss_bytes_max was not measured" in answer
+    assert "memory was not measured" in answer

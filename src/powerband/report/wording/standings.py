@@ -95,11 +95,11 @@ def best_ranked(analysis: Analysis, most: int) -> list[SettingResult]:
 
 
 # Names of metrics in a picture with several measures.
-MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_bytes_max": "memory"}
+MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU"}
 
 
 def metric_name(metric: str) -> str:
-    return metric_words(metric).removeprefix("response time ")
+    return metric_words(metric).removeprefix("response time ").removesuffix(" response time")
 
 
 _BAR_LEAST = 0.001  # with a margin of 0 a bar would have no width

@@ -195,7 +195,7 @@ def test_a_first_look_and_a_condition_that_nothing_measured_are_told_apart() -> 
     because = [analyse(made, trials).settings[0].infeasible_because for trials in ([trial(None)], [trial(None), bare])]
     assert because == [
         ("only its first look has run, at no rate of its own",),
-        ("error_rate was not measured, which a condition is about",),
+        ("the SLO has a condition on error rate, which was not measured",),
     ]
 
 
