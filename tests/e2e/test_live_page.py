@@ -149,7 +149,7 @@ def test_the_ranking_is_that_of_the_analysis(visit: Open, server: Served, root: 
     assert analysis.race is not None
     for departure in analysis.race.departures:
         row = page.locator(f'#ranking tr[data-setting="{departure.setting.id}"]')
-        assert f"out after round {departure.block + 1}" in row.inner_text()
+        assert f"eliminated in round {departure.block + 1}" in row.inner_text()
         assert departure.reason in row.inner_text()
     assert page.locator("#ranking svg.narrowing .range").count() > 10
     page.wait_for_selector("#ranking-chart[data-drawn=yes] svg")

@@ -138,7 +138,7 @@ def test_a_budget_for_one_block_and_no_more_says_so_too(said: Said, tmp_path: Pa
         (
             "memory",
             "load.users=10",
-            "This machine does not show it: see `powerband doctor`.",
+            "This machine does not report it: see `powerband doctor`.",
         ),
         (
             "finish_s",

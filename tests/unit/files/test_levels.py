@@ -65,5 +65,5 @@ def test_levels_of_an_option() -> None:
     for text in ("1..x", "-4..4", "1e3..1e5"):
         with pytest.raises(ValueError, match="is no range"):
             parse_levels(text)
-    with pytest.raises(ValueError, match="a level is empty"):
+    with pytest.raises(ValueError, match="a value is empty"):
         parse_levels("1,,2")

@@ -122,13 +122,13 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
          "21.0 s, and a comparison needs two rounds: allow more time, name fewer values, or shorten load.duration"),
         ({"parameters": ["threads=1,2"], "options": {"--order": "races"}},
          "--order races: 'races' is not allowed; did you mean race?"),
-        ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),
-        ({"parameters": ["threads=1,,2"]}, "-P threads=1,,2: a level is empty"),
+        ({"parameters": ["threads"]}, "-P threads: write NAME=VALUES, for example threads=1,2,4 or threads=1..64"),
+        ({"parameters": ["threads=1,,2"]}, "-P threads=1,,2: a value is empty"),
         ({"parameters": ["threads=8..x"]}, "-P threads=8..x: '8..x' is no range: write 1..64 or 1..64 step 8, or put "
          "it in quotes if it is a text"),
         ({"parameters": ["threads=8..1"]}, "-P threads=8..1: '8..1': a range goes from the smaller to the larger"),
         ({"parameters": ["threads=1", "threads=2"]},
-         "-P threads=2: threads has levels already; give all of them in one -P"),
+         "-P threads=2: threads has values already; give all of them in one -P"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}")},
          "-P threads=1: {threads} occurs nowhere in the command, the url or env; write {threads} where the server is "
          "told its value"),

@@ -234,7 +234,7 @@ MISTAKES = {
     ),
     "a tally of two steps": (
         "users: 1, websocket: {tally: x}, scenario: [{message: x}, {message: y}]",
-        "load.websocket.tally in x.yaml:4:30: a tally is of a scenario of one step",
+        "load.websocket.tally in x.yaml:4:30: the server's count is compared with the messages sent",
     ),
     "an unknown key": (
         "users: 1, websocket: {rejoin: 1s}, scenario: [{message: x}]",

@@ -44,7 +44,7 @@ def test_a_race_shows_who_is_out_and_where_the_intervals_lie() -> None:
     assert lines[0].split() == ["so", "far", "goodput", "vs", "leader", "verdict"]
     assert [line.split()[0] for line in lines[1:5]] == ["threads=32", "threads=64", "threads=128", "threads=256"]
     assert "leader" in lines[2]
-    assert "out after round 2" in lines[5]
+    assert "eliminated in round 2" in lines[5]
     assert "◀" in lines[5] and "●" in lines[1]
     assert lines[-1].endswith("violates SLO     ")
 
@@ -65,8 +65,10 @@ def test_names_too_long_for_the_bar_leave_it_out() -> None:
 
 def test_the_line_of_a_race() -> None:
     analysis = after(2)
-    assert race_line(analysis, EXPERIMENT) == ("round 2 of at most 5 done; 4 settings live, 5 out; threads=64 leads")
-    assert left_line(analysis) == "out: threads=4, threads=8, threads=16"
+    assert race_line(analysis, EXPERIMENT) == (
+        "round 2 of at most 5 done; 4 settings in the race, 5 eliminated; threads=64 leads"
+    )
+    assert left_line(analysis) == "eliminated: threads=4, threads=8, threads=16"
     assert left_line(after(5)) == ""
     assert race_line(after(0), EXPERIMENT) == "" == left_line(after(0))
     assert race_line(synthetic.analysis(), EXPERIMENT) == ""

@@ -142,7 +142,7 @@ def test_a_setting_that_left_a_race_undecided_is_not_green() -> None:
         replace(row, verdict=Verdict.INCONCLUSIVE) if row.setting.id == "threads=128" else row for row in base.settings
     )
     text = printed(replace(base, settings=rows), 200, colour=True)
-    assert "\x1b[33mout after round 4" in text and "\x1b[31mout after round 3" in text
+    assert "\x1b[33meliminated in round 4" in text and "\x1b[31meliminated in round 3" in text
 
 
 def test_the_path_of_the_report_stays_whole() -> None:
@@ -183,7 +183,7 @@ def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
     for words in (
         "The race was decided after 5 rounds: 25 trials, 56 % of the full grid's 45.",
         "Three fresh starts uphold it",
-        "out after round 4",
+        "eliminated in round 4",
         "pool too small",
         "too many threads",
         "With threads=32 no resource is saturated at this load. CPU in use 44 %. No request waits.",

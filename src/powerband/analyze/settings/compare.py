@@ -519,7 +519,7 @@ def _warnings(
         planned = len(done) + progress.to_come
         yield (
             f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} rounds whole: "
-            f"intervals and verdicts hold at the end of a fixed plan; {RESUME}"
+            f"intervals and verdicts hold only once the plan is complete; {RESUME}"
         )
     elif progress.soak_to_come and done:
         yield f"the soak of {time_text(experiment.design.soak_ns or 0)} has not run; {RESUME}"

@@ -35,7 +35,7 @@ _LACKED = {
     "jvm_": "the server is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
     OWN: "the server's page did not have it while it measured: see metrics_url and measure.metrics",
 }
-_SEEN_BY_THE_MONITOR = "this machine does not show it: see `powerband doctor`"
+_SEEN_BY_THE_MONITOR = "this machine does not report it: see `powerband doctor`"
 
 
 def none_valid(standing: Standing) -> tuple[str, ...]:

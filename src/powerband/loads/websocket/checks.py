@@ -175,8 +175,8 @@ def _check_answers(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
     one_way = [step for step in steps if step.children.get("answered", Node(True)).value is False]
     if tally is not None and (len(steps) > 1 or one_way):
         yield tally.key_problem(
-            "a tally is of a scenario of one step, which is answered: the counts in the answers are compared with what "
-            "was sent, and with several steps it is unknown which are counted"
+            "the server's count is compared with the messages sent, so a tally needs a scenario of one step that is "
+            "answered: leave tally out, or keep one step"
         )
 
 

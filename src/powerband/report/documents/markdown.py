@@ -146,7 +146,7 @@ def _nodes(analysis: Analysis) -> Iterator[str]:
 def _footnote(analysis: Analysis) -> str:
     bold = "Bold: the answer. " if analysis.answer.setting else ""
     legend = "; ".join(f"*{words}*: {prose(meaning)}" for words, meaning in table_legend(analysis))
-    return f"<sub>{bold}{prose(footnote(analysis))} Verdicts: {legend}.</sub>"
+    return f"<sub>{bold}{prose(footnote(analysis))} In the table: {legend}.</sub>"
 
 
 def _claims(analysis: Analysis) -> Iterator[str]:

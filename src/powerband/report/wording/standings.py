@@ -49,7 +49,7 @@ def ranking(analysis: Analysis, width: int) -> Table:
 
 
 def race_line(analysis: Analysis, experiment: Experiment) -> str:
-    """`round 3 of at most 10 done; 5 settings live, 4 out; threads=64 leads; no other is better by more than 9 %`.
+    """`round 3 of at most 10 done; 5 settings in the race, 4 eliminated; threads=64 leads; no other is better by ...`.
     Empty before the first block."""
     race = analysis.race
     if race is None or not race.looks:
@@ -60,15 +60,15 @@ def race_line(analysis: Analysis, experiment: Experiment) -> str:
     raced = len(experiment.settings()) if analysis.exploration is None else analysis.exploration.raced
     most = experiment.screen_blocks + race.grid_trials // max(1, raced)
     return (
-        f"round {last.block + 1} of at most {most} done; {plural(live, 'setting')} live, "
-        f"{len(race.departures)} out; {last.leader.id} leads{f'; {bound}' if bound else ''}"
+        f"round {last.block + 1} of at most {most} done; {plural(live, 'setting')} in the race, "
+        f"{len(race.departures)} eliminated; {last.leader.id} leads{f'; {bound}' if bound else ''}"
     )
 
 
 def left_line(analysis: Analysis) -> str:
-    """`out: threads=1, threads=2`: the settings eliminated after the last block; empty if there were none."""
+    """`eliminated: threads=1, threads=2`: the settings eliminated after the last block; empty if there were none."""
     last = analysis.race.looks[-1] if analysis.race and analysis.race.looks else None
-    return f"out: {', '.join(setting.id for setting in last.left)}" if last is not None and last.left else ""
+    return f"eliminated: {', '.join(setting.id for setting in last.left)}" if last is not None and last.left else ""
 
 
 def ranked(analysis: Analysis) -> list[SettingResult]:
