@@ -247,8 +247,8 @@ def test_what_a_machine_can_hold_is_said_before_the_run(monkeypatch: pytest.Monk
     assert limits.foreseen(many) == [
         "42,000 users take 3 processes of the load generator with 6 source addresses (127.0.0.2 to 127.0.0.7), each "
         "with 20,000 descriptors.",
-        "One process of the server may open 20,000 descriptors too, so that 42,000 users need several of them, or a "
-        "higher limit (ulimit -Hn).",
+        "One process of the server may open 20,000 descriptors too: 42,000 users need several processes, or a limit of "
+        "42,048 (`sudo prlimit --pid $$ --nofile=42048` in this shell).",
     ]
     assert limits.foreseen(made()) == []
     (said,) = limits.foreseen(made().model_copy(update={"load": Load(users=2_000_000)}))

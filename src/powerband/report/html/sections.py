@@ -222,7 +222,7 @@ def _keys(analysis: Analysis) -> str:
                 items.append((capital(metric_words(name)), format_estimate(estimate, name), _certainty(estimate, name)))
     if chosen is not None and chosen.bottleneck is not None:
         proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
-        items.append(("Limit", capital(bottleneck_short(chosen.bottleneck)), proof))
+        items.append(("Bottleneck", capital(bottleneck_short(chosen.bottleneck)), proof))
     alone = answer.kind is AnswerKind.EQUIVALENT_SET and len(answer.equivalent) < 2
     kind = "others may be equivalent" if alone else _KINDS[answer.kind]
     items.append(("Standing", kind, standing_words(analysis)))

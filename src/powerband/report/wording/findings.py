@@ -236,8 +236,8 @@ def clock_sentences(analysis: Analysis) -> list[str]:
         for clock in trial.generators if trial.valid else ():
             found.setdefault(clock.node, []).append(clock)
     return [
-        f"{clocks[-1].words}; in {plural(len(clocks), 'trial')} it went by at most "
-        f"{format_duration(max(abs(each.drift_ns) for each in clocks))}, and was known to "
+        f"{clocks[-1].words}; in {plural(len(clocks), 'trial')} it drifted by at most "
+        f"{format_duration(max(abs(each.drift_ns) for each in clocks))}, and was known to within "
         f"{format_duration(max(each.error_ns for each in clocks))}"
         for clocks in found.values()
     ]
