@@ -23,7 +23,8 @@ def clock_problems(clocks: Sequence[GeneratorNode], summaries: Sequence[Summary]
             "clock_unknown",
             f"the clock of {worst.node} was known only to within {format_duration(worst.error_ns)} "
             f"({format_duration(most_ns)} allowed; it drifted {format_duration(abs(worst.drift_ns))} meanwhile): its "
-            "load generators may have begun at another time than the others; use nodes with a shorter way between them, or a "
+            "load generators may have begun at another time than the others; use nodes with a shorter way between "
+            "them, or a "
             "longer load.duration",
         )
     for what, instants in (

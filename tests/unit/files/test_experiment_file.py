@@ -93,7 +93,7 @@ MISTAKES = {
     ),
     "two methods": (
         with_lines("load: {users: 5, scenario: [{get: /, post: /}]}", without="load"),
-        "load.scenario[0].post in x.yaml:4:38: a step is one request, and this one is get already",
+        "load.scenario[0].post in x.yaml:4:38: a step has one request, and this one has get already",
     ),
     "duration without unit": (
         with_lines("load: {users: 5, duration: 60}", without="load"),
@@ -247,17 +247,20 @@ MISTAKES = {
     ),
     "arrivals of users": (
         with_lines("load: {users: 5, arrivals: constant}", without="load"),
-        "load.arrivals in x.yaml:4:18: is of an open load, and this one has users, who wait for their answers: write "
+        "load.arrivals in x.yaml:4:18: belongs to an open load, but this one has users, who wait for their answers: "
+        "write "
         "rate (--rate) in place of users, or leave this out",
     ),
     "users who ramp from a rate": (
         with_lines("load: {users: 5, ramp: 1s, ramp_from: 10}", without="load"),
-        "load.ramp_from in x.yaml:4:28: is of an open load, and this one has users, who wait for their answers: write "
+        "load.ramp_from in x.yaml:4:28: belongs to an open load, but this one has users, who wait for their answers: "
+        "write "
         "rate (--rate) in place of users, or leave this out",
     ),
     "arrivals of users vary": (
         with_lines("factors: {threads: [1], load.arrivals: [poisson, constant]}", without="factors"),
-        "factors.load.arrivals in x.yaml:4:25: is of an open load, and this one has users, so that all settings would "
+        "factors.load.arrivals in x.yaml:4:25: belongs to an open load, but this one has users, so that all settings "
+        "would "
         "be the same: write rate (--rate) in place of users, or vary another key",
     ),
     "placeholder without a factor": (
