@@ -166,7 +166,7 @@ def test_the_seconds_of_a_trial_are_those_of_its_files(visit: Open, server: Serv
     figure = page.locator('figure[data-panel="rate"]')
     figure.locator("summary").click()
     figure.locator("table").wait_for()
-    assert figure.locator("thead th").all_inner_texts() == ["time", "ended ok", "failed"]
+    assert figure.locator("thead th").all_inner_texts() == ["time", "succeeded", "failed"]
     shown = values(page, 'figure[data-panel="rate"] tbody td:nth-child(2)')
     assert shown == list(load.rate_per_s)
     times = page.locator('figure[data-panel="response"]')

@@ -19,7 +19,7 @@ export function rank(run) {
     : run.settings.length
       ? "The first round is not over: settings are ranked once each has been tried."
       : "There is nothing to rank.";
-  const heads = ["setting", run.objective || "objective", "interval", "vs leader", ...run.columns, ...(raced ? ["how it narrowed"] : []), "trials", "verdict"];
+  const heads = ["setting", run.objective || "objective", "interval", "vs leader", ...run.columns, ...(raced ? ["interval by round"] : []), "trials", "verdict"];
   at("ranking").tHead.replaceChildren(make("tr", {}, ...heads.map((text) => make("th", { scope: "col", text, className: text === "verdict" ? "words" : undefined }))));
   at("ranking").tBodies[0].replaceChildren(...run.settings.map((setting) => row(setting, run, raced)));
   draw(run);
@@ -50,7 +50,7 @@ function row(setting, run, raced) {
 
 /** Returns why a setting is out, and since when, unless the verdict says so. */
 function because(setting) {
-  if (setting.left_after_block === null || setting.told.startsWith("out")) return setting.because;
+  if (setting.left_after_block === null || setting.told.startsWith("eliminated")) return setting.because;
   return `eliminated in round ${setting.left_after_block + 1}: ${setting.because}`;
 }
 
