@@ -41,6 +41,5 @@ def _sentences(users: int, host: str, descriptors: int, ports: int) -> Iterator[
     if (needed := users + DESCRIPTORS_RESERVED) > descriptors:
         yield (
             f"One process of the server may open {descriptors:,} descriptors too: {users:,} users need several "
-            "processes, "
-            f"or a limit of {needed:,} ({raising_descriptors(needed)})."
+            f"processes, or a limit of {needed:,} ({raising_descriptors(needed)})."
         )

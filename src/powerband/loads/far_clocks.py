@@ -24,8 +24,7 @@ def clock_problems(clocks: Sequence[GeneratorNode], summaries: Sequence[Summary]
             f"the clock of {worst.node} was known only to within {format_duration(worst.error_ns)} "
             f"({format_duration(most_ns)} allowed; it drifted {format_duration(abs(worst.drift_ns))} meanwhile): its "
             "load generators may have begun at another time than the others; use nodes with a shorter way between "
-            "them, or a "
-            "longer load.duration",
+            "them, or a longer load.duration",
         )
     for what, instants in (
         ("load", [summary["go_ns"] for summary in reached]),

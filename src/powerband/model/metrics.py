@@ -320,6 +320,9 @@ def regret_words(regret: float, metric: str) -> str:
     return margin_words(up / 100, metric)
 
 
+_FIRST = {"mean": "mean", "max": "maximum"}  # ends of names that come first in words
+
+
 def metric_words(metric: str) -> str:
     """A metric's name as people say it: `goodput`, `response time p99`, `CPUs used by the server`; one of the server's
     own as the experiment writes it."""
@@ -328,6 +331,3 @@ def metric_words(metric: str) -> str:
     text = metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ").replace("p999", "p99.9")
     stem, _, end = text.rpartition(" ")
     return f"{_FIRST[end]} {stem}" if end in _FIRST else text
-
-
-_FIRST = {"mean": "mean", "max": "maximum"}

@@ -233,8 +233,7 @@ class EngineFleet:
             raise TrialFailed(
                 Code.ENGINE_FAILED,
                 f"load generator process {index} ended without a summary ({describe_status(status)}); its last log "
-                "lines are "
-                "in engine.log of the trial",
+                "lines are in engine.log of the trial",
             )
 
 

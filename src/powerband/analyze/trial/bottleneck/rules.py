@@ -184,8 +184,8 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
     enough = math.ceil(used + max(scene.present, scene.users or 0))
     advice = (
         f"raise the server's limit of open files from {used + left:,.0f} to {enough:,}: `ulimit -n {enough}` in the "
-        "shell "
-        f"before powerband, LimitNOFILE={enough} in the server's systemd unit, or docker's --ulimit nofile={enough}"
+        f"shell before powerband, LimitNOFILE={enough} in the server's systemd unit, or docker's --ulimit "
+        f"nofile={enough}"
     )
     return verdict(BottleneckName.DESCRIPTORS, evidence, advice=advice)
 
