@@ -43,7 +43,7 @@ def test_what_is_no_range(text: str) -> None:
         ("8..1", "from the smaller to the larger"),
         ("4..4", "from the smaller to the larger"),
         ("1..8 step 0", "step must be above 0"),
-        ("0..5000 step 1", "more than 1000 levels"),
+        ("0..5000 step 1", "more than 1000 values"),
         ("1..8ms", "both carry a unit"),
         ("1x..8s", "mixes units, .* is no duration"),
         ("1M..2G", "mixes units"),

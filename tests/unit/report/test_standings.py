@@ -114,8 +114,8 @@ def test_a_capacity_search_shows_the_rates_tried() -> None:
 def test_bars_stay_within_their_cells() -> None:
     for low, value, high in ((0.1, 0.2, 0.3), (0.9, 1.0, 1.1), (0.01, 1.0, 99.0), (1.5, 1.6, 1.7)):
         for direction in ("maximise", "minimise"):
-            assert len(interval_bar(Estimate(value, low, high, 0.95, 3), 0.03, direction)) == 21
+            assert len(interval_bar(Estimate(value, low, high, 0.95, 3), 0.03, direction)) == 17
     assert interval_bar(Estimate(1.0, None, None, 0.95, 1), 0.03, "maximise").count("●") == 1
-    assert len(interval_bar(Estimate(1.2, 1.1, 1.3, 0.95, 3), 0.0, "maximise")) == 21, "no margin at all"
+    assert len(interval_bar(Estimate(1.2, 1.1, 1.3, 0.95, 3), 0.0, "maximise")) == 17, "no margin at all"
     assert "▶" in interval_bar(Estimate(1.5, 1.4, 1.6, 0.95, 3), 0.03, "minimise")
     assert "◀" in interval_bar(Estimate(0.5, 0.4, 0.6, 0.95, 3), 0.03, "maximise")

@@ -103,7 +103,7 @@ def body(page: ReportPage, charts: Charts) -> str:
         ("changes", "What each change costs", changes_section(analysis)),
         ("bars", "Rate over time", _ODD if page.bars is None else bars_section(page.bars, analysis)),
         ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
-        ("soak", "Run for long", soak_section(analysis)),
+        ("soak", "Long run (soak)", soak_section(analysis)),
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
         ("nodes", "Nodes", _nodes(analysis)),
         ("why", "Why", why_section(analysis, charts.pools, charts.limits)),

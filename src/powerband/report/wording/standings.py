@@ -16,7 +16,7 @@ from powerband.report.wording.numbers import ABSENT, format_estimate, format_int
 from powerband.report.wording.words import bound_words, change_words, margin_as_ratio, short_id
 
 RANKING_ROWS = 12  # arbitrary: a screen together with the progress; the report has all
-_BAR_CELLS = 21  # with `_BESIDE_BAR` 90 columns, without the names
+_BAR_CELLS = 17  # so that a race of names like threads=128 has its bar in 80 columns
 _BESIDE_BAR = 69  # width of the rest of a race's table, without the names of the settings
 _BAR_MARGINS = (8.0, 4.0)  # reach of a bar from the leader, in margins: towards worse and towards better
 
