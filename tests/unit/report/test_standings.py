@@ -46,7 +46,7 @@ def test_a_race_shows_who_is_out_and_where_the_intervals_lie() -> None:
     assert "leader" in lines[2]
     assert "eliminated in round 2" in lines[5]
     assert "◀" in lines[5] and "●" in lines[1]
-    assert lines[-1].endswith("violates SLO     ")
+    assert lines[-1].rstrip().endswith("violates SLO")
 
 
 def test_an_interval_narrows_from_look_to_look() -> None:
