@@ -142,7 +142,7 @@ def _address(command: list[str], known: KnownServer | None) -> tuple[list[str], 
             number = _prompt("Which port does it listen on?", "8080")
             with_it = with_port(command, number)
             command, port = (command, number) if with_it is None else (with_it, port)
-    path = _prompt("What is requested of it?", "/")
+    path = _prompt("Which path does the load request?", "/")
     address = f"http://127.0.0.1:{port}/{path.lstrip('/')}"
     return command, [] if address == "http://127.0.0.1:{port}/" else ["--url", address]
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("-r", "--rate", metavar="R", help="Open load instead: R requests per second.")
 @key_options("--arrivals", "--max-in-flight")
 @click.option("-d", "--duration", metavar="TIME", help="How long to measure.  [default: 10s]")
-@click.option("--warmup", "warmup", metavar="TIME", default="0s", help="Load before that.  [default: 0s]")
+@click.option("--warmup", "warmup", metavar="TIME", default="0s", help="Load before the measured time.  [default: 0s]")
 @key_options("--think", "--ramp", "--join", "--pace")
 @click.option("-t", "--threads", metavar="N", help=KEY_OPTIONS["--threads"].help)
 @key_options("--pipeline", "--keep-alive", "--timeout", "--connect-timeout", "--precision")

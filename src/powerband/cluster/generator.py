@@ -237,7 +237,11 @@ def main() -> None:
     except PowerbandError as error:
         say("failed", kind="MeasurementError", message=str(error))
     except OSError as error:
-        say("failed", kind="MeasurementError", message=f"engines cannot be started here: {error.strerror or error}")
+        say(
+            "failed",
+            kind="MeasurementError",
+            message=f"the load generator cannot be started here: {error.strerror or error}",
+        )
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def _check_closed(gcs_address: str) -> None:
         return  # a head that does not answer lets nobody in
     if answer.returncode == 0:
         raise UsageError(
-            f"the cluster at {gcs_address} asks nobody for a token, so that whoever reaches its ports can run programs "
+            f"the cluster at {gcs_address} asks for no token, so that whoever reaches its ports can run programs "
             f"on every node: `ray get-auth-token --generate` once, copy ~/.ray/auth_token to every node, and start Ray "
             f"there anew with {_TOKEN_MODE}=token in its environment (docs/cluster.md)"
         )

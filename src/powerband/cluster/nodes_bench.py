@@ -205,7 +205,7 @@ class ClusterBench:
             wait([node.trial], timeout=LOOK_S)
             self._pass_on_stop(again=True)  # a node that does not run its program yet forgets it
             if silent := node.silent:
-                raise MeasurementError(f"{silent} was not heard of for {SILENT_S:.0f} s while it got ready")
+                raise MeasurementError(f"{silent} did not report for {SILENT_S:.0f} s while it got ready")
         answer, node.trial = node_answer(node.name, node.trial, 0), None
         assert answer["said"] == "ready"
 
@@ -236,7 +236,7 @@ class ClusterBench:
                     return node.name, self._take(node)
                 if silent := node.silent:
                     who = "it" if silent == node.name else f"{silent}, which loads its server,"
-                    return node.name, self._lose(node, f"{who} was not heard of for {SILENT_S:.0f} s")
+                    return node.name, self._lose(node, f"{who} did not report for {SILENT_S:.0f} s")
 
     def _take(self, node: _Place) -> TrialRecord:
         """The record of the trial that a node has ended. Raises the errors that must end the run."""

@@ -301,7 +301,7 @@ def _levels(node: Node, problems: list[FileProblem]) -> Node:
     if isinstance(node.value, tuple | dict):
         return node
     if "," in (node.text or ""):
-        problems.append(node.problem(f"several levels stand in brackets, [{node.text}], and one text in quotes"))
+        problems.append(node.problem(f"several values stand in brackets, [{node.text}], and one text in quotes"))
     try:
         levels = parse_range(node.value) if isinstance(node.value, str) else None
     except ValueError as error:

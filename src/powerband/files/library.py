@@ -67,5 +67,5 @@ def find_subject(name: str, beside: Path) -> Path:
     file = folder / "subject.yaml"
     if not os.path.isfile(file):  # noqa: PTH113 - False for a folder that is closed to us, where Path raises
         hint = "a folder must hold a subject.yaml" if "/" in name else did_you_mean(name, subject_names())
-        raise ValueError(f"there is no subject {name}; {hint}")
+        raise ValueError(f"there is no server {name}; {hint}")
     return file

@@ -300,11 +300,11 @@ def _factors(parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]], pr
         name, equals, levels = given.partition("=") if isinstance(given, str) else (given[0], "=", given[1])
         label = f"-P {given}" if isinstance(given, str) else f"-P {name}"
         if name in factors:
-            problems.append(FileProblem(f"{name} has levels already; give all of them in one -P", label))
+            problems.append(FileProblem(f"{name} has values already; give all of them in one -P", label))
             continue
         try:
             if not equals or not name:
-                raise ValueError("write NAME=levels, for example threads=1,2,4 or threads=1..64")
+                raise ValueError("write NAME=VALUES, for example threads=1,2,4 or threads=1..64")
             values = parse_levels(levels, label) if isinstance(levels, str) else [Node(each, label) for each in levels]
         except ValueError as error:
             problems.append(FileProblem(str(error), label))

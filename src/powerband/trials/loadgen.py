@@ -125,5 +125,5 @@ def _drive(
         fleet.send(Drain())
         done = loop.wait_for_end(drain_s, stoppable=False)
     if not done:
-        raise MeasurementError("the engine did not report the end of the run in time")
+        raise MeasurementError("the load generator did not report the end of the run in time")
     return interrupted

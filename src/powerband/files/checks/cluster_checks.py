@@ -42,5 +42,6 @@ def check_generators(experiment: Experiment, root: Node) -> Iterator[FileProblem
         )
     if isinstance(experiment.host.pinning, Pinning):
         yield root.at("host", "pinning").problem(
-            "the engine runs on other nodes, and the server has its own to itself: leave pinning out, or use host.cpus"
+            "the load generator runs on other nodes, and the server has its node to itself: leave pinning out, or use "
+            "host.cpus"
         )

@@ -68,7 +68,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
         elif isinstance(entry.value, bool | int | float | str):
             yield from check_value(entry.value, entry, subject, name)
         if name in factors:
-            yield entry.key_problem(f"{name} is a factor too; a factor's levels decide, so leave it out here")
+            yield entry.key_problem(f"{name} varies (factors.{name}), and the values there decide: leave it out here")
     if kind.uses_url and subject.deployed is None:
         yield from _check_port(subject, node)
     yield from _check_build(subject, node, factors, used)
@@ -146,7 +146,8 @@ def _check_services(
         if parameter not in known:
             yield services.children["link"].key_problem(
                 f"nothing says what the link is like: it needs {LINK_DELAY} (one way, for example 500us) and "
-                f"{LINK_RATE} (for example 1gbit, or unlimited) as parameters or factors; there is no {parameter}"
+                f"{LINK_RATE} (for example 1gbit, or unlimited) under subject.parameters or factors; there is no "
+                f"{parameter}"
             )
     if set(LINK) & set(used) and "link" not in subject.services:
         yield node.children["command"].problem(
@@ -210,7 +211,7 @@ def is_known(name: str, subject: Subject, used: set[str]) -> bool:
 def unknown_name(name: str, subject: Subject, used: set[str]) -> str:
     """Returns the message about a name for which `is_known` is False, with the nearest known one."""
     if subject.parameters:
-        return f"subject {subject.name} has no parameter {name}; {did_you_mean(name, subject.parameters)}"
+        return f"server {subject.name} has no parameter {name}; {did_you_mean(name, subject.parameters)}"
     free = sorted(used - set(BUILT_IN))
     if subject.deployed is not None:
         return f"{{{name}}} occurs neither in subject.apply nor in subject.deployed.command, so that nothing changes it"

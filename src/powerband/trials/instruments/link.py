@@ -153,7 +153,7 @@ def check_link(engine: Path) -> str:
     Raises SubjectError with what this machine lacks."""
     if shutil.which("nsenter") is None:
         raise SubjectError(
-            "a link between two network namespaces needs the program nsenter, by which a subject reaches the other "
+            "a link between two network namespaces needs the program nsenter, by which the server reaches the other "
             "end: install util-linux"
         )
     done = subprocess.run(
