@@ -13,7 +13,7 @@ import pytest
 import powerband
 
 SOURCES = Path(powerband.__file__).parent
-ROOMS = sorted(path.name for path in SOURCES.iterdir() if any(path.rglob("*.py")))
+ROOMS = sorted(path.name for path in SOURCES.iterdir() if path.suffix == ".py" or any(path.rglob("*.py")))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
