@@ -130,7 +130,7 @@ def watched_share(events: Sequence[Threads], start_ns: int, end_ns: int) -> floa
 
 
 def _pool(name: str, group: ThreadGroup, instants: Sequence[int], start_ns: int, end_ns: int) -> WatchedPool | None:
-    rows = group.rows
+    rows = _with_like_edges(group.rows, start_ns, end_ns)
     counters = _counters(rows, instants, start_ns, end_ns)
 
     def gain(field: str) -> float:
@@ -160,6 +160,25 @@ def _pool(name: str, group: ThreadGroup, instants: Sequence[int], start_ns: int,
             (pool["threads_now"] for at, pool in rows if start_ns - NEAR_NS <= at <= end_ns + NEAR_NS), default=0
         ),
     )
+
+
+def _with_like_edges(
+    rows: Sequence[tuple[int, PoolSample]], start_ns: int, end_ns: int
+) -> Sequence[tuple[int, PoolSample]]:
+    """The rows without a look just outside the stretch at which the pool had less than half of the threads that it had
+    in the stretch: it grew or shrank at some time in between, and its counters between the two say nothing of the
+    stretch. All rows if fewer than two looks lie inside."""
+    inside = [index for index, (at, _) in enumerate(rows) if start_ns <= at <= end_ns]
+    if len(inside) < 2:
+        return rows
+    first, last = inside[0], inside[-1]
+
+    def is_like(index: int, within: int) -> bool:
+        return 2 * rows[index][1]["threads_now"] >= rows[within][1]["threads_now"]
+
+    begin = 0 if first and is_like(first - 1, first) else first
+    end = len(rows) if last + 1 < len(rows) and is_like(last + 1, last) else last + 1
+    return rows[begin:end]
 
 
 def _counters(

@@ -62,6 +62,13 @@ def test_a_pool_that_began_between_two_events_is_counted_from_the_first_that_sho
     assert one(*rows, start_s=0.6, end_s=2.1).use.threads == pytest.approx(8.0)
 
 
+def test_a_pool_that_fills_before_the_window_and_empties_after_it_is_counted_whole() -> None:
+    """32 threads wait from the start of the load until its end at 3.6 s. The looks before and after see one thread."""
+    waits = [event(at, sample("pool", 0, 0, 32 * at, threads_now=32)) for at in (0.7, 1.5, 2.3, 3.1)]
+    rows = [event(-0.1, sample("pool", 0, 0, 0)), *waits, event(3.9, sample("pool", 0, 0, 32 * 3.1 + 0.8))]
+    assert one(*rows, start_s=0.5, end_s=3.5).use.threads == pytest.approx(32)
+
+
 def test_a_pool_seen_once_had_nothing_at_the_event_before() -> None:
     rows = [
         event(0, sample("main", 0, 0, 0)),
