@@ -13,6 +13,7 @@ import pytest
 from fakes.trials import Figures, record_of, spec
 from powerband.analyze.stats.special import Array
 from powerband.loads.measured import edgeless_goodput
+from powerband.model.load import Load
 from powerband.readings.fleet import SECOND_NS, MergedFleet, merge_fleet
 
 WARMUP_S, WINDOW_S, LONG_S = 0.5, 0.5, 20.0
@@ -62,7 +63,6 @@ def fleet_of(requests: Array, users: int) -> MergedFleet:
         window_outcomes={"ok": len(inside)},
         users_mean=float(users),
         busy_users_mean=busy,
-        thinking_users_mean=0.0,
     )
 
 
@@ -86,7 +86,7 @@ def test_it_is_nearer_to_the_truth_than_the_count(load: Closed, gain: float) -> 
     counted, edgeless = [], []
     for _ in range(TRIALS):
         fleet = fleet_of(load.requests(dice, WARMUP_S + WINDOW_S), load.users)
-        rate = edgeless_goodput(fleet, load.users)
+        rate = edgeless_goodput(fleet, Load(users=load.users))
         counted.append(fleet.goodput_per_s / truth - 1)
         edgeless.append(counted[-1] if rate is None else rate / truth - 1)
     assert np.sqrt(np.mean(np.square(edgeless))) <= gain * np.sqrt(np.mean(np.square(counted)))
@@ -96,5 +96,5 @@ def test_it_is_nearer_to_the_truth_than_the_count(load: Closed, gain: float) -> 
 def test_the_count_stands_where_users_are_stuck() -> None:
     """Of 64 users 20 wait all through the window: N / R would be half as much again."""
     requests = Closed(44, 44, 0.02).requests(np.random.default_rng(7), WARMUP_S + WINDOW_S)
-    assert edgeless_goodput(fleet_of(requests, 44), 44) is not None
-    assert edgeless_goodput(fleet_of(requests, 64), 64) is None
+    assert edgeless_goodput(fleet_of(requests, 44), Load(users=44)) is not None
+    assert edgeless_goodput(fleet_of(requests, 64), Load(users=64)) is None

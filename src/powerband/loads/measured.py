@@ -195,23 +195,21 @@ def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if load.pace is None and (load.pipeline == 1 or load.requests_per_user is None):
         slots = fleet.users_mean * load.pipeline
         yield "littles_law_deviation", abs(slots - _present_by_times(fleet)) / slots
-        if (rate := edgeless_goodput(fleet, slots)) is not None:
-            yield "edgeless_goodput_per_s", rate
 
 
-def edgeless_goodput(fleet: MergedFleet, slots: float) -> float | None:
+def edgeless_goodput(fleet: MergedFleet, load: Load) -> float | None:
     """Returns N / R per second: by Little's law (1961) the goodput of users who never pause and always get right
-    answers. `slots`: N, the requests that they keep in flight.
+    answers. N: the requests that they keep in flight; R: the mean response time.
 
     Where many answers come at once, a window counts all of them or none at its ends; their mean time R hardly depends
     on where it ends. None where the law cannot stand for the count: some requests failed, users paused or got nothing,
     or the two differ by more than one answer a user, which is the most that the ends can do."""
     answered_only = fleet.ended > 0 and fleet.window_outcomes.get("ok", 0) == fleet.ended and fleet.cohort.dropped == 0
     unserved = fleet.unserved is not None and fleet.unserved.users > 0
-    if not answered_only or unserved or fleet.thinking_users_mean > 0 or fleet.busy_users_mean <= 0:
+    if not (load.never_pauses and answered_only) or unserved or fleet.busy_users_mean <= 0:
         return None
-    rate = fleet.goodput_per_s * slots / fleet.busy_users_mean
-    return rate if abs(rate - fleet.goodput_per_s) * fleet.window_s <= slots else None
+    rate = fleet.goodput_per_s * fleet.users_mean / fleet.busy_users_mean
+    return rate if abs(rate - fleet.goodput_per_s) * fleet.window_s <= fleet.users_mean else None
 
 
 def in_flight_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:

@@ -41,7 +41,7 @@ _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", 
 # One metric a line: name | unit | source | help. A name with braces stands for several that share one help.
 _TABLE = """\
 goodput_per_s | per_s | load | requests answered correctly per second; of a program without requests the growth of its
-  counter
+  counter; of short trials users / mean response time
 capacity_per_s | per_s | search | highest Poisson rate at which the SLO holds; an objective only
 achieved_rate_per_s | per_s | load | requests ended per second, whatever their outcome
 offered_rate_per_s | per_s | load | requests scheduled per second
@@ -104,8 +104,6 @@ users_mean | count | users | mean users present (closed load)
 users_unserved | count | users | users without an ok answer in the whole window though one was due (closed load)
 users_unserved_share | ratio | users | users_unserved as a share of the users present
 in_flight_mean | count | users | mean requests in flight
-edgeless_goodput_per_s | per_s | users | users / mean response time: goodput without what the window's edges cut (closed
-  load without pauses or errors)
 littles_law_deviation | ratio | users | |N - X (R + Z)| / N, the window's edges counted (closed load)
 join_time_ns_{mean,p50,p99,max} | ns | users | from a WebSocket user's scheduled start to joined
 join_error_rate | ratio | users | share of ended joins that failed, since the start
@@ -207,7 +205,6 @@ host_busy_share | used share of the trial's CPUs
 psi_{cpu,memory,io}_share | share of time waiting for {a CPU,memory,I/O}
 users_unserved{,_share} | {,share of }users never served
 in_flight_mean | mean requests in flight
-edgeless_goodput_per_s | goodput without the window's ends
 littles_law_deviation | deviation from Little's law
 drops | lost connections
 drop_rate | lost connections per join

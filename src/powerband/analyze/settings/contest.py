@@ -123,17 +123,6 @@ class ResponseTable:
         """The objective as measured, (blocks, settings); NaN for missing cells."""
         return self._of_cells(lambda result: result.metrics[self.metric])
 
-    def compared(self) -> Array:
-        """`values` for the comparison of settings: goodput of short trials without what their windows' edges cut, where
-        that is known. It differs from the count by one response of each user at most, which matters in half a
-        second."""
-
-        def edgeless(result: TrialResult) -> float:
-            whole = "quiet_s" not in result.metrics  # else its goodput is of a part of the window
-            return result.metrics.get("edgeless_goodput_per_s" if whole else self.metric, result.metrics[self.metric])
-
-        return self._of_cells(edgeless) if self.screened else self.values()
-
     def slack(self, scale: Scale) -> Array:
         """The gain that each trial may have lost to disturbance, on the comparison's scale, (blocks, settings); NaN for
         missing cells."""
@@ -158,7 +147,7 @@ def slack_of(held_up: Array, values: Array, scale: Scale) -> Array:
 
 def scale_of(table: ResponseTable) -> Scale:
     """The scale on which the objective's values are compared: ratios where noise is proportional, else differences."""
-    values = table.compared()
+    values = table.values()
     return Scale.of(list(values[~np.isnan(values)]), METRICS[table.metric].unit)
 
 
@@ -257,7 +246,7 @@ def hold_contest(
     those that were seen to meet them; of these, those whose figures are no lower bounds, if any. `left`: settings that
     left the race; none of these leads. `against`: a setting to compare with, whichever leads."""
     left = left or {}
-    raw = table.compared()
+    raw = table.values()
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
     settings = tuple(table.settings[index] for index in columns)
     live = np.array([setting not in left for setting in settings], dtype=bool)
