@@ -261,7 +261,9 @@ def _metrics() -> Iterator[Metric]:
             yield Metric(name, unit, source, meaning)
 
 
-_WORDS = dict(pair for row in _WORDS_TABLE.splitlines() for pair in zip(*map(_each, row.split(" | ")), strict=True))
+_WORDS: dict[str, str] = dict(
+    pair for row in _WORDS_TABLE.splitlines() for pair in zip(*map(_each, row.split(" | ")), strict=True)
+)
 
 
 # The server's own metrics, which an experiment defines (`measure.metrics`), have names that begin so.
