@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from powerband.base.arithmetic import Arithmetic, Number
-from powerband.base.units import format_value, percent, plural, significant
+from powerband.base.units import capital, format_value, percent, plural, significant
 from powerband.files.experiment_file import load_experiment
 from powerband.model.claim_expression import Reference, Term, parse_claim
 from powerband.model.host_facts import host_fact
@@ -134,12 +134,19 @@ def block(kept: Kept) -> str:
     ]
     parts = [
         f"{'; '.join(told)}. [Its data](data/{kept.folder.name}).",
-        f"**{_LEFT_OUT.sub('', found['answer']['sentences'][0])}**",  # the table has the interval
+        f"**{_LEFT_OUT.sub('', _first_sentence(found))}**",  # the table has the interval
         _table(*_settings(found)),
     ]
     if found["claims"]:
         parts.append(_table(*claim_rows(found["claims"])))
     return "\n\n".join(parts)
+
+
+def _first_sentence(found: Mapping[str, Any]) -> str:
+    """The answer's first sentence, with the present words for the objective: older data have its bare name there."""
+    metric, told = found["objective"], found["answer"]["sentences"][0]
+    bare, words = metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " "), metric_words(metric)
+    return str(told).replace(bare, words).replace(capital(bare), capital(words))
 
 
 def mark(kept: Kept) -> str:

@@ -92,6 +92,7 @@ def test_the_legend_has_a_line_for_each_bottleneck_of_the_table_and_for_no_other
     assert text.count("wake-ups: threads sleep and are woken too often") == 1
     assert text.count("lock: a lock is the limit") == 1
     assert "one thread is the limit" not in plain(" ".join(text))
+    assert "pool too small: the pool is too small" not in text, "it says the same"
 
 
 def test_what_was_found_is_not_told_twice() -> None:

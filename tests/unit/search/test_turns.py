@@ -426,7 +426,7 @@ def test_a_search_that_an_earlier_version_planned_otherwise_says_what_to_do(run:
     assert spec is not None and spec.stage is Stage.SATURATE
     run.turns.touch()
     earlier = {1: replace(spec, block=spec.block + 1)}
-    with pytest.raises(UsageError, match=r"An earlier version of powerband planned .* otherwise") as raised:
+    with pytest.raises(UsageError, match=r"An earlier version of powerband planned .* in another way") as raised:
         replay(run, planner, [Turn(1, node="a")], earlier, {})
     assert f"`powerband report {run.path}`" in str(raised.value)
     assert f"`powerband run {run.experiment}` starts anew" in str(raised.value)

@@ -4,6 +4,8 @@ elsewhere."""
 
 from __future__ import annotations
 
+import itertools
+
 from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.unsettled import never_stabilised
 from powerband.base.units import RATIO_SHOWN_MAX, format_duration, percent, plural, signed_percent
@@ -88,7 +90,7 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
         "equivalent": f"differs from the leader by less than {margin}",
         "worse": "shown to be worse than the leader",
         INCONCLUSIVE: "not shown to be worse or equivalent; more trials would decide",
-        OUT: "shown to be worse by round N of the race, and not tried again",
+        OUT: "shown to be worse by then, and not tried again",
         VIOLATES: "breaks a condition, or fails in some starts",
         "no data": "no valid trial",
     }
@@ -96,7 +98,11 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
         (f"{words} N" if words == OUT else words, meaning) for words, meaning in meanings.items() if words in shown
     ]
     found = [result.bottleneck.candidates for result in analysis.settings if result.bottleneck is not None]
-    lines += dict.fromkeys((each.name.short, each.name.words) for candidates in found for each in candidates)
+    lines += dict.fromkeys(
+        (each.name.short, each.name.words)
+        for each in itertools.chain(*found)
+        if set(each.name.words.split()) - set(each.name.short.split()) - {"the", "is"}  # else they say the same
+    )
     estimates = [result.estimates for result in analysis.settings]
     if any(has_column(metric, estimates) and not all(metric in found for found in estimates) for metric in PERCENTILES):
         lines.append((ABSENT, "too few requests in a trial (a p99 takes 1,000), or too few valid trials"))
