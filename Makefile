@@ -137,7 +137,7 @@ bench-peers: setup
 # CASES="Tomcat disk" tries only those whose names hold one of these words, and leaves the other rows as they are.
 CASES ?=
 bottlenecks: setup extras
-	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md docs/methods/bottlenecks-cases.md $(CASES)
+	PYTHONPATH=tests $(RUN) python -m fakes.confusion docs/methods/bottlenecks.md docs/methods/data/planted-bottlenecks.csv $(CASES)
 	PYTHONPATH=tests $(RUN) python -m fakes.followed docs/methods/bottlenecks.md
 
 # Tables of how often verdicts and figures are wrong on starts whose truth is known, into the pages: simulated, 40 minutes.

@@ -1,11 +1,13 @@
-"""The answer of a kept run as the terminal shows it, for README.md and README.ko.md: `make reference` writes it there.
+"""The answer of a kept run as the terminal shows it: `make reference` writes it into README.md,
+docs/reading-the-answer.md and their Korean twins.
 
-In: the data that are kept of a run (`scripts/keep.py`). Out: whole lines of its answer, worded by the present code, and
-`...` in place of those left out. The evidence of a bottleneck stands as the run itself worded it."""
+In: the data that are kept of a run (`scripts/keep.py`). Out: whole lines of its answer, worded by the present code,
+with `...` in place of the rest. The evidence of a bottleneck stands as the run itself worded it."""
 
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import types
 import typing
@@ -38,10 +40,27 @@ def answer_of(analysis: Analysis, *, without: str) -> str:
     block."""
     lines: list[str] = []
     for sentence in analysis.answer.sentences:
-        lines += [LEFT_OUT] if re.match(without, sentence) else printed(sentence)
+        if not re.match(without, sentence):
+            lines += printed(sentence)
+        elif lines[-1:] != [LEFT_OUT]:
+            lines.append(LEFT_OUT)
     lines += [""] if lines[-1] == LEFT_OUT else ["", LEFT_OUT, ""]
     table = "\n".join(printed(SettingsTable(analysis))).partition("\n\n")[0]
     return "\n".join(f"    {line}".rstrip() for line in (*lines, *table.splitlines(), LEFT_OUT))
+
+
+def numbered_answer(analysis: Analysis) -> str:
+    """The answer down to the table of verdicts, as an indented block. Each sentence, and whatever else follows an empty
+    line, has a number in front."""
+    heads = {printed(sentence)[0] for sentence in analysis.answer.sentences}
+    lines, number = [], 0
+    above, head, below = "\n".join(whole_answer(analysis)).partition("  verdict\n")
+    shown = above + head + below.partition("\n\n")[0]
+    for before, line in itertools.pairwise(shown.splitlines()):
+        begins = line in heads or (line and not before)
+        number += bool(begins)
+        lines.append(f"    {number if begins else '':>2}  {line}".rstrip())
+    return "\n".join((*lines, "", f"        {LEFT_OUT}"))
 
 
 def whole_answer(analysis: Analysis) -> list[str]:

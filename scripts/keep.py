@@ -39,6 +39,7 @@ BYTES_MAX = 256 * 1024  # of all files of a folder
 _CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # a server's working folder; ours run in any folder
 DROPPED = ("hostname", "uptime_s")
 _UNIT = re.compile(r"(/s| %| times| points)$")
+_LEFT_OUT = re.compile(r"\d+ ?% interval [^)]*?, (?=\d+ (?:trials|fresh starts)\))| \(the load took [^)]*\)")
 
 
 class NotKeptError(Exception):
@@ -127,14 +128,13 @@ def block(kept: Kept) -> str:
     valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
     cpus = host_fact(host, "CPUs allowed")
     told = [
-        f"`{kept.command}` on {kept.date}",
+        f"`{kept.command.replace(' --no-progress', '')}` on {kept.date}",
         f"{host_fact(host, 'CPU')}, {len(cpus) if isinstance(cpus, list) else '?'} CPUs",
-        f"commit {host['commit'][:12]}",
         f"{valid} of {plural(len(found['trials']), 'trial')} valid",
     ]
     parts = [
         f"{'; '.join(told)}. [Its data](data/{kept.folder.name}).",
-        f"**{found['answer']['sentences'][0]}**",
+        f"**{_LEFT_OUT.sub('', found['answer']['sentences'][0])}**",  # the table has the interval
         _table(*_settings(found)),
     ]
     if found["claims"]:
@@ -195,8 +195,9 @@ def _figures(part: Mapping[str, Any]) -> str:
     multiplied; one of two shares gives the difference of both sides."""
     comparison = parse_claim(part["comparison"]).comparisons[0]
     (left, left_factor), (right, right_factor) = map(_scaled, (comparison.left, comparison.right))
+    sentence = str(part["sentence"]).partition(". The interval includes both")[0].rstrip(".")
     if part["interval"] is None or not isinstance(left, Reference):
-        return str(part["sentence"]).rstrip(".")
+        return sentence
     ends = [part["interval"][name] for name in ("value", "low", "high")]
     in_ratio = part["scale"] == "ratio"
     if isinstance(right, Number):
@@ -207,7 +208,7 @@ def _figures(part: Mapping[str, Any]) -> str:
     elif not in_ratio and part["unit"] == "ratio":
         found = [f"{_three(100 * end)} points".replace("-", "−") for end in ends]
     else:
-        return str(part["sentence"]).rstrip(".")
+        return sentence
     if ends[1] == ends[2]:
         return f"{found[0]} in each of {part['blocks']} rounds"
     return f"{found[0]} ({re.sub(_UNIT, '', found[1])} to {re.sub(_UNIT, '', found[2])})"

@@ -22,8 +22,9 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Parameter
 from powerband.model.metrics import ALIASES, METRICS
 from powerband.model.plan import format_level
+from powerband.model.results import Analysis
 from scripts import keep
-from scripts.answer import analysis_of, answer_of
+from scripts.answer import analysis_of, answer_of, numbered_answer
 from scripts.man_page import man_page
 
 ROOT = Path(__file__).parents[1]
@@ -60,21 +61,29 @@ def reference() -> dict[Path, str]:
         if page is None:
             raise SystemExit(f"{kept.folder}: no page tells of this experiment")
         made[page] = _between(made.get(page) or page.read_text(), keep.mark(kept), keep.block(kept), page)
-    answer = quickstart_answer()
-    for readme in (ROOT / "README.md", ROOT / "README.ko.md"):
-        made[readme] = _between(readme.read_text(), "answer", answer, readme)
+    quickstart = quickstart_analysis()
+    for name, text in (
+        ("README", quickstart_answer(quickstart)),
+        ("docs/reading-the-answer", numbered_answer(quickstart)),
+    ):
+        for path in (ROOT / f"{name}.md", ROOT / f"{name}.ko.md"):
+            made[path] = _between(path.read_text(), "answer", text, path)
     schema = DOCS / "reference" / "analysis.schema.json"
     made[schema] = bottlenecks_schema(schema.read_text())
     return made
 
 
-def quickstart_answer() -> str:
-    """The answer of the newest quickstart that is kept, without what limits the named setting
-    and what others cost."""
-    kept = max((each for each in keep.all_kept() if each.analysis["name"] == "quickstart"), key=lambda each: each.date)
-    analysis = analysis_of(kept)
+def quickstart_analysis() -> Analysis:
+    """The analysis of the newest quickstart that is kept."""
+    kept = (each for each in keep.all_kept() if each.analysis["name"] == "quickstart")
+    return analysis_of(max(kept, key=lambda each: each.date))
+
+
+def quickstart_answer(analysis: Analysis) -> str:
+    """The answer without what limits the named setting, and what is said of its equals."""
     named = analysis.answer.setting
-    return answer_of(analysis, without=rf"With {re.escape(named.id) if named else None} |\S+ costs more")
+    limit = rf"With {re.escape(named.id) if named else None} "
+    return answer_of(analysis, without=rf"{limit}|\S+ (is equivalent|costs more)")
 
 
 def options_page() -> str:
@@ -153,7 +162,8 @@ def _part_of(record: tuple[str, str]) -> str:
 def _page_of_key(key: str) -> str:
     """The page and heading that explain a key."""
     part, dot, _ = key.partition(".")
-    return f"{part}.md" if part in ("load", "measure") else f"experiment-file.md#{part if dot else 'at-the-top'}"
+    own = ("load", "measure", "subject")
+    return f"{part}.md" if part in own else f"experiment-file.md#{part if dot else 'at-the-top'}"
 
 
 def metrics_table() -> str:
@@ -189,8 +199,8 @@ def subjects_page() -> str:
     parts = [
         "# Servers that come with powerband",
         f"{MADE} A file uses one by `subject: {{use: NAME, set: {{...}}}}` ([how to write your own]"
-        "(experiment-file.md#subject)). Every parameter may be a factor; its default comes first. A condition in "
-        "brackets says when it is read.",
+        "(subject.md)). Every parameter may be a factor; its default comes first. A condition in brackets says "
+        "when it is read.",
     ]
     for name in subject_names():
         subject = load_subject(name)

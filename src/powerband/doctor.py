@@ -13,6 +13,7 @@ from powerband.base.units import format_duration
 from powerband.loads.engine_specs import most_connections
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
 from powerband.processes.engine_fleet import find_engine
+from powerband.processes.engine_process import raising_descriptors
 from powerband.processes.host import engine_version, host_facts
 from powerband.search.noise import MachineNoise, probe_noise
 from powerband.trials.instruments.link import check_link
@@ -112,7 +113,8 @@ def _limits(facts: Mapping[str, Any]) -> Iterator[Finding]:
         "descriptors",
         descriptors is None or descriptors >= _DESCRIPTORS_WANTED,
         f"{descriptors} for each process{held}" if descriptors else "no limit",
-        "a load of many users needs more processes of the load generator: raise it with `ulimit -Hn` or in limits.conf",
+        "a load of many users needs more processes of the load generator: raise the limit "
+        f"({raising_descriptors(_DESCRIPTORS_WANTED)}; limits.conf for good)",
     )
     low, high = network["local_ports"] or (32768, 60999)
     yield _finding(

@@ -429,7 +429,7 @@ def test_a_cluster_that_asks_for_no_token_is_refused(tmp_path: Path) -> None:
         made.start_ray()
         arguments = ["run", str(file_of(tmp_path)), "--cluster", made.address, "--runs", str(tmp_path / "runs")]
         done = made.powerband(*arguments)
-        assert done.returncode == 2 and "asks nobody for a token" in done.stderr
+        assert done.returncode == 2 and "asks for no token" in done.stderr
 
 
 @pytest.mark.table

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fakes.disturbance import run_disturbed_by, undisturbed
+from fakes.guides import shown
 from fakes.smoke import CALM
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -47,7 +48,8 @@ def run(folder: Path, experiment: str, *options: str) -> Answered:
 
 
 def test_the_smoke_profile_of_quickstart_names_its_best(tmp_path: Path) -> None:
-    done, analysis = run(tmp_path, "quickstart", "--profile", "smoke", *UNLOOKED)
+    _, experiment = shown("quickstart.md", "run")
+    done, analysis = run(tmp_path, experiment, "--profile", "smoke", *UNLOOKED)
     assert done.returncode == 0, done.stderr
     answer = analysis["answer"]
     assert (answer["kind"], answer["setting"]["id"]) == ("best", "threads=16")

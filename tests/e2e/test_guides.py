@@ -401,6 +401,16 @@ def test_a_server_elsewhere(tmp_path: Path) -> None:
         assert {record.status for record in records} == {"measured"} and urlopen(f"{url}knob").read() == b"8\n"
 
 
+def test_the_pilot_tells_the_smallest_difference(tmp_path: Path) -> None:
+    """A busy machine may spoil every trial."""
+    command = [sys.executable, "-m", *words_of("troubleshooting.md", "powerband doctor --pilot"), "--format", "json"]
+    around = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=300, check=False)
+    pilot = json.loads(done.stdout)["pilot"]
+    assert 6 <= pilot["trials"] + pilot["invalid"] <= 9
+    assert (pilot["smallest_difference"] is None) == (pilot["trials"] < 3)
+
+
 def test_the_live_page(tmp_path: Path) -> None:
     """A run shows its address, and `watch` serves every address of the page's table."""
     short = sets("factors.threads=[16]", "measure.repeats=1", "measure.slots=false")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fakes.guides import shown
 from fakes.needs import need_link, without
 from fakes.stand import FAKES
 
@@ -150,7 +151,7 @@ def test_without_the_right_it_is_refused_before_anything_is_built_or_started(tmp
     assert "Traceback" not in done.stderr
     assert not built.exists() and not list(tmp_path.glob("*-linked/trials/*"))
     told = subprocess.run(
-        [*less, sys.executable, "-m", "powerband", "doctor", "--format", "json"],
+        [*less, sys.executable, "-m", "powerband", *shown("tutorial.md", "doctor"), "--format", "json"],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     (finding,) = [finding for finding in json.loads(told.stdout)["findings"] if finding["name"] == "link"]

@@ -149,7 +149,7 @@ def test_the_ranking_is_that_of_the_analysis(visit: Open, server: Served, root: 
     assert analysis.race is not None
     for departure in analysis.race.departures:
         row = page.locator(f'#ranking tr[data-setting="{departure.setting.id}"]')
-        assert f"out after round {departure.block + 1}" in row.inner_text()
+        assert f"eliminated in round {departure.block + 1}" in row.inner_text()
         assert departure.reason in row.inner_text()
     assert page.locator("#ranking svg.narrowing .range").count() > 10
     page.wait_for_selector("#ranking-chart[data-drawn=yes] svg")
@@ -166,7 +166,7 @@ def test_the_seconds_of_a_trial_are_those_of_its_files(visit: Open, server: Serv
     figure = page.locator('figure[data-panel="rate"]')
     figure.locator("summary").click()
     figure.locator("table").wait_for()
-    assert figure.locator("thead th").all_inner_texts() == ["time", "ended ok", "failed"]
+    assert figure.locator("thead th").all_inner_texts() == ["time", "succeeded", "failed"]
     shown = values(page, 'figure[data-panel="rate"] tbody td:nth-child(2)')
     assert shown == list(load.rate_per_s)
     times = page.locator('figure[data-panel="response"]')

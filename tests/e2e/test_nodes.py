@@ -152,7 +152,7 @@ def test_a_node_that_is_not_heard_ends_its_trial_by_itself_and_its_block_runs_el
     analysis = go(made, run, nodes[:2], stop, watching)
     assert [trial.node for trial in lost(analysis)] == ["a"]
     assert {trial.node for trial in analysis.trials if trial.status == "measured"} == {"b"}
-    assert any("not heard of" in note for note in watching.notes)
+    assert any("did not report" in note for note in watching.notes)
     assert took_s[0] < 5
 
 

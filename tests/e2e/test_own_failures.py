@@ -218,7 +218,7 @@ def test_a_descriptor_limit_of_256_is_passed_by_a_fleet(tmp_path: Path) -> None:
 def test_what_no_fleet_can_hold_is_said_with_the_limit_that_would_do(tmp_path: Path) -> None:
     result = with_descriptor_limit(256, tmp_path, "users=100000")
     assert "256 descriptors" in result["error"]
-    assert "ulimit -n 1611" in result["error"]
+    assert "--nofile=1611" in result["error"]
 
 
 def with_descriptor_limit(limit: int, tmp_path: Path, *options: str) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def test_what_stands_behind_the_answer_is_drawn(look: Open, verdicts: tuple[Path
             assert drawn["marks"] >= 5, box.get_attribute("id")
             assert drawn["width"] <= drawn["room"] + 1, box.get_attribute("id")
     words = race.locator("#chart-race").evaluate(DRAWN)["words"]
-    for said in ("threads=32", "leader", "out after round 4", "within 3 %", "−5 %"):
+    for said in ("threads=32", "leader", "eliminated in round 4", "within 3 %", "−5 %"):
         assert said in words
     assert race.locator("#chart-exploration").evaluate(DRAWN)["marks"] >= 58
     pools = race.locator("#chart-pools").evaluate(DRAWN)["words"]
@@ -213,7 +213,7 @@ def test_the_picture_of_a_race_tells_each_block_when_pointed_at(look: Open, verd
     page.mouse.move(frame["x"] + frame["width"] / 2, label["y"] + label["height"] / 2)
     page.locator(".tip").wait_for()
     tip = page.locator(".tip").inner_text()
-    assert "threads=128: out after round 4" in tip
+    assert "threads=128: eliminated in round 4" in tip
     assert tip.count("round ") >= 4 and "round 1: −4.3 %" in tip
     page.mouse.move(0, 0)
 

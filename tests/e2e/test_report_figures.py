@@ -239,7 +239,7 @@ def test_what_was_the_limit_is_drawn_over_the_run_and_within_a_trial(visit: Open
     words = page.locator("#chart-limits").evaluate(DRAWN)["words"]
     assert "pool too small" in words and "none yet" in words and "threads=32" in words
     first = page.locator("#trial-panels figure").first
-    assert first.locator("h3").inner_text() == "What was the limit"
+    assert first.locator("h3").inner_text() == "Bottleneck over time"
     drawn = first.locator(".chart").evaluate(DRAWN)
     assert "the pool is too small" in drawn["words"] and "CPU is the limit" in drawn["words"]
     first.locator("summary").click()

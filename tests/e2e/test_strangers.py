@@ -69,7 +69,7 @@ def test_a_probe_and_its_keeper_that_end_at_once_leave_nothing_behind(how: str, 
     with (
         Pump(stop) as pump,
         LineFile(tmp_path / "probe.jsonl") as lines,
-        pytest.raises(TrialFailed, match=r"the probe ended without a report|did not report the end"),
+        pytest.raises(TrialFailed, match=r"the monitor ended without a report|did not report the end"),
         probe_up(engine, spec, lines, tmp_path / "engine.log", pump) as probe,
     ):
         assert pump.wait(lambda: log.read_text().count("up") == 2, 30)

@@ -121,7 +121,7 @@ def test_users_who_are_dropped_are_told_of_and_join_again(tmp_path: Path) -> Non
     assert "users_dropped" in codes(result)
     assert result.metrics["drops"] > 0 and result.metrics["rejoins"] > 0
     lost = next(error for error in result.errors if error.kind == "lost closed")
-    assert "close code 1011 (its own error)" in lost.cause
+    assert "close code 1011 (internal error)" in lost.cause
 
 
 @pytest.mark.crowded

@@ -1,5 +1,5 @@
 """Runs the planted cases and counts those that are named rightly. `python -m fakes.confusion PAGE ROWS [WORD...]`, with
-tests/ on the path, puts the sums of each set into PAGE between its two marks, and a row of each case into the page
+tests/ on the path, puts the sums of each set into PAGE between its two marks, and a row of each case into the CSV file
 ROWS. With words, only cases whose names contain one of them are tried, and the other rows stay. All of them take 20
 minutes on a quiet machine."""
 
@@ -19,7 +19,7 @@ from fakes.planted_containers import CONTAINER_CASES, CONTAINER_HEALTHY
 from fakes.planted_further import FURTHER_CASES, FURTHER_HEALTHY
 from fakes.planted_held_out import HELD_OUT, HELD_OUT_HEALTHY
 from fakes.planted_real import REAL_CASES, REAL_HEALTHY, RealCase
-from fakes.scored import Row, named_otherwise, page_of, renewed, rows_of, summary
+from fakes.scored import Row, file_of, named_otherwise, renewed, sets_of, summary
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import TrialResult
 
@@ -81,7 +81,7 @@ def try_all(cases: Iterable[Case], attempts: int = ATTEMPTS) -> Iterator[Tried]:
             await_calm()
 
 
-def main(page: Path, rows_page: Path, words: Sequence[str]) -> None:
+def main(page: Path, file: Path, words: Sequence[str]) -> None:
     for title, cases in SETS.items():
         # The row of a case whose programs are not installed stays as it is, if it has one.
         here = [case for case in cases if not isinstance(case, RealCase) or case.installed]
@@ -89,8 +89,9 @@ def main(page: Path, rows_page: Path, words: Sequence[str]) -> None:
         new = scored(some)
         if not some:
             continue
-        rows = renewed(rows_of(between(rows_page.read_text(), title)), new, cases)
-        rows_page.write_text(put(rows_page.read_text(), title, f"{page_of(rows)}\n"))
+        sets = sets_of(file.read_text())
+        rows = renewed(sets.get(title, {}), new, cases)
+        file.write_text(file_of({**sets, title: {row.case: row for row in rows}}))
         if untried := {case.name for case in here} - {row.case for row in rows}:
             sys.stderr.write(f"{len(untried)} cases were never tried, so that the {title} stays as it is\n")
             continue
@@ -109,11 +110,6 @@ def scored(cases: Iterable[Case]) -> dict[str, Row]:
         sys.stderr.write(f"{verdict} {tried}\n")
         rows[tried.case.name] = Row.disturbed(tried.case) if tried.disturbed else Row.of(tried.case, tried.result)
     return rows
-
-
-def between(page: str, title: str) -> str:
-    """The text between the two marks of that title."""
-    return page.partition(f"<!-- {title}: begin -->")[2].partition(f"<!-- {title}: end -->")[0]
 
 
 def put(page: str, title: str, text: str) -> str:

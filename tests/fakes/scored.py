@@ -1,10 +1,12 @@
-"""The name that each planted case got when it was last tried: rows on a page, which are renewed one by one."""
+"""The name that each planted case got when it was last tried: rows of a CSV file, which are renewed one by one."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 
 from fakes.planted import Case
@@ -12,10 +14,9 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import TrialResult
 
 CPU_LEFT, SLOTS_WITHIN = 0.8, 0.1
-FIGURES = 2  # number of figures of the evidence on the page
+FIGURES = 2  # number of figures of the evidence in the file
 NONE = BottleneckName.NONE.value
-COLUMNS = ("case", "planted", "named", "first figure", "second figure", "slots planted", "slots told", "on")
-EMPTY = "-"
+COLUMNS = ("set", "case", "planted", "named", "first figure", "second figure", "slots planted", "slots measured", "on")
 DISTURBED = "disturbed"
 
 
@@ -54,20 +55,22 @@ class Row:
     def slots_are_near(self) -> bool:
         return abs(float(self.told) / float(self.slots) - 1) <= SLOTS_WITHIN
 
-    def __str__(self) -> str:
-        return f"| {' | '.join(field or EMPTY for field in astuple(self))} |"
+
+def sets_of(text: str) -> dict[str, dict[str, Row]]:
+    """The rows of the file, by their set and the name of their case."""
+    sets: dict[str, dict[str, Row]] = {}
+    for name, *cells in list(csv.reader(io.StringIO(text)))[1:]:
+        row = Row(*cells)
+        sets.setdefault(name, {})[row.case] = row
+    return sets
 
 
-def rows_of(text: str) -> dict[str, Row]:
-    """The rows of a page by the name of their case."""
-    cells = ([cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in text.splitlines())
-    full = (line for line in cells if len(line) == len(fields(Row)) and line[0] != COLUMNS[0])
-    found = (Row(*("" if cell == EMPTY else cell for cell in line)) for line in full)
-    return {row.case: row for row in found}
-
-
-def page_of(rows: Iterable[Row]) -> str:
-    return "\n".join([f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|", *map(str, rows)])
+def file_of(sets: Mapping[str, Mapping[str, Row]]) -> str:
+    into = io.StringIO()
+    writer = csv.writer(into, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows((name, *astuple(row)) for name, rows in sets.items() for row in rows.values())
+    return into.getvalue()
 
 
 def named_otherwise(every: Iterable[Row]) -> str:

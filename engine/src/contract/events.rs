@@ -15,6 +15,7 @@ use crate::contract::spec::PROTOCOL;
 /// Requests by outcome; outcomes that did not occur are left out.
 pub type Outcomes = BTreeMap<Outcome, u64>;
 
+/// The phase of a run; each interval is of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -43,7 +44,7 @@ pub enum LoadEvent {
     Error(ErrorEvent),
 }
 
-/// The first line of every engine process.
+/// The first line of every engine process: the `protocol` that it speaks, its `version`, its process id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
@@ -70,6 +71,7 @@ impl Hello {
     }
 }
 
+/// What made an engine end early, or not begin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorEvent {
@@ -85,7 +87,8 @@ impl ErrorEvent {
     }
 }
 
-/// The load in one interval. Counts are events within [start, end); `*_now` are levels at its end.
+/// The load in one interval. Counts are events within [start, end): `scheduled` requests became due. `*_now` are levels
+/// at its end: requests without an answer, open connections, users present (open model: arrivals under way).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
@@ -101,9 +104,9 @@ pub struct Interval {
     pub in_flight_now: u64,
     pub connections_now: u64,
     pub users_now: u64,
-    /// Sum of done - intended over the `ok` requests that ended in the interval.
+    /// Sum of done - scheduled over the `ok` requests that ended in the interval.
     pub response_time_ns_sum: u64,
-    /// Longest done - intended of the `ok` requests that ended in the interval.
+    /// Longest done - scheduled of the `ok` requests that ended in the interval.
     pub response_time_ns_max: u64,
     /// Sum of done - sent over the `ok` requests that ended in the interval.
     pub service_time_ns_sum: u64,
@@ -111,7 +114,7 @@ pub struct Interval {
     pub send_lag_ns_max: u64,
     /// CPU time that this engine process used in the interval, user and kernel.
     pub cpu_ns: u64,
-    /// Histogram of done - intended of the `ok` requests since the last interval that carried a histogram. Absent in
+    /// Histogram of done - scheduled of the `ok` requests since the last interval that carried a histogram. Absent in
     /// the intervals between two that carry one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<String>,
@@ -131,9 +134,12 @@ pub struct Interval {
 
 /// The last line: counts and times of the whole run and of its measured window.
 ///
-/// There are two views of the window, each exact: `cohort` follows the requests *intended* within it to their end
+/// There are two views of the window, each exact: `cohort` follows the requests *scheduled* within it to their end
 /// (times, outcomes); `window` counts what *ended* within it, and the parts that its edges cut off (rates, Little's
 /// law).
+///
+/// `go_ns`, `end_ns`: when the run began and ended; `measure_start_ns`, `measure_end_ns`: when the window did;
+/// `max_rss_bytes`: the largest resident memory of the process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -143,11 +149,11 @@ pub struct Summary {
     pub end_ns: u64,
     /// All requests since `go`: scheduled == sent + dropped; sent == sum of outcomes (`unfinished` included).
     pub total: Counts,
-    /// The requests intended in the window; both equations of `total` hold for them, too.
+    /// The requests scheduled in the window; both equations of `total` hold for them, too.
     pub cohort: Counts,
-    /// Times of the requests intended in the window.
+    /// Times of the requests scheduled in the window.
     pub cohort_times: Times,
-    /// The requests intended in the window by step, in scenario order.
+    /// The requests scheduled in the window by step, in scenario order.
     pub steps: Vec<StepSummary>,
     pub window: Window,
     pub connections: Connections,
@@ -181,7 +187,7 @@ pub struct WebSocketSummary {
     pub rejoined: u64,
     /// Failed joins, by outcome.
     pub joins_failed: Outcomes,
-    /// Histogram of joined - intended of all completed joins.
+    /// Histogram of joined - scheduled of all completed joins.
     pub join_time_ns: String,
     /// Number of users that had joined and lost their connection, by reason: `closed`, `reset`, `violation`,
     /// `heartbeat` (the server was silent for longer than it had announced), `timeout` (a request timed out, and the
@@ -224,16 +230,16 @@ pub struct Counts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Times {
-    /// done - intended, of `ok` requests.
+    /// done - scheduled, of `ok` requests.
     pub response_time_ns: String,
     /// done - sent, of `ok` requests.
     pub service_time_ns: String,
-    /// done - intended, of requests with any other outcome.
+    /// done - scheduled, of requests with any other outcome.
     pub failed_time_ns: String,
-    /// sent - intended, of all sent requests. If a message with a `pace` had to wait for answers to others, sent - the
+    /// sent - scheduled, of all sent requests. If a message with a `pace` had to wait for answers to others, sent - the
     /// instant from which it could be sent.
     pub send_lag_ns: String,
-    /// given up - intended, of dropped requests.
+    /// given up - scheduled, of dropped requests.
     pub dropped_wait_ns: String,
 }
 
@@ -247,14 +253,15 @@ pub struct StepSummary {
     pub service_time_ns: String,
 }
 
-/// The requests and pauses that ended between `measure_start_ns` and `measure_end_ns`, whenever they were intended.
+/// The requests and pauses that ended between `measure_start_ns` and `measure_end_ns`, whenever they were scheduled.
+/// `bytes_received`, `bytes_sent`: what the sockets carried within the window, TLS included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
     pub outcomes: Outcomes,
     pub bytes_received: u64,
     pub bytes_sent: u64,
-    /// Sum of done - intended over all requests that ended, with any outcome.
+    /// Sum of done - scheduled over all requests that ended, with any outcome.
     pub time_in_system_ns_sum: u64,
     /// Sum of the lengths of all pauses that ended within the window.
     pub think_ns_sum: u64,
@@ -275,15 +282,15 @@ pub struct Window {
     /// in flight all through it, or failed in it and was tried again in vain. 0 in the open model; absent in events of
     /// older engines.
     pub users_unserved: Option<u64>,
-    /// Number of requests that the users in `users_unserved` intended within the window; absent in events of older
-    /// engines.
+    /// Number of requests of the users in `users_unserved` that were scheduled within the window; absent in events of
+    /// older engines.
     pub users_unserved_requests: Option<u64>,
     /// The longest time by which an event loop, which wakes at the end of each interval, came too late for one of the
     /// window, or for the window's start: for so long it did not run. Absent in events of older engines.
     pub late_ns_max: Option<u64>,
 }
 
-/// The connections of the whole run.
+/// The connections of the whole run: how many were opened, how many attempts failed, how many the server closed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Connections {
@@ -302,7 +309,7 @@ pub struct Connections {
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ProbeEvent {
     Hello(Hello),
-    /// The command was started.
+    /// The command was started at `at_ns`. `name`: that of its tree in later events.
     Launched {
         name: String,
         pid: i32,
@@ -312,7 +319,7 @@ pub enum ProbeEvent {
     Threads(Threads),
     Jvm(Jvm),
     Scrape(Scrape),
-    /// A reading of the subject's metrics page failed; the next attempt comes at the next point of the grid.
+    /// A reading of the server's metrics page failed after `took_ns`; the next one comes at the next point of the grid.
     ScrapeFailed {
         /// The instant at which the page was requested.
         at_ns: u64,
@@ -322,7 +329,7 @@ pub enum ProbeEvent {
     },
     Statsd(Statsd),
     Exited(Exited),
-    /// The last line, after a last sample.
+    /// The last line, after a last sample. `samples`: how many were taken.
     End {
         at_ns: u64,
         /// Number of processes of the launched tree that had to be killed after the grace period.
@@ -354,7 +361,7 @@ pub struct Sample {
 
 /// One process tree: sums over all its processes. With more than 64 threads, page faults, voluntary and involuntary
 /// switches and `run_wait_ns` are read only once every `threads_interval_ns` (less often if that would cost over 0.67 %
-/// of a core), and repeated unchanged in between.
+/// of a core), and repeated unchanged in between. `rss_bytes_now`: resident memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TreeSample {
@@ -411,7 +418,8 @@ pub struct TreeSample {
 }
 
 /// One reading of the host. CPU times are sums over the CPUs in the spec's `host_cpus`; everything else is of the whole
-/// host. Its counters are the kernel's own, and do not start at 0.
+/// host. Its counters are the kernel's own, and do not start at 0. `cpu_steal_ns`: time that the hypervisor took;
+/// `runnable_now`: tasks that run or wait for a CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostSample {
@@ -453,8 +461,9 @@ pub struct Threads {
     pub threads: Vec<ThreadSample>,
 }
 
-/// One thread. Its counters are cumulative since the thread was first seen. Events of older engines lack `pid`, `pool`,
-/// `preemptions`, `blocked_ns` and `blocked_on_samples`, which are then read as 0 or empty.
+/// One thread. Its counters are cumulative since the thread was first seen: `on_cpu_ns`, `run_wait_ns` (runnable
+/// without a CPU), `blocked_ns`. Events of older engines lack `pid`, `pool`, `preemptions`, `blocked_ns` and
+/// `blocked_on_samples`, which are then read as 0 or empty.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadSample {
@@ -481,7 +490,8 @@ pub struct ThreadSample {
 }
 
 /// Figures of one JVM of the launched tree, read four times a second from the hsperfdata file in which the JVM
-/// publishes them. Heap figures are as recent as the JVM keeps them: see docs/methods/process-counters.md.
+/// publishes them. Heap figures are as recent as the JVM keeps them: see docs/methods/process-counters.md. `threads_*`
+/// are Java threads; those of `threads_live_now` include the daemons of `threads_daemon_now`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jvm {
@@ -513,7 +523,7 @@ pub struct Collector {
     pub time_ns: u64,
 }
 
-/// One reading of the subject's metrics page.
+/// One reading of the server's metrics page. `took_ns`: until its last byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scrape {
@@ -547,7 +557,8 @@ pub struct Statsd {
 }
 
 /// One pool of threads. Counters are sums over the threads alive now, plus the last seen values of threads of this pool
-/// that exited. For live threads, on_cpu_ns + run_wait_ns + blocked_ns is their lifetime since the tree was first seen.
+/// that exited. For live threads, `on_cpu_ns` + `run_wait_ns` (runnable without a CPU) + `blocked_ns` is their lifetime
+/// since the tree was first seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSample {

@@ -68,6 +68,7 @@ pub struct End {
     pub address: Ipv4Addr,
 }
 
+/// The traffic of the whole run, by direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {

@@ -85,6 +85,7 @@ pub struct Target {
     pub allow_remote: bool,
 }
 
+/// How the certificate of an https server is verified.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
@@ -176,8 +177,8 @@ pub enum Model {
         requests_per_user: Option<u64>,
         /// Time between two sends of a user, from its joining on, whether or not the messages are answered. Needs
         /// `connection.websocket`, and excludes pauses (`think`). A message that is due while `connection.pipeline`
-        /// others have no answer waits; its times count from the instant at which it was intended. Absent: a user sends
-        /// after an answer and a pause.
+        /// others have no answer waits; its times count from the instant at which it was scheduled. Absent: a user
+        /// sends after an answer and a pause.
         pace: Option<Duration>,
     },
     /// Arrivals on a schedule that does not wait for answers. Each arrival runs the whole scenario once.
@@ -197,6 +198,7 @@ pub enum Model {
     },
 }
 
+/// How arrivals are spaced: evenly, or as a Poisson process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
@@ -204,6 +206,7 @@ pub enum Arrivals {
     Poisson,
 }
 
+/// A rate that grows linearly from `from_per_s` to the load's own over the first `over_ns`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ramp {
@@ -226,6 +229,7 @@ impl Default for Duration {
     }
 }
 
+/// How requests use connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConnectionPolicy {
@@ -319,6 +323,7 @@ pub struct Tally {
     pub count_after: String,
 }
 
+/// The longest times that the engine waits for a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
@@ -374,7 +379,7 @@ pub struct ProbeSpec {
     pub ports: Vec<u16>,
     /// A metrics page to read; absent: none.
     pub scrape: Option<Scrape>,
-    /// A sink to which the subject may send metrics; absent: none.
+    /// A sink to which the server may send metrics; absent: none.
     pub statsd: Option<Statsd>,
     /// True: perf events count context switches and thread starts, so that none is missed, but each switch becomes more
     /// expensive. False: switches are summed over the threads that samples meet, and thread starts are unknown.
@@ -416,6 +421,7 @@ pub struct Statsd {
     pub interval_ns: u64,
 }
 
+/// A command that the probe starts, watches, and ends together with everything that it forked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
@@ -444,6 +450,7 @@ pub struct Launch {
     pub grace_ns: u64,
 }
 
+/// A running process tree to watch, by its root process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {

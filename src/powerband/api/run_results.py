@@ -89,7 +89,9 @@ class Run:
             return found[0]
         wanted = Setting(tuple(levels.items())).id
         some = ", ".join(row.setting.id for row in (found or self.settings)[:4])
-        raise UsageError(f"{len(found) or 'no'} settings have {wanted}; name all factors of one, for example of {some}")
+        raise UsageError(
+            f"{len(found) or 'no'} settings have {wanted}; name all parameters of one, for example of {some}"
+        )
 
     @overload
     def frame(self, what: What = "trials", *, library: Literal["pandas"]) -> pandas.DataFrame: ...

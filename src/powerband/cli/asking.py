@@ -111,7 +111,7 @@ def _varied(command: list[str]) -> tuple[list[str], KnownServer | None]:
 
 def _chosen(known: KnownServer) -> list[Knob]:
     for number, knob in enumerate(known.knobs, 1):
-        _say(f"  {number}  {knob.name} ({knob.told_by}): {knob.about}")
+        _say(f"  {number}  {knob.name} ({knob.set_by}): {knob.about}")
     if len(known.knobs) == 1:
         return list(known.knobs)
     while True:
@@ -123,26 +123,26 @@ def _chosen(known: KnownServer) -> list[Knob]:
 
 
 def _with_knob(command: list[str], options: list[str], knob: Knob) -> tuple[list[str], list[str]]:
-    from powerband.files.known_knobs import told
+    from powerband.files.known_knobs import with_flag
 
     if knob.flag is None:
         return command, [*options, "--env", f"{knob.variable}={{{knob.name}}}"]
-    return told(command, knob.flag), options
+    return with_flag(command, knob.flag), options
 
 
 def _address(command: list[str], known: KnownServer | None) -> tuple[list[str], list[str]]:
     """The command with its port filled in or made `{port}`, and the options that say what is requested."""
-    from powerband.files.known_knobs import told, with_port
+    from powerband.files.known_knobs import with_flag, with_port
 
     port = "{port}"
     if not any("{port}" in word for word in command):
         if known is not None and known.port is not None:
-            command = told(command, known.port)
+            command = with_flag(command, known.port)
         else:
             number = _prompt("Which port does it listen on?", "8080")
             with_it = with_port(command, number)
             command, port = (command, number) if with_it is None else (with_it, port)
-    path = _prompt("What is requested of it?", "/")
+    path = _prompt("Which path does the load request?", "/")
     address = f"http://127.0.0.1:{port}/{path.lstrip('/')}"
     return command, [] if address == "http://127.0.0.1:{port}/" else ["--url", address]
 

@@ -20,18 +20,22 @@ _TABLES = ("settings", "trials", "estimates", "series", "intervals", "history")
     type=click.Choice(_TABLES),
     default="trials",
     show_default=True,
-    help="A row for each of these. series: values over time; intervals: of the load; history: settings "
+    help="What each row is. series: values over time; intervals: of the load; history: settings "
     "with commit, date, host and noise.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["csv", "parquet"]),
-    help="How it is written.  [default: by the file's name; csv on stdout]",
+    help="Format of the table.  [default: by the file's name; csv on stdout]",
 )
-@click.option("-o", "--output", "file", type=click.Path(path_type=Path), help="The file.  [default: stdout]")
-@click.option("--append", is_flag=True, help="Keep what the file has of other runs.")
-@click.option("--commit", metavar="TEXT", help="Of history: the server's commit.  [default: where the run was started]")
+@click.option("-o", "--output", "file", type=click.Path(path_type=Path), help="File to write.  [default: stdout]")
+@click.option("--append", is_flag=True, help="Add to the file, and keep its rows of other runs.")
+@click.option(
+    "--commit",
+    metavar="TEXT",
+    help="With --what history: the server's commit.  [default: that of the folder the run was started in]",
+)
 def export(
     *,
     directories: tuple[Path, ...],

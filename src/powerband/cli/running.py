@@ -43,11 +43,11 @@ _SERVER = "SERVER AND ARGUMENTS"
     "-P",
     "parameters",
     multiple=True,
-    metavar="NAME=LEVELS",
+    metavar="NAME=VALUES",
     help="A parameter to vary, {NAME} in the command: 1,2,4, 1..64 (doubling), '1..9 step 2' or a,b. "
     "Several make a grid. Also `load.users=...`, `host.cpu_quota=...`.",
 )
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="What is requested.")
+@click.option("--url", default=DEFAULT_URL, show_default=True, help="URL that the load requests.")
 @click.option("--apply", metavar="'METHOD PATH BODY'", multiple=True,
               help="A request that changes the setting of a running server: 'POST /knob {n}'. Without a command after "
               "-- the server is never started or ended. May be repeated.")  # fmt: skip
@@ -67,14 +67,14 @@ _SERVER = "SERVER AND ARGUMENTS"
 @key_options("--ca-file", "--insecure")
 @allow_host_option("A host that --url may name, besides this one.")
 @click.option("--slo", multiple=True, metavar="CONDITION",
-              help="What must hold, for example 'p99<50ms,errors<0.1%'. May be repeated.  "
+              help="Condition that a setting must meet, for example 'p99<50ms,errors<0.1%'. May be repeated.  "
               "[default: error_rate < 1%]")  # fmt: skip
 @click.option("--maximise", "--objective", metavar="METRIC",
-              help="What is best; `capacity` searches for the highest rate at which --slo holds.  "
+              help="Metric of which more is better; `capacity` searches for the highest rate at which --slo holds.  "
               "[default: goodput]")  # fmt: skip
-@click.option("--minimise", metavar="METRIC", help="What is best, if less is better: p99, memory, ...")
+@click.option("--minimise", metavar="METRIC", help="Metric of which less is better: p99, memory, ...")
 @click.option("--profile", type=click.Choice(list(PROFILES)),
-              help="How much is measured: trials of 3 s in at most 5 rounds, 10 s in 12, or 20 s in 25.  "
+              help="How much is measured: trials of 3 s in at most 5 rounds, of 10 s in 12, or of 20 s in 25.  "
               "[default: by --budget: quick to 150 s, normal to 15 min or if none]")  # fmt: skip
 @key_options(
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--regret", "--soak"),

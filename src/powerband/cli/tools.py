@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("-r", "--rate", metavar="R", help="Open load instead: R requests per second.")
 @key_options("--arrivals", "--max-in-flight")
 @click.option("-d", "--duration", metavar="TIME", help="How long to measure.  [default: 10s]")
-@click.option("--warmup", "warmup", metavar="TIME", default="0s", help="Load before that.  [default: 0s]")
+@click.option("--warmup", "warmup", metavar="TIME", default="0s", help="Load before the measured time.  [default: 0s]")
 @key_options("--think", "--ramp", "--join", "--pace")
 @click.option("-t", "--threads", metavar="N", help=KEY_OPTIONS["--threads"].help)
 @key_options("--pipeline", "--keep-alive", "--timeout", "--connect-timeout", "--precision")
@@ -72,7 +72,7 @@ def load(
 
     The exit code is 4 if no request was answered correctly.
     """
-    from powerband.files.tune_options import load_of, parted
+    from powerband.files.tune_options import load_of, split_options
     from powerband.processes.stop_request import StopRequest
     from powerband.readings.crowd import crowd_of
     from powerband.readings.fleet import merge_fleet
@@ -80,7 +80,7 @@ def load(
     from powerband.trials.loadgen import run_load
 
     expect, headers = options.pop("expect"), options.pop("headers")
-    wanted = load_of(url, *parted(options), expect, headers)
+    wanted = load_of(url, *split_options(options), expect, headers)
     with StopRequest.on_signals() as stop, _engines(cluster, url, allow_hosts, wanted) as engines, _live_line() as show:
         result = run_load(
             url,

@@ -42,9 +42,9 @@ Answer = dict[str, Any]
 
 
 class NodeActor:
-    """The actor. The driver calls its public methods from another machine, several at a time. An answer with `failed`
-    says what went wrong: `kind` is the name of a class of `base/errors.py`, or `lost` if the program ended without
-    saying why."""
+    """The actor of a node. The driver calls its public methods from another machine, several at a time. An answer with
+    `failed` says what went wrong: `kind` is the name of a class of `base/errors.py`, or `lost` if the program ended
+    without saying why."""
 
     def __init__(self) -> None:
         self._program: asyncio.subprocess.Process | None = None
@@ -136,6 +136,7 @@ class NodeActor:
         return self._phase
 
     async def stop(self) -> None:
+        """Asks the program to end its trial as Ctrl-C would; waits for nothing."""
         self._send({"do": "stop"})
 
     async def close(self) -> None:
@@ -168,15 +169,17 @@ class NodeActor:
                 return {"failed": told}
             elif told["said"] == wanted:
                 return told
-        return {"failed": {"kind": node.LOST, "message": self._why or await self._why_it_ended()}}
+        return {"failed": {"kind": node.LOST, "message": self._why or await self._unexpected_end()}}
 
-    async def _why_it_ended(self) -> str:
+    async def _unexpected_end(self) -> str:
+        """The message about a program that ended without an answer: its exit status and the end of its log."""
         program, log = self._program, None if self._work is None else self._work / "program.log"
         status = "" if program is None else f" ({await program.wait()})"
         said = log.read_text(errors="replace")[-OPEN_LOG_BYTES:] if log is not None and log.is_file() else ""
         return f"the program on the node stopped unexpectedly{status}{': ' + said.strip() if said else ''}"
 
     async def _hold_lease(self, program: asyncio.subprocess.Process) -> None:
+        """Ends the program once the driver was not heard for `LEASE_S`."""
         while (left_s := self._heard_s + LEASE_S - time.monotonic()) > 0:
             await asyncio.sleep(left_s)
         if program.returncode is None:

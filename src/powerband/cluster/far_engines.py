@@ -49,8 +49,9 @@ class GeneratorLostError(MeasurementError):
 
 @dataclass(frozen=True)
 class Generator:
-    """A node on which `generator.py` runs, and how that is reached. `secret`: the one that the program was given;
-    `descriptor_limit`, `local_ports`: how many of each an engine there may use."""
+    """A node that runs engines (`generator.py`), and how to reach it. `name`: in messages and records; `address`,
+    `port`: where its program listens; `secret`: the one that the program was given; `descriptor_limit`: how many
+    descriptors one engine there may open; `local_ports`: how many connections to one destination the node may open."""
 
     name: str
     address: str
@@ -99,7 +100,8 @@ def _read_line(connection: socket.socket) -> bytes:
 
 
 class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
-    """An engine on another node; a context manager that ends it."""
+    """An engine on another node, as `Engine`; a context manager that ends it. `pid`: None, since it is no process of
+    this machine."""
 
     pid: int | None = None
 
@@ -121,6 +123,7 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
         self.close()
 
     def fileno(self) -> int:
+        """The descriptor that becomes readable when lines of the engine, or its end, arrive."""
         return self._connection.fileno()
 
     def send(self, message: Wire) -> None:
@@ -145,7 +148,7 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
             return None
         lines = (self._tail + data).splitlines(keepends=True)
         self._tail = b"" if lines[-1].endswith(b"\n") else lines.pop()
-        return [told_here(line, self._offset) for line in lines if not self._takes(line)]
+        return [in_our_time(line, self._offset) for line in lines if not self._takes(line)]
 
     def wait(self, timeout_s: float) -> int | None:
         """The engine's exit status; None if it has not ended, without waiting. Raises GeneratorLostError if the
@@ -182,8 +185,9 @@ class FarEngine(contextlib.AbstractContextManager["FarEngine", None]):
         return True
 
 
-def told_here(line: bytes, offset: Offset) -> bytes:
-    """An engine's line with its instants by the clock here; a line that is no event is unchanged."""
+def in_our_time(line: bytes, offset: Offset) -> bytes:
+    """The engine's line with its instants converted to the clock of this machine; a line that is no event is
+    unchanged."""
     if (names := _INSTANTS.get(kind_of(line))) is None:
         return line
     try:
@@ -209,6 +213,7 @@ class FarEngines:
 
     @property
     def machines(self) -> int:
+        """The number of nodes."""
         return len(self._nodes)
 
     @property

@@ -49,6 +49,7 @@ _BEGINS, _ENDS = b'{"type":"phase","phase":"measure"', b'{"type":"phase","phase"
 
 
 def proof(secret: str, nonce: str) -> str:
+    """The proof of knowing `secret`: HMAC-SHA256 of the nonce, as hexadecimal digits."""
     return hmac.new(secret.encode(), nonce.encode(), hashlib.sha256).hexdigest()
 
 
@@ -151,7 +152,7 @@ async def _pass_on_events(process: asyncio.subprocess.Process, writer: asyncio.S
         waits.note(line, process.pid)
         writer.write(line)
         await writer.drain()
-    return waits.told()
+    return waits.sums()
 
 
 class Waits:
@@ -173,7 +174,9 @@ class Waits:
             self._before = dict(self._now)
         self._over = line.startswith(_ENDS)
 
-    def told(self) -> dict[str, int]:
+    def sums(self) -> dict[str, int]:
+        """The sums over all threads within the window: `run_wait_ns`, and `turns` (how often one got a CPU); empty if
+        the window did not begin and end."""
         if not self._over or not self._before:
             return {}
         waited_ns = turns = 0
@@ -225,6 +228,7 @@ async def _main(say: Callable[..., None]) -> None:
 
 
 def main() -> None:
+    """Runs the program: reads the order from stdin and serves until the end of stdin; says `failed` if it cannot."""
     say = answers()
     as_if_started_here()
     try:
@@ -233,7 +237,11 @@ def main() -> None:
     except PowerbandError as error:
         say("failed", kind="MeasurementError", message=str(error))
     except OSError as error:
-        say("failed", kind="MeasurementError", message=f"engines cannot be started here: {error.strerror or error}")
+        say(
+            "failed",
+            kind="MeasurementError",
+            message=f"the load generator cannot be started here: {error.strerror or error}",
+        )
 
 
 if __name__ == "__main__":

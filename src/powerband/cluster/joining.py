@@ -29,8 +29,9 @@ _ASK_S = 20.0
 
 @dataclass(frozen=True)
 class Remote:
-    """A node of the cluster. `call`: begins a method of its actor, by name; any error of the call itself means that the
-    actor, the node or the way to it is gone."""
+    """A node of the cluster, reached through its actor. `name`: its host name, or its address if two nodes have the
+    same; `address`: by which other nodes reach it. `call`: begins a method of the actor, by name; any error of the call
+    itself means that the actor, the node or the way to it is gone."""
 
     name: str
     address: str
@@ -114,7 +115,7 @@ def _check_closed(gcs_address: str) -> None:
         return  # a head that does not answer lets nobody in
     if answer.returncode == 0:
         raise UsageError(
-            f"the cluster at {gcs_address} asks nobody for a token, so that whoever reaches its ports can run programs "
+            f"the cluster at {gcs_address} asks for no token, so that whoever reaches its ports can run programs "
             f"on every node: `ray get-auth-token --generate` once, copy ~/.ray/auth_token to every node, and start Ray "
             f"there anew with {_TOKEN_MODE}=token in its environment (docs/cluster.md)"
         )

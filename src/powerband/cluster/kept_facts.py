@@ -15,27 +15,29 @@ from powerband.store import RunDir, read_nodes, write_atomically, writing
 
 
 class KeptFacts:
+    """Facts and costs of all nodes of a run, those of an earlier part of a resumed run included."""
+
     def __init__(self, run: RunDir) -> None:
         self._run = run
         self._facts, self._costs = read_nodes(run.nodes)  # of a run that is resumed
 
-    def is_another(self, name: str, facts: Mapping[str, Any]) -> bool:
+    def is_another_machine(self, name: str, facts: Mapping[str, Any]) -> bool:
         """True if these facts are of another machine than the one that had this name when the run was left."""
-        return is_another(self._facts.get(name, {}), facts)
+        return is_another_machine(self._facts.get(name, {}), facts)
 
     def keep(self, facts: Mapping[str, Any], overhead: Mapping[str, Mapping[str, float]]) -> None:
         """Writes facts and costs (`overhead`), each by name of the node. Raises MeasurementError if the disk cannot be
         written."""
         names = {**self._costs, **overhead}
-        costs = {name: together(self._costs.get(name, {}), overhead.get(name, {})) for name in names}
+        costs = {name: joined_costs(self._costs.get(name, {}), overhead.get(name, {})) for name in names}
         with writing(self._run.path):
             told = {"nodes": {**self._facts, **facts}, "overhead": costs}
             write_atomically(self._run.nodes, json.dumps(told, indent=1))
 
 
-def together(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
-    """Joins a node's costs before a run was left with those since; each is an entry of `overhead`. Means are weighted
-    by the number of trials."""
+def joined_costs(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    """A node's costs over the whole run, from those before it was left and those since; each is an entry of `overhead`.
+    Means are weighted by the number of trials."""
     weights = before.get("trials", 0), now.get("trials", 0)
     found = {"trials": sum(weights)}
     for name in {**before, **now}:
@@ -47,7 +49,7 @@ def together(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str,
     return found
 
 
-def is_another(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def is_another_machine(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """True if `now` holds the facts of another machine than `before`: another CPU, or memory that differs by more than
     5 % (kernels reserve less than that). Unknown facts do not count."""
     for name in ("CPU", "CPUs allowed", "memory"):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from powerband.base.errors import UsageError
 from powerband.base.hosts import is_loopback
 from powerband.cluster.far_engines import FarEngines, Generator
-from powerband.cluster.heard import HeardNode, Heartbeat, checked, look_at
+from powerband.cluster.heartbeat import ClusterNode, Heartbeat, checked, read_facts
 from powerband.cluster.joining import Remote
 from powerband.trials.loadgen import check_url
 
@@ -26,10 +26,10 @@ def far_engines(
             "with --allow-host"
         )
     with join() as remotes:
-        nodes = [HeardNode(remote) for remote in remotes]
+        nodes = [ClusterNode(remote) for remote in remotes]
         heartbeat = Heartbeat(nodes)
         try:
-            look_at(nodes)
+            read_facts(nodes)
             heartbeat.begin()
             yield FarEngines([Generator(**checked(node.name, node.generate())) for node in nodes], "")
         finally:

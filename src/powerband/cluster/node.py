@@ -162,8 +162,8 @@ def _placed(experiment: Experiment, work: Path) -> Experiment:
 
 
 def _kind(error: PowerbandError) -> str:
-    """The kind of the error that the driver is told. If a node that makes the load is lost, so is the trial, as if this
-    node were lost."""
+    """The kind of an error, by which the driver raises it again. If a node that makes the load is lost, so is the
+    trial, as if this node were lost."""
     if isinstance(error, GeneratorLostError):
         return LOST
     return next((name for name, kind in KINDS.items() if isinstance(error, kind)), "MeasurementError")

@@ -21,7 +21,7 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError, PowerbandError, UsageError
 from powerband.base.units import plural
-from powerband.cluster.heard import BEAT_S, SILENT_S, HeardNode, Heartbeat, got, look_at
+from powerband.cluster.heartbeat import BEAT_S, SILENT_S, ClusterNode, Heartbeat, node_answer, read_facts
 from powerband.cluster.joining import Remote
 from powerband.cluster.kept_facts import KeptFacts
 from powerband.cluster.node import KINDS, LIBRARY, LOST
@@ -42,10 +42,10 @@ Joined = Callable[[], AbstractContextManager[Sequence[Remote]]]
 
 
 @dataclass
-class _Place(HeardNode):
+class _Place(ClusterNode):
     """A node that runs trials, and its state. `generators`: the nodes that load its server."""
 
-    generators: tuple[HeardNode, ...] = ()
+    generators: tuple[ClusterNode, ...] = ()
     shown_phase: str = ""  # the phase last written to `nodes_now.json`, and its begin
     phase_began_s: float = 0.0
     began_s: float = 0.0  # begin of the trial, by the time of day here
@@ -60,7 +60,7 @@ class _Place(HeardNode):
     cores: dict[str, list[float]] = field(default_factory=dict)  # cores that actor and raylet used, for each trial
 
     @property
-    def with_generators(self) -> tuple[HeardNode, ...]:
+    def with_generators(self) -> tuple[ClusterNode, ...]:
         return (self, *self.generators)
 
     @property
@@ -70,7 +70,7 @@ class _Place(HeardNode):
         return next((each.name for each in self.with_generators if now_s - each.answered_s > SILENT_S), "")
 
     def now(self) -> dict[str, Any]:
-        """The state for `NodesNow.tell`."""
+        """The node's state for `NodesNow.write`."""
         load = {"load_from": [each.name for each in self.generators]} if self.generators else {}
         if self.spec is None:
             return {"lost": self.lost, **load} if self.lost else load
@@ -81,7 +81,7 @@ class _Place(HeardNode):
 
 
 class ClusterBench:
-    """The bench. Usage: `open`, then `begin` and `ended` as of any bench, then `close`."""
+    """The nodes of a cluster as a bench. Usage: `open`, then `begin` and `ended` as of any bench, then `close`."""
 
     def __init__(self, job: Job, nodes: Sequence[Remote]) -> None:
         self._job = job
@@ -117,10 +117,10 @@ class ClusterBench:
     def open(self) -> None:
         """Checks every node, sends it what it needs, and builds there. Raises MeasurementError, SubjectError,
         UsageError."""
-        self._now.tell({})
-        look_at(self._all)
-        self._tell_apart()
-        self._keep_facts()
+        self._now.write({})
+        read_facts(self._all)
+        self._rename_replaced()
+        self._write_facts()
         self._pack()
         self._heartbeat.begin()
         for node in self._nodes.values():
@@ -146,8 +146,8 @@ class ClusterBench:
         return whole
 
     def _opened(self, place: _Place, order: dict[str, Any]) -> Any:
-        """Gets the generators ready, then the node, which is told how to reach them. Returns the answer of the first
-        that fails, or that of the node."""
+        """Gets the generators ready, then the node, with the generators' addresses and secrets. Returns the answer of
+        the first that fails, or that of the node."""
         for node in place.generators:
             answer = node.generate()
             if failed := answer.get("failed"):
@@ -163,10 +163,10 @@ class ClusterBench:
         loads = (f"{', '.join(each.name for each in node.generators)} for {node.name}" for node in self._nodes.values())
         return f"{count} of the cluster: {names}; whole rounds run on each, its load comes from: {'; '.join(loads)}"
 
-    def _tell_apart(self) -> None:
+    def _rename_replaced(self) -> None:
         """Gives a machine a name of its own if another machine of the same name ran trials before the run was left."""
         for node in self._all:
-            if self._kept.is_another(node.name, node.facts):
+            if self._kept.is_another_machine(node.name, node.facts):
                 name = f"{node.name} ({node.remote.address})"
                 self._job.observer.note(
                     f"{node.name} is another machine than when this run was left: here it is {name}"
@@ -174,7 +174,7 @@ class ClusterBench:
                 node.remote = replace(node.remote, name=name)
         self._nodes = {node.name: node for node in self._nodes.values()}
 
-    def _keep_facts(self) -> None:
+    def _write_facts(self) -> None:
         told = {node.name: {**node.facts, "address": node.remote.address} for node in self._all}
         for node in self._nodes.values():
             for each in node.generators:
@@ -205,8 +205,8 @@ class ClusterBench:
             wait([node.trial], timeout=LOOK_S)
             self._pass_on_stop(again=True)  # a node that does not run its program yet forgets it
             if silent := node.silent:
-                raise MeasurementError(f"{silent} was not heard of for {SILENT_S:.0f} s while it got ready")
-        answer, node.trial = got(node.name, node.trial, 0), None
+                raise MeasurementError(f"{silent} did not report for {SILENT_S:.0f} s while it got ready")
+        answer, node.trial = node_answer(node.name, node.trial, 0), None
         assert answer["said"] == "ready"
 
     # Trials.
@@ -225,7 +225,7 @@ class ClusterBench:
         while True:
             busy = [node for node in self._nodes.values() if node.spec is not None]
             assert busy, "no trial was begun"
-            self._now.tell({node.name: node.now() for node in self._nodes.values()})
+            self._now.write({node.name: node.now() for node in self._nodes.values()})
             wait([node.trial for node in busy if node.trial is not None], LOOK_S, FIRST_COMPLETED)
             self._pass_on_stop()
             self._show_phase(busy)
@@ -236,7 +236,7 @@ class ClusterBench:
                     return node.name, self._take(node)
                 if silent := node.silent:
                     who = "it" if silent == node.name else f"{silent}, which loads its server,"
-                    return node.name, self._lose(node, f"{who} was not heard of for {SILENT_S:.0f} s")
+                    return node.name, self._lose(node, f"{who} did not report for {SILENT_S:.0f} s")
 
     def _take(self, node: _Place) -> TrialRecord:
         """The record of the trial that a node has ended. Raises the errors that must end the run."""
@@ -318,11 +318,13 @@ class ClusterBench:
     # After the last trial.
 
     def close(self) -> None:
+        """Ends what runs on the nodes, and writes the run's last facts and costs. Raises nothing if a node or the disk
+        fails."""
         self._heartbeat.end()
         self._now.close()
         with suppress(PowerbandError):
             if any(node.facts for node in self._all):
-                self._keep_facts()
+                self._write_facts()
 
     def overhead(self) -> dict[str, dict[str, float]]:
         """The costs by node: cores that the actor and Ray's daemon used during its trials (`actor_cores`,
@@ -350,7 +352,7 @@ def grouped(nodes: Sequence[Remote], generators: int, *, as_named: bool) -> list
         )
     ordered = [*nodes[1:], nodes[0]] if generators and not as_named else nodes
     groups = [ordered[at : at + size] for at in range(0, len(ordered) - generators, size)]
-    return [_Place(group[0], generators=tuple(map(HeardNode, group[1:]))) for group in groups]
+    return [_Place(group[0], generators=tuple(map(ClusterNode, group[1:]))) for group in groups]
 
 
 def _remove(folder: Path) -> None:

@@ -15,14 +15,16 @@ from powerband.store import RunDir, open_private
 
 
 class NodesNow:
+    """The file `nodes_now.json` of a run."""
+
     def __init__(self, run: RunDir) -> None:
         self._path = run.nodes_now
         self._told: Mapping[str, Any] | None = None
 
-    def tell(self, nodes: Mapping[str, Mapping[str, Any]]) -> None:
+    def write(self, nodes: Mapping[str, Mapping[str, Any]]) -> None:
         """Writes the state of each node that runs trials, by name: while it runs one, `trial` (its number), `began_s`,
         `phase` and `phase_began_s`; once it is lost, `lost` (the reason); `load_from`, the nodes that load its server,
-        if others do. If the disk cannot be written, only the view lacks it."""
+        if others do. Does nothing if nothing changed; if the disk cannot be written, only the live page lacks it."""
         if nodes == self._told:
             return
         self._told = nodes
@@ -33,5 +35,6 @@ class NodesNow:
             temporary.replace(self._path)
 
     def close(self) -> None:
+        """Removes the file; without an error if the disk fails."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)

@@ -254,6 +254,8 @@ def _subject(node: Node, problems: list[FileProblem], folder: Path) -> Node | No
 
 
 def _over_used(node: Node, problems: list[FileProblem], folder: Path) -> Node | None:
+    """Returns the subject laid over the one that `use` names, with folders made absolute; None, with a problem, if that
+    does not exist."""
     if isinstance(node.value, str):
         node = Node({"use": node}, node.key, node.position)
     use = node.children.get("use")
@@ -299,7 +301,7 @@ def _levels(node: Node, problems: list[FileProblem]) -> Node:
     if isinstance(node.value, tuple | dict):
         return node
     if "," in (node.text or ""):
-        problems.append(node.problem(f"several levels stand in brackets, [{node.text}], and one text in quotes"))
+        problems.append(node.problem(f"several values stand in brackets, [{node.text}], and one text in quotes"))
     try:
         levels = parse_range(node.value) if isinstance(node.value, str) else None
     except ValueError as error:

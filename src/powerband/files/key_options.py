@@ -36,8 +36,8 @@ def profile_for(budget: str | None) -> str:
 
 
 class Option(NamedTuple):
-    """One option. `key`: the key of an experiment file that it stands for. `metavar`: what its value is called; None
-    for a flag."""
+    """One option. `key`: the key of an experiment file that it stands for. `metavar`: the name of its value in the
+    help, None for a flag. `help`: its text there."""
 
     key: str
     metavar: str | None
@@ -45,7 +45,7 @@ class Option(NamedTuple):
 
 
 KEY_OPTIONS = {
-    "--users": Option("load.users", "N", "Closed load: N users, each waiting for its answer.  [default: 64]"),
+    "--users": Option("load.users", "N", "Closed load: N users, each waits for its answer.  [default: 64]"),
     "--rate": Option("load.rate", "R", "Open load instead: R requests per second, whatever the server does."),
     "--arrivals": Option("load.arrivals", "KIND", "Arrivals of an open load: poisson or constant.  [default: poisson]"),
     "--max-in-flight": Option(
@@ -71,13 +71,15 @@ KEY_OPTIONS = {
     "--ca-file": Option(
         "load.tls_ca_file", "FILE", "With an https url: PEM file of trusted roots.  [default: Mozilla's]",
     ),
-    "--insecure": Option("load.tls_insecure", None, "Accept any certificate."),
+    "--insecure": Option("load.tls_insecure", None, "Accept any certificate of the server."),
     "--duration": Option("load.duration", "TIME", "Measured time of one trial.  [default: by profile]"),
     "--warmup": Option(
         "measure.warmup", "TIME",
-        "Load before the measured time; `auto` ends when steady.  [default: auto]",
+        "Load before the measured time; `auto` ends once the rate is steady.  [default: auto]",
     ),
-    "--repeats": Option("measure.repeats", "N", "Most fresh starts of a setting (rounds).  [default: by profile]"),
+    "--repeats": Option(
+        "measure.repeats", "N", "Rounds, at most; each starts every setting once.  [default: by profile]",
+    ),
     "--budget": Option("design.budget", "TIME", "Time for the whole run: 1m, 5m, 30m.  [default: none]"),
     "--order": Option(
         "design.order", "KIND",
@@ -85,16 +87,17 @@ KEY_OPTIONS = {
     ),
     "--confirm": Option(
         "design.confirm", "N",
-        "Most fresh starts of the winner after a race; fewer where they agree.  [default: 3; with --regret 0]",
+        "Fresh starts that confirm the winner of a race, at most.  [default: 3; with --regret 0]",
     ),
     "--regret": Option(
         "design.regret", "SHARE",
-        "End the race once no other setting can be better by more than this: 5%; exit code 1 if that is not reached.  "
+        "End the race once no other setting can be better by more than this (5%); exit code 1 if that is not reached.  "
         "[default: none]",
     ),
     "--soak": Option(
         "design.soak", "TIME",
-        "Run the answer's setting once more for so long, and compare its last minute with the rest.  [default: none]",
+        "Run the answer's setting once more for this time, and compare its last minute with its other trials.  "
+        "[default: none]",
     ),
     "--allow-unserved": Option(
         "objective.allow_unserved", "SHARE",
@@ -102,23 +105,27 @@ KEY_OPTIONS = {
     ),
     "--allow-failed-starts": Option(
         "objective.allow_failed_starts", "SHARE",
-        "Share of the starts that may fail or break a condition.  [default: none]",
+        "Share of a setting's starts that may fail or break a condition.  [default: none]",
     ),
-    "--margin": Option("objective.margin", "SHARE", "Differences below this count as none.  [default: 3%]"),
+    "--margin": Option("objective.margin", "SHARE", "Settings that differ by less are equivalent.  [default: 3%]"),
     "--confidence": Option(
         "objective.confidence", "SHARE",
         "Confidence of all intervals and verdicts.  [default: 95%]",
     ),
-    "--ready-http": Option("subject.ready.http", "PATH", "Ready when this answers.  [default: when {port} accepts]"),
-    "--ready-log": Option("subject.ready.log", "REGEX", "Ready when the server's output matches."),
-    "--ready-timeout": Option("subject.ready.timeout", "TIME", "How long getting ready may take.  [default: 30s]"),
+    "--ready-http": Option(
+        "subject.ready.http", "PATH", "The server is ready once this path answers.  [default: once {port} accepts]",
+    ),
+    "--ready-log": Option("subject.ready.log", "REGEX", "The server is ready once its output matches."),
+    "--ready-timeout": Option(
+        "subject.ready.timeout", "TIME", "How long the server may take to get ready.  [default: 30s]",
+    ),
     "--apply-command": Option(
         "subject.deployed.command", "COMMAND",
         "A command that changes the setting of a server that runs already, once for each trial; no shell.",
     ),
-    "--pid": Option("subject.deployed.pid", "PID", "Process of a server that runs here already, to be watched."),
+    "--pid": Option("subject.deployed.pid", "PID", "Process to watch: that of a server that runs here already."),
     "--stop-signal": Option("subject.stop.signal", "NAME", "Signal that asks the server to stop.  [default: TERM]"),
-    "--stop-grace": Option("subject.stop.grace", "TIME", "How long it may take to stop.  [default: 5s]"),
+    "--stop-grace": Option("subject.stop.grace", "TIME", "How long the server may take to stop.  [default: 5s]"),
     "--cpus": Option(
         "host.cpus", "N|all|LIST",
         "CPUs of the server: a number, all, or a list (0-1).  [default: all where its requests cost ten times the "
@@ -139,7 +146,7 @@ KEY_OPTIONS = {
         "cluster.generators", "N",
         "Number of other nodes that load each server, which listens on {address}.  [default: 0]",
     ),
-    "--cwd": Option("subject.cwd", "DIR", "Where the server is started."),
+    "--cwd": Option("subject.cwd", "DIR", "Folder that the server is started in."),
     "--name": Option("name", "NAME", "Names the run.  [default: tune, or compare]"),
     "--seed": Option("design.seed", "INTEGER", "Seed of every random choice.  [default: drawn, and recorded]"),
 }  # fmt: skip

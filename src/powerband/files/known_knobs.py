@@ -1,5 +1,5 @@
-"""A table of servers whose settings are known, and of how each is told its port and a setting. With it `powerband
-tune`, given nothing more, proposes a command line; it runs none unasked.
+"""A table of servers whose settings are known, with the options of their command lines that set them and the port. With
+it `powerband tune`, given nothing more, proposes a command line; it runs none unasked.
 
 In: a command, and what it prints with `--help`. Out: knobs, and commands with placeholders for them. Pure. Sources:
 each server's documentation of its command line, named in its row.
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 class Flag(NamedTuple):
     """An option of a server. `spellings`: options with the same meaning; the first one is added if the command has none
-    of them. A spelling that ends with `=` is one word with its value. `before_jar`: it comes before `-jar`, since the
-    JVM reads it."""
+    of them; a spelling that ends with `=` is one word with its value. `value`: its value, with a placeholder such as
+    `{port}`. `before_jar`: it comes before `-jar`, since the JVM reads it."""
 
     spellings: tuple[str, ...]
     value: str
@@ -24,8 +24,8 @@ class Flag(NamedTuple):
 
 
 class Knob(NamedTuple):
-    """A setting of a server. `levels`: as `-P` takes them; `{twice}` is twice the CPUs. `flag`: None if it is set by
-    `variable`, of the environment."""
+    """A setting of a server. `name`: that of its placeholder; `levels`: as `-P` takes them, `{twice}` is twice the
+    CPUs; `about`: what it counts, in a few words. `flag`: None if it is set by `variable`, of the environment."""
 
     name: str
     levels: str
@@ -34,13 +34,15 @@ class Knob(NamedTuple):
     variable: str = ""
 
     @property
-    def told_by(self) -> str:
+    def set_by(self) -> str:
+        """The option or the environment variable that sets it, for messages."""
         return self.variable if self.flag is None else self.flag.spellings[0].rstrip("=")
 
 
 class KnownServer(NamedTuple):
-    """A server in the table. `programs`: names of its program, or of the module after `python -m`; `jar`: a pattern of
-    the file after `-jar`."""
+    """A server in the table. `name`: in messages; `knobs`: its settings, the default choice first. `programs`: names of
+    its program, or of the module after `python -m`; `jar`: a pattern of the file after `-jar`. `port`: the option that
+    sets its port, None if there is none; `source`: address of its documentation."""
 
     name: str
     knobs: tuple[Knob, ...]
@@ -204,7 +206,7 @@ def knobs_in_help(text: str) -> KnownServer | None:
     return KnownServer("its help", tuple(knobs.values()), port=port) if knobs else None
 
 
-def told(command: Sequence[str], flag: Flag) -> list[str]:
+def with_flag(command: Sequence[str], flag: Flag) -> list[str]:
     """Returns the command with a flag, whose value replaces the one in the command or else is added."""
     words = list(command)
     for at, word in enumerate(words[1:], 1):

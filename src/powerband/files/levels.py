@@ -76,7 +76,7 @@ def parse_levels(text: str, key: str = "") -> tuple[Node, ...]:
         text_of, plain = part["quoted"], part["plain"]
         levels += unfolded(Node(parse_scalar(plain), key, text=plain)) if text_of is None else [Node(text_of, key)]
     if any(level.value is None for level in levels):
-        raise ValueError("a level is empty")
+        raise ValueError("a value is empty")
     return tuple(levels)
 
 
@@ -107,7 +107,7 @@ def _rungs(text: str, numbers: list[Fraction], least: Fraction | None = None) ->
     if step and step[0] <= 0:
         raise ValueError(f"{text!r}: the step must be above 0")
     if step and (high - low) / step[0] > _LEVELS_MAX:
-        raise ValueError(f"{text!r} has more than {_LEVELS_MAX} levels")
+        raise ValueError(f"{text!r} has more than {_LEVELS_MAX} values")
     rungs = [low]
     if step:
         while rungs[-1] + step[0] < high:

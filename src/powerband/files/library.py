@@ -20,14 +20,17 @@ def library_root() -> Path:
 
 
 def dashboards() -> Path:
+    """Returns the folder of the Grafana dashboards."""
     return library_root() / "dashboards"
 
 
 def experiment_names() -> list[str]:
+    """Returns the names of all experiments that come with powerband, in alphabetical order."""
     return sorted(path.stem for path in (library_root() / "experiments").glob("*.yaml"))
 
 
 def subject_names() -> list[str]:
+    """Returns the names of all subjects that come with powerband, in alphabetical order."""
     return sorted(path.parent.name for path in (library_root() / "subjects").glob("*/subject.yaml"))
 
 
@@ -64,5 +67,5 @@ def find_subject(name: str, beside: Path) -> Path:
     file = folder / "subject.yaml"
     if not os.path.isfile(file):  # noqa: PTH113 - False for a folder that is closed to us, where Path raises
         hint = "a folder must hold a subject.yaml" if "/" in name else did_you_mean(name, subject_names())
-        raise ValueError(f"there is no subject {name}; {hint}")
+        raise ValueError(f"there is no server {name}; {hint}")
     return file

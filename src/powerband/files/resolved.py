@@ -33,6 +33,7 @@ def resolved_yaml(experiment: Experiment) -> str:
 
 
 def needs_no_quotes(text: str) -> bool:
+    """Returns True if the text, written into YAML without quotes, reads back as the same text everywhere."""
     return _PLAIN.fullmatch(text) is not None and ".." not in text and parse_scalar(text) == text
 
 

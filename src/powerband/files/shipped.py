@@ -1,6 +1,6 @@
-"""Reads what the experiments and subjects that come with powerband say of themselves, for `powerband list`.
+"""Reads the names and descriptions of the experiments and subjects that come with powerband, for `powerband list`.
 
-In: files. Out: their own words, unchanged. Nothing is checked, since a test checks all that is shipped. Only the wanted
+In: files. Out: their text, unchanged. Nothing is checked, since a test checks all that is shipped. Only the wanted
 entries of a file are parsed, since parsing all of thirty files takes half a second.
 """
 
@@ -15,7 +15,8 @@ from powerband.files.library import experiment_names, find_experiment, find_subj
 
 @dataclass(frozen=True)
 class ShippedExperiment:
-    """An experiment's own words. `profiles`: in the order of the file."""
+    """An experiment that comes with powerband. `name`: to run it by; `question`: as in its file, empty without one;
+    `profiles`: their names in the order of the file."""
 
     name: str
     question: str
@@ -24,7 +25,8 @@ class ShippedExperiment:
 
 @dataclass(frozen=True)
 class ShippedSubject:
-    """A subject's own words. `parameters`: in alphabetical order."""
+    """A subject that comes with powerband. `name`: to use it by; `about`: its description, empty without one;
+    `parameters`: their names in alphabetical order."""
 
     name: str
     about: str
@@ -32,10 +34,12 @@ class ShippedSubject:
 
 
 def shipped_experiments() -> list[ShippedExperiment]:
+    """Returns all experiments by name, in alphabetical order."""
     return [_experiment(name) for name in experiment_names()]
 
 
 def shipped_subjects() -> list[ShippedSubject]:
+    """Returns all subjects by name, in alphabetical order."""
     return [_subject(name) for name in subject_names()]
 
 

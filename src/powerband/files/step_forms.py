@@ -39,7 +39,7 @@ def full_step(node: Node, problems: list[FileProblem]) -> Node:
     asked = [key for key in (*METHODS, *_MESSAGES) if key in node.children]
     for key in asked[1:]:
         what = "request" if asked[0] in METHODS else "message"
-        problems.append(node.children[key].key_problem(f"a step is one {what}, and this one is {asked[0]} already"))
+        problems.append(node.children[key].key_problem(f"a step has one {what}, and this one has {asked[0]} already"))
     changes: dict[str, Node | None] = dict.fromkeys(asked)
     if asked:
         kind = asked[0]
@@ -71,7 +71,7 @@ def _without_strays(node: Node, asked: list[str], problems: list[FileProblem]) -
     for key in ("data", "answer"):
         if key in node.children and key not in own:
             of = "an event" if key == "answer" else "an event, a call or a publish"
-            problems.append(node.children[key].key_problem(f"{key} is of {of}; this step has none"))
+            problems.append(node.children[key].key_problem(f"{key} belongs to {of}; this step has none"))
     return dict.fromkeys(("data", "answer"))
 
 

@@ -28,7 +28,7 @@ from powerband.model.plan import REVISION, Level
 from powerband.model.templates import placeholders
 
 DEFAULT_USERS = 64  # enough to fill most pools, few enough for any descriptor limit
-DEFAULT_SCREEN = "500ms"  # at 100 answers a second this counts 50, to 2 %: settings a quarter apart are told apart
+DEFAULT_SCREEN = "500ms"  # at 100 answers a second this counts 50, to 2 %, so that a difference of a quarter shows
 # Options whose values are texts, also where they look like numbers.
 _TEXTS = ("--apply-command", "--cwd", "--name", "--ready-http", "--ready-log", "--ca-file")
 DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
@@ -36,7 +36,10 @@ DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 
 @dataclass(frozen=True)
 class Tuning:
-    """One command line of `powerband tune` or `compare`, every value as it was typed."""
+    """One command line of `powerband tune` or `compare`, every value as it was typed. `command`: starts the server,
+    empty if it runs already; `url`: where it is reached; `slo`: conditions, several in one text by commas; `objective`:
+    `maximise` or `minimise`, and a metric; `expect`: texts that each answer must hold; `allow_hosts`: hosts besides
+    this one that may be loaded."""
 
     command: Sequence[str]
     parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]]
@@ -144,14 +147,14 @@ def tuning(
     maximise, minimise = rest.pop("maximise", None), rest.pop("minimise", None)
     own = {each.name for each in fields(Tuning)}
     values = {name: rest.pop(name) for name in given if name in own and name in rest}
-    options, request = parted(rest)
+    options, request = split_options(rest)
     objective = ("minimise", minimise) if minimise else ("maximise", maximise or "goodput")
     return Tuning(
         command, parameters, options=options, request=request, objective=objective, revisions=revisions, **values
     )
 
 
-def parted(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def split_options(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Splits options into those that stand for a key, by the names of `KEY_OPTIONS`, and those that say what is
     requested."""
     texts = {name: str(value) for name, value in given.items() if value is not None}
@@ -241,8 +244,8 @@ def _deployed(url: str, restore: Sequence[str]) -> Node:
 
 
 def _counter(counts: str, metrics_url: str | None, templates: Sequence[str]) -> Node:
-    """Returns the counter of the program. Its page, unless given, is at the usual place of the port that the program is
-    told."""
+    """Returns the counter of the program. Its page, unless given, is `DEFAULT_PAGE` if the command or env has
+    `{metrics_port}`."""
     root = _at("subject.counts", f"--counts {counts}", counts)
     if metrics_url is None and "metrics_port" in placeholders(templates):
         root = merge(root, _at("subject.metrics_url", f"--metrics-url {DEFAULT_PAGE}", DEFAULT_PAGE))
@@ -297,11 +300,11 @@ def _factors(parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]], pr
         name, equals, levels = given.partition("=") if isinstance(given, str) else (given[0], "=", given[1])
         label = f"-P {given}" if isinstance(given, str) else f"-P {name}"
         if name in factors:
-            problems.append(FileProblem(f"{name} has levels already; give all of them in one -P", label))
+            problems.append(FileProblem(f"{name} has values already; give all of them in one -P", label))
             continue
         try:
             if not equals or not name:
-                raise ValueError("write NAME=levels, for example threads=1,2,4 or threads=1..64")
+                raise ValueError("write NAME=VALUES, for example threads=1,2,4 or threads=1..64")
             values = parse_levels(levels, label) if isinstance(levels, str) else [Node(each, label) for each in levels]
         except ValueError as error:
             problems.append(FileProblem(str(error), label))

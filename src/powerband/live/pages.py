@@ -102,18 +102,18 @@ folder.</div>
 <main id="content">
 <section id="nodes-part" aria-labelledby="nodes-title" hidden><h2 id="nodes-title">Nodes</h2>
 <p id="nodes-about" class="lead"></p>
-<div class="scroll"><table id="nodes"><thead><tr><th scope="col">node</th><th scope="col">runs</th>
+<div class="scroll"><table id="nodes"><thead><tr><th scope="col">node</th><th scope="col">setting</th>
 <th scope="col">trial</th><th scope="col" class="words">now</th></tr></thead><tbody></tbody></table></div></section>
 <section id="series-part" aria-labelledby="series-title"><h2 id="series-title">Now</h2>
 <p class="lead"><span id="series-about">Nothing runs at the moment.</span>
-<button type="button" id="follow" hidden>Back to the trial in flight</button></p>
+<button type="button" id="follow" hidden>Back to the running trial</button></p>
 <div id="plots" class="grid three"></div></section>
 <section aria-labelledby="ranking-title"><h2 id="ranking-title">Ranking</h2>
 <p class="lead" id="ranking-about"></p>
 <figure id="ranking-figure" hidden><div id="ranking-chart" class="chart" role="img"></div></figure>
 <div class="scroll"><table id="ranking"><thead></thead><tbody></tbody></table></div></section>
 <section aria-labelledby="plan-title"><h2 id="plan-title">Plan</h2>
-<p class="lead" id="plan-about">Choose a trial to see its seconds above: arrows move, Enter shows.</p>
+<p class="lead" id="plan-about">Choose a trial to see its seconds above: arrow keys move, Enter shows it.</p>
 <div class="scroll"><table id="plan" class="plan"><thead></thead><tbody></tbody></table></div>
 <p id="trial-about" class="lead" role="status"></p></section>
 </main>"""

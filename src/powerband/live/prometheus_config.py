@@ -43,7 +43,7 @@ def prometheus_yml(page: Watched, every_ns: int) -> str:
     every = duration_text(every_ns // MS_NS * MS_NS)  # Prometheus accepts no unit below milliseconds
     jobs = _job("powerband", METRICS_PATH, page) + _job("subject", SUBJECT_PATH, page, "    honor_labels: true\n")
     return (
-        f"# Written by `powerband prometheus {page.scheme}://{page.address}/`: the bench, and the trial's subject,\n"
+        f"# Written by `powerband prometheus {page.scheme}://{page.address}/`: powerband, and the trial's server,\n"
         "# whose page the live page passes on with the labels run, trial and setting.\n"
         f"global:\n  scrape_interval: {every}\n  scrape_timeout: {every}\nscrape_configs:\n{jobs}"
     )

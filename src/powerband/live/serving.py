@@ -62,8 +62,8 @@ def connections_max() -> int:
         return CONNECTIONS_MAX
     if soft <= DESCRIPTORS_KEPT:
         raise UsageError(
-            f"the live page needs more than {DESCRIPTORS_KEPT} file descriptors, and {soft} are allowed: raise "
-            "`ulimit -n`"
+            f"the live page needs more than {DESCRIPTORS_KEPT} file descriptors, and {soft} are allowed: "
+            f"`ulimit -n {CONNECTIONS_MAX + DESCRIPTORS_KEPT}` in this shell raises that"
         )
     return min(CONNECTIONS_MAX, soft - DESCRIPTORS_KEPT)
 

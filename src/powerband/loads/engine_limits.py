@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from powerband.base.hosts import LOADABLE, split_url
 from powerband.loads.engine_specs import DESCRIPTORS_RESERVED, fleet_shape
 from powerband.model.experiment import Experiment
-from powerband.processes.engine_process import descriptor_limit
+from powerband.processes.engine_process import descriptor_limit, raising_descriptors
 from powerband.processes.failures import TrialFailed
 from powerband.processes.ports import local_ports
 
@@ -38,8 +38,8 @@ def _sentences(users: int, host: str, descriptors: int, ports: int) -> Iterator[
         engines = f"{len(fleet)} process{'' if len(fleet) == 1 else 'es'}"
         addresses = f" with {len(sources)} source addresses ({sources[0]} to {sources[-1]})" if sources else ""
         yield f"{users:,} users take {engines} of the load generator{addresses}, each with {descriptors:,} descriptors."
-    if users > descriptors - DESCRIPTORS_RESERVED:
+    if (needed := users + DESCRIPTORS_RESERVED) > descriptors:
         yield (
-            f"One process of the server may open {descriptors:,} descriptors too, so that {users:,} users need several "
-            "of them, or a higher limit (ulimit -Hn)."
+            f"One process of the server may open {descriptors:,} descriptors too: {users:,} users need several "
+            f"processes, or a limit of {needed:,} ({raising_descriptors(needed)})."
         )

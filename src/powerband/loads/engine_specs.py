@@ -18,6 +18,7 @@ from powerband.base.hosts import http_url, request_target
 from powerband.model.load import Distribution, Load, Step
 from powerband.model.templates import headers_sent
 from powerband.model.websocket import dialect_named
+from powerband.processes.engine_process import raising_descriptors
 from powerband.processes.failures import Code, TrialFailed
 from powerband.wire import specs as wire
 
@@ -136,8 +137,8 @@ def fleet_shape(
         raise TrialFailed(
             Code.DESCRIPTOR_LIMIT,
             f"the load may need {connections} connections, but a process may open only {descriptor_limit} descriptors "
-            f"and at most {MAX_ENGINES} engine processes are started: raise the limit (ulimit -n {needed}) "
-            "or lower load.users or load.max_in_flight",
+            f"and at most {MAX_ENGINES} processes of the load generator are started: raise the limit to {needed} "
+            f"({raising_descriptors(needed)}), or lower load.users or load.max_in_flight",
         )
     one_address = int(local_ports * PORTS_IN_USE)
     per_source = max(1, min(CONNECTIONS_PER_TUPLE, one_address))

@@ -42,9 +42,9 @@ _STATUSES = {
     "408": "the server gave up waiting for the request",
     "429": "the server limits how many requests it takes",
     "500": "the server's own error",
-    "502": "whom the server asked did not answer rightly",
+    "502": "a dependency of the server answered wrongly",
     "503": "the server was overloaded, or gave up on its own work",
-    "504": "whom the server asked did not answer in time",
+    "504": "a dependency of the server did not answer in time",
 }
 
 

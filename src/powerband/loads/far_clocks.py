@@ -21,10 +21,10 @@ def clock_problems(clocks: Sequence[GeneratorNode], summaries: Sequence[Summary]
     if worst.error_ns > most_ns:
         yield Problem(
             "clock_unknown",
-            f"the clock of {worst.node} was known to {format_duration(worst.error_ns)} only "
-            f"({format_duration(most_ns)} allowed; it went {format_duration(abs(worst.drift_ns))} meanwhile): its "
-            "engines may have begun at another time than the others; use nodes with a shorter way between them, or a "
-            "longer load.duration",
+            f"the clock of {worst.node} was known only to within {format_duration(worst.error_ns)} "
+            f"({format_duration(most_ns)} allowed; it drifted {format_duration(abs(worst.drift_ns))} meanwhile): its "
+            "load generators may have begun at another time than the others; use nodes with a shorter way between "
+            "them, or a longer load.duration",
         )
     for what, instants in (
         ("load", [summary["go_ns"] for summary in reached]),
@@ -33,7 +33,7 @@ def clock_problems(clocks: Sequence[GeneratorNode], summaries: Sequence[Summary]
         if (apart_ns := max(instants) - min(instants)) > most_ns:
             yield Problem(
                 "engines_apart",
-                f"the {what} began {format_duration(apart_ns)} later on one engine than on another "
+                f"the {what} began {format_duration(apart_ns)} later on one load generator than on another "
                 f"({format_duration(most_ns)} allowed): a node that makes the load, or the way to it, was too busy to "
                 "take the command in time",
             )

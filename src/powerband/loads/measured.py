@@ -284,7 +284,7 @@ def _percentiles(evidence: Evidence) -> Iterator[Problem]:
     needed, metric = max((requests_for(metric), metric) for metric in asked)
     if due < max(needed, FEW_REQUESTS):
         longer = math.ceil(evidence.fleet.window_s * max(needed, FEW_REQUESTS) / max(due, 1))
-        what = f"a {metric_words(metric)} needs {needed:,}" if needed else f"{FEW_REQUESTS} are the least"
+        what = f"a {metric_words(metric)} needs {needed:,}" if needed else f"at least {FEW_REQUESTS} are needed"
         yield Problem(
             "few_requests",
             f"only {due:,} requests were due in the window, and {what}: a load.duration of {longer} s would do at this "

@@ -108,7 +108,7 @@ def parse_claim(text: str, *, strict: bool = False) -> Claimed:
         raise ValueError("this compares numbers only; name a metric, for example error_rate[threads=8] == 0")
     named = {tuple(name for name, _ in reference.levels) for reference in claimed.references}
     if len({frozenset(names) for names in named}) > 1:
-        raise ValueError("every metric of a claim must name the same factors; the others run over all their levels")
+        raise ValueError("every metric of a claim must name the same parameters; the others run over all their values")
     return claimed
 
 
@@ -117,10 +117,10 @@ def check_levels(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> No
     for reference in claimed.references:
         for name, level in reference.levels:
             if name not in factors:
-                raise ValueError(f"there is no factor {name}; {did_you_mean(name, factors)}")
+                raise ValueError(f"there is no parameter {name}; {did_you_mean(name, factors)}")
             levels = [format_level(known) for known in factors[name]]
             if level not in levels:
-                raise ValueError(f"factor {name} has no level {level}; {did_you_mean(level, levels)}")
+                raise ValueError(f"parameter {name} has no value {level}; {did_you_mean(level, levels)}")
 
 
 def settings_of(claimed: Claimed, settings: Sequence[Setting]) -> list[dict[Reference, Setting]]:
@@ -217,8 +217,8 @@ def _levels(text: str) -> tuple[tuple[str, str], ...]:
     for part in text[1:-1].split(","):
         name, equals, level = part.partition("=")
         if not equals or not name.strip() or not level.strip():
-            raise ValueError(f"`{text}` must name factors and levels, for example [threads=8,queue=100]")
+            raise ValueError(f"`{text}` must name parameters and values, for example [threads=8,queue=100]")
         pairs.append((name.strip(), level.strip()))
     if len({name for name, _ in pairs}) < len(pairs):
-        raise ValueError(f"`{text}` names a factor twice")
+        raise ValueError(f"`{text}` names a parameter twice")
     return tuple(pairs)

@@ -259,11 +259,6 @@ class Load(Section):
         return round(self.users / self.join_per_s * 1e9)
 
     @property
-    def keeps_users_busy(self) -> bool:
-        """True if a fixed number of users send all the time, each as soon as it is answered."""
-        return self.users is not None and self.websocket is None and not self.joining_ns and not self.longest_pause_ns
-
-    @property
     def longest_pause_ns(self) -> int:
         """The longest mean pause between a user's sends, not counting waits for responses."""
         if self.pace is not None:

@@ -7,8 +7,10 @@ Objectives, claims, tables and plots use exactly these names.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import add
 
 from powerband.base.errors import did_you_mean
 
@@ -162,13 +164,110 @@ bench_cpu_cores | cores | trial | CPU of powerband itself, load generator apart
 """
 
 
+# How people say a metric's name where the name alone does not read well: name | words. With braces on both sides, each
+# name has the words of the same place.
+_WORDS_TABLE = """\
+run_error_rate | error rate since the start
+dropped_rate | share of work never sent
+response_time_ns_p99_{low,high} | {lower,upper} end of response time p99
+send_lag_ns_p99 | send delay p99
+subject_cpu_cores | CPUs used by the server
+subject_cpu_share | used share of the server's CPUs
+cpu_quota_cores | CPU quota of the server
+cpu_throttled_share | throttled share of the CPU quota's periods
+subject_cpu_ns_per_request | CPU time per request
+subject_cpu_system_share | kernel share of the server's CPU time
+gc_cpu_share | CPU share of garbage collectors
+thread_cpu_share_max | CPU share of the busiest thread
+rss_bytes_max | memory
+pss_bytes_max | memory (PSS)
+involuntary_switch_share | share of involuntary switches
+run_wait_cores | threads waiting for a CPU
+descriptors_max | most open descriptors
+memory_growth_bytes_per_s | memory growth per second
+{threads,descriptors,queue}_growth_per_s | growth of {threads,open descriptors,requests in flight}
+memory_lasts_s | time until memory is full
+{threads,descriptors}_lasts_s | time until the limit of {threads,open descriptors}
+{,burst_}accept_overflows | connections refused{, in the burst}
+services_cpu_cores | CPUs used by services
+link_{dropped,missed} | packets {dropped,missed} by the link
+link_late_ns_p99 | lateness of the link p99
+engine_cpu_cores | CPUs used by the load generator
+engine_cpu_share_max | CPU share of the load generator's busiest thread
+engine_run_wait_cores | load generator's threads waiting for a CPU
+engine_run_wait_ns_mean | mean wait of the load generator for a CPU
+engine_cpu_ns_per_request | load generator's CPU time per request
+host_steal_share | CPU share taken by the hypervisor
+host_foreign_cores | CPUs used by other programs
+{,quiet_}held_up_share_max | share of {the window,quiet time} lost to others
+quiet_s | quiet time
+window_{goodput,achieved_rate}_per_s | {goodput,achieved rate} of the whole window
+host_awake_cores | CPUs kept awake
+host_busy_share | used share of the trial's CPUs
+psi_{cpu,memory,io}_share | share of time waiting for {a CPU,memory,I/O}
+users_unserved{,_share} | {,share of }users never served
+in_flight_mean | mean requests in flight
+edgeless_goodput_per_s | goodput without the window's ends
+littles_law_deviation | deviation from Little's law
+drops | lost connections
+drop_rate | lost connections per join
+delivered_share | share of messages delivered
+tally_missing | messages missing in the server's count
+ready_s | time until ready
+finish_s | time to finish
+rate_counter_window_per_s_{mean,sd} | {mean,standard deviation} of the rate counter's windows
+rate_counter_per_s_last | last rate of the rate counter
+bar_rate_per_s_{min,max} | {lowest,highest} rate of a bar
+bar_cpu_cores_{min,max} | {fewest,most} CPUs used in a bar
+bar_gc_share_max | highest collection share of a bar
+visits_failed | failed visits
+acknowledge_ns_p50 | time to acknowledge p50
+visible_delay_ns_{p50,p90,max} | {,,maximum }delay until visible{ p50, p90,}
+missing_at_acknowledgement_{mean,max} | {mean,most} missing at the acknowledgement
+jvm_heap_used_bytes_{max,mean} | {most,mean} Java heap in use
+jvm_heap_committed_bytes_{max,before} | {most committed Java heap,committed Java heap before the load}
+jvm_gc_share | share of time in Java's collections
+jvm_gc_per_s | Java's collections
+jvm_compile_share | compile time of the JVM per second
+jvm_safepoint_share | share of time in JVM safepoints
+jvm_threads_live_max | most live Java threads
+jvm_threads_started_per_s | Java threads started
+dotnet_gc_share | share of time in .NET's collections
+dotnet_gc{,_gen2}_per_s | .NET's {,generation 2 }collections
+dotnet_heap_bytes_max | most .NET heap in use
+dotnet_allocated_bytes_per_s | bytes allocated by .NET per second
+dotnet_pool_threads_max | most threads of .NET's pool
+dotnet_pool_growth_per_s | growth of .NET's pool
+dotnet_pool_{busy,blocked}_mean | mean {busy,blocked} threads of .NET's pool
+dotnet_pool_queue_mean | mean work items waiting for .NET's pool
+dotnet_work_items_per_s | work items of .NET
+dotnet_lock_contentions_per_s | waits for a .NET lock
+jvm_live_{,growth_}bytes | {,growth of the }live Java heap
+slots | requests served at once
+slots_{low,high} | {lower,upper} end of requests served at once
+{alone,prompt}_time_ns_mean | request time of one user alone{, who acknowledges at once}
+doubled_users_{rate_per_s,gain} | {goodput,gain} with twice the users
+bench_cpu_cores | CPUs used by powerband
+"""
+
+
+def _each(text: str) -> list[str]:
+    """`a{b,c}d{,e}` stands for `abd` and `acde`; text without braces for itself."""
+    parts = re.split(r"\{(.*?)\}", text)
+    choices = zip(*(part.split(",") for part in parts[1::2]), strict=True)
+    return ["".join(map(add, parts[::2], (*choice, ""))) for choice in choices] or [text]
+
+
 def _metrics() -> Iterator[Metric]:
     for row in _TABLE.replace("\n  ", " ").splitlines():
-        name, unit, source, meaning = row.split(" | ", 3)
-        stem, _, rest = name.partition("{")
-        keys, _, end = rest.partition("}")
-        for key in keys.split(","):
-            yield Metric(stem + key + end, unit, source, meaning)
+        names, unit, source, meaning = row.split(" | ", 3)
+        for name in _each(names):
+            yield Metric(name, unit, source, meaning)
+
+
+_WORDS: dict[str, str] = dict(
+    pair for row in _WORDS_TABLE.splitlines() for pair in zip(*map(_each, row.split(" | ")), strict=True)
+)
 
 
 # The server's own metrics, which an experiment defines (`measure.metrics`), have names that begin so.
@@ -227,8 +326,14 @@ def regret_words(regret: float, metric: str) -> str:
     return margin_words(up / 100, metric)
 
 
+_FIRST = {"mean": "mean", "max": "maximum"}  # ends of names that come first in words
+
+
 def metric_words(metric: str) -> str:
-    """A metric's name as people say it: `goodput`, `response time p99`, `dotnet allocated bytes per second`."""
-    if metric.endswith("_bytes_per_s") and metric in METRICS:
-        metric = metric.removesuffix("_s") + "_second"  # the unit of its values, bytes, does not say it
-    return metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ")
+    """A metric's name as people say it: `goodput`, `response time p99`, `CPUs used by the server`; one of the server's
+    own as the experiment writes it."""
+    if metric.startswith(OWN) or metric in _WORDS:
+        return _WORDS.get(metric, metric)
+    text = metric.removesuffix("_per_s").replace("_ns_", " ").replace("_", " ").replace("p999", "p99.9")
+    stem, _, end = text.rpartition(" ")
+    return f"{_FIRST[end]} {stem}" if end in _FIRST else text

@@ -92,7 +92,7 @@ def parse_own(text: str) -> OwnExpression:
     if not expression.series:
         raise ValueError(f"`{text}` names no series of the metrics page")
     if expression.is_final and any(series.labels for series in expression.series):
-        raise ValueError(f"`{text}`: what a subject says last has names only, no labels")
+        raise ValueError(f"`{text}`: a figure of the last log lines has a name only, no labels")
     return expression
 
 

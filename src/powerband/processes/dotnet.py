@@ -66,7 +66,7 @@ def find_dotnet(
         "DOTNET_ROOT is not set, there is no dotnet on PATH, and nothing in " + " or ".join(map(str, installed))
     )
     raise SubjectError(
-        f"this subject needs a .NET SDK of version {least} or later, and none was found: {seen}. Install one "
+        f"this server needs a .NET SDK of version {least} or later, and none was found: {seen}. Install one "
         "(https://dotnet.microsoft.com/download; Ubuntu: dotnet-sdk-10.0) and set DOTNET_ROOT to its folder"
     )
 

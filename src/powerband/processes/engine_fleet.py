@@ -189,7 +189,7 @@ class EngineFleet:
         check_measured(self.summaries)
 
     def overdue(self, what: str) -> TrialFailed:
-        return TrialFailed(Code.ENGINE_FAILED, f"the engine did not {what} in time")
+        return TrialFailed(Code.ENGINE_FAILED, f"the load generator did not {what} in time")
 
     def look(self) -> None:
         """Does nothing, since the engines' lines arrive through the pump."""
@@ -208,7 +208,7 @@ class EngineFleet:
 
     def _line(self, index: int, line: bytes) -> None:
         self._events.write(b'{"engine":%d,' % index + line[1:])
-        with understood(line, Code.ENGINE_FAILED, "the engine"):
+        with understood(line, Code.ENGINE_FAILED, "the load generator"):
             self._take(index, line)
 
     def _take(self, index: int, line: bytes) -> None:
@@ -229,7 +229,7 @@ class EngineFleet:
                 error = LOAD_EVENT.validate_json(line)
                 assert isinstance(error, ErrorEvent)
                 code = Code.DESCRIPTOR_LIMIT if error.kind == "limit" else Code.ENGINE_FAILED
-                raise TrialFailed(code, f"the engine gave up: {error.message}")
+                raise TrialFailed(code, f"the load generator gave up: {error.message}")
 
     def _end(self, index: int) -> None:
         self._ended[index] = True
@@ -238,8 +238,8 @@ class EngineFleet:
             status = self._processes[index].wait(1.0)
             raise TrialFailed(
                 Code.ENGINE_FAILED,
-                f"engine process {index} ended without a summary ({describe_status(status)}); its last log lines are "
-                "in engine.log of the trial",
+                f"load generator process {index} ended without a summary ({describe_status(status)}); its last log "
+                "lines are in engine.log of the trial",
             )
 
 
@@ -259,7 +259,7 @@ def fleet_up(
             fleet.attach(process, spec, pump)
             processes.callback(pump.remove, process)
         if not pump.wait(lambda: fleet.armed, ARMED_TIMEOUT_S):
-            raise TrialFailed(Code.ENGINE_FAILED, f"the engine was not armed within {ARMED_TIMEOUT_S:.0f} s")
+            raise TrialFailed(Code.ENGINE_FAILED, f"the load generator was not ready within {ARMED_TIMEOUT_S:.0f} s")
         yield fleet
     if fleet.finished:
         fleet.ended()

@@ -33,6 +33,11 @@ def descriptor_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
+def raising_descriptors(needed: int) -> str:
+    """The command that lets the user's shell, and so powerband and its server, open so many files."""
+    return f"`sudo prlimit --pid $$ --nofile={needed}` in this shell"
+
+
 class LineSource(Protocol):
     """A source of lines that a pump can wait for."""
 

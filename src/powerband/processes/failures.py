@@ -60,7 +60,11 @@ def understood(line: bytes, code: Code, teller: str) -> Iterator[None]:
         yield
     except (AssertionError, *NOT_AS_WRITTEN) as error:
         shown = line[:100].decode(errors="replace").strip()
-        raise TrialFailed(code, f"{teller} said {shown!r}, which is no event of it ({type(error).__name__})") from error
+        raise TrialFailed(
+            code,
+            f"{teller} wrote {shown!r}, which is none of its messages ({type(error).__name__}): "
+            "install powerband again, if the engine is of another version",
+        ) from error
 
 
 class TrialInterrupted(TrialFailed):

@@ -40,7 +40,7 @@ def find_jdk(
     newest: int | None = None,
     preferred: int | None = None,
     compiles: bool = False,
-    who: str = "this subject",
+    who: str = "this server",
     environment: Mapping[str, str] | None = None,
     installed: Path = _INSTALLED,
 ) -> Jdk:

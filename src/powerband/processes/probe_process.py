@@ -111,7 +111,10 @@ class RunningProbe:
             return
         self._process.send(Stop())
         if not pump.wait(lambda: self._ended, self._grace_s + KILL_SLACK_S, stoppable=False):
-            raise TrialFailed(Code.PROBE_FAILED, "the probe did not report the end of the server in time")
+            raise TrialFailed(
+                Code.PROBE_FAILED,
+                "the monitor did not report the end of the server in time; see engine.log of the trial",
+            )
 
     def facts(self) -> dict[str, Any]:
         """Returns what is known of the subject's life: the launched, exited and end events, merged."""
@@ -127,7 +130,7 @@ class RunningProbe:
         """Writes a line of the probe to the file, and keeps what steers the trial. Raises TrialFailed(probe_failed) if
         it is no event."""
         self._lines.write(line)
-        with understood(line, Code.PROBE_FAILED, "the probe"):
+        with understood(line, Code.PROBE_FAILED, "the monitor"):
             self._take(line)
 
     def _take(self, line: bytes) -> None:
@@ -157,7 +160,7 @@ class RunningProbe:
             status = self._process.wait(1.0)
             raise TrialFailed(
                 Code.PROBE_FAILED,
-                f"the probe ended without a report ({describe_status(status)}); its last log lines are in engine.log "
+                f"the monitor ended without a report ({describe_status(status)}); its last log lines are in engine.log "
                 "of the trial",
             )
 
@@ -204,4 +207,4 @@ def _wait_launched(probe: RunningProbe, pump: Pump) -> None:
         code = Code.LAUNCH_FAILED if probe.error.kind == "launch" else Code.PROBE_FAILED
         raise TrialFailed(code, probe.error.message)
     if not launched:
-        raise TrialFailed(Code.PROBE_FAILED, f"the probe did not launch the server within {LAUNCH_TIMEOUT_S:.0f} s")
+        raise TrialFailed(Code.PROBE_FAILED, f"the monitor did not launch the server within {LAUNCH_TIMEOUT_S:.0f} s")

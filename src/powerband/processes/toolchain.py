@@ -32,7 +32,7 @@ from powerband.store import slug
 KEPT_S = 30 * 24 * 3600  # arbitrary: older sources that are used again later are built again
 _DIGITS = 16  # of a build's hash, in its folder's name
 _LAYOUT = 2  # version of the cache's layout: a folder for each attempt, and a link to the one that was completed
-_KEPT = "what subjects are built into is kept there"
+_KEPT = "built servers are kept there"
 FILES_MOST, BYTES_MOST = 10_000, 256 << 20  # arbitrary: read in about a second
 _NO_SOURCES = {"target", "node_modules", "obj", ".git", "__pycache__"}
 

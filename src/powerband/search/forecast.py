@@ -251,13 +251,13 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
 
 
 def duration_text(experiment: Experiment, expected: Forecast) -> str:
-    """The time in words: `takes about 5 min (3 min to 9 min, nine times of ten)`. A fixed plan has in place of that
+    """The time in words: `takes about 5 min (3 min to 9 min in nine of ten runs)`. A fixed plan has in place of that
     range the most that it can take; for a race or a capacity search that is many times what they ever take."""
     likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
     further = ""
     if expected.between_ns is not None:
         low, high = (rough_time(each / 1e9) for each in expected.between_ns)
-        further = f" ({low} to {high}, nine times of ten)" if low != high else ""
+        further = f" ({low} to {high} in nine of ten runs)" if low != high else ""
     elif not experiment.objective.is_capacity and most != likely:
         further = f", at most about {most}"
     return f"takes about {likely}{further}"
@@ -303,7 +303,7 @@ def reach_text(reach: Reach) -> str:
     blocks = plural(reach.blocks, "round")
     found = f"{noise}, {found_by(blocks, reach.finds)}"
     if reach.margin_blocks is not None and reach.margin_blocks <= reach.blocks:
-        return f"{found}; {matters} takes {reach.margin_blocks}."
+        return f"{found}; {plural(reach.margin_blocks, 'round')} would find {matters}."
     return f"{found}; {wanted}."
 
 

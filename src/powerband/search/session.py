@@ -314,7 +314,7 @@ class _Session:
 
     def _lose(self, spec: TrialSpec, node: str) -> None:
         """Records a trial as lost: its node belonged to the run when it was left, and does not now."""
-        why = f"the run was gone on with, and {node} was not there any more"
+        why = f"when the run was resumed, {node} was not there any more"
         record = record_lost(self.run.trial(spec.number), spec, node, why)
         result = measure(self.run.trial(spec.number), record, self.experiment)
         self.observer.trial_ended(record, result)

@@ -126,7 +126,7 @@ def _another_plan(
     if run.turns.is_file() and stages & _REPLANNED:
         return UsageError(
             f"{run.path} cannot go on: trial {number} is {what}, but the plan wants {instead}. An earlier version of "
-            "powerband planned explorations and capacity searches on a cluster otherwise. Its trials are kept: "
+            "powerband planned explorations and capacity searches on a cluster in another way. Its trials are kept: "
             f"`powerband report {run.path}` says what they show, `powerband run {run.experiment}` starts anew"
         )
     return UsageError(

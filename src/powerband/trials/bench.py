@@ -18,7 +18,7 @@ from powerband.model.results import NODE_LOST
 from powerband.model.warmup import WarmupSeries
 from powerband.processes.stop_request import StopRequest
 from powerband.store import Failure, RunDir, TrialDir, TrialRecord
-from powerband.trials.leaving import Leaving, left_known
+from powerband.trials.leaving import Leaving, tracked_setting
 from powerband.trials.opening import build_subject, check_environment
 from powerband.trials.services import Services, check_services, services_up
 from powerband.trials.trial import TrialObserver
@@ -29,13 +29,17 @@ RunTrial = Callable[..., TrialRecord]
 
 
 class BenchObserver(TrialObserver, Protocol):
-    def note(self, text: str) -> None: ...
+    """Follows the trials of a whole run."""
+
+    def note(self, text: str) -> None:
+        """Gets a sentence for the user, about the machine, the build or a node."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The run that a bench is opened for. `steady`: decides when a warm-up has lasted long enough; `again`: the run is
-    resumed, so its subject was built before."""
+    """The run that a bench is opened for. `experiment`: what is measured; `run`: its directory; `observer`: gets notes
+    and phases; `stop`: a request to end the run; `steady`: decides when a warm-up has lasted long enough; `again`: the
+    run is resumed, so its subject was built before."""
 
     experiment: Experiment
     run: RunDir
@@ -130,7 +134,7 @@ def local_bench(trial: RunTrial) -> Opener:
         experiment = job.experiment
         with prepared(job) as services:
             given = services.given(experiment.settings()[0])
-            with left_known(experiment, job.run, given, job.observer.note) as leaving:
+            with tracked_setting(experiment, job.run, given, job.observer.note) as leaving:
                 yield LocalBench(job, services, leaving, trial)
 
     return opened

@@ -21,8 +21,8 @@ GATHER_S = 0.02  # time between two reads of lines: the control plane shares CPU
 
 
 class DriveLoop:
-    """Pumps the lines of a driver. `check` is called each time after lines were read, and ends the loop by raising.
-    `on_intervals` gets the driver's intervals as they come, `intervals_at_once` at a time."""
+    """Runs one driver and reads its lines. `check` is called each time after lines were read, and ends the loop by
+    raising. `on_intervals` gets the driver's intervals as they come, `intervals_at_once` at a time."""
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class DriveLoop:
         return go_ns
 
     def start_window(self) -> None:
+        """Orders the driver to end the warm-up and start the measured window, as soon as a command can reach it."""
         self.driver.send(StartMeasure(at_ns=self._soon_ns()))
 
     def wait(self, done: Callable[[], bool], timeout_s: float, *, stoppable: bool = True) -> bool:
@@ -89,8 +90,8 @@ class DriveLoop:
             self._on_intervals(recent)
 
 
-def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
-    """The load over these intervals: ok requests per second, their mean response time in ns (None if not known), and
+def load_over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
+    """The load over these intervals: `ok` requests per second, their mean response time in ns (None if not known), and
     requests in flight at the end."""
     length_ns = intervals[-1].end_ns - intervals[0].start_ns
     ok = sum(interval.ok for interval in intervals)
@@ -100,6 +101,8 @@ def over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]:
 
 
 def series_of(intervals: list[FleetInterval], busy_users: bool = False) -> WarmupSeries:
+    """The intervals as the series by which a warm-up is judged; each counts as long as the last. `busy_users`: as in
+    `WarmupSeries`."""
     return WarmupSeries(
         interval_s=(intervals[-1].end_ns - intervals[-1].start_ns) / 1e9,
         rate_per_s=tuple(interval.rate_per_s for interval in intervals),

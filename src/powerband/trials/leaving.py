@@ -57,10 +57,11 @@ class Leaving:
     @contextmanager
     def changing(self, setting: Setting) -> Iterator[Callable[[TrialRecord], None]]:
         """Surrounds a trial that gives the server this setting. Yields a function to be called with the trial's record;
-        without that call, the setting counts as changed. `left.json` is away meanwhile, so that it tells nothing untrue
-        after a kill; it comes back if the trial changed nothing.
+        without that call, the setting counts as changed. `left.json` is removed meanwhile, so that it says nothing
+        untrue after a kill; it comes back if the trial changed nothing.
 
-        That function raises SubjectError if a deployed server was not reached (see `check_reached`)."""
+        That function raises SubjectError if a deployed server was not reached (see `check_reached`).
+        """
         before, self._last = self._last, setting
         with writing(self._run.left):
             left = self._run.left.read_text("utf-8", "replace") if self._run.left.is_file() else ""
@@ -129,11 +130,11 @@ class Leaving:
 
 
 @contextmanager
-def left_known(
+def tracked_setting(
     experiment: Experiment, run: RunDir, given: Mapping[str, str], note: Callable[[str], None]
 ) -> Iterator[Leaving]:
-    """Yields a `Leaving`, and calls its `leave` however the block ends. The sentence goes to `note`, or into the
-    PowerbandError that ended the block."""
+    """Yields a `Leaving` that tracks the server's setting, and calls its `leave` however the block ends. The sentence
+    goes to `note`, or into the PowerbandError that ended the block."""
     if experiment.subject.deployed is not None:
         note(_runs_already(experiment))
     leaving = Leaving(experiment, run, given)

@@ -35,8 +35,8 @@ _DEFAULT_SCENARIO = Load(users=1).scenario
 @dataclass(frozen=True)
 class LoadResult:
     """The outcome of a load. `summaries`: one `summary` event per engine process (protocol/load-event.schema.json);
-    `interrupted`: a stop request cut it short; `generators`: the other machines that made the load, with their
-    clocks."""
+    `intervals`: the load over time, all engines together; `interrupted`: a stop request cut it short, so that both are
+    empty if it came before the load began; `generators`: the other machines that made the load, with their clocks."""
 
     summaries: tuple[Summary, ...]
     intervals: tuple[FleetInterval, ...]
@@ -125,5 +125,5 @@ def _drive(
         fleet.send(Drain())
         done = loop.wait_for_end(drain_s, stoppable=False)
     if not done:
-        raise MeasurementError("the engine did not report the end of the run in time")
+        raise MeasurementError("the load generator did not report the end of the run in time")
     return interrupted

@@ -81,10 +81,11 @@ def build_subject(
     """Runs `subject.build`, if there is one, in the subject's folder; a request to stop ends it. A build that fills the
     folder `{build}` runs once for the same sources, and later runs use it. `again`: a run is resumed whose subject was
     built before, so the build runs only if its folder is no longer in the cache, or its sources are others now; `note`
-    is told of that, and the run keeps it. What changed before the last trial ended was written by the server, not
-    edited. Returns the values of the built-in placeholders.
+    gets a sentence about that, and the run keeps it. A change to the sources before the last trial ended counts as the
+    server's own, not as an edit. Returns the values of the built-in placeholders.
 
-    Raises SubjectError if the build fails, MeasurementError if its log cannot be written, UserInterruptError."""
+    Raises SubjectError if the build fails, MeasurementError if its log cannot be written, UserInterruptError.
+    """
     given = given_values(subject, find_engine())
     if subject.build is None or (again and "build" not in given):
         return given
@@ -230,18 +231,18 @@ def check_reached(record: TrialRecord, run: RunDir) -> None:
 
 
 def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir) -> None:
-    """Raises SubjectError if the subject does not start or serve any more, always for the same cause, apart from
-    numbers in the message, in the last STARTS trials or more.
+    """Raises SubjectError if the last STARTS trials or more failed to start or to serve for one cause, which is the
+    same failure apart from numbers in its message, and if no other trial can be expected to fare better.
 
-    If no other trial went before, it could not be launched, was not ready in time, did not take its setting, or ended,
-    at FEW_SETTINGS settings or half of them, whichever is more; or at all if there are fewer, or if it ended under load
-    or answered no request as it should. Of more settings than are raced without being explored, only so many count. If
-    it did start before, then at one of the same settings, and what keeps it from that lasts: its program is gone, its
-    port is taken, or a disk is full.
+    Without any other trial before them, that holds once they cover FEW_SETTINGS settings or half of all, whichever is
+    more, or all. A failure under load may come from the setting, so it must cover all. Of more settings than
+    `design.explore_above`, only so many count. With other trials before them, one of these must have started at one of
+    the same settings, and the cause must be one that lasts: the program is gone, its port is taken, or a disk is full.
 
     Only trials of the revision of `record` count, if there are revisions, and none that was interrupted. A subject that
-    somebody else killed is no such failure. The records of these trials are removed, so that `powerband resume` runs
-    them anew."""
+    another program killed is no such failure. The records of these trials are removed, so that `powerband resume` runs
+    them anew.
+    """
     if record.failure is None or record.failure.code not in _NEVER_SERVED or _was_killed(record):
         return
     revision = record.spec.setting.as_dict().get(REVISION)

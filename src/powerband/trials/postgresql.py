@@ -55,8 +55,9 @@ class _Account:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A PostgreSQL that serves. `password`: that of the subject's role; `password_file` holds it, readable by this user
-    only."""
+    """A PostgreSQL that serves. `binaries`: the folder of its programs; `port`: on 127.0.0.1; `pid`: its first process;
+    `account`: the user that it runs as. `password`: that of the subject's role; `password_file` holds it, readable by
+    this user only; `superuser_password`: that of the role that makes databases, which the subject does not get."""
 
     binaries: Path
     port: int

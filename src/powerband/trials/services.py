@@ -29,8 +29,9 @@ from powerband.wire.link_messages import LinkSpec
 
 @dataclass(frozen=True)
 class Services:
-    """The services of a run. `toolchain`: the values of the placeholders of `processes/toolchain.py`, found once for
-    the run, so that sources edited meanwhile are not measured. `postgresql`: None if no setting of this run uses it."""
+    """The services of a run. `subject`: the server that uses them, at some settings. `toolchain`: the values of the
+    placeholders of `processes/toolchain.py`, found once for the run, so that sources edited meanwhile are not measured.
+    `postgresql`: None if no setting of this run uses it."""
 
     subject: Subject
     toolchain: Mapping[str, str]

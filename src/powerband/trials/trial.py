@@ -37,22 +37,25 @@ from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, subject_up
 from powerband.processes.toolchain import given_values
 from powerband.store import Failure, TrialDir, TrialRecord
-from powerband.trials.driving import REPORT_SLACK_S, DriveLoop, over, series_of
+from powerband.trials.driving import REPORT_SLACK_S, DriveLoop, load_over, series_of
 from powerband.trials.instruments import instruments_of
 from powerband.trials.services import Services
 from powerband.wire.specs import Drain
 
 STEADY_EVERY_NS = 500_000_000  # arbitrary: a warm-up may last longer than needed by so much; each look costs CPU
-TOLD_WITHIN_S = 1.0  # two intervals, and what a busy machine adds
+REPORTED_WITHIN_S = 1.0  # two intervals, and what a busy machine adds
 OBSERVE_EVERY_INTERVALS = 2  # 0.2 s: the terminal draws twice a second
 
 
 class TrialObserver(Protocol):
-    """The methods of an observer that a trial calls."""
+    """Follows a trial while it runs, for the terminal and the log."""
 
-    def phase(self, name: str) -> None: ...
+    def phase(self, name: str) -> None:
+        """Called when a phase of the trial begins, such as `launch`, `warmup` or `measure`."""
 
-    def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None: ...
+    def interval(self, rate_per_s: float, response_time_ns_mean: float | None, in_flight: int) -> None:
+        """Gets the load of the last 0.2 s: `ok` requests per second, their mean response time in ns (None if not
+        known), and requests in flight at the end."""
 
 
 def run_trial(
@@ -278,7 +281,7 @@ class _Trial:
         loop = DriveLoop(
             pump,
             driver,
-            on_intervals=lambda intervals: self.observer.interval(*over(intervals)),
+            on_intervals=lambda intervals: self.observer.interval(*load_over(intervals)),
             intervals_at_once=OBSERVE_EVERY_INTERVALS,
             check=partial(subject.check_alive, partial(_has_answered, driver, pump)),
         )
@@ -319,7 +322,8 @@ class _Trial:
                 loop.wait(lambda: "measure" in driver.phases, left_s + REPORT_SLACK_S)
             return
         next_ns, compiled_ns = go_ns + warmup.least_ns, go_ns
-        keep_busy = self.setup.load.keeps_users_busy
+        load = self.setup.load
+        keep_busy = load.never_pauses and load.websocket is None and not load.joining_ns
 
         def is_steady() -> bool:
             nonlocal next_ns, compiled_ns
@@ -375,7 +379,7 @@ def _has_answered(driver: Driver, pump: Pump) -> bool:
         driver.look()
         return any(driver.seen[outcome] for outcome in ANSWERS)
 
-    pump.wait(lambda: has() or driver.finished or len(driver.intervals) > known + 1, TOLD_WITHIN_S)
+    pump.wait(lambda: has() or driver.finished or len(driver.intervals) > known + 1, REPORTED_WITHIN_S)
     return has()
 
 

@@ -33,16 +33,22 @@ Outcome = Literal[
     "violation",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+"""The ways in which a request, or a user's join, may end; engine/src/contract/outcome.rs describes each."""
 OutcomeName = Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")]
 Outcomes = Mapping[OutcomeName, Count]
 
 
 class Armed(Wire):
+    """The engine waits for `go` (`type`: armed): since `at_ns`, the spec is accepted, addresses are resolved and
+    threads are ready."""
+
     type: Literal["armed"]
     at_ns: Count
 
 
 class PhaseBegan(Wire):
+    """The run entered `phase` at `at_ns` (`type`: phase)."""
+
     type: Literal["phase"]
     phase: PhaseName
     at_ns: Count
@@ -50,8 +56,21 @@ class PhaseBegan(Wire):
 
 @as_message
 class Interval(TypedDict):
-    """The load in one interval. Counts are events within [start, end); `*_now` are levels at its end; times are sums or
-    maxima over `ok` requests. The last four fields belong to WebSocket loads."""
+    """The load of one engine process from `start_ns` to `end_ns`, all of it within `phase` (`type`: interval).
+
+    Counts are of events within [start, end). `scheduled`: requests that became due; `sent`: requests sent; `dropped`:
+    requests that became due and were given up unsent; `outcomes`: requests that ended, by outcome. `in_flight_now`,
+    `connections_now`: requests without an answer and open connections at the end; `users_now`: users present at the end
+    (open model: arrivals under way).
+
+    Times of the `ok` requests that ended: `response_time_ns_sum` and `response_time_ns_max` of done - scheduled,
+    `service_time_ns_sum` of done - sent. `send_lag_ns_max`: the longest lag of a request sent; `cpu_ns`: CPU time of
+    the process, user and kernel. `response_time_ns`: histogram (as in `Times`) of all `ok` requests since the last
+    interval that had one; most intervals have none.
+
+    With WebSockets only: `joined_now`: users that have joined; `drops`: joined users that lost their connection;
+    `joins_failed`: joins that failed; `delivered`: messages received that say when they were sent.
+    """
 
     type: Literal["interval"]
     start_ns: Count
@@ -77,14 +96,15 @@ class Interval(TypedDict):
 
 
 class EngineInterval(Interval):
-    """An interval as in events.jsonl, with the number of the engine that reported it."""
+    """An interval as in events.jsonl. `engine`: number of the engine that reported it; if absent, 0."""
 
     engine: NotRequired[int]
 
 
 @as_message
 class Counts(TypedDict):
-    """Counts of requests: scheduled == sent + dropped; sent == sum of outcomes."""
+    """Counts of requests: `scheduled` (became due), `sent`, `dropped` (became due and were given up unsent), and how
+    the sent ones ended, in `outcomes`. scheduled == sent + dropped; sent == sum of outcomes."""
 
     scheduled: Count
     sent: Count
@@ -94,7 +114,10 @@ class Counts(TypedDict):
 
 @as_message
 class Times(TypedDict):
-    """Histograms of times in ns, each as base64 of HdrHistogram V2-deflate."""
+    """Histograms of times in ns, each as base64 of HdrHistogram V2-deflate, present even if empty. `response_time_ns`:
+    done - scheduled, and `service_time_ns`: done - sent, both of `ok` requests; `failed_time_ns`: done - scheduled of
+    all others. `send_lag_ns`: sent - scheduled of all sent requests; with a `pace`, a wait for answers to other
+    messages is left out. `dropped_wait_ns`: given up - scheduled of dropped requests."""
 
     response_time_ns: str
     service_time_ns: str
@@ -105,6 +128,9 @@ class Times(TypedDict):
 
 @as_message
 class StepSummary(TypedDict):
+    """The requests of the measured window for the step `name` of the scenario: their `outcomes`, and the histograms
+    `response_time_ns` and `service_time_ns` (as in `Times`) of those that were `ok`."""
+
     name: str
     outcomes: Outcomes
     response_time_ns: str
@@ -113,9 +139,22 @@ class StepSummary(TypedDict):
 
 @as_message
 class Window(TypedDict):
-    """Requests that ended within the measured window, whenever they were scheduled, and the times that its edges cut:
-    ages of requests in flight and of pauses under way. user_ns x pipeline == time in system + think - carried in +
-    carried out."""
+    """Requests that ended within the measured window, whenever they were scheduled, and the times that its edges cut.
+
+    `outcomes`: how they ended; `bytes_received`, `bytes_sent`: what the sockets carried within it, TLS included.
+    `time_in_system_ns_sum`: sum of done - scheduled over all outcomes; `think_ns_sum`: sum of the pauses that ended
+    within the window. `user_ns`: time integral over the window of the number of users present (open model: of arrivals
+    under way). `carried_in_ns_sum`, `carried_out_ns_sum`: ages, at the start and at the end of the window, of requests
+    in flight and of pauses under way. `unanswered`: requests in flight from before the start until after the end.
+
+    Little's law (J. D. C. Little, 1961) holds exactly: user_ns x requests that a user keeps in flight == time in system
+    + think - carried in + carried out; not with a `pace`, whose schedule does not wait for answers.
+
+    `users_unserved`: users of the closed model without an `ok` answer within the window, although a request was in
+    flight all through it, or failed and was retried in vain; `users_unserved_requests`: requests of theirs scheduled
+    within it. `late_ns_max`: the longest time for which an event loop of the engine did not run. Older recordings lack
+    these three.
+    """
 
     outcomes: Outcomes
     bytes_received: Count
@@ -133,6 +172,10 @@ class Window(TypedDict):
 
 @as_message
 class Connections(TypedDict):
+    """The connections of the whole run. `opened`, `failed`: attempts that succeeded and that did not; `closed_by_peer`:
+    how many the server closed; `open_max`: most open at once, with several threads an upper bound; `connect_time_ns`:
+    histogram (as in `Times`) of the time to connect, TLS included."""
+
     opened: Count
     failed: Count
     closed_by_peer: Count
@@ -142,8 +185,20 @@ class Connections(TypedDict):
 
 @as_message
 class WebSocketSummary(TypedDict):
-    """The WebSockets of a load; counts are of the whole run, except `*_in_window`. `joined`: includes `rejoined`;
-    `drops`: lost connections of joined users, by reason; `tallies`: the highest count in a response, by label."""
+    """The WebSockets of a load. Counts are of the whole run, but `published_in_window` and `delivered_in_window` of
+    messages sent within the measured window. Histograms are as in `Times`.
+
+    `joins_started` == `joined` + sum of `joins_failed` (by outcome); `rejoined`: those of `joined` by users that had
+    joined before; `join_time_ns`: histogram of joined - scheduled. `drops`: lost connections of joined users, by
+    reason: `closed`, `reset`, `violation`, `heartbeat` or `timeout`; `close_codes`: close frames with which the server
+    ended connections, by code, `none` for one without a code.
+
+    `messages_received`: whole messages, without control frames and those of joining; `unsolicited`: those that the spec
+    or the dialect marks so; `unmatched`: those that answered nothing though they were neither unsolicited nor
+    deliveries. `published`: messages sent with a `{stamp}`; `delivered`: messages received with one;
+    `delivery_time_ns`: histogram of delivered - sent, of messages sent within the window. `tallies`: the highest count
+    in a response, by label.
+    """
 
     joins_started: Count
     joined: Count
@@ -165,8 +220,16 @@ class WebSocketSummary(TypedDict):
 
 @as_message
 class Summary(TypedDict):
-    """An engine's last line. `total`: the whole run; `cohort`: the requests scheduled in the measured window; `window`:
-    those that ended in it."""
+    """The last line of an engine process (`type`: summary). `go_ns`, `end_ns`: when the run began and ended;
+    `measure_start_ns`, `measure_end_ns`: when the measured window did. `total`: requests of the whole run; `cohort`:
+    those scheduled in the window, with `cohort_times`, and by step, in the scenario's order, in `steps`; `window`:
+    those that ended in it. `connections`: of the whole run.
+
+    CPU time of the engine process within the window: `cpu_user_ns`, `cpu_system_ns`, and `thread_cpu_ns` of each
+    thread; `max_rss_bytes`: its largest resident memory. `rejected_statuses`: responses of the whole run whose HTTP
+    status was refused, opening handshakes included, by status. `websocket`: absent without WebSockets. `ended_by`: why
+    the run ended: `time`, `work` (all users left), `drain`, `stop`, `deadline` or `interrupted`.
+    """
 
     type: Literal["summary"]
     go_ns: Count

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from pydantic_core import to_json
 
-PROTOCOL = 1
+PROTOCOL = 1  # the version of the wire contract
 
 
 _MESSAGE = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -32,6 +32,11 @@ Cpus = tuple[Count, ...]
 
 
 class Hello(Wire):
+    """The first line of every engine process (`type`: hello). `protocol`: the version of the wire contract that it
+    speaks; `version`: its own; `pid`: its process id. `monotonic_ns`, `wall_ns`: one instant by both clocks,
+    the wall clock in ns since 1970; `descriptor_limit`: how many descriptors the process may have open (its soft
+    limit)."""
+
     type: Literal["hello"]
     protocol: Count
     version: str
@@ -42,7 +47,8 @@ class Hello(Wire):
 
 
 class ErrorEvent(Wire):
-    """An error of the engine. `kind`: `spec`, `limit`, `resolve`, `internal` or `launch`."""
+    """The engine ended early or never began (`type`: error); nothing follows. `kind`: `spec`, `limit`, `resolve`,
+    `internal` or `launch`; `message`: one or two sentences: what is wrong, where, why, and what to do next."""
 
     type: Literal["error"]
     kind: str

@@ -14,17 +14,23 @@ THREADS_EVERY_NS = 1_000_000_000  # between two reports of a probe on threads, b
 
 
 class ConstantTime(Wire):
+    """A time that is always `ns` (`kind`: constant)."""
+
     kind: Literal["constant"] = "constant"
     ns: Count
 
 
 class UniformTime(Wire):
+    """A random time, uniform from `min_ns` to `max_ns` (`kind`: uniform)."""
+
     kind: Literal["uniform"] = "uniform"
     min_ns: Count
     max_ns: Count
 
 
 class ExponentialTime(Wire):
+    """A random time, exponential with the mean `mean_ns` (`kind`: exponential)."""
+
     kind: Literal["exponential"] = "exponential"
     mean_ns: Count
 
@@ -34,13 +40,19 @@ NO_TIME = ConstantTime(ns=0)
 
 
 class Tls(Wire):
+    """How https is verified. `ca_file`: PEM file of trusted roots, None for the Mozilla roots; `insecure`: any
+    certificate is accepted; `server_name`: the name to verify and to send as SNI, None for the URL's host."""
+
     ca_file: str | None = None
     insecure: bool = False
     server_name: str | None = None
 
 
 class Target(Wire):
-    """The server to load. `url`: without a path; `source_addresses`: connections take these in turn."""
+    """The server to load. `url`: `http://host:port` or `https://host:port`, without a path; `tls`: for https.
+    `addresses`: `IP:port` to connect to, taken in turn; empty: the URL's host is resolved once. `source_addresses`:
+    local addresses, taken in turn; empty: the kernel chooses. `allow_remote`: False refuses all but loopback
+    addresses."""
 
     url: str
     addresses: tuple[str, ...] = ()
@@ -50,21 +62,32 @@ class Target(Wire):
 
 
 class Checks(Wire):
+    """What makes a response `ok`. `status`: accepted status codes, empty for 200 to 399; `body_contains`: texts that
+    must all occur in the body."""
+
     status: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
     body_contains: tuple[str, ...] = ()
 
 
 class TextMessage(Wire):
+    """A text message of the dialect `plain` (`kind`: text). In `text`, as in `data` of SocketCluster's messages, `{id}`
+    becomes a number unique on the connection, `{stamp}` the instant of writing in ns, and `{user}` the user's index."""
+
     kind: Literal["text"] = "text"
     text: str
 
 
 class BinaryMessage(Wire):
+    """A binary message of the dialect `plain` (`kind`: binary). `base64`: its bytes, sent as they are."""
+
     kind: Literal["binary"] = "binary"
     base64: str
 
 
 class EventMessage(Wire):
+    """A SocketCluster event without a call id (`kind`: event). `event`: its name; `data`: JSON. `answer`: the name of
+    the event that answers it, None if the step is not answered."""
+
     kind: Literal["event"] = "event"
     event: str
     data: str
@@ -72,12 +95,17 @@ class EventMessage(Wire):
 
 
 class CallMessage(Wire):
+    """A SocketCluster call (`kind`: call), answered under its call id; an error as the answer fails the check. `event`:
+    its name; `data`: JSON."""
+
     kind: Literal["call"] = "call"
     event: str
     data: str
 
 
 class PublishMessage(Wire):
+    """A SocketCluster `#publish` of `data` (JSON) to `channel` (`kind`: publish). Its answer only confirms it."""
+
     kind: Literal["publish"] = "publish"
     channel: str
     data: str
@@ -89,7 +117,11 @@ Message = Annotated[
 
 
 class Step(Wire):
-    """A request, or with `ConnectionPolicy.websocket` a message. `answered`: False for a one-way message."""
+    """A request of the scenario, or with `ConnectionPolicy.websocket` a message. `name`: in results. A request has
+    `method`, `path` (with its query), `headers` (names and values, sent in this order; `Host`, `Content-Length` and
+    `Connection` are added if absent) and `body`; a message has `message` instead. `answered`: False for a one-way
+    message, which is `ok` once written. `checks`: on the answer; `think`: the pause afterwards, None for the
+    model's."""
 
     name: str
     method: str = "GET"
@@ -103,6 +135,11 @@ class Step(Wire):
 
 
 class Closed(Wire):
+    """A closed load (`kind`: closed): `users` who each send the next request once the last is answered and the pause
+    `think` is over. `ramp_ns`: time over which the users start, evenly; `requests_per_user`: after so many a user
+    leaves, None for never. `pace`: time between two sends of a user, answered or not, over a WebSocket and without
+    pauses; None to wait for answers."""
+
     kind: Literal["closed"] = "closed"
     users: Count
     think: Time = NO_TIME
@@ -112,11 +149,18 @@ class Closed(Wire):
 
 
 class Ramp(Wire):
+    """A rate that grows linearly from `from_per_s` to the load's own over the first `over_ns`."""
+
     from_per_s: float
     over_ns: Count
 
 
 class Open(Wire):
+    """An open load (`kind`: open): arrivals on a schedule that does not wait for answers; each runs the whole scenario
+    once, with pauses `think` between steps. `arrivals`: at even distances, or as a Poisson process; `rate_per_s`:
+    arrivals per second of this engine; `ramp`: None for a constant rate. `max_in_flight`: most arrivals under way, each
+    thread has an even share; an arrival beyond it is dropped and counted."""
+
     kind: Literal["open"] = "open"
     arrivals: Literal["constant", "poisson"]
     rate_per_s: float
@@ -129,21 +173,38 @@ Model = Annotated[Closed | Open, Field(discriminator="kind")]
 
 
 class MatchByOrder(Wire):
+    """Each message from the server answers the user's oldest request without an answer (`kind`: order)."""
+
     kind: Literal["order"] = "order"
 
 
 class MatchById(Wire):
+    """A message answers the request whose `{id}` follows the text `after` in it (`kind`: id); without that text, or
+    with an unknown number, it answers nothing."""
+
     kind: Literal["id"] = "id"
     after: str
 
 
 class Tally(Wire):
+    """A running count in answers: the digits after the text `count_after`. The highest is kept for each label, the word
+    after the text `label_after`; None: one label, the empty one."""
+
     label_after: str | None = None
     count_after: str
 
 
 class WebSocket(Wire):
-    """The WebSockets of a load: each user holds one, and steps are messages on it."""
+    """The WebSockets of a load: each user holds one, and steps are messages on it. `path`, `headers`, `subprotocols`
+    (the preferred first): of the opening handshake; `dialect`: the protocol on top. `matching`: which answer belongs to
+    which message, in the dialect `plain`; `unsolicited`: texts that mark messages from the server that answer nothing.
+
+    A user who has joined sends `greetings`, which nothing answers; joining includes subscribing to the SocketCluster
+    channels `subscribe`. `stamp_after`: the text before the instant of sending (`{stamp}`) in a message from the
+    server, which makes it a delivery; None: there are none. `tally`: a count to read from answers. `message_bytes_max`:
+    a longer message from the server is a violation. `rejoin_after_ns`: pause before a user without a connection joins
+    again; None: it never does.
+    """
 
     path: str = "/"
     headers: tuple[tuple[str, str], ...] = ()
@@ -160,6 +221,11 @@ class WebSocket(Wire):
 
 
 class ConnectionPolicy(Wire):
+    """How requests use connections. `keep_alive`: False for one connection a request; `pipeline`: most requests in
+    flight on one connection, which each user of a closed load keeps in flight; `websocket`: None for HTTP requests.
+    `acknowledge_at_once`: each part of a response is acknowledged (TCP) when read, else the kernel may wait up to 40
+    ms."""
+
     keep_alive: bool = True
     pipeline: Count = 1
     websocket: WebSocket | None = None
@@ -167,6 +233,9 @@ class ConnectionPolicy(Wire):
 
 
 class Timeouts(Wire):
+    """The longest times allowed: `connect_ns` to connect (over a WebSocket: to join), `request_ns` from the sending of
+    a request to the end of its response."""
+
     connect_ns: Count
     request_ns: Count
 
@@ -176,7 +245,9 @@ DEFAULT_TIMEOUTS = Timeouts(connect_ns=5_000_000_000, request_ns=30_000_000_000)
 
 class Phases(Wire):
     """The lengths of the phases. `warmup_ns`: None to wait for the `measure` command; `measure_ns`: None to measure
-    until all users have left, or until the `drain` command."""
+    until all users have left, or until the `drain` command; `drain_ns`: the longest time that requests in flight then
+    have to finish. `deadline_ns`: time after `go` at which the engine ends, whatever happens. `go_at_once`: the run
+    starts without the `go` command."""
 
     warmup_ns: Count | None = None
     measure_ns: Count | None = None
@@ -186,7 +257,16 @@ class Phases(Wire):
 
 
 class LoadSpec(Wire):
-    """One engine process's share of a load."""
+    """One engine process's share of a load. `protocol`: the version of the wire contract. `target`, `scenario` (steps
+    that a user goes through in order, again and again), `model`, `connection`, `timeouts`, `phases`: what is sent, how
+    and for how long.
+
+    `threads`: number of event loops; `cpus`: where they may run, empty for anywhere. `precision_ns`: how late a send
+    may be to share a wake-up with others; 0: never, and the thread spins before each send. `interval_ns`: period of
+    `interval` events, of which every `histogram_every`th has a histogram. `seed`: of every random choice, the same in
+    all engines of a load; `first_user`: index among all engines' users (closed load) or arrival streams (open load) of
+    this engine's first.
+    """
 
     protocol: Count = PROTOCOL
     target: Target
@@ -205,8 +285,11 @@ class LoadSpec(Wire):
 
 
 class Launch(Wire):
-    """A command that the probe starts, watches, and ends together with everything it forked. `cgroups`: folders of the
-    cgroups that it is in from its first instruction on; None: those of the probe."""
+    """A command that the probe starts, watches, and ends together with everything it forked. `name`: that of its tree
+    in events; `argv`: program and arguments, no shell; `env`: names and values added to the environment; `cwd`: None
+    for the probe's; `log_file`: stdout and stderr are appended to it; `cpus`: where the tree may run, empty for
+    anywhere; `cgroups`: folders of the cgroups that it is in from its first instruction on; None: those of the probe.
+    `stop_signal`: number of the signal that asks it to end; after `grace_ns` what is left is killed."""
 
     name: str
     argv: tuple[str, ...]
@@ -220,12 +303,15 @@ class Launch(Wire):
 
 
 class Watch(Wire):
+    """A running process tree to watch. `name`: that in events; `pid`: its root process."""
+
     name: str
     pid: int
 
 
 class ScrapePage(Wire):
-    """A Prometheus text page that the probe reads periodically. `names`: metrics whose series are reported."""
+    """A Prometheus text page, at `url`, that the probe reads every `interval_ns` over plain HTTP. `timeout_ns`: for one
+    reading, from connecting to the last byte. `names`: metrics whose series are reported."""
 
     url: str
     interval_ns: Count = 1_000_000_000
@@ -235,7 +321,7 @@ class ScrapePage(Wire):
 
 class StatsdSink(Wire):
     """The sink to which a server may send metrics. `udp`: an address with a port; `unix`: the path of a socket; at
-    least one is set."""
+    least one is set. `interval_ns`: period of `statsd` events."""
 
     udp: str | None = None
     unix: str | None = None
@@ -243,8 +329,16 @@ class StatsdSink(Wire):
 
 
 class ProbeSpec(Wire):
-    """The spec of a probe. `host_cpus`: the CPUs whose time the host samples add up; empty: those that the probe was
-    allowed when it started."""
+    """What a probe starts and observes. `protocol`: the version of the wire contract. `launch`: the command to start,
+    `watch`: running process trees, `ports`: listening TCP ports whose accept queues are watched, `scrape`: a metrics
+    page, `statsd`: a sink; None or empty for none.
+
+    `interval_ns`, `threads_interval_ns`: periods of `sample` and `threads` events; the latter come less often if many
+    threads make them costly. `exact_counts`: perf counts every context switch and thread start, which makes each switch
+    dearer; False: switches are summed over the threads that samples meet, and thread starts are unknown. `cpus`: where
+    the probe runs, empty for anywhere; `host_cpus`: the CPUs whose time the host samples add up; empty: those that the
+    probe was allowed when it started.
+    """
 
     protocol: Count = PROTOCOL
     launch: Launch | None = None
@@ -260,26 +354,37 @@ class ProbeSpec(Wire):
 
 
 class Go(Wire):
+    """Starts the schedule of a load (`type`: go) at `at_ns`; 0 for now."""
+
     type: Literal["go"] = "go"
     at_ns: Count
 
 
 class StartMeasure(Wire):
+    """Ends the warm-up of a load and starts the measured window (`type`: measure) at `at_ns`; 0 for now."""
+
     type: Literal["measure"] = "measure"
     at_ns: Count
 
 
 class Drain(Wire):
+    """Ends the measured window of a load now, and drains (`type`: drain)."""
+
     type: Literal["drain"] = "drain"
 
 
 class WatchAlso(Wire):
+    """Has a probe watch one more process tree (`type`: watch): `name` in events, `pid` of its root."""
+
     type: Literal["watch"] = "watch"
     name: str
     pid: int
 
 
 class Stop(Wire):
+    """Ends the engine (`type`: stop): a load without draining, a probe after it stopped what it launched; each reports
+    first."""
+
     type: Literal["stop"] = "stop"
 
 

@@ -76,7 +76,9 @@ def test_a_run_is_read_with_its_types(run: powerband.Run) -> None:
     assert run.answer == run.analysis.answer
     assert all(isinstance(trial, TrialResult) for trial in run.trials) and len(run.trials) == 6
     assert run.setting(threads=4).setting == Setting((("threads", 4),))
-    with pytest.raises(powerband.UsageError, match=r"no settings have threads=5; name all factors of one, for example"):
+    with pytest.raises(
+        powerband.UsageError, match=r"no settings have threads=5; name all parameters of one, for " "example"
+    ):
         run.setting(threads=5)
     texts: list[tuple[Level, str]] = [(2, "2"), ("2.0", "2.0"), ("1e1", "1e1")]
     rows = tuple(replace(run.settings[0], setting=Setting((("x", level),))) for level, _ in texts)

@@ -138,7 +138,7 @@ def test_a_budget_for_one_block_and_no_more_says_so_too(said: Said, tmp_path: Pa
         (
             "memory",
             "load.users=10",
-            "This machine does not show it: see `powerband doctor`.",
+            "This machine does not report it: see `powerband doctor`.",
         ),
         (
             "finish_s",
@@ -171,4 +171,4 @@ def test_an_slo_on_what_no_trial_measured(said: Said, monkeypatch: pytest.Monkey
     made_up(monkeypatch, without_probe)
     _, answer, _ = said("objective.subject_to=[memory < 1GiB]", "design.order=blocks")
     assert answer.startswith("Not enough data to name a setting: none was seen to meet memory < 1GiB.")
-    assert "rss_bytes_max was not measured" in answer
+    assert "memory was not measured" in answer

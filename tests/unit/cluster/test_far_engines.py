@@ -15,7 +15,7 @@ import pytest
 
 from fakes.generators import generator_up
 from powerband.base.procfs import all_processes
-from powerband.cluster.far_engines import FarEngine, FarEngines, Generator, GeneratorLostError, told_here
+from powerband.cluster.far_engines import FarEngine, FarEngines, Generator, GeneratorLostError, in_our_time
 from powerband.cluster.generator import proof
 from powerband.model.clocks import Offset
 from powerband.wire.specs import Drain, Go
@@ -78,12 +78,12 @@ def test_instants_go_out_by_the_clock_there_and_come_back_by_ours(node: Generato
 
 def test_lengths_and_instants_that_were_never_reached_stay_as_they_are() -> None:
     summary = b'{"type":"summary","go_ns":500,"measure_start_ns":0,"window":{"user_ns":44},"end_ns":900}\n'
-    assert json.loads(told_here(summary, Offset(100, 1))) == {
+    assert json.loads(in_our_time(summary, Offset(100, 1))) == {
         **{"type": "summary", "go_ns": 400, "measure_start_ns": 0},
         **{"window": {"user_ns": 44}, "end_ns": 800},
     }
-    assert told_here(b"no event\n", Offset(100, 1)) == b"no event\n"
-    assert told_here(b'{"type":"phase"}\n', Offset(100, 1)) == b'{"type":"phase"}\n'
+    assert in_our_time(b"no event\n", Offset(100, 1)) == b"no event\n"
+    assert in_our_time(b'{"type":"phase"}\n', Offset(100, 1)) == b'{"type":"phase"}\n'
 
 
 def test_an_engine_that_ends_tells_its_status_and_its_last_words(node: Generator, tmp_path: Path) -> None:

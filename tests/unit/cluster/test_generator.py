@@ -20,7 +20,7 @@ def told(monkeypatch: pytest.MonkeyPatch, *seen: tuple[bytes, dict[str, tuple[in
     for line, threads in seen:
         monkeypatch.setattr(generator, "waits_of_threads", lambda pid, threads=threads: threads)
         waits.note(line, 1)
-    return waits.told()
+    return waits.sums()
 
 
 def test_only_the_measured_window_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from powerband.cluster.kept_facts import KeptFacts, is_another, together
+from powerband.cluster.kept_facts import KeptFacts, is_another_machine, joined_costs
 from powerband.store import RunDir
 
 
 def test_costs_are_means_over_all_trials_and_the_longest_wait() -> None:
     before = {"actor_cores": 0.01, "raylet_cores": 0.02, "trials": 3, "between_s_max": 0.5}
     now = {"actor_cores": 0.02, "raylet_cores": 0.02, "trials": 1, "between_s_max": 0.1}
-    assert together(before, now) == pytest.approx(
+    assert joined_costs(before, now) == pytest.approx(
         {"actor_cores": 0.0125, "raylet_cores": 0.02, "trials": 4, "between_s_max": 0.5}
     )
 
 
 def test_a_node_that_ran_nothing_since_keeps_what_it_cost() -> None:
     before = {"actor_cores": 0.01, "trials": 3, "between_s_max": 0.5}
-    assert together(before, {}) == before
-    assert together({}, {"trials": 0}) == {"trials": 0}
+    assert joined_costs(before, {}) == before
+    assert joined_costs({}, {"trials": 0}) == {"trials": 0}
 
 
 FACTS = {"cpu": {"model": "Example 3000", "allowed": [0, 1]}, "memory": {"total_bytes": 8_000_000_000}}
@@ -40,8 +40,8 @@ FACTS = {"cpu": {"model": "Example 3000", "allowed": [0, 1]}, "memory": {"total_
     ],
 )
 def test_a_node_of_the_same_name_may_be_another_machine(now: dict[str, object], another: bool) -> None:
-    assert is_another(FACTS, now) is another
-    assert is_another({}, now) is False
+    assert is_another_machine(FACTS, now) is another
+    assert is_another_machine({}, now) is False
 
 
 def test_what_is_damaged_in_the_file_of_a_run_that_was_left_is_left_out(tmp_path: Path) -> None:

@@ -77,12 +77,12 @@ def test_a_lost_node_that_cannot_get_ready_again_is_out_and_says_why(
         answer.set_result({"failed": {"kind": kind, "message": "the server's build failed"}})
 
     bench, node = bench_of(job, answers)
-    node.lost = "it was not heard of for 6 s"
+    node.lost = "it did not report for 6 s"
     for _ in range(6):
         bench._welcome_back()
     assert node.out is out and bench._there == []
     assert watching.notes == (["b does not come back: the server's build failed"] if out else [])
-    assert node.now() == {"lost": "the server's build failed" if out else "it was not heard of for 6 s"}
+    assert node.now() == {"lost": "the server's build failed" if out else "it did not report for 6 s"}
     assert calls == ["open"] * (1 if out else 3)
 
 
@@ -97,7 +97,7 @@ def test_a_lost_node_that_gets_ready_again_takes_part_again(job: Job, watching: 
             answer.set_result({"said": "ready"})
 
     bench, node = bench_of(job, answers)
-    node.lost = "it was not heard of for 6 s"
+    node.lost = "it did not report for 6 s"
     for _ in range(4):
         bench._welcome_back()
     assert list(bench.places) == ["b"] and watching.notes == ["b is back"] and calls == ["open"] * 2

@@ -1,5 +1,5 @@
 """The page of benchmarks and the README's quotes of it: each row has its date, each verdict is the rule's, and each
-figure is from the tables, as a range from the worse of two days to the better."""
+figure is from the tables."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ TABLES = tables(PAGE)
 VERDICTS = {MET, NOT_MET, UNDECIDED}
 DAY = re.compile(r"20\d\d-\d\d-\d\d\b")
 WITH_ENDS = re.compile(r"(-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\)")
+SECONDS = "seconds, median (range)"
 # Descriptions of the measurements, not results: the page has these words or figures.
 SETTINGS = ("16 pool sizes", "3 %", "64 connections", "1,000 threads")
 
@@ -49,8 +50,11 @@ def ends(values: Sequence[float], places: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def parts(values: Sequence[float]) -> str:
-    return f"1/{1 / min(values):.0f} to 1/{1 / max(values):.0f}"
+def test_each_case_has_one_row() -> None:
+    cases = [
+        tuple(row.get(key, "") for key in ("row", "against", "connections", "what", "server")) for row in titled("")
+    ]
+    assert [case for case in set(cases) if any(case) and cases.count(case) > 1] == []
 
 
 @pytest.mark.parametrize("table", TABLES, ids=[" ".join(head)[:40] for head, *_ in TABLES])
@@ -63,7 +67,7 @@ def test_each_row_says_when_it_was_measured(table: list[list[str]]) -> None:
 def test_verdicts_have_the_words_of_the_rule() -> None:
     rows = titled("")
     assert {row[""] for row in rows} - {""} <= VERDICTS
-    assert len([row for row in rows if row[""]]) > 30
+    assert len([row for row in rows if row[""]]) > 20
     assert set(re.findall(r"\b(?:on the edge|missed|DIFFERENT)\b", PAGE)) == set()
 
 
@@ -97,7 +101,7 @@ def judged() -> Iterator[tuple[str, Spread, dict[str, float], str]]:
 
 def test_each_verdict_is_the_one_of_the_rule() -> None:
     rows = list(judged())
-    assert len(rows) > 20
+    assert len(rows) > 15
     assert [(name, said) for name, found, target, said in rows if found.verdict(**target) != said] == []
 
 
@@ -128,18 +132,19 @@ def quoted() -> dict[str, list[str]]:
     ours = [number(row["ours us"]) for row in plain]
     probe = [number(text) for text in watched("the monitor on a server with 1,000 threads")]
     races = [row["ratio"] for row in titled("race", "full grid")]
-    answers = [(row["row"], number(row["seconds"])) for row in titled("row", "seconds")]
+    answers = [(row["row"], row[SECONDS]) for row in titled("row", SECONDS)]
     quickstart, gunicorn = (
-        [seconds for row, seconds in answers if row.startswith(name)] for name in ("quickstart", "gunicorn")
+        [float(figure) for row, cell in answers if row.startswith(name) for figure in re.findall(r"\d+", cell)]
+        for name in ("quickstart", "gunicorn")
     )
     return {
         "Time": [f"take {ends(quickstart, '1')} s", f"gunicorn {ends(gunicorn, '1')} s"],
-        "Fast": [f"in {races[0]} and {races[1]} of the full grid's time"],
+        "Fast": [f"in {races[0]} of the full grid's time"],
         "Lean": [
             f"{ends(ours, '0.1')} us of CPU a request",
             f"{ends(ratios['wrk'], '0.01')} of wrk's",
-            f"{parts(ratios['k6'])} of k6's",
-            f"{parts(ratios['JMeter'])} of JMeter's",
+            f"1/{1 / ratios['k6'][0]:.0f} of k6's",
+            f"1/{1 / ratios['JMeter'][0]:.0f} of JMeter's",
         ],
         "Unobtrusive": [
             f"{ends(probe, '0.1')} % of one core",
@@ -167,7 +172,7 @@ def test_the_readme_names_the_days_of_the_tables() -> None:
     quoted_rows = titled("ours us", "connections") + titled("precision") + titled("generators' CPU, of a core")
     measured = {row["measured"][:10] for row in quoted_rows}
     watching = {row["on"][:10] for row in titled("what", "measured", "target", "on")}
-    answered = {row["measured"] for row in titled("row", "seconds", "trials")}
+    answered = {row["measured"][:10] for row in titled("row", SECONDS)}
     assert measured | watching | answered == {f"2026-11-{day}" for day in (20, 21, 25, 26, 27)}
 
 

@@ -15,6 +15,7 @@ from scripts.answer import LEFT_OUT, analysis_of, answer_of, whole_answer
 from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, claim_rows, commit_of, keep
 
 from fakes.finished_run import new_run, run_to_its_end
+from fakes.pages import ROOT
 from powerband.store import RunDir
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -49,7 +50,7 @@ def test_a_block_says_what_the_data_say(run: RunDir, tmp_path: Path) -> None:
     kept = Kept.read(keep(run, COMMIT, tmp_path))
     text = block(kept)
     trials = len(kept.analysis["trials"])
-    begun = "`powerband run fake` on 2026-11-25; Made-up CPU, 2 CPUs; commit 0123456789ab"
+    begun = "`powerband run fake` on 2026-11-25; Made-up CPU, 2 CPUs"
     assert text.startswith(f"{begun}; {trials} of {trials} trials valid. [Its data](data/fake-2026-11-25).")
     for row in kept.analysis["settings"]:
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `{row['setting']['id']}` |")]
@@ -69,6 +70,14 @@ def test_the_shown_answer_consists_of_whole_lines_of_the_terminal_s() -> None:
     assert shown[0] == whole[1] and LEFT_OUT in shown and not any(line.startswith("With ") for line in shown)
     rest = iter(whole)  # in their order
     assert [line for line in shown if line not in (LEFT_OUT, "") and line not in rest] == []
+
+
+def test_each_part_of_the_numbered_answer_has_a_note() -> None:
+    for name in ("reading-the-answer.md", "reading-the-answer.ko.md"):
+        shown, _, notes = (ROOT / "docs" / name).read_text().partition("<!-- end of answer -->")
+        parts = re.findall(r"^    ([ \d]\d)  \S", shown, re.M)
+        assert len(parts) > 5 and [int(part) for part in parts] == [*range(1, len(parts) + 1)]
+        assert [int(number) for number in re.findall(r"^(\d+)\. ", notes, re.M)] == [int(part) for part in parts]
 
 
 def found(claim: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from fakes.pages import ROOT, blocks, commands, headings, links, tables, without
 
 PAIRS = [
     ("README.md", "README.ko.md"),
+    ("docs/quickstart.md", "docs/quickstart.ko.md"),
     ("docs/tutorial.md", "docs/tutorial.ko.md"),
     ("docs/reading-the-answer.md", "docs/reading-the-answer.ko.md"),
     ("docs/node.md", "docs/node.ko.md"),

@@ -15,7 +15,8 @@ from powerband.model.plan import Setting, TrialSpec
 from powerband.store import TrialRecord
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
-FILE_PAGE = "\n".join((DOCS / f"{name}.md").read_text() for name in ("experiment-file", "load", "measure", "metrics"))
+FILE_PAGES = ("experiment-file", "subject", "load", "websocket", "measure", "metrics")
+FILE_PAGE = "\n".join((DOCS / f"{name}.md").read_text() for name in FILE_PAGES)
 CLI_PAGE = (DOCS / "cli.md").read_text()
 
 # Long forms of keys that are documented by their short form.

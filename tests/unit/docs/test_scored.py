@@ -1,11 +1,13 @@
-"""The rows of the planted bottlenecks are read as they were written, and renewed one by one."""
+"""The rows of the planted bottlenecks are read as they were written, renewed one by one, and summed up on the page."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+from fakes.pages import ROOT
 from fakes.planted import Case, users
-from fakes.scored import DISTURBED, Row, named_otherwise, page_of, renewed, rows_of, summary
+from fakes.scored import DISTURBED, Row, file_of, named_otherwise, renewed, sets_of, summary
 from powerband.model.bottlenecks import BottleneckName as B
 
 POOL = Row("pool: 4", "pool_too_small", "pool_too_small", "4 of 4 threads", "60 queue", "4", "4.1", "2026-11-24")
@@ -15,7 +17,19 @@ CASES = [Case(row.case, "", users(1), B(row.planted)) for row in (POOL, LOCK, CA
 
 
 def test_rows_are_read_as_they_were_written() -> None:
-    assert list(rows_of(page_of([POOL, LOCK, CALM])).values()) == [POOL, LOCK, CALM]
+    sets = {"one": {POOL.case: POOL, LOCK.case: LOCK}, "another": {CALM.case: CALM}}
+    assert sets_of(file_of(sets)) == sets
+
+
+def test_the_kept_rows_give_the_sums_of_the_page() -> None:
+    page = (ROOT / "docs" / "methods" / "bottlenecks.md").read_text()
+    sets = sets_of((ROOT / "docs" / "methods" / "data" / "planted-bottlenecks.csv").read_text())
+    assert len(sets) == 4
+    for title, rows in sets.items():
+        (said,) = re.findall(rf"<!-- {title}: begin -->\n(.*?)\n<!-- {title}: end -->", page, re.S)
+        machine = re.findall(r"\d CPUs, Linux [\d.]+", said)[0]
+        every = list(rows.values())
+        assert said == " ".join(filter(None, (summary(every, machine), named_otherwise(every))))
 
 
 def test_a_renewed_row_takes_the_place_of_the_old_one() -> None:

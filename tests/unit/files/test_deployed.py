@@ -99,8 +99,8 @@ def test_what_is_restored_is_the_whole_setting() -> None:
     made = written({**both, "deployed": {"restore": {"n": 1, "m": 9}}}, factors=factors, load=load)
     assert made.subject.deployed is not None and made.subject.deployed.restore == {"n": 1, "m": 9}
     said = refused({**both, "deployed": {"restore": {"n": 1}}}, factors=factors, load=load)
-    assert "m is changed too: write the value that it gets back" in said
-    assert "no factor o is changed" in refused({"deployed": {"restore": {"o": 1}}})
+    assert "m is varied too: write the value that it gets back" in said
+    assert "no parameter o is varied" in refused({"deployed": {"restore": {"o": 1}}})
 
 
 def test_tune_without_a_command() -> None:
@@ -151,7 +151,7 @@ def test_options_that_do_not_go_together(command: tuple[str, ...], given: dict[s
 def test_errors_name_the_option() -> None:
     with pytest.raises(ExperimentError, match=r"-P m=1.*occurs neither in subject\.apply"):
         tune_experiment((), ["n=1,2", "m=1"], url=URL, apply=APPLY)
-    with pytest.raises(ExperimentError, match="--restore m=1: no factor m is changed"):
+    with pytest.raises(ExperimentError, match="--restore m=1: no parameter m is varied"):
         tune_experiment((), ["n=1,2"], url=URL, apply=APPLY, restore=["m=1"])
     with pytest.raises(ExperimentError, match="--env: the server runs already"):
         tune_experiment((), ["n=1,2"], url=URL, apply=APPLY, env=["A=b"])

@@ -50,7 +50,7 @@ MISTAKES = {
     ),
     "levels that are equal": (
         with_lines("factors: {threads: [1, true]}", without="factors"),
-        "factors.threads[1] in x.yaml:4:24: level true is equal to level 1: put one of them in quotes, as a text",
+        "factors.threads[1] in x.yaml:4:24: value true is equal to value 1: put one of them in quotes, as a text",
     ),
     "keys to be merged": (
         with_lines("load: {<<: {users: 5}, users: 4}", without="load"),
@@ -93,7 +93,7 @@ MISTAKES = {
     ),
     "two methods": (
         with_lines("load: {users: 5, scenario: [{get: /, post: /}]}", without="load"),
-        "load.scenario[0].post in x.yaml:4:38: a step is one request, and this one is get already",
+        "load.scenario[0].post in x.yaml:4:38: a step has one request, and this one has get already",
     ),
     "duration without unit": (
         with_lines("load: {users: 5, duration: 60}", without="load"),
@@ -190,11 +190,11 @@ MISTAKES = {
     ),
     "claim with an unknown factor": (
         with_lines('claims: [{id: a, says: b, holds: "errors[thread=1] == 0"}]'),
-        "claims[0].holds in x.yaml:5:34: there is no factor thread; did you mean threads?",
+        "claims[0].holds in x.yaml:5:34: there is no parameter thread; did you mean threads?",
     ),
     "claim with an unknown level": (
         with_lines('claims: [{id: a, says: b, holds: "errors[threads=3] == 0"}]'),
-        "claims[0].holds in x.yaml:5:34: factor threads has no level 3; known: 1, 2",
+        "claims[0].holds in x.yaml:5:34: parameter threads has no value 3; known: 1, 2",
     ),
     "claims with one id": (
         with_lines("claims:", "  - {id: a, says: b, holds: p99 > 0}", "  - {id: a, says: c, holds: p99 > 0}"),
@@ -210,16 +210,16 @@ MISTAKES = {
     ),
     "factor of a reserved name": (
         with_lines("factors: {threads: [1, 2], port: [1]}", without="factors"),
-        "factors.port in x.yaml:4:28: port is filled in by powerband itself; give the factor another name",
+        "factors.port in x.yaml:4:28: port is filled in by powerband itself; give the parameter another name",
     ),
     "empty levels": (
         with_lines("factors: {threads: []}", without="factors"),
-        "factors.threads in x.yaml:4:20: a factor needs at least one level",
+        "factors.threads in x.yaml:4:20: a parameter needs at least one value",
     ),
     "level twice": (
         with_lines("factors: {threads: [1, 2, 1]}", without="factors"),
-        "factors.threads[2] in x.yaml:4:27: level 1 stands there twice; to enter a setting again as if it were "
-        "different, add a factor named aa or label.NAME, which reaches no command",
+        "factors.threads[2] in x.yaml:4:27: value 1 stands there twice; to enter a setting again as if it were "
+        "different, add a parameter named aa or label.NAME, which reaches no command",
     ),
     "bad range": (
         with_lines("factors: {threads: 64..1}", without="factors"),
@@ -227,11 +227,11 @@ MISTAKES = {
     ),
     "level that is none": (
         with_lines("factors: {threads: [1, [2]]}", without="factors"),
-        "factors.threads[1] in x.yaml:4:24: a level is a number, a text, true or false; several stand in brackets",
+        "factors.threads[1] in x.yaml:4:24: a value is a number, a text, true or false; several stand in brackets",
     ),
     "levels without brackets": (
         with_lines("factors:", "  threads: 1,2", without="factors"),
-        "factors.threads in x.yaml:5:12: several levels stand in brackets, [1,2], and one text in quotes",
+        "factors.threads in x.yaml:5:12: several values stand in brackets, [1,2], and one text in quotes",
     ),
     "too many settings": (
         with_lines("factors: {threads: 1..200 step 1, aa: 1..200 step 1}", without="factors"),
@@ -247,17 +247,20 @@ MISTAKES = {
     ),
     "arrivals of users": (
         with_lines("load: {users: 5, arrivals: constant}", without="load"),
-        "load.arrivals in x.yaml:4:18: is of an open load, and this one has users, who wait for their answers: write "
+        "load.arrivals in x.yaml:4:18: belongs to an open load, but this one has users, who wait for their answers: "
+        "write "
         "rate (--rate) in place of users, or leave this out",
     ),
     "users who ramp from a rate": (
         with_lines("load: {users: 5, ramp: 1s, ramp_from: 10}", without="load"),
-        "load.ramp_from in x.yaml:4:28: is of an open load, and this one has users, who wait for their answers: write "
+        "load.ramp_from in x.yaml:4:28: belongs to an open load, but this one has users, who wait for their answers: "
+        "write "
         "rate (--rate) in place of users, or leave this out",
     ),
     "arrivals of users vary": (
         with_lines("factors: {threads: [1], load.arrivals: [poisson, constant]}", without="factors"),
-        "factors.load.arrivals in x.yaml:4:25: is of an open load, and this one has users, so that all settings would "
+        "factors.load.arrivals in x.yaml:4:25: belongs to an open load, but this one has users, so that all settings "
+        "would "
         "be the same: write rate (--rate) in place of users, or vary another key",
     ),
     "placeholder without a factor": (
@@ -314,11 +317,11 @@ MISTAKES = {
     ),
     "unknown subject": (
         with_lines("subject: {use: referense}", without="subject"),
-        "subject.use in x.yaml:4:16: there is no subject referense; did you mean reference?",
+        "subject.use in x.yaml:4:16: there is no server referense; did you mean reference?",
     ),
     "unknown parameter": (
         with_lines("subject: {use: reference, set: {wiat: 3ms}}", without="subject"),
-        "subject.set.wiat in x.yaml:4:33: subject reference has no parameter wiat; did you mean wait?",
+        "subject.set.wiat in x.yaml:4:33: server reference has no parameter wiat; did you mean wait?",
     ),
     "parameter of a wrong type": (
         with_lines("subject: {use: reference, set: {wait: 3}}", without="subject"),
@@ -330,11 +333,12 @@ MISTAKES = {
     ),
     "factor that the subject does not know": (
         "subject: reference\nload: {users: 5}\nfactors: {thread: [1]}\n",
-        "factors.thread in x.yaml:3:11: subject reference has no parameter thread; did you mean threads?",
+        "factors.thread in x.yaml:3:11: server reference has no parameter thread; did you mean threads?",
     ),
     "set and varied": (
         with_lines("subject: {use: reference, set: {threads: 3}}", without="subject"),
-        "subject.set.threads in x.yaml:4:33: threads is a factor too; a factor's levels decide, so leave it out here",
+        "subject.set.threads in x.yaml:4:33: threads varies (factors.threads), and the values there decide: leave it "
+        "out here",
     ),
     "no subject": (
         with_lines(without="subject"),

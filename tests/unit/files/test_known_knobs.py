@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from powerband.files.known_knobs import KNOWN, Flag, knobs_in_help, known_server, told, with_port
+from powerband.files.known_knobs import KNOWN, Flag, knobs_in_help, known_server, with_flag, with_port
 from powerband.files.levels import parse_levels
 
 ARGPARSE_OLD = """\
@@ -69,13 +69,13 @@ def test_known_servers_are_told_the_first_knob_and_the_port(command: str, name: 
     words = shlex.split(command)
     known = known_server(words, is_spring="shop.jar" in command)
     assert known is not None and known.name == name and known.port is not None and known.knobs[0].flag is not None
-    made = told(told(words, known.knobs[0].flag), known.port)
+    made = with_flag(with_flag(words, known.knobs[0].flag), known.port)
     assert sorted(made) == sorted(shlex.split(proposed))
 
 
 def test_others_are_known_by_their_executable_or_not_at_all() -> None:
     go = known_server(["./server"], is_go=True)
-    assert go is not None and go.knobs[0].told_by == "GOMAXPROCS"
+    assert go is not None and go.knobs[0].set_by == "GOMAXPROCS"
     assert known_server(["node", "app.js"]) is not None
     assert known_server(["./server"]) is None and known_server(["java", "-jar"]) is None
 
@@ -90,9 +90,9 @@ def test_each_row_says_where_it_is_from_and_its_levels_can_be_read() -> None:
 
 def test_a_value_that_stands_there_is_replaced_once() -> None:
     flag = Flag(("-w", "--workers"), "{workers}")
-    assert told(["x", "-w", "2"], flag) == ["x", "-w", "{workers}"]
-    assert told(["x", "--workers", "2"], flag) == ["x", "--workers", "{workers}"]
-    assert told(["x", "-walk"], flag) == ["x", "-walk", "-w", "{workers}"]
+    assert with_flag(["x", "-w", "2"], flag) == ["x", "-w", "{workers}"]
+    assert with_flag(["x", "--workers", "2"], flag) == ["x", "--workers", "{workers}"]
+    assert with_flag(["x", "-walk"], flag) == ["x", "-walk", "-w", "{workers}"]
 
 
 def test_a_port_is_replaced_where_it_stands_once() -> None:

@@ -43,7 +43,7 @@ def test_what_is_no_range(text: str) -> None:
         ("8..1", "from the smaller to the larger"),
         ("4..4", "from the smaller to the larger"),
         ("1..8 step 0", "step must be above 0"),
-        ("0..5000 step 1", "more than 1000 levels"),
+        ("0..5000 step 1", "more than 1000 values"),
         ("1..8ms", "both carry a unit"),
         ("1x..8s", "mixes units, .* is no duration"),
         ("1M..2G", "mixes units"),
@@ -65,5 +65,5 @@ def test_levels_of_an_option() -> None:
     for text in ("1..x", "-4..4", "1e3..1e5"):
         with pytest.raises(ValueError, match="is no range"):
             parse_levels(text)
-    with pytest.raises(ValueError, match="a level is empty"):
+    with pytest.raises(ValueError, match="a value is empty"):
         parse_levels("1,,2")

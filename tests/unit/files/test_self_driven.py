@@ -126,7 +126,7 @@ def test_claims_are_on_settings_that_there_are() -> None:
     base += 'design: {vary: one-at-a-time}\nclaims:\n  - {id: c, says: s, holds: "%s"}\n'
     parse(base % "goodput[threads=1] > goodput[threads=2]")
     parse(base % "goodput[threads=2,mode=a] > 3")
-    assert "no setting has all these levels" in errors_of(base % "goodput[threads=2,mode=b] > 3")
+    assert "no setting has all these values" in errors_of(base % "goodput[threads=2,mode=b] > 3")
 
 
 def test_series_and_final_figures() -> None:

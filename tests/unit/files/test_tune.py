@@ -122,13 +122,13 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
          "21.0 s, and a comparison needs two rounds: allow more time, name fewer values, or shorten load.duration"),
         ({"parameters": ["threads=1,2"], "options": {"--order": "races"}},
          "--order races: 'races' is not allowed; did you mean race?"),
-        ({"parameters": ["threads"]}, "-P threads: write NAME=levels, for example threads=1,2,4 or threads=1..64"),
-        ({"parameters": ["threads=1,,2"]}, "-P threads=1,,2: a level is empty"),
+        ({"parameters": ["threads"]}, "-P threads: write NAME=VALUES, for example threads=1,2,4 or threads=1..64"),
+        ({"parameters": ["threads=1,,2"]}, "-P threads=1,,2: a value is empty"),
         ({"parameters": ["threads=8..x"]}, "-P threads=8..x: '8..x' is no range: write 1..64 or 1..64 step 8, or put "
          "it in quotes if it is a text"),
         ({"parameters": ["threads=8..1"]}, "-P threads=8..1: '8..1': a range goes from the smaller to the larger"),
         ({"parameters": ["threads=1", "threads=2"]},
-         "-P threads=2: threads has levels already; give all of them in one -P"),
+         "-P threads=2: threads has values already; give all of them in one -P"),
         ({"parameters": ["threads=1"], "command": ("./s", "{port}")},
          "-P threads=1: {threads} occurs nowhere in the command, the url or env; write {threads} where the server is "
          "told its value"),
@@ -147,10 +147,11 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
          "--rate 5: users is set too; users is the closed model, rate the open one: keep one, or set the other to "
          "null where a profile changes the model"),
         ({"options": {"--arrivals": "constant"}},
-         "--arrivals constant: is of an open load, and this one has users, who wait for their answers: write rate "
+         "--arrivals constant: belongs to an open load, but this one has users, who wait for their answers: write rate "
          "(--rate) in place of users, or leave this out"),
         ({"parameters": ["threads=1", "load.arrivals=poisson,constant"]},
-         "-P load.arrivals=poisson,constant: is of an open load, and this one has users, so that all settings would be "
+         "-P load.arrivals=poisson,constant: belongs to an open load, but this one has users, so that all settings "
+         "would be "
          "the same: write rate (--rate) in place of users, or vary another key"),
         ({"options": {"--stop-signal": "TREM"}}, "--stop-signal TREM: 'TREM' is not allowed; did you mean TERM?"),
         ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),
@@ -264,8 +265,8 @@ def test_a_websocket_url_with_its_message() -> None:
     ("url", "options", "request_", "said"),
     [
         ("ws://127.0.0.1:{port}/", {}, {}, "--url ws://127.0.0.1:{port}/: a WebSocket load sends messages: name one"),
-        ("ws://127.0.0.1:{port}/", {}, {"message": "x", "body": "y"}, "--body: is of an HTTP request"),
-        ("ws://127.0.0.1:{port}/", {"--rate": "5"}, {"message": "x"}, "--rate 5: is of an open load"),
+        ("ws://127.0.0.1:{port}/", {}, {"message": "x", "body": "y"}, "--body: belongs to an HTTP request"),
+        ("ws://127.0.0.1:{port}/", {"--rate": "5"}, {"message": "x"}, "--rate 5: belongs to an open load"),
         ("ws://127.0.0.1:{port}/", {"--pace": "1s", "--think": "1s"}, {"message": "x"}, "--think 1s: pace is set too"),
         ("http://127.0.0.1:{port}/", {}, {"message": "x"}, "--message: a message goes over a WebSocket"),
         ("http://127.0.0.1:{port}/", {"--pace": "1s"}, {}, "--pace 1s: an HTTP user waits for its answer"),
@@ -285,6 +286,6 @@ def test_powerband_load_takes_the_same() -> None:
 
 @pytest.mark.parametrize(("option", "text"), [("--arrivals", "constant"), ("--max-in-flight", "50")])
 def test_powerband_load_refuses_what_is_of_an_open_load_without_a_rate(option: str, text: str) -> None:
-    with pytest.raises(ExperimentError, match=f"{option} {text}: is of an open load, and this one has users"):
+    with pytest.raises(ExperimentError, match=f"{option} {text}: belongs to an open load, but this one has users"):
         load_of("http://127.0.0.1:8080/", {option: text}, {}, [], [])
     assert load_of("http://127.0.0.1:8080/", {option: text, "--rate": "5"}, {}, [], []).rate_per_s == 5

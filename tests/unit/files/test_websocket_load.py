@@ -151,17 +151,17 @@ MISTAKES = {
     ),
     "a rate": (
         "rate: 100/s, scenario: [{message: x}]",
-        "load.rate in x.yaml:4:8: is of an open load, whose requests come and go",
+        "load.rate in x.yaml:4:8: belongs to an open load, whose requests come and go",
     ),
     "no scenario": ("users: 1", "load in x.yaml:4:7: a WebSocket load needs a scenario"),
     "a request": (
         "users: 1, scenario: [{get: /x}]",
-        "load.scenario[0].get in x.yaml:4:30: is of an HTTP request, and the url makes this a WebSocket load: "
+        "load.scenario[0].get in x.yaml:4:30: belongs to an HTTP request, but the url makes this a WebSocket load: "
         "write message, binary, event, call or publish",
     ),
     "headers of a message": (
         "users: 1, scenario: [{message: x, headers: {a: b}}]",
-        "load.scenario[0].headers in x.yaml:4:42: is of an HTTP request, and the url makes this a WebSocket load: "
+        "load.scenario[0].headers in x.yaml:4:42: belongs to an HTTP request, but the url makes this a WebSocket load: "
         "load.websocket.headers are those of the handshake",
     ),
     "a status": (
@@ -174,7 +174,7 @@ MISTAKES = {
     ),
     "two messages": (
         f"users: 1, {SC}, scenario: [{{call: a, publish: b}}]",
-        "load.scenario[0].publish in x.yaml:4:78: a step is one message, and this one is call already",
+        "load.scenario[0].publish in x.yaml:4:78: a step has one message, and this one has call already",
     ),
     "connections of one message": (
         "users: 1, keep_alive: false, scenario: [{message: x}]",
@@ -182,7 +182,7 @@ MISTAKES = {
     ),
     "an event without a dialect": (
         "users: 1, scenario: [{event: ping, answer: pong}]",
-        "load.scenario[0].event in x.yaml:4:30: event is of SocketCluster",
+        "load.scenario[0].event in x.yaml:4:30: event belongs to SocketCluster",
     ),
     "a text in a dialect": (
         f"users: 1, {SC}, scenario: [{{message: ping}}]",
@@ -198,7 +198,7 @@ MISTAKES = {
     ),
     "an answer of a call": (
         f"users: 1, {SC}, scenario: [{{call: a, answer: b}}]",
-        "load.scenario[0].answer in x.yaml:4:78: answer is of an event; this step has none",
+        "load.scenario[0].answer in x.yaml:4:78: answer belongs to an event; this step has none",
     ),
     "expecting of a one-way message": (
         "users: 1, scenario: [{message: x, answered: false, expect: y}]",
@@ -218,7 +218,7 @@ MISTAKES = {
     ),
     "channels of a plain WebSocket": (
         "users: 1, websocket: {subscribe: [a]}, scenario: [{message: x}]",
-        "load.websocket.subscribe in x.yaml:4:30: channels are of SocketCluster",
+        "load.websocket.subscribe in x.yaml:4:30: channels belong to SocketCluster",
     ),
     "matching of a dialect": (
         "users: 1, websocket: {dialect: socketcluster20, match: {id_after: x}}, scenario: [{call: a}]",
@@ -234,7 +234,7 @@ MISTAKES = {
     ),
     "a tally of two steps": (
         "users: 1, websocket: {tally: x}, scenario: [{message: x}, {message: y}]",
-        "load.websocket.tally in x.yaml:4:30: a tally is of a scenario of one step",
+        "load.websocket.tally in x.yaml:4:30: the server's count is compared with the messages sent",
     ),
     "an unknown key": (
         "users: 1, websocket: {rejoin: 1s}, scenario: [{message: x}]",

@@ -89,7 +89,7 @@ def test_a_race_says_who_is_out_after_which_block_and_why(tmp_path: Path) -> Non
     departed = analysis.race.departures[0]
     assert settings[departed.setting.id].because == departed.reason
     told = {setting.told for setting in state.settings if setting.left_after_block == 1}
-    assert told == {"out after round 2"}
+    assert told == {"eliminated in round 2"}
     last = analysis.race.looks[-1]
     assert settings[last.leader.id].leads and settings[last.leader.id].effect is None
     for setting in state.settings:

@@ -23,7 +23,7 @@ NOW_S = 1_800_000_000.0
 NODES = {
     "a": {"trial": 1, "began_s": NOW_S, "phase": "measure", "phase_began_s": NOW_S + 2},
     "b": {"trial": 2, "began_s": NOW_S + 1, "phase": "ready", "phase_began_s": NOW_S + 1},
-    "c": {"lost": "it was not heard of for 6 s"},
+    "c": {"lost": "it did not report for 6 s"},
     "d": {},
 }
 

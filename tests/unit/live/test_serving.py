@@ -92,5 +92,5 @@ def test_the_most_connections(soft: int, found: int, monkeypatch: pytest.MonkeyP
 
 def test_too_few_descriptors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving.resource, "getrlimit", lambda _: (64, 64))
-    with pytest.raises(UsageError, match="raise `ulimit -n`"):
+    with pytest.raises(UsageError, match="`ulimit -n 416` in this shell"):
         connections_max()

@@ -116,7 +116,7 @@ def test_users_who_are_dropped_are_told_by_reason_and_invalidate_nothing(tmp_pat
     ]
     causes = {error.kind: error.cause for error in result.errors}
     assert causes["join handshake_refused"].startswith("the server refused the opening handshake")
-    assert "1011 (its own error) 2 times" in causes["lost closed"]
+    assert "1011 (internal error) 2 times" in causes["lost closed"]
     assert "no close code once" in causes["lost closed"]
 
 

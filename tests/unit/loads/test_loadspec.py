@@ -65,7 +65,9 @@ def test_pipelined_requests_share_connections() -> None:
 def test_the_hint_names_a_limit_that_is_enough() -> None:
     with pytest.raises(TrialFailed) as failed:
         fleet_shape(100_000, 256, "127.0.0.1")
-    assert "ulimit -n 1611" in failed.value.failure.message
+    assert (
+        "raise the limit to 1611 (`sudo prlimit --pid $$ --nofile=1611` in this shell)" in failed.value.failure.message
+    )
     assert len(fleet_shape(100_000, 1611, "127.0.0.1")) == MAX_ENGINES
 
 

@@ -66,9 +66,9 @@ def test_each_comparison_keeps_its_words() -> None:
         ("p99 + 5% < 50ms", "'5%' is no duration"),
         ("goodput * 50ms < 3", "50ms has a unit, but no metric that it is compared with or added to"),
         ("1 < 2", "compares numbers only"),
-        ("p99[threads] < 5", "must name factors and levels"),
-        ("p99[a=1,a=2] < 5", "names a factor twice"),
-        ("p99[a=1] < p99", "must name the same factors"),
+        ("p99[threads] < 5", "must name parameters and values"),
+        ("p99[a=1,a=2] < 5", "names a parameter twice"),
+        ("p99[a=1] < p99", "must name the same parameters"),
         ("(" * 60 + "p99", "50 parentheses"),
     ],
 )
@@ -116,7 +116,7 @@ def test_a_claim_is_on_the_settings_that_there_are() -> None:
 def test_levels_are_checked() -> None:
     claimed = parse_claim("error_rate[core=30] == 0")
     check_levels(claimed, {"core": [20, 30]})
-    with pytest.raises(ValueError, match="there is no factor core; did you mean cores"):
+    with pytest.raises(ValueError, match="there is no parameter core; did you mean cores"):
         check_levels(claimed, {"cores": [30]})
-    with pytest.raises(ValueError, match="factor core has no level 30"):
+    with pytest.raises(ValueError, match="parameter core has no value 30"):
         check_levels(claimed, {"core": [20, 40]})

@@ -48,7 +48,7 @@ def test_good_lines_are_understood() -> None:
     "line", [b'{"type":"phase"}\n', b'{"type":"interval","t":1}\n', b'{"type":"error","error":[[\n']
 )
 def test_a_line_that_is_no_event_is_named(line: bytes) -> None:
-    with pytest.raises(TrialFailed, match=r"the engine said '.*, which is no event of it"):
+    with pytest.raises(TrialFailed, match=r"the load generator wrote '.*, which is none of its messages"):
         fleet()._line(0, line)
 
 

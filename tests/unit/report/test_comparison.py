@@ -53,10 +53,10 @@ def test_settings_of_one_run_only_are_named() -> None:
     assert "Measured in the second run only: threads=8" in text
 
 
-@pytest.mark.parametrize(("direction", "word"), [("maximise", "More"), ("minimise", "Less")])
+@pytest.mark.parametrize(("direction", "word"), [("maximise", "more"), ("minimise", "less")])
 def test_the_note_says_what_is_better_and_how_sure(direction: str, word: str) -> None:
     text = " ".join(shown(comparison(direction=direction)))
-    assert f"{word} goodput_per_s is better" in text
+    assert f"judged by goodput: {word} is better" in text
     assert "at 95 % confidence" in text and "within 3 % count as none" in text
 
 

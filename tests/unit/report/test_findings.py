@@ -66,8 +66,8 @@ def test_a_race_without_a_block_is_no_division_by_nothing() -> None:
 def test_what_left_a_race_says_after_which_block() -> None:
     analysis = synthetic_verdicts.race_analysis()
     said = {row.setting.id: findings.state_words(row, analysis) for row in analysis.settings}
-    assert said["threads=2"] == "out after round 1"
-    assert said["threads=128"] == "out after round 4"
+    assert said["threads=2"] == "eliminated in round 1"
+    assert said["threads=128"] == "eliminated in round 4"
     assert said["threads=64"] == "leader"
     assert said["threads=32"] == "equivalent"
     assert said["threads=1"] == "violates SLO"  # the stronger reason

@@ -171,7 +171,7 @@ def test_a_race_has_its_picture_its_table_and_its_confirmation() -> None:
         "named in 4 of 4 trials",
         "1 CPU x (1 + 20.0 ms / 0.30 ms)",
         "not applicable: throughput had not peaked",
-        "out after round 4",
+        "eliminated in round 4",
     ):
         assert words in outline.text, words
     assert ("data-steady", "no") in outline.attributes

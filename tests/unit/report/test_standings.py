@@ -44,9 +44,9 @@ def test_a_race_shows_who_is_out_and_where_the_intervals_lie() -> None:
     assert lines[0].split() == ["so", "far", "goodput", "vs", "leader", "verdict"]
     assert [line.split()[0] for line in lines[1:5]] == ["threads=32", "threads=64", "threads=128", "threads=256"]
     assert "leader" in lines[2]
-    assert "out after round 2" in lines[5]
+    assert "eliminated in round 2" in lines[5]
     assert "◀" in lines[5] and "●" in lines[1]
-    assert lines[-1].endswith("violates SLO     ")
+    assert lines[-1].rstrip().endswith("violates SLO")
 
 
 def test_an_interval_narrows_from_look_to_look() -> None:
@@ -65,8 +65,10 @@ def test_names_too_long_for_the_bar_leave_it_out() -> None:
 
 def test_the_line_of_a_race() -> None:
     analysis = after(2)
-    assert race_line(analysis, EXPERIMENT) == ("round 2 of at most 5 done; 4 settings live, 5 out; threads=64 leads")
-    assert left_line(analysis) == "out: threads=4, threads=8, threads=16"
+    assert race_line(analysis, EXPERIMENT) == (
+        "round 2 of at most 5 done; 4 settings in the race, 5 eliminated; threads=64 leads"
+    )
+    assert left_line(analysis) == "eliminated: threads=4, threads=8, threads=16"
     assert left_line(after(5)) == ""
     assert race_line(after(0), EXPERIMENT) == "" == left_line(after(0))
     assert race_line(synthetic.analysis(), EXPERIMENT) == ""
@@ -112,8 +114,8 @@ def test_a_capacity_search_shows_the_rates_tried() -> None:
 def test_bars_stay_within_their_cells() -> None:
     for low, value, high in ((0.1, 0.2, 0.3), (0.9, 1.0, 1.1), (0.01, 1.0, 99.0), (1.5, 1.6, 1.7)):
         for direction in ("maximise", "minimise"):
-            assert len(interval_bar(Estimate(value, low, high, 0.95, 3), 0.03, direction)) == 21
+            assert len(interval_bar(Estimate(value, low, high, 0.95, 3), 0.03, direction)) == 17
     assert interval_bar(Estimate(1.0, None, None, 0.95, 1), 0.03, "maximise").count("●") == 1
-    assert len(interval_bar(Estimate(1.2, 1.1, 1.3, 0.95, 3), 0.0, "maximise")) == 21, "no margin at all"
+    assert len(interval_bar(Estimate(1.2, 1.1, 1.3, 0.95, 3), 0.0, "maximise")) == 17, "no margin at all"
     assert "▶" in interval_bar(Estimate(1.5, 1.4, 1.6, 0.95, 3), 0.03, "minimise")
     assert "◀" in interval_bar(Estimate(0.5, 0.4, 0.6, 0.95, 3), 0.03, "maximise")

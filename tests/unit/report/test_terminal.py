@@ -170,7 +170,7 @@ def test_a_race_says_who_leaves_and_that_its_end_may_come_early() -> None:
     assert lines[1].startswith("[1] threads=") and " (to confirm) at 1,200/s: goodput " in lines[1]
     assert lines[2] == (
         "after 1 trial threads=64 leads: goodput 1,479/s; none is better than threads=32 by more than 5 %; "
-        "out: threads=4, threads=8, threads=16"
+        "eliminated: threads=4, threads=8, threads=16"
     )
     assert lines[4].startswith("after 2 trials threads=64 leads: ") and "out:" not in lines[4], "said before"
 
@@ -232,7 +232,7 @@ def test_a_terminal_shows_the_blocks_of_a_race() -> None:
     with LiveView(Console(file=out, width=100, height=40, force_terminal=True, color_system=None), clock) as view:
         view.run_started(race, RunDir(Path("runs/x")), 10, 0)
         view.analysed(synthetic_verdicts.race_analysis())
-    assert "round 5 of at most 5 done; 2 settings live, 7 out; threads=64 leads" in out.getvalue()
+    assert "round 5 of at most 5 done; 2 settings in the race, 7 eliminated; threads=64 leads" in out.getvalue()
     assert "├" in out.getvalue()
 
 

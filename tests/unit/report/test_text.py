@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from fakes import synthetic, synthetic_verdicts
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Analysis, Answer, AnswerKind, Figure, Verdict
+from powerband.model.results import Analysis, Answer, AnswerKind, Bottleneck, Candidate, Figure, Verdict
 from powerband.report.terminal.text import print_answer
 
 
@@ -68,8 +69,8 @@ def test_the_legend_says_of_how_many_trials_the_rows_are_where_more_ran() -> Non
     valid = [trial for trial in base.trials if trial.valid]
     fresh = [replace(valid[0], number=1000 + n, block=100 + n, stage=Stage.CONFIRM) for n in range(2)]
     more = replace(base, trials=(*base.trials, *fresh))
-    assert "valid: the trials that" not in printed(base, 120)
-    assert f"valid: the trials that the row's figures are of, {shown} of {shown + 2} in all" in printed(more, 120)
+    assert "valid: the trials behind" not in printed(base, 120)
+    assert f"valid: the trials behind the row's figures, {shown} of the {shown + 2} valid ones" in printed(more, 120)
 
 
 def test_the_note_and_the_legend_call_the_slo_alike_and_the_correction_is_said_once() -> None:
@@ -79,6 +80,18 @@ def test_the_note_and_the_legend_call_the_slo_alike_and_the_correction_is_said_o
     assert text.count("multiple comparisons") == 1
     two = [row for row in base.settings if row.setting.id in ("threads=32", "threads=1")]
     assert "multiple comparisons" not in printed(replace(base, settings=tuple(two)), 120), "there is one"
+
+
+def test_the_legend_has_a_line_for_each_bottleneck_of_the_table_and_for_no_other() -> None:
+    base, lock = synthetic.analysis(), Candidate(BottleneckName.LOCK, (), "")
+    named = [
+        replace(row, bottleneck=Bottleneck(BottleneckName.WAKE_UPS, (), "", lock if n else None))
+        for n, row in enumerate(base.settings)
+    ]
+    text = [line.strip() for line in printed(replace(base, settings=tuple(named)), 120).splitlines()]
+    assert text.count("wake-ups: threads sleep and are woken too often") == 1
+    assert text.count("lock: a lock is the limit") == 1
+    assert "one thread is the limit" not in plain(" ".join(text))
 
 
 def test_what_was_found_is_not_told_twice() -> None:
@@ -142,7 +155,7 @@ def test_a_setting_that_left_a_race_undecided_is_not_green() -> None:
         replace(row, verdict=Verdict.INCONCLUSIVE) if row.setting.id == "threads=128" else row for row in base.settings
     )
     text = printed(replace(base, settings=rows), 200, colour=True)
-    assert "\x1b[33mout after round 4" in text and "\x1b[31mout after round 3" in text
+    assert "\x1b[33meliminated in round 4" in text and "\x1b[31meliminated in round 3" in text
 
 
 def test_the_path_of_the_report_stays_whole() -> None:
@@ -183,7 +196,7 @@ def test_a_race_and_what_limits_are_told_whole(width: int) -> None:
     for words in (
         "The race was decided after 5 rounds: 25 trials, 56 % of the full grid's 45.",
         "Three fresh starts uphold it",
-        "out after round 4",
+        "eliminated in round 4",
         "pool too small",
         "too many threads",
         "With threads=32 no resource is saturated at this load. CPU in use 44 %. No request waits.",

@@ -22,7 +22,7 @@ def test_a_race_has_a_bar_for_each_look_at_a_live_setting() -> None:
     rows = {row.setting: row for row in chart.rows}
     assert [bar.block for bar in rows["threads=32"].bars] == [1, 2, 3, 4, 5]
     assert [bar.block for bar in rows["threads=128"].bars] == [1, 2, 3, 4]
-    assert rows["threads=128"].out and rows["threads=128"].state == "out after round 4"
+    assert rows["threads=128"].out and rows["threads=128"].state == "eliminated in round 4"
     assert rows["threads=64"].leads and rows["threads=64"].bars == ()
     assert [row.setting for row in chart.rows][:2] == ["threads=32", "threads=64"]
     assert all(bar.low <= bar.value <= bar.high for row in chart.rows for bar in row.bars)

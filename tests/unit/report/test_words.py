@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from fakes import synthetic
-from powerband.model.metrics import margin_words, metric_words
+from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Answer, AnswerKind, Estimate, Problem, SettingResult, TrialResult, Verdict
 from powerband.report.html.charts import main_charts
@@ -128,7 +129,16 @@ def test_a_verdict_has_one_tone(verdict: Verdict, trials: int, feasible: bool, w
 
 
 def test_a_metric_whose_unit_says_no_time_says_per_second() -> None:
-    assert metric_words("dotnet_allocated_bytes_per_s") == "dotnet allocated bytes per second"
-    assert metric_words("memory_growth_bytes_per_s") == "memory growth bytes per second"
+    assert metric_words("dotnet_allocated_bytes_per_s") == "bytes allocated by .NET per second"
+    assert metric_words("memory_growth_bytes_per_s") == "memory growth per second"
     assert metric_words("goodput_per_s") == "goodput"
-    assert metric_words("app_sent_bytes_per_s") == "app sent bytes", "its values say /s"
+
+
+def test_the_metrics_of_powerband_have_words_and_those_of_the_server_their_own_names() -> None:
+    assert metric_words("subject_cpu_cores") == "CPUs used by the server"
+    assert metric_words("response_time_ns_mean") == "mean response time"
+    assert metric_words("response_time_ns_p999") == "response time p99.9"
+    assert metric_words("slots_low") == "lower end of requests served at once"
+    assert metric_words("app_sent_bytes_per_s") == "app_sent_bytes_per_s"
+    raw = re.compile(r"_|\b(subject|cpu|rss|jvm|dotnet|gc|engine|probe|bench|per s)\b")
+    assert not [metric for metric in METRICS if raw.search(metric_words(metric))]

@@ -131,7 +131,7 @@ def test_the_words() -> None:
         "5 rounds find a difference of 9.6 % nearly always, and one of 4.8 % half of the time"
     )
     many = said(4, 40, Noise(0.01, "2026-11-21"))
-    assert "(measured here on 2026-11-21), 40 rounds" in many and many.endswith("; 3 % takes 4.")
+    assert "(measured here on 2026-11-21), 40 rounds" in many and many.endswith("; 4 rounds would find 3 %.")
     assert "no difference can be detected: there is time for 1 round, and two are needed; 3 % would take" in said(
         4, 12, budget="60s"
     )
@@ -150,7 +150,7 @@ def test_the_time_is_said_as_likely_as_it_is() -> None:
     plan = made()
     assert duration_text(plan, expected()) == "takes about 10 min, at most about 16 min"
     race = replace(expected(order="race"), expected_ns=300 * 10**9, between_ns=(100 * 10**9, 620 * 10**9))
-    assert duration_text(plan, race) == "takes about 5 min (2 min to 10 min, nine times of ten)"
+    assert duration_text(plan, race) == "takes about 5 min (2 min to 10 min in nine of ten runs)"
     spent = replace(race, between_ns=(300 * 10**9,) * 2, longest_ns=300 * 10**9)
     assert duration_text(plan, spent) == "takes about 5 min"
     search = experiment(objective={"metric": "capacity_per_s", "subject_to": ["p99 < 50ms"]})
@@ -247,8 +247,8 @@ def test_what_a_machine_can_hold_is_said_before_the_run(monkeypatch: pytest.Monk
     assert limits.foreseen(many) == [
         "42,000 users take 3 processes of the load generator with 6 source addresses (127.0.0.2 to 127.0.0.7), each "
         "with 20,000 descriptors.",
-        "One process of the server may open 20,000 descriptors too, so that 42,000 users need several of them, or a "
-        "higher limit (ulimit -Hn).",
+        "One process of the server may open 20,000 descriptors too: 42,000 users need several processes, or a limit of "
+        "42,048 (`sudo prlimit --pid $$ --nofile=42048` in this shell).",
     ]
     assert limits.foreseen(made()) == []
     (said,) = limits.foreseen(made().model_copy(update={"load": Load(users=2_000_000)}))

@@ -14,7 +14,7 @@ from powerband.processes.engine_fleet import GO_LEAD_NS, GO_LEAD_PER_ENGINE_NS, 
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.stop_request import StopRequest
-from powerband.trials.driving import DriveLoop, over
+from powerband.trials.driving import DriveLoop, load_over
 from powerband.wire.message import Wire
 from powerband.wire.specs import Go, StartMeasure
 
@@ -126,6 +126,6 @@ def test_the_check_ends_the_loop(pump: Pump) -> None:
 def test_intervals_together_weigh_their_mean_times_by_requests_and_end_as_the_last_does() -> None:
     none_ok = FleetInterval(400 * MS, 500 * MS, 0, 2, math.nan, 9)
     first, later = FleetInterval(0, 200 * MS, 1, 1, 1.0, 5), FleetInterval(200 * MS, 400 * MS, 3, 4, 5.0, 7)
-    assert over([first, later]) == (pytest.approx(4 / 0.4), pytest.approx((1 + 3 * 5) / 4), 7)
-    assert over([first, later, none_ok]) == (pytest.approx(4 / 0.5), pytest.approx(4.0), 9)
-    assert over([none_ok]) == (0.0, None, 9)
+    assert load_over([first, later]) == (pytest.approx(4 / 0.4), pytest.approx((1 + 3 * 5) / 4), 7)
+    assert load_over([first, later, none_ok]) == (pytest.approx(4 / 0.5), pytest.approx(4.0), 9)
+    assert load_over([none_ok]) == (0.0, None, 9)

@@ -9,7 +9,7 @@ import pytest
 from powerband.processes.answered import check_answered, check_joined
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.failures import Code, TrialFailed
-from powerband.trials.driving import over, series_of
+from powerband.trials.driving import load_over, series_of
 from powerband.trials.trial import pinned_to
 
 NAN = float("nan")
@@ -21,9 +21,9 @@ def interval(place: int, ok: int, mean_ns: float, in_flight: int = 1) -> FleetIn
 
 
 def test_intervals_are_shown_over_a_longer_stretch() -> None:
-    assert over([interval(0, 10, 4.0), interval(1, 30, 8.0, 7)]) == (200.0, 7.0, 7)
-    assert over([interval(0, 0, NAN), interval(1, 10, 8.0)]) == (50.0, 8.0, 1)
-    assert over([interval(0, 0, NAN)]) == (0.0, None, 1)
+    assert load_over([interval(0, 10, 4.0), interval(1, 30, 8.0, 7)]) == (200.0, 7.0, 7)
+    assert load_over([interval(0, 0, NAN), interval(1, 10, 8.0)]) == (50.0, 8.0, 1)
+    assert load_over([interval(0, 0, NAN)]) == (0.0, None, 1)
 
 
 def test_the_series_that_decides_about_the_warm_up() -> None:

@@ -36,8 +36,8 @@ def compare_runs(
     partial = [_counts_living_threads(analysis) for analysis in (first, second)]
     if first.objective.startswith("context_switches_per_") and partial[0] != partial[1]:
         raise UsageError(
-            f"{first.objective} counts all threads in one run and only living ones in the other, where perf was not "
-            "permitted: they cannot be compared; run both with the same rights"
+            f"the two runs' {metric_words(first.objective)} cannot be compared: one run counted all threads, the other "
+            "only living ones, since perf was not permitted there; run both with the same rights"
         )
     values = _like_with_like(first, second)
     rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]

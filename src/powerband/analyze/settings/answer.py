@@ -248,7 +248,10 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
     if confirmation is not None and not confirmation.upheld:
         return (first, _withdrawn(standing, confirmation.setting))
     if standing.race is not None and standing.race.unconfirmed is not None:
-        return (first, sentence(f"What the race named failed on every fresh start: {standing.race.unconfirmed}"))
+        return (
+            first,
+            sentence(f"The setting that the race named failed on every fresh start: {standing.race.unconfirmed}"),
+        )
     parts = []
     rivals = [row.setting for row in standing.rows if row.setting in standing.contenders]
     one_trial_each = standing.blocks < 2 and len(standing.rows) > 1
@@ -334,7 +337,7 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     if found is not None and row.uncertain_because:
         return f"it missed {wanted} in all of {found.n} trials; lower rates were not tested"
     if found is None or found.low is None or found.high is None:
-        return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the one trial that says anything'}"
+        return f"it holds {wanted} {row.capacity.note.removeprefix('holds ') or 'in the only trial that shows it'}"
     return (
         f"{percent(HELD_BY)} of starts hold {wanted} up to {format_value(found.value, 'per_s')} "
         f"({percent(found.confidence)} interval {significant(found.low)} to {significant(found.high)}, "
@@ -344,7 +347,9 @@ def _capacity_figure(standing: Standing, row: SettingResult) -> str:
 
 def _how_sure(standing: Standing, decision: Decision) -> str:
     if len(standing.rows) == 1 and standing.exploration is not None:
-        return "No other setting that was tried could race, so there was nothing to compare: see why they do not count."
+        return (
+            "No other setting that was tried could race, so there was nothing to compare: the excluded trials say why."
+        )
     if len(standing.rows) == 1:
         return (
             "It is the only setting, so there was nothing to compare: name more values of a parameter "
@@ -383,7 +388,7 @@ def _beaten(standing: Standing) -> list[str]:
     if worse:
         parts.append(_worse(standing, worse, whole=len(worse) == len(standing.rows) - 1))
     if close := close_behind(standing):
-        parts.append(f"{names(close)} may be worse by less than the {standing.margin} that matter")
+        parts.append(f"the difference to {names(close)} may be under {standing.margin}")
     return parts
 
 

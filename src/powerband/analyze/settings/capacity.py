@@ -337,7 +337,7 @@ def _seen_at(search: Search, rate_per_s: float) -> str:
     missed = below.count(False)
     least = 1 - share_most(missed, len(below), 1 - search.objective.confidence)
     held = f"{len(below) - missed} of {plural(len(below), 'start')}"
-    return f"{held} met the SLO at or below it; alone they show that at least {100 * least:.0f} % do"
+    return f"{held} met the SLO at or below it; by their number alone at least {100 * least:.0f} % of starts do"
 
 
 def misses(search: Search) -> tuple[str, ...]:

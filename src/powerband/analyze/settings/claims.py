@@ -19,7 +19,7 @@ from powerband.analyze.stats.intervals import SD_FLOOR, exp
 from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
 from powerband.base.arithmetic import Arithmetic, Number, value
-from powerband.base.units import format_value
+from powerband.base.units import capital, format_value
 from powerband.loads.measured import is_lower_bound
 from powerband.model.claim_expression import (
     OPERATORS,
@@ -144,7 +144,7 @@ def _lower_bounds(comparison: ClaimComparison, case: Mapping[Reference, Setting]
 
 
 def _bound_words(bound: Reference, case: Mapping[Reference, Setting]) -> str:
-    what = f"{metric_words(bound.metric).capitalize()} of {case[bound].id}"
+    what = f"{capital(metric_words(bound.metric))} of {case[bound].id}"
     return f"{what} is only a lower bound: too many requests got no correct response"
 
 
@@ -189,7 +189,7 @@ def _lacking(references: Sequence[Reference], case: Mapping[Reference, Setting],
         if not mine:
             return f"No trial of {setting.id} was valid"
         if not any(reference.metric in result.metrics for result in mine):
-            return f"No valid trial of {setting.id} measured {reference.metric}"
+            return f"No valid trial of {setting.id} measured {metric_words(reference.metric)}"
     several = len({case[reference] for reference in references}) > 1
     what = "a valid trial of each setting that it compares" if several else "a valid trial of it"
     blocks = f"Only {usable} round has" if usable else "No round has"

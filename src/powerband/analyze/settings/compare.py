@@ -359,7 +359,7 @@ def _unanswered(search: Search) -> tuple[str, ...]:
         return ("only its first look has run, at no rate of its own",)
     wanted = dict.fromkeys(constraint.metric for constraint in search.objective.constraints)
     absent = [metric for metric in wanted if any(metric not in trial.metrics for trial in tried)]
-    return tuple(f"{metric} was not measured, which a condition is about" for metric in absent)
+    return tuple(f"the SLO has a condition on {metric_words(metric)}, which was not measured" for metric in absent)
 
 
 def _judged(experiment: Experiment, results: Sequence[TrialResult], progress: Progress) -> list[Setting]:
@@ -397,7 +397,7 @@ def _absent_because(setting: Setting, results: Sequence[TrialResult], metric: st
         if problem.fatal or result.status != "measured"
     ]
     if not messages and any(result.valid for result in mine):
-        return (f"{metric} was not measured",)
+        return (f"{metric_words(metric)} was not measured",)
     return tuple(dict.fromkeys(messages)) or (NOT_TRIED,)
 
 
@@ -519,7 +519,7 @@ def _warnings(
         planned = len(done) + progress.to_come
         yield (
             f"{len(done)} of {planned} planned trials were run, {whole} of {repeats} rounds whole: "
-            f"intervals and verdicts hold at the end of a fixed plan; {RESUME}"
+            f"intervals and verdicts hold only once the plan is complete; {RESUME}"
         )
     elif progress.soak_to_come and done:
         yield f"the soak of {time_text(experiment.design.soak_ns or 0)} has not run; {RESUME}"

@@ -198,13 +198,19 @@ def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compli
 def _moved(lost: Estimate) -> str:
     """`0.4 % lower than in the race (0.2 % higher to 1.0 % lower)`, or so much higher."""
     where, between = sided(lost.value, lost.ends, ("lower", "higher"), "%")
-    return f"{short_percent(abs(lost.value))} % {where} than in the race{between}"
+    return _compared(lost.value, "%", where, "in the race") + between
 
 
 def _points_moved(said: _Fresh) -> str:
     """Shares move by percentage points."""
     where = "lower" if said.change.value <= 0 else "higher"
-    return f"{short_percent(abs(said.change.value))} percentage points {where} than in the race"
+    return _compared(said.change.value, "percentage points", where, "in the race")
+
+
+def _compared(value: float, word: str, where: str, other: str) -> str:
+    """`0.4 % lower than in the race`; `about the same as in the race` for a difference that rounds to nothing."""
+    shown = short_percent(abs(value))
+    return f"about the same as {other}" if shown == "0.0" else f"{shown} {word} {where} than {other}"
 
 
 def _beside(beside: Difference, advantage: Estimate, sign: float, unit: str, rival: Setting) -> str:
@@ -216,5 +222,5 @@ def _beside(beside: Difference, advantage: Estimate, sign: float, unit: str, riv
         value, ends, word = advantage.value - 1, (advantage.ends[0] - 1, advantage.ends[1] - 1), "%"
     where, between = sided(value, ends, ("better", "worse") if sign > 0 else ("worse", "better"), word)
     each = "one start" if beside.n == 1 else f"{beside.n} starts"
-    told = f"{short_percent(abs(value))} {word} {where} than the runner-up {rival.id}"
+    told = _compared(value, word, where, f"the runner-up {rival.id}")
     return f"side by side ({each} each) {told}{between if beside.n > 1 else ''}"

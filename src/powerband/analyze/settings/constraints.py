@@ -20,7 +20,7 @@ from powerband.base.units import format_value, percent, plural
 from powerband.loads.measured import as_judged
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.results import Estimate, Starts
 
 UNSERVED = "users_unserved_share"
@@ -85,7 +85,7 @@ def judge(
     for constraint in constraints:
         measured = [metrics for metrics in trials if constraint.metric in metrics]
         if not measured:
-            unsure.append(f"{constraint.text}: {constraint.metric} was not measured")
+            unsure.append(f"{constraint.text}: {metric_words(constraint.metric)} was not measured")
             seen = False
             continue
         confidence = max(1 - 2 * error, 0.01)

@@ -36,7 +36,7 @@ def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
         lasted = sorted(result.metrics["quiet_s"] for result in quiet)
         span = " to ".join(dict.fromkeys(f"{each:.1f}" for each in (lasted[0], lasted[-1])))
         verb = "counts" if len(quiet) == 1 else "count"
-        costs.append(f"{plural(len(quiet), 'trial')} {verb} by the {span} s in which they rested")
+        costs.append(f"{plural(len(quiet), 'trial')} {verb} by the {span} s in which these programs rested")
     if widened:
         shares = [result.held_up for result in widened]
         most = math.ceil(100 * max(shares))

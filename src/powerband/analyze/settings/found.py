@@ -65,7 +65,7 @@ def _spread(analysis: Analysis) -> Iterator[str]:
     has_ratio = low > 0 and unit != "ratio" and not any(end.at_least for end in ends)
     factor = f": a factor of {high / low:.3g}" if has_ratio else ""
     both = {best.setting, worst.setting} <= set(analysis.answer.equivalent)
-    yield f"{text}{factor}{' (equivalent all the same)' if both else ''}."
+    yield f"{text}{factor}{' (still equivalent)' if both else ''}."
 
 
 def _limits(analysis: Analysis) -> Iterator[str]:
@@ -96,7 +96,7 @@ def published_sentences(tables: Sequence[PublishedTable]) -> Iterator[str]:
         within = [row for row, theirs, ours in judged if _holds(ours, theirs)]
         text = (
             f"As ratios to {table.base}, {len(within)} of {plural(len(judged), 'published figure')} for "
-            f"{metric_words(table.metric)} {verb(judged, 'lies', 'lie')} within our intervals"
+            f"{metric_words(table.metric)} {verb(judged, 'lies', 'lie')} within the measured intervals"
         )
         if outside := [(row, theirs, ours) for row, theirs, ours in judged if row not in within]:
             row, theirs, ours = max(outside, key=lambda found: _distance(found[1], found[2].value))

@@ -80,7 +80,10 @@ def _phrase(what: str, growth: float, lasts_s: float | None) -> str:
         end = "" if lasts_s is None else f", full in {time_text(lasts_s * 1e9)}"
         return f"memory grows by {format_bytes(growth)}/s{end}"
     if what == "queue":
-        return f"the queue of unanswered requests grows by {significant(growth)}/s: less comes out than goes in"
+        return (
+            f"the queue of unanswered requests grows by {significant(growth)}/s: requests arrive faster than they "
+            "are answered"
+        )
     kind = "file descriptors" if what == "descriptors" else what
     end = "" if lasts_s is None else f", used up in {time_text(lasts_s * 1e9)}"
     return f"{kind} grow by {significant(growth)}/s{end}"

@@ -35,7 +35,7 @@ _LACKED = {
     "jvm_": "the server is no JVM, or one that does not publish its counters (-XX:-UsePerfData)",
     OWN: "the server's page did not have it while it measured: see metrics_url and measure.metrics",
 }
-_SEEN_BY_THE_PROBE = "this machine does not show it: see `powerband doctor`"
+_SEEN_BY_THE_MONITOR = "this machine does not report it: see `powerband doctor`"
 
 
 def none_valid(standing: Standing) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _objective_unmeasured(standing: Standing) -> tuple[str, ...]:
     there = [alias for alias, name in ALIASES.items() if name in standing.measured]
     instead = list(dict.fromkeys(there or sorted(standing.measured)))[:8]
     return (
-        f"No trial measured the objective, {metric} ({METRICS[metric].help}).",
+        f"No trial measured the objective, {metric_words(metric)} ({METRICS[metric].help}).",
         f"{sentence(_why_unmeasured(standing, metric))} The trials are kept; run again with an objective that they "
         f"have, for example {', '.join(instead)} (--maximise or --minimise, objective in a file).",
     )
@@ -67,7 +67,7 @@ def _why_unmeasured(standing: Standing, metric: str) -> str:
         return _CLOSED_ONLY
     if "per_request" in metric:
         return "no request ended while it measured: see the outcomes in the report"
-    return next((why for begins, why in _LACKED.items() if metric.startswith(begins)), _SEEN_BY_THE_PROBE)
+    return next((why for begins, why in _LACKED.items() if metric.startswith(begins)), _SEEN_BY_THE_MONITOR)
 
 
 def none_raced(standing: Standing, exploration: Exploration) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def with_node_costs(analysis: Analysis, run: RunDir) -> Analysis:
     said = joined([f"{100 * (row.ray_cores or 0.0):.2f} % on {row.node}" for row in dear])
     warning = (
         f"Ray's daemon and powerband's actor used more than {100 * MOST_CORES:.0f} % of a core during trials: {said}. "
-        "It was not there for server and load, whatever the setting"
+        "Server and load had to do without it at every setting"
     )
     return replace(found, warnings=(*found.warnings, warning))
 

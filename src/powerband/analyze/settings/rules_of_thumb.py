@@ -75,8 +75,8 @@ def goetz(line: ThreadLine) -> Proposal:
     """N = cores x U x (1 + W / C) at a target utilisation U of 1, with W and C as measured."""
     cores, work = line.cores(), line.work()
     if cores is None or work is None or work.cpu_s <= 0:
-        missing = "how many CPUs it may use" if cores is None else "what a request takes"
-        return Proposal("cores x (1 + W / C)", None, f"of the server it was not measured {missing}")
+        missing = "how many CPUs the server may use" if cores is None else "how long a request takes"
+        return Proposal("cores x (1 + W / C)", None, f"it was not measured {missing}")
     wait, cpu = format_duration(work.wait_s * 1e9), format_duration(work.cpu_s * 1e9)
     return Proposal(f"{_cores(cores)} x (1 + {wait} / {cpu})", cores * (1 + work.wait_s / work.cpu_s))
 
@@ -101,7 +101,7 @@ def mmc(experiment: Experiment, line: ThreadLine, answer: SettingResult) -> Prop
     repairman). CPUs are not in the model: Goetz' rule has those."""
     work = line.work()
     if work is None or work.service_s <= 0:
-        return Proposal("M/M/c", None, "it was not measured what a request takes")
+        return Proposal("M/M/c", None, "it was not measured how long a request takes")
     load = experiment.load_for(answer.setting)
     if experiment.objective.is_capacity:
         rate = None if answer.capacity is None or answer.capacity.estimate is None else answer.capacity.estimate.value

@@ -28,7 +28,6 @@ from powerband.model.results import Soak, SoakFigure, TrialResult
 COMPARED = ("goodput_per_s", "response_time_ns_p99", "rss_bytes_max")
 MORE = ("goodput_per_s",)  # more of these is better
 UNJUDGED = ("rss_bytes_max",)  # shown only: a heap fills within minutes, and growth that lasts is judged by itself
-_WORDS = {"rss_bytes_max": "memory"}
 
 
 def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | None:
@@ -101,7 +100,7 @@ def _figure(
 def _said(figure: SoakFigure) -> str:
     """`goodput 800/s (1,200/s before: worse)`."""
     unit = METRICS[figure.metric].unit
-    text = f"{_WORDS.get(figure.metric, metric_words(figure.metric))} {format_value(figure.soaked, unit)}"
+    text = f"{metric_words(figure.metric)} {format_value(figure.soaked, unit)}"
     if figure.before is None:
         return text
     return f"{text} ({format_value(figure.before, unit)} before{': worse' if figure.worse else ''})"

@@ -101,7 +101,8 @@ def estimate_slots(
     variance of the logarithm of a ratio of counts is the sum of their relative variances (delta method)."""
     if alone.answers < ANSWERS_LEAST:
         raise NotExactError(
-            f"one user alone got {alone.answers} answers in {alone.seconds:.1f} s, and {ANSWERS_LEAST} are the least"
+            f"one user alone got {alone.answers} answers in {alone.seconds:.1f} s, and at least {ANSWERS_LEAST} are "
+            "needed"
         )
     error = math.sqrt(_relative_variance(alone, variation))
     if error > ERROR_MOST:

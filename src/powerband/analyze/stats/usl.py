@@ -78,7 +78,7 @@ def fit_usl(
 def _refusal(peaks: Array, peak: float, low: float, high: float, threads: Array) -> str | None:
     most, fewest = threads.max(), threads.min()
     if peak >= most or float((peaks >= most).mean()) > PEAKLESS_MAX:
-        return f"the fit needs a throughput that falls, and up to {most:g} threads it did not certainly"
+        return f"the fit needs a throughput that falls; up to {most:g} threads it had not peaked for certain"
     if fewest > 1 and (peak <= fewest or float((peaks <= fewest).mean()) > PEAKLESS_MAX):
         return f"throughput may peak below {fewest:g} threads, the fewest tried: try fewer"
     if high > WIDTH_MAX * low:

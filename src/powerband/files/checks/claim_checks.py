@@ -39,8 +39,8 @@ def check_claims(root: Node) -> Iterator[FileProblem]:
         one_varies = vary == "one-at-a-time" and all(factors.values())
         if one_varies and not settings_of(claimed, one_at_a_time(factors)):
             yield text.problem(
-                "one factor varies at a time, so that no setting has all these levels: a claim is on the baseline, "
-                "or on one changed factor"
+                "one parameter varies at a time, so that no setting has all these values: a claim is on the "
+                "baseline, or on one changed parameter"
             )
 
 
@@ -64,9 +64,9 @@ def check_published(experiment: Experiment, root: Node) -> Iterator[FileProblem]
             found = named_settings(name, settings)
             if unknown and not found:
                 hint = did_you_mean(unknown[0], experiment.factors)
-                yield place.key_problem(f"{name}: there is no factor {unknown[0]}; {hint}")
+                yield place.key_problem(f"{name}: there is no parameter {unknown[0]}; {hint}")
             elif len(found) > 1:
                 yield place.key_problem(
-                    f"{name} stands for {len(found)} settings, and a figure is one setting's: name the levels of "
-                    "more factors"
+                    f"{name} stands for {len(found)} settings, but a figure belongs to one: name the values of "
+                    "more parameters"
                 )

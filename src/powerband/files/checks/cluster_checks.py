@@ -15,6 +15,8 @@ from powerband.model.templates import placeholders
 
 
 def check_generators(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that the kind of load can come from other nodes, that these reach the server at its url, and that no key
+    is set that needs both on one node. Looks at nothing without `cluster.generators`."""
     if not experiment.generators:
         return
     asked, subject = root.at("cluster", "generators"), experiment.subject
@@ -40,5 +42,6 @@ def check_generators(experiment: Experiment, root: Node) -> Iterator[FileProblem
         )
     if isinstance(experiment.host.pinning, Pinning):
         yield root.at("host", "pinning").problem(
-            "the engine runs on other nodes, and the server has its own to itself: leave pinning out, or use host.cpus"
+            "the load generator runs on other nodes, and the server has its node to itself: leave pinning out, or use "
+            "host.cpus"
         )

@@ -50,10 +50,10 @@ def _check_restored(subject: Subject, root: Node) -> Iterator[FileProblem]:
     restore = root.at("subject", "deployed", "restore")
     changed = sorted(placeholders(knob_templates(subject)) & root.at("factors").children.keys())
     for name in sorted(subject.deployed.restore.keys() - set(changed)):
-        yield restore.children[name].key_problem(f"no factor {name} is changed; {did_you_mean(name, changed)}")
+        yield restore.children[name].key_problem(f"no parameter {name} is varied; {did_you_mean(name, changed)}")
     missing = [name for name in changed if name not in subject.deployed.restore]
     if subject.deployed.restore and missing:
-        yield restore.problem(f"{missing[0]} is changed too: write the value that it gets back at the end")
+        yield restore.problem(f"{missing[0]} is varied too: write the value that it gets back at the end")
 
 
 def _check_beside(root: Node) -> Iterator[FileProblem]:

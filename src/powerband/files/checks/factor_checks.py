@@ -30,11 +30,11 @@ def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterat
     for name, factor in root.at("factors").children.items():
         bad = [level for level in factor.items if not isinstance(level.value, bool | int | float | str)]
         if not isinstance(factor.value, tuple):
-            yield factor.problem("levels are a list ([1, 2, 4]) or a range (1..64)")
+            yield factor.problem("values are a list ([1, 2, 4]) or a range (1..64)")
         elif not factor.items:
-            yield factor.problem("a factor needs at least one level")
+            yield factor.problem("a parameter needs at least one value")
         yield from (
-            level.problem("a level is a number, a text, true or false; several stand in brackets") for level in bad
+            level.problem("a value is a number, a text, true or false; several stand in brackets") for level in bad
         )
         if bad or not isinstance(factor.value, tuple):
             continue
@@ -44,11 +44,11 @@ def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterat
             text = format_level(level.value)
             if text in seen.values():
                 yield level.problem(
-                    f"level {text} stands there twice; to enter a setting again as if it were different, "
-                    "add a factor named aa or label.NAME, which reaches no command"
+                    f"value {text} stands there twice; to enter a setting again as if it were different, "
+                    "add a parameter named aa or label.NAME, which reaches no command"
                 )
             elif (other := seen.setdefault(level.value, text)) != text:
-                yield level.problem(f"level {text} is equal to level {other}: put one of them in quotes, as a text")
+                yield level.problem(f"value {text} is equal to value {other}: put one of them in quotes, as a text")
         if subject is not None and name.startswith("load."):
             yield from _check_load_factor(name.removeprefix("load."), factor, kind, root.at("load"))
         elif name.startswith("host."):
@@ -64,7 +64,7 @@ def check_factors(root: Node, subject: Subject | None, kind: LoadKind) -> Iterat
 def _check_factor(name: str, factor: Node, subject: Subject, load: Node) -> Iterator[FileProblem]:
     used = placeholders(templates_of(subject)) | service_parameters(subject)
     if name in BUILT_IN:
-        yield factor.key_problem(f"{name} is filled in by powerband itself; give the factor another name")
+        yield factor.key_problem(f"{name} is filled in by powerband itself; give the parameter another name")
     elif not is_known(name, subject, used):
         if name not in _in_properties(load):
             yield factor.key_problem(unknown_name(name, subject, used))

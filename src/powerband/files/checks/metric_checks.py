@@ -31,7 +31,7 @@ def check_measure(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
             yield measure.children["metrics"].key_problem(str(error))
     if len(of_page) < len(defined) and subject.last_words is None:
         yield measure.children["metrics"].key_problem(
-            "final(...) is of the server's last words, and nothing says which line of its log they are: set "
+            "final(...) reads the server's last log lines, and nothing says which these are: set "
             "subject.last_words, for example '^final: '"
         )
     if experiment.measure.visitor and subject.visitor_url is None:

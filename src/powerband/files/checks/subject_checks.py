@@ -68,7 +68,7 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
         elif isinstance(entry.value, bool | int | float | str):
             yield from check_value(entry.value, entry, subject, name)
         if name in factors:
-            yield entry.key_problem(f"{name} is a factor too; a factor's levels decide, so leave it out here")
+            yield entry.key_problem(f"{name} varies (factors.{name}), and the values there decide: leave it out here")
     if kind.uses_url and subject.deployed is None:
         yield from _check_port(subject, node)
     yield from _check_build(subject, node, factors, used)
@@ -90,7 +90,7 @@ def _check_container(subject: Subject, root: Node) -> Iterator[FileProblem]:
 
 
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:
-    """Checks that the port that powerband picks is both in the url and told to the server, or neither."""
+    """Checks that the port that powerband picks is in the url and in the command or env, or in none of them."""
     in_url = "port" in placeholders([subject.url])
     told = "port" in placeholders(command_and_env(subject))
     where = node.children.get("url", node.at("command"))
@@ -146,7 +146,8 @@ def _check_services(
         if parameter not in known:
             yield services.children["link"].key_problem(
                 f"nothing says what the link is like: it needs {LINK_DELAY} (one way, for example 500us) and "
-                f"{LINK_RATE} (for example 1gbit, or unlimited) as parameters or factors; there is no {parameter}"
+                f"{LINK_RATE} (for example 1gbit, or unlimited) under subject.parameters or factors; there is no "
+                f"{parameter}"
             )
     if set(LINK) & set(used) and "link" not in subject.services:
         yield node.children["command"].problem(
@@ -202,12 +203,15 @@ def check_used(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 
 
 def is_known(name: str, subject: Subject, used: set[str]) -> bool:
+    """Returns True if the subject has this parameter; without declared parameters, if one of the templates uses the
+    name (`used`)."""
     return name in (subject.parameters or used)
 
 
 def unknown_name(name: str, subject: Subject, used: set[str]) -> str:
+    """Returns the message about a name for which `is_known` is False, with the nearest known one."""
     if subject.parameters:
-        return f"subject {subject.name} has no parameter {name}; {did_you_mean(name, subject.parameters)}"
+        return f"server {subject.name} has no parameter {name}; {did_you_mean(name, subject.parameters)}"
     free = sorted(used - set(BUILT_IN))
     if subject.deployed is not None:
         return f"{{{name}}} occurs neither in subject.apply nor in subject.deployed.command, so that nothing changes it"
@@ -216,6 +220,8 @@ def unknown_name(name: str, subject: Subject, used: set[str]) -> str:
 
 
 def check_value(level: Level, node: Node, subject: Subject, name: str) -> Iterator[FileProblem]:
+    """Checks that a value has the type of its parameter, or is a delay or rate of a link. `name`: of the parameter or
+    factor; one that has neither takes any value."""
     if name in subject.parameters:
         try:
             check_level(subject.parameters[name], level)

@@ -3,7 +3,7 @@
 import { at, brief, duration, make } from "./format.js";
 
 /** The purposes of trials, in the order of a run. */
-const STAGES = { explore: "first look", screen: "short", saturate: "full load", capacity: "capacity search", compare: "round", confirm: "to confirm", soak: "for long" };
+const STAGES = { explore: "first look", screen: "short", saturate: "full load", capacity: "capacity search", compare: "round", confirm: "to confirm", soak: "soak" };
 const SIGNS = { running: "●", recorded: "…", invalid: "!", failed: "×", interrupted: "–", lost: "?" };
 const WORDS = {
   running: "running",
@@ -12,7 +12,7 @@ const WORDS = {
   invalid: "excluded",
   failed: "failed",
   interrupted: "interrupted",
-  lost: "begun, but never recorded",
+  lost: "begun, but ended without a record",
 };
 const trials = new Map();
 const buttons = new Map();

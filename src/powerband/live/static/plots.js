@@ -3,7 +3,7 @@
 import { brief, css, make, ticks } from "./format.js";
 
 const FIXED = [
-  { id: "rate", title: "Rate", unit: "per_s", lines: [["rate_per_s", "ended ok"], ["errors_per_s", "failed"]] },
+  { id: "rate", title: "Rate", unit: "per_s", lines: [["rate_per_s", "succeeded"], ["errors_per_s", "failed"]] },
   { id: "response", title: "Response time", unit: "ns", lines: [["response_time_ns_p99", "p99"], ["response_time_ns_p50", "p50"], ["response_time_ns_mean", "mean"]] },
   { id: "cpu", title: "CPU by process", unit: "cores", prefix: "cpu_cores:" },
   { id: "threads", title: "Threads by state", unit: "", prefix: "threads:" },

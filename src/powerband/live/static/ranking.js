@@ -19,7 +19,7 @@ export function rank(run) {
     : run.settings.length
       ? "The first round is not over: settings are ranked once each has been tried."
       : "There is nothing to rank.";
-  const heads = ["setting", run.objective || "objective", "interval", "to the leader", ...run.columns, ...(raced ? ["how it narrowed"] : []), "trials", "verdict"];
+  const heads = ["setting", run.objective || "objective", "interval", "vs leader", ...run.columns, ...(raced ? ["interval by round"] : []), "trials", "verdict"];
   at("ranking").tHead.replaceChildren(make("tr", {}, ...heads.map((text) => make("th", { scope: "col", text, className: text === "verdict" ? "words" : undefined }))));
   at("ranking").tBodies[0].replaceChildren(...run.settings.map((setting) => row(setting, run, raced)));
   draw(run);
@@ -50,8 +50,8 @@ function row(setting, run, raced) {
 
 /** Returns why a setting is out, and since when, unless the verdict says so. */
 function because(setting) {
-  if (setting.left_after_block === null || setting.told.startsWith("out")) return setting.because;
-  return `out after round ${setting.left_after_block + 1}: ${setting.because}`;
+  if (setting.left_after_block === null || setting.told.startsWith("eliminated")) return setting.because;
+  return `eliminated in round ${setting.left_after_block + 1}: ${setting.because}`;
 }
 
 function tone(setting) {
@@ -71,7 +71,7 @@ function narrowing(looks) {
     box.append(element("circle", { cx: x, cy: y(value), r: 2.2, class: leads ? "leads" : "value" }));
   });
   const last = looks.at(-1);
-  box.append(element("title", {}, last ? `after round ${last[0] + 1} at ${(100 * (last[1] - 1)).toFixed(1)} % of the leader` : "not looked at yet"));
+  box.append(element("title", {}, last ? `after round ${last[0] + 1} at ${(100 * (last[1] - 1)).toFixed(1)} % of the leader` : "not judged yet"));
   return box;
 }
 

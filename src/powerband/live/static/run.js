@@ -145,7 +145,7 @@ onChoice((trial) => {
 function show(trial) {
   shown = trial.number;
   if (at("plots").dataset.trial !== `${trial.number}`) clear(); // never show another trial's
-  unread = "its seconds are on their way";
+  unread = "its seconds are being loaded";
   mark(shown);
   tick();
   loading = load(trial);
@@ -201,7 +201,7 @@ function tick() {
   at("series-about").textContent = here
     ? `${current.setting}${offered(current)}, trial ${current.number}, second by second; the measured window is shaded.`
     : trial
-      ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : unread || "no data by second was recorded"}.`
+      ? `${about(trial)}; ${plots.t.length ? "the measured window is shaded" : unread || "its seconds were not recorded"}.`
       : goes
         ? run.nodes.length
           ? "No trial has arrived from its node yet."

@@ -67,12 +67,12 @@ def check_open(root: Node) -> Iterator[FileProblem]:
         return
     for entry in set_keys(load, ONLY_OPEN):
         yield entry.key_problem(
-            "is of an open load, and this one has users, who wait for their answers: write rate (--rate) in place "
+            "belongs to an open load, but this one has users, who wait for their answers: write rate (--rate) in place "
             "of users, or leave this out"
         )
     for factor in varied_keys(root, ONLY_OPEN):
         yield factor.key_problem(
-            "is of an open load, and this one has users, so that all settings would be the same: write rate "
+            "belongs to an open load, but this one has users, so that all settings would be the same: write rate "
             "(--rate) in place of users, or vary another key"
         )
 

@@ -38,7 +38,7 @@ def check_jmeter(root: Node, subject: Subject | None) -> Iterator[FileProblem]:
         if name.startswith("load.") and key not in VARIABLE_KEYS:
             yield factor.key_problem(
                 f"the plan says this, so that {name} cannot vary: let the plan read ${{__P({key})}}, write "
-                f'load.properties: {{{key}: "{{{key}}}"}} and call the factor {key}'
+                f'load.properties: {{{key}: "{{{key}}}"}} and call the parameter {key}'
             )
     yield from _check_properties(load, root, subject)
 

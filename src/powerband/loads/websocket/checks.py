@@ -55,7 +55,7 @@ def _check_users(root: Node, load: Node) -> Iterator[FileProblem]:
     """Checks that the load has users who stay, and nothing of an open load; they pause or have a pace, not both."""
     for entry in set_keys(load, _OPEN):
         yield entry.key_problem(
-            "is of an open load, whose requests come and go; a WebSocket load has users who stay: write users, "
+            "belongs to an open load, whose requests come and go; a WebSocket load has users who stay: write users, "
             "join for how fast they come, and pace for how often each sends"
         )
     for factor in varied_keys(root, (*_OPEN, "keep_alive")):
@@ -107,7 +107,7 @@ def _of_requests(step: Node) -> Iterator[FileProblem]:
             continue
         told.add(entry.key)
         advice = instead.get(entry.key.rpartition(".")[2], "write message, binary, event, call or publish")
-        yield entry.key_problem(f"is of an HTTP request, and the url makes this a WebSocket load: {advice}")
+        yield entry.key_problem(f"belongs to an HTTP request, but the url makes this a WebSocket load: {advice}")
 
 
 def _check_one_way(step: Node, message: Node) -> Iterator[FileProblem]:
@@ -139,7 +139,7 @@ def _check_dialect(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
         kind = _kind(message)
         if plain and kind in _EVENTS:
             yield message.key_problem(
-                f"{kind} is of SocketCluster: say which, with load.websocket.dialect: socketcluster20 (or "
+                f"{kind} belongs to SocketCluster: say which, with load.websocket.dialect: socketcluster20 (or "
                 "socketcluster14); over a plain WebSocket write message"
             )
         elif not plain and kind not in _EVENTS:
@@ -149,7 +149,7 @@ def _check_dialect(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
     subscribe, match = websocket.children.get("subscribe"), websocket.children.get("match")
     if plain and subscribe is not None and subscribe.plain() not in ([], None):
         yield subscribe.key_problem(
-            "channels are of SocketCluster (load.websocket.dialect); over a plain WebSocket write what subscribes "
+            "channels belong to SocketCluster (load.websocket.dialect); over a plain WebSocket write what subscribes "
             "as a greeting: greetings: ['...']"
         )
     if not plain and match is not None and match.plain() != "order":
@@ -175,8 +175,8 @@ def _check_answers(websocket: Node, steps: tuple[Node, ...]) -> Iterator[FilePro
     one_way = [step for step in steps if step.children.get("answered", Node(True)).value is False]
     if tally is not None and (len(steps) > 1 or one_way):
         yield tally.key_problem(
-            "a tally is of a scenario of one step, which is answered: the counts in the answers are compared with what "
-            "was sent, and with several steps it is unknown which are counted"
+            "the server's count is compared with the messages sent, so a tally needs a scenario of one step that is "
+            "answered: leave tally out, or keep one step"
         )
 
 

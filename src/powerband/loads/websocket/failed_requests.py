@@ -24,18 +24,18 @@ _USER_CAUSES = {
     "join unfinished": "the user was still joining when the run ended",
     "lost reset": "the server reset the connection",
     "lost heartbeat": "nothing came from the server for as long as it had said (its pingTimeout)",
-    "lost timeout": "the engine closed the connection, since a message was not answered within load.timeout",
+    "lost timeout": "the load generator closed the connection, since a message was not answered within load.timeout",
 }
 _CLOSE_CODES = {
     "1000": "normal end",
     "1001": "going away",
     "1002": "protocol error",
-    "1003": "data that it cannot take",
-    "1007": "text that is none",
-    "1008": "against its policy",
+    "1003": "unsupported data",
+    "1007": "invalid text",
+    "1008": "policy violation",
     "1009": "message too big",
-    "1011": "its own error",
-    "1012": "it starts again",
+    "1011": "internal error",
+    "1012": "service restart",
     "1013": "try again later",
 }
 

@@ -101,7 +101,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
     heads = [
         *(["setting"] if whole else map(code, names)),
         metric_words(analysis.objective), "interval", "change", "verdict",
-        *(column.short for column in columns), *(["limit"] if named else []), "trials",
+        *(column.short for column in columns), *(["bottleneck"] if named else []), "trials",
         *([f"failed {start_noun(analysis)}s"] if any_failed_start(analysis) else []),
     ]  # fmt: skip
 
@@ -125,7 +125,7 @@ def _settings(analysis: Analysis) -> Iterator[str]:
             yield failed_starts(row)
 
     factors = 1 if whole else len(names)
-    left = [*range(factors), factors + 3, *([heads.index("limit")] if named else [])]
+    left = [*range(factors), factors + 3, *([heads.index("bottleneck")] if named else [])]
     yield _table(heads, (list(cells(row)) for row in rows), left=left)
     more = len(analysis.settings) - len(rows)
     yield " ".join(
@@ -146,7 +146,7 @@ def _nodes(analysis: Analysis) -> Iterator[str]:
 def _footnote(analysis: Analysis) -> str:
     bold = "Bold: the answer. " if analysis.answer.setting else ""
     legend = "; ".join(f"*{words}*: {prose(meaning)}" for words, meaning in table_legend(analysis))
-    return f"<sub>{bold}{prose(footnote(analysis))} Verdicts: {legend}.</sub>"
+    return f"<sub>{bold}{prose(footnote(analysis))} In the table: {legend}.</sub>"
 
 
 def _claims(analysis: Analysis) -> Iterator[str]:
@@ -202,7 +202,7 @@ def _facts(host: Mapping[str, Any]) -> Iterator[str]:
         yield "a virtual machine" if virtual == "yes" else f"a virtual machine ({virtual})"
     if container := host_fact(host, "container"):
         yield f"in a container ({container})"
-    yield "another machine may answer otherwise"
+    yield "another machine may give another answer"
 
 
 def _unbroken(figure: str) -> str:

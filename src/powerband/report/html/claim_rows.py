@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from html import escape
 
+from powerband.base.units import capital
 from powerband.model.metrics import metric_words
 from powerband.model.results import Analysis, ClaimPart, ClaimResult, ClaimVerdict, PublishedTable
 from powerband.report.html.figure_parts import scrolling, table, wrapping
@@ -43,7 +44,7 @@ def _published(cited: PublishedTable) -> str:
     note = f" Published figures: {cited.note}." if cited.note else ""
     base = f"Ratios are to {cited.base}, for machines differ; ours are paired within rounds." if cited.base else ""
     return (
-        f'<h3>{escape(metric_words(cited.metric).capitalize())}</h3><p class="lead">{escape(base + note)}</p>'
+        f'<h3>{escape(capital(metric_words(cited.metric)))}</h3><p class="lead">{escape(base + note)}</p>'
         + scrolling("Published figures", table(heads, rows))
     )
 

@@ -82,7 +82,7 @@ def limit_chart(analysis: Analysis) -> LimitChart | None:
     return LimitChart(
         "limits",
         "limits",
-        "What was the limit, trial by trial",
+        "The bottleneck, trial by trial",
         note,
         tuple(map(short.row, shown)),
         max(cell.x for cell in cells) + 1,
@@ -107,7 +107,7 @@ def limit_figure(chart: LimitChart | None, analysis: Analysis) -> str:
         for row in ranked(analysis)
     ]
     wide = max(len(row) for row in rows)
-    heads = ["setting", *(["its trials: number, limit"] if wide > 1 else []), *([""] * (wide - 2))]
+    heads = ["setting", *(["its trials: number, bottleneck"] if wide > 1 else []), *([""] * (wide - 2))]
     filled = [(*row, *([""] * (wide - len(row)))) for row in rows]
     spoken = f"Chart: {chart.title}. The values are in the table below."
     height = 4.5 + 1.75 * len(chart.rows)

@@ -106,7 +106,7 @@ def body(page: ReportPage, charts: Charts) -> str:
         ("changes", "What each change costs", changes_section(analysis)),
         ("bars", "Rate over time", _ODD if page.bars is None else bars_section(page.bars, analysis)),
         ("race", "The race", race_section(analysis, charts.race, charts.exploration)),
-        ("soak", "Run for long", soak_section(analysis)),
+        ("soak", "Long run (soak)", soak_section(analysis)),
         ("capacity", "Capacity", capacity_section(analysis, charts.capacity)),
         ("nodes", "Nodes", _nodes(analysis)),
         ("why", "Why", why_section(analysis, charts.pools, charts.limits)),
@@ -225,7 +225,7 @@ def _keys(analysis: Analysis) -> str:
                 items.append((capital(metric_words(name)), format_estimate(estimate, name), _certainty(estimate, name)))
     if chosen is not None and chosen.bottleneck is not None:
         proof = chosen.bottleneck.evidence[0] if chosen.bottleneck.evidence else ""
-        items.append(("Limit", capital(bottleneck_short(chosen.bottleneck)), proof))
+        items.append(("Bottleneck", capital(bottleneck_short(chosen.bottleneck)), proof))
     alone = answer.kind is AnswerKind.EQUIVALENT_SET and len(answer.equivalent) < 2
     kind = "others may be equivalent" if alone else _KINDS[answer.kind]
     items.append(("Standing", kind, standing_words(analysis)))

@@ -126,7 +126,7 @@ def trade_off_section(chart: TradeOffChart | None) -> str:
         + ('<span><i class="dot cross">×</i>violates the SLO</span>' if barred else "")
         + '<span><i class="dot ring"></i>the answer</span><span><i class="dot ring thin"></i>equivalent</span></p>'
     )
-    heads = ["setting", *names, "in all"]
+    heads = ["setting", *names, "in all of them"]
     rows = [(point.setting, *point.texts, point.words) for point in chart.points]
     told = "; ".join(f"{point.setting} {', '.join(point.texts)}" for point in chart.points[:12])
     spoken = f"Chart: {names[0]} against {names[min(1, len(names) - 1)]}. {told}. The values are in the table below."
@@ -144,8 +144,8 @@ _NAMED_MAX = 4  # arbitrary: more names would cover the points
 _LONG_NAMES = 100  # characters in all names together from which the text uses short names
 _WORDS = {
     TradeOffStanding.UNBEATEN: "unbeaten",
-    TradeOffStanding.CLOSE: "{} is at least as good in all, better in one, but not for certain",
-    TradeOffStanding.BEATEN: "{} is at least as good in all, better in one",
+    TradeOffStanding.CLOSE: "beaten by {}, but not for certain",
+    TradeOffStanding.BEATEN: "beaten by {}",
     TradeOffStanding.NOT_ALLOWED: "violates the SLO",
 }
 

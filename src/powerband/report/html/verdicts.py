@@ -71,7 +71,7 @@ def _left(race: Race) -> str:
         (left.setting.id, f"round {left.block + 1}", ratio_phrase(left.effect), left.reason) for left in race.departures
     ]
     return words_table(
-        "Settings eliminated from the race", ("setting", "out after", "ratio to the leader", "why"), rows
+        "Settings eliminated from the race", ("setting", "eliminated in", "ratio to the leader", "why"), rows
     )
 
 

@@ -60,7 +60,7 @@ function showTrial(trial, button) {
   // Panels are drawn once all are in place: a first panel alone would be measured as wide as the page.
   const drawings = [];
   if (trial?.limits.length) {
-    const figure = trialFigure(of, "What was the limit", "", limitCells(trial));
+    const figure = trialFigure(of, "Bottleneck over time", "", limitCells(trial));
     figure.className = "wide";
     figure.dataset.of = file;
     holder.append(figure);
@@ -90,7 +90,7 @@ const seriesCells = (tracks) => () => [
 ];
 
 const limitCells = (trial) => () => [
-  ["from", "to", "limit", "proof"],
+  ["from", "to", "bottleneck", "evidence"],
   ...trial.limits.map(([from, to, , words, proof]) => [brief(from, "s"), brief(to, "s"), words, proof || "–"]),
 ];
 

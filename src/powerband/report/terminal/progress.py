@@ -262,5 +262,5 @@ _STAGES = {
     Stage.EXPLORE: "a first look",
     Stage.SCREEN: "short",
     Stage.CONFIRM: "to confirm",
-    Stage.SOAK: "for long",
+    Stage.SOAK: "the soak",
 }

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.base.units import RATIO_SHOWN_MAX, percent, signed_percent, span
-from powerband.model.metrics import METRICS, margin_words
+from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Verdict
 from powerband.report.wording.numbers import ABSENT, format_estimate
@@ -59,7 +59,7 @@ def change_reasons(comparison: RunComparison) -> list[str]:
 
 def comparison_note(comparison: RunComparison) -> str:
     """The meaning of the verdicts: what is compared, the confidence, the margin, and how drift was dealt with."""
-    direction = "More" if comparison.direction == "maximise" else "Less"
+    direction = "more" if comparison.direction == "maximise" else "less"
     drift = (
         "Both were measured in the same rounds, so drift of the machine cancels."
         if comparison.paired
@@ -68,7 +68,7 @@ def comparison_note(comparison: RunComparison) -> str:
     corrected = ", corrected for multiple comparisons" if len(comparison.changes) > 1 else ""
     return (
         f"{comparison.names[1]} is compared with {comparison.names[0]}, at {percent(comparison.confidence)} "
-        f"confidence{corrected}. {direction} {METRICS[comparison.objective].name} is better. "
+        f"confidence{corrected}. They are judged by {metric_words(comparison.objective)}: {direction} is better. "
         f"Differences within {margin_words(comparison.margin, comparison.objective)} count as none; those below "
         f"`smallest` would most likely stay inconclusive. {drift}"
     )

@@ -37,7 +37,7 @@ from powerband.report.wording.numbers import (
 from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, has_column, verdict_words
 
 PERCENTILES = ("response_time_ns_p50", "response_time_ns_p99")  # of the table's columns
-OUT = "out after round"  # the number of the round follows
+OUT = "eliminated in round"  # the number of the round follows
 FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a factor
 _ENDED = {
     "decided": "The race was decided after {blocks}",
@@ -67,8 +67,8 @@ def departure_of(setting: Setting, race: Race | None) -> Departure | None:
 
 
 def state_words(result: SettingResult, analysis: Analysis) -> str:
-    """The verdict, or `out after round 2` for a setting eliminated from the race as worse; blocks are numbered from 1
-    for readers."""
+    """The verdict, or `eliminated in round 2` for a setting eliminated from the race as worse; blocks are numbered from
+    1 for readers."""
     left = departure_of(result.setting, analysis.race)
     if left is None or not left.worse or not result.trials or not result.feasible:
         return verdict_words(result, analysis)
@@ -76,8 +76,8 @@ def state_words(result: SettingResult, analysis: Analysis) -> str:
 
 
 def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
-    """Each word of the table's verdicts with its meaning, one per line, and the meaning of a missing percentile; only
-    what occurs in the table."""
+    """Each word of the table's verdicts and bottlenecks with its meaning, one per line, and the meaning of a missing
+    percentile; only what occurs in the table."""
     shown = {state_words(result, analysis) for result in analysis.settings}
     if any(words.startswith(OUT) for words in shown):
         shown.add(OUT)
@@ -88,13 +88,15 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
         "equivalent": f"differs from the leader by less than {margin}",
         "worse": "shown to be worse than the leader",
         INCONCLUSIVE: "not shown to be worse or equivalent; more trials would decide",
-        OUT: "shown to be worse during the race, and not tried again",
+        OUT: "shown to be worse by round N of the race, and not tried again",
         VIOLATES: "breaks a condition, or fails in some starts",
         "no data": "no valid trial",
     }
     lines = [
         (f"{words} N" if words == OUT else words, meaning) for words, meaning in meanings.items() if words in shown
     ]
+    found = [result.bottleneck.candidates for result in analysis.settings if result.bottleneck is not None]
+    lines += dict.fromkeys((each.name.short, each.name.words) for candidates in found for each in candidates)
     estimates = [result.estimates for result in analysis.settings]
     if any(has_column(metric, estimates) and not all(metric in found for found in estimates) for metric in PERCENTILES):
         lines.append((ABSENT, "too few requests in a trial (a p99 takes 1,000), or too few valid trials"))
@@ -236,8 +238,8 @@ def clock_sentences(analysis: Analysis) -> list[str]:
         for clock in trial.generators if trial.valid else ():
             found.setdefault(clock.node, []).append(clock)
     return [
-        f"{clocks[-1].words}; in {plural(len(clocks), 'trial')} it went by at most "
-        f"{format_duration(max(abs(each.drift_ns) for each in clocks))}, and was known to "
+        f"{clocks[-1].words}; in {plural(len(clocks), 'trial')} it drifted by at most "
+        f"{format_duration(max(abs(each.drift_ns) for each in clocks))}, and was known to within "
         f"{format_duration(max(each.error_ns for each in clocks))}"
         for clocks in found.values()
     ]

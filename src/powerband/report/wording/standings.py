@@ -16,7 +16,7 @@ from powerband.report.wording.numbers import ABSENT, format_estimate, format_int
 from powerband.report.wording.words import bound_words, change_words, margin_as_ratio, short_id
 
 RANKING_ROWS = 12  # arbitrary: a screen together with the progress; the report has all
-_BAR_CELLS = 21  # with `_BESIDE_BAR` 90 columns, without the names
+_BAR_CELLS = 17  # so that a race of names like threads=128 has its bar in 80 columns
 _BESIDE_BAR = 69  # width of the rest of a race's table, without the names of the settings
 _BAR_MARGINS = (8.0, 4.0)  # reach of a bar from the leader, in margins: towards worse and towards better
 
@@ -49,7 +49,7 @@ def ranking(analysis: Analysis, width: int) -> Table:
 
 
 def race_line(analysis: Analysis, experiment: Experiment) -> str:
-    """`round 3 of at most 10 done; 5 settings live, 4 out; threads=64 leads; no other is better by more than 9 %`.
+    """`round 3 of at most 10 done; 5 settings in the race, 4 eliminated; threads=64 leads; no other is better by ...`.
     Empty before the first block."""
     race = analysis.race
     if race is None or not race.looks:
@@ -60,15 +60,15 @@ def race_line(analysis: Analysis, experiment: Experiment) -> str:
     raced = len(experiment.settings()) if analysis.exploration is None else analysis.exploration.raced
     most = experiment.screen_blocks + race.grid_trials // max(1, raced)
     return (
-        f"round {last.block + 1} of at most {most} done; {plural(live, 'setting')} live, "
-        f"{len(race.departures)} out; {last.leader.id} leads{f'; {bound}' if bound else ''}"
+        f"round {last.block + 1} of at most {most} done; {plural(live, 'setting')} in the race, "
+        f"{len(race.departures)} eliminated; {last.leader.id} leads{f'; {bound}' if bound else ''}"
     )
 
 
 def left_line(analysis: Analysis) -> str:
-    """`out: threads=1, threads=2`: the settings eliminated after the last block; empty if there were none."""
+    """`eliminated: threads=1, threads=2`: the settings eliminated after the last block; empty if there were none."""
     last = analysis.race.looks[-1] if analysis.race and analysis.race.looks else None
-    return f"out: {', '.join(setting.id for setting in last.left)}" if last is not None and last.left else ""
+    return f"eliminated: {', '.join(setting.id for setting in last.left)}" if last is not None and last.left else ""
 
 
 def ranked(analysis: Analysis) -> list[SettingResult]:
@@ -95,12 +95,12 @@ def best_ranked(analysis: Analysis, most: int) -> list[SettingResult]:
 
 
 # Names of metrics in a picture with several measures.
-MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU", "rss_bytes_max": "memory"}
+MEASURES = {"goodput_per_s": "throughput", "subject_cpu_cores": "CPU"}
 
 
 def metric_name(metric: str) -> str:
     """The words for a metric in a column or a line: those of `metric_words`, `p99` for the response time's."""
-    return metric_words(metric).removeprefix("response time ")
+    return metric_words(metric).removeprefix("response time ").removesuffix(" response time")
 
 
 _BAR_LEAST = 0.001  # with a margin of 0 a bar would have no width

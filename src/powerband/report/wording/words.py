@@ -346,9 +346,9 @@ def has_column(metric: str, settings: Sequence[Mapping[str, Estimate]]) -> bool:
 
 
 def valid_note(analysis: Analysis) -> str:
-    """`the trials that the row's figures are of, 19 of 30 in all`; empty if these are all that were valid."""
+    """`the trials behind the row's figures, 19 of the 30 valid ones`; empty if these are all that were valid."""
     rows, valid = sum(row.trials for row in analysis.settings), sum(trial.valid for trial in counted(analysis.trials))
-    return f"the trials that the row's figures are of, {rows} of {valid} in all" if rows < valid else ""
+    return f"the trials behind the row's figures, {rows} of the {valid} valid ones" if rows < valid else ""
 
 
 def trial_counts(analysis: Analysis) -> str:

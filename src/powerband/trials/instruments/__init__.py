@@ -1,5 +1,5 @@
 """The instruments of a trial, one in each file: the link, a browser, heap snapshots, acknowledged writes, thread names,
-slots, live heaps, Go's collectors, runtimes, figures of .NET, other programs, CPUs kept awake, the last words of the
+slots, live heaps, Go's collectors, runtimes, figures of .NET, other programs, CPUs kept awake, the final figures in the
 server's log.
 
 A new instrument needs a file here, a line in `instruments_of`, a field of `TrialRecord`, and its use in `analyze/`.

@@ -55,6 +55,7 @@ class AcknowledgedWrites(Instrument):
         self._rounds: list[Round] = []
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        """Makes all rounds. Raises TrialFailed if the server ends, TrialInterrupted on a stop request."""
         self._announce("acknowledged")
         with Client(subject.rendered.url, _REQUEST_TIMEOUT_S, pump) as client:
             self._rounds = check_acknowledged(self._asked, client, partial(_pause, subject, pump))

@@ -42,6 +42,7 @@ class Awake(Instrument):
 
     @contextmanager
     def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:
+        """Runs the loops, and has the probe watch each as a tree of its own."""
         with ExitStack() as loops:
             for process in [loops.enter_context(_loop(cpu)) for cpu in self._cpus]:
                 assert process.stdout is not None

@@ -50,10 +50,13 @@ class DotnetFigures(Instrument):
 
     @contextmanager
     def around_trial(self, pump: Pump) -> Iterator[None]:
+        """Keeps the pump, by which the hook's compiler is run before the launch."""
         self._pump = pump
         yield
 
     def environment(self, rendered: Rendered) -> Mapping[str, str]:
+        """The variables that make a .NET program run the hook, which is compiled if need be; empty for any other
+        program."""
         own = dict(rendered.env)
         program = dotnet_program(rendered.argv, rendered.cwd, own.get("PATH", os.environ.get("PATH")))
         if program is None or own.get(HOOKS) == "":

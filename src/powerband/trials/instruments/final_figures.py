@@ -10,7 +10,7 @@ from powerband.trials.instruments.instrument import Instrument
 
 
 class FinalFigures(Instrument):
-    """The numbers that the server prints when it ends, read from its log when the trial is over."""
+    """Reads the server's log when the trial is over; its record is the last line that matches, as numbers by name."""
 
     def __init__(self, setup: TrialSetup) -> None:
         self._setup = setup

@@ -23,6 +23,7 @@ class GoCollector(Instrument):
 
     @contextmanager
     def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:
+        """Reads the variables of all Go programs before the load and after it."""
         before = go_variables(_pids(subject))
         yield
         self._found = collected(before, _pids(subject))

@@ -35,8 +35,9 @@ Wait = Callable[[Callable[[], bool], float], bool]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The snapshot of one JVM. `pid`: None if no JVM was found. `at_ns`: monotonic instant at which it was asked for.
-    `failed`: the reason why there is no snapshot, else empty."""
+    """The snapshot of one JVM. `when`: before or after the measured window; `pid`: None if no JVM was found. `at_ns`:
+    monotonic instant at which it was asked for; `took_ns`: from then to the whole answer. `failed`: the reason why
+    there is no snapshot, else empty."""
 
     when: When
     pid: int | None
@@ -56,9 +57,11 @@ class HeapSnapshots(Instrument):
         self._taken: list[Snapshot] = []
 
     def before_window(self, subject: RunningSubject, pump: Pump) -> None:
+        """Takes the snapshots before the window, as `take_snapshots`."""
         self._take("before", subject, pump)
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        """Takes the snapshots after the load, as `take_snapshots`."""
         self._take("after", subject, pump)
 
     def record(self) -> dict[str, Any]:
@@ -128,6 +131,9 @@ def _settle(subject: RunningSubject, wait: Wait, at_least_ns: int) -> None:
 
 
 def wait_alive(subject: RunningSubject, pump: Pump, done: Callable[[], bool], timeout_s: float) -> bool:
+    """Waits until `done` is true, or for `timeout_s`; returns whether it is true. Raises TrialFailed if the server
+    ends, TrialInterrupted on a stop request."""
+
     def check() -> bool:
         subject.check_alive()
         return done()

@@ -69,6 +69,7 @@ class Link:
         return {**self._spec.model_dump(include={"delay_ns", "rate_bits_per_s"}), **told}
 
     def on_line(self, line: bytes) -> None:
+        """Keeps one event of the link's process."""
         match wire.LINK_EVENT.validate_json(line):
             case wire.LinkUp() as event:
                 self.up = event
@@ -78,6 +79,7 @@ class Link:
                 self.error = event
 
     def on_end(self) -> None:
+        """Notes that the process has ended. Raises TrialFailed(link_failed) if it reported an error, or no summary."""
         self.ended = True
         if self.error is not None:
             raise TrialFailed(Code.LINK_FAILED, f"the link between the two network namespaces: {self.error.message}")
@@ -103,13 +105,16 @@ class LinkInstrument(Instrument):
 
     @contextmanager
     def around_trial(self, pump: Pump) -> Iterator[None]:
+        """Makes the link, if the setting uses one, for the length of the trial."""
         with self._linked(pump) as self._link:
             yield
 
     def given(self) -> Mapping[str, str]:
+        """The values of the link's placeholders; empty without a link."""
         return {} if self._link is None else self._link.given()
 
     def when_ready(self, subject: RunningSubject) -> None:
+        """Has the probe watch the link's process."""
         if self._link is not None:
             subject.probe.watch("link", self._link.pid)
 
@@ -148,7 +153,7 @@ def check_link(engine: Path) -> str:
     Raises SubjectError with what this machine lacks."""
     if shutil.which("nsenter") is None:
         raise SubjectError(
-            "a link between two network namespaces needs the program nsenter, by which a subject reaches the other "
+            "a link between two network namespaces needs the program nsenter, by which the server reaches the other "
             "end: install util-linux"
         )
     done = subprocess.run(

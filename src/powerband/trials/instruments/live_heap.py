@@ -30,6 +30,7 @@ class LiveHeap(Instrument):
         self._bytes: dict[int, int] = {}
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        """Counts the live bytes of each JVM, by a full collection."""
         deadline_s = time.monotonic() + _WITHIN_S
         for pid in [jvm["pid"] for jvm in subject.probe.jvms()]:
             with suppress(NotAnsweredError):

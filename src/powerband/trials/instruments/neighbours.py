@@ -23,6 +23,7 @@ class Neighbours(Instrument):
 
     @contextmanager
     def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:
+        """Reads the CPU times of all processes before the load and after it, whatever ended the load."""
         before, begun_s = processes(), time.monotonic()
         try:
             yield

@@ -20,6 +20,7 @@ class RuntimeViews(Instrument):
         self._views: tuple[RuntimeView, ...] = ()
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        """Asks each process of the server."""
         if subject.root_pid is not None:
             self._views = runtime_views(tree_of(subject.root_pid, all_processes()))
 

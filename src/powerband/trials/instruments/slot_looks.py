@@ -68,6 +68,8 @@ class SlotLooks(Instrument):
         self._connections = TreeConnections(0, {})
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        """Takes the looks, or notes that the server's CPUs were in full use, or why a look failed. Raises
+        TrialInterrupted."""
         users = self._setup.load.users
         assert users is not None, "only such loads are looked at"
         used, wanted = self._cpu()

@@ -16,6 +16,7 @@ class ThreadNames(Instrument):
         self._names: dict[int, str] = {}
 
     def after_load(self, subject: RunningSubject, pump: Pump) -> None:
+        """Asks each JVM for the names of its threads."""
         self._names = subject.thread_names()
 
     def record(self) -> dict[str, Any]:

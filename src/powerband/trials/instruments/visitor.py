@@ -55,7 +55,8 @@ class NoVisitorError(Exception):
 
 @dataclass(frozen=True)
 class Visitor:
-    """A browser that runs. `pid`: that of the process from which all its other processes descend."""
+    """A browser that runs. `pid`: that of the process from which all its other processes descend; `log`: its log, with
+    the page's console."""
 
     pid: int
     log: Path
@@ -80,6 +81,7 @@ class BrowserVisitor(Instrument):
 
     @contextmanager
     def around_load(self, subject: RunningSubject, pump: Pump) -> Iterator[None]:
+        """Opens the page before the load, and reads its visits after it."""
         page, setup = subject.rendered.visitor_url, self._setup
         with ExitStack() as stack:
             visitor = None

@@ -195,7 +195,7 @@ def test_a_first_look_and_a_condition_that_nothing_measured_are_told_apart() -> 
     because = [analyse(made, trials).settings[0].infeasible_because for trials in ([trial(None)], [trial(None), bare])]
     assert because == [
         ("only its first look has run, at no rate of its own",),
-        ("error_rate was not measured, which a condition is about",),
+        ("the SLO has a condition on error rate, which was not measured",),
     ]
 
 
@@ -327,7 +327,7 @@ def test_the_figure_says_how_many_starts_held_there() -> None:
     trials = [trial(rate, n, response_time_ns_p99=p99) for n, (rate, p99) in enumerate(rates, 2)]
     found = capacity_of(search_of(capacity_experiment(), setting(1), [trial(None, 1, goodput_per_s=1000.0), *trials]))
     assert found is not None
-    assert found.note == "2 of 2 starts met the SLO at or below it; alone they show that at least 22 % do"
+    assert found.note == "2 of 2 starts met the SLO at or below it; by their number alone at least 22 % of starts do"
 
 
 def test_an_interval_leaves_out_no_more_than_was_asked_for_and_reaches_to_where_half_of_the_quick_starts_hold() -> None:

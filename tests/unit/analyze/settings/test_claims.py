@@ -137,7 +137,7 @@ def test_shares_are_compared_by_difference() -> None:
         (GOODPUT[:4], "No trial of threads=2 was valid."),
         ([GOODPUT[0], GOODPUT[4]], "Only 1 round has a valid trial of each setting that it compares; "),
         ([GOODPUT[0], GOODPUT[5]], "No round has a valid trial of each setting"),
-        (THREADS, "No valid trial of threads=1 measured goodput_per_s."),
+        (THREADS, "No valid trial of threads=1 measured goodput."),
     ],
 )
 def test_without_two_blocks_nothing_is_decided(trials: Sequence[TrialResult], said: str) -> None:

@@ -96,7 +96,7 @@ def test_a_winner_that_may_be_ahead_by_less_than_matters_says_so() -> None:
     found = judged(results({1: noisy(900, 1), 2: noisy(960, 2), 4: noisy(1000, 3)}))
     assert (found.answer.kind, found.answer.setting) == (AnswerKind.BEST, setting(4))
     assert found.answer.close == (setting(2),)
-    assert "threads=2 may be worse by less than the 3 % that matter." in found.answer.sentences[1]
+    assert "The difference to threads=2 may be under 3 %." in found.answer.sentences[1]
 
 
 def test_who_refuses_what_would_be_slow_has_no_p99_to_win_by() -> None:

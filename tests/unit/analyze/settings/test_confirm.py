@@ -79,6 +79,12 @@ def test_the_runner_up_is_compared_where_both_were_started_and_both_ends_of_an_i
     assert found.sentence.endswith("; side by side (one start each) 0.2 % better than the runner-up threads=0.")
 
 
+def test_a_difference_that_rounds_to_nothing_has_no_side() -> None:
+    said = confirmed((1000, 1000), (1000, 1000)).sentence
+    assert "1,000/s, about the same as in the race (" in said
+    assert "; side by side (3 starts each) about the same as the runner-up threads=0" in said
+
+
 def test_a_winner_that_its_rival_beats_afresh_is_not_upheld() -> None:
     found = confirmed((1000, 990), (930, 1000))
     assert not found.upheld

@@ -40,7 +40,9 @@ def test_what_lasts_for_hours_is_only_warned_of() -> None:
 
 def test_a_queue_that_grows_is_told() -> None:
     (warning,) = lasting_warnings(growing([trial(number, queue_growth_per_s=200.0) for number in (1, 2)]), SETTING)
-    assert warning.endswith("the queue of unanswered requests grows by 200/s: less comes out than goes in")
+    assert warning.endswith(
+        "the queue of unanswered requests grows by 200/s: requests arrive faster than they are answered"
+    )
 
 
 def test_growth_without_a_known_limit_has_no_end() -> None:

@@ -101,7 +101,7 @@ def test_the_forecast() -> None:
 @pytest.mark.parametrize(
     ("alone", "variation", "why"),
     [
-        (UsersServed(1, 9, 1.6), 0.0, "9 answers in 1.6 s, and 10 are the least"),
+        (UsersServed(1, 9, 1.6), 0.0, "9 answers in 1.6 s, and at least 10 are needed"),
         (UsersServed(1, 29, 1.6), 1.0, "29 answers in 1.6 s, whose times vary too much"),
     ],
 )

@@ -800,6 +800,17 @@ def test_the_limit_of_a_connection_pool_is_not_the_databases() -> None:
     )
 
 
+def test_the_limit_of_open_files_that_is_enough_is_named() -> None:
+    short = scene(
+        SLEEPERS, POLLER, descriptors_left=2.0, accept_queue=20.0, metrics={"descriptors_max": 62.0}, users=64
+    )
+    found = bottleneck_of(short)
+    assert found is not None and found.name is B.DESCRIPTORS
+    assert found.advice.startswith(
+        "raise the server's limit of open files from 64 to 126: `ulimit -n 126` in the shell "
+    )
+
+
 def test_who_keeps_connections_and_takes_no_more_is_not_told_to_accept_faster() -> None:
     threads = pool("pool", sleep=7.8, lock=56.2)
     kept = scene(threads, accept_queue=56.0, tried=tried(8), connections_per_request=0.05)

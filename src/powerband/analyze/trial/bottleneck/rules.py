@@ -8,6 +8,7 @@ the reading of files (`scene.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -180,7 +181,13 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
         evidence.append(f"{count(scene.accept_queue)} connections wait to be accepted")
     if scene.failed_connections:
         evidence.append(f"{scene.failed_connections:,} requests found no connection or lost it")
-    return verdict(BottleneckName.DESCRIPTORS, evidence)
+    enough = math.ceil(used + max(scene.present, scene.users or 0))
+    advice = (
+        f"raise the server's limit of open files from {used + left:,.0f} to {enough:,}: `ulimit -n {enough}` in the "
+        f"shell before powerband, LimitNOFILE={enough} in the server's systemd unit, or docker's --ulimit "
+        f"nofile={enough}"
+    )
+    return verdict(BottleneckName.DESCRIPTORS, evidence, advice=advice)
 
 
 def _accept_backlog(scene: Scene) -> Bottleneck | None:

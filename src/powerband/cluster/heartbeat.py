@@ -1,4 +1,4 @@
-"""Knows the nodes of a run: their facts, whether they are alike, and when each was last heard from.
+"""Keeps in touch with the nodes of a run: their facts, whether they are alike, and when each was last heard from.
 
 The actor on a node has a lease (`actor.py`), so the driver must tell it again and again that it is still there.
 """
@@ -29,9 +29,10 @@ _REACHED_BY = ("address", "port", "secret", "descriptor_limit", "local_ports")
 
 
 @dataclass
-class HeardNode:
-    """A node with its facts and its heartbeat. `answered_s`, `asked_s`: when the last heartbeat was answered, and when
-    it was sent; `beat`: the last heartbeat; `phase`: the phase of the node's trial."""
+class ClusterNode:
+    """A node with its facts and its heartbeat. `remote`: its actor; `facts`: as in `host.json`, empty until read.
+    `answered_s`, `asked_s`: when the last heartbeat was answered, and when it was sent, by the monotonic clock; `beat`:
+    the last heartbeat, None before the first; `phase`: the phase of the node's trial, empty if none runs."""
 
     remote: Remote
     facts: dict[str, Any] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class HeardNode:
 
     @property
     def name(self) -> str:
+        """The node's name in messages and records."""
         return self.remote.name
 
     def answered(self, beat: Future[Any]) -> None:
@@ -60,11 +62,12 @@ class HeardNode:
 class Heartbeat:
     """Sends each node a heartbeat every second, from its own thread; one call to each at a time."""
 
-    def __init__(self, nodes: Sequence[HeardNode]) -> None:
+    def __init__(self, nodes: Sequence[ClusterNode]) -> None:
         self._nodes = nodes
         self._closed = threading.Event()
 
     def begin(self) -> None:
+        """Starts the thread; each node counts as heard now."""
         for node in self._nodes:
             node.answered_s = time.monotonic()
         threading.Thread(target=self._beat, daemon=True).start()
@@ -90,12 +93,12 @@ class Heartbeat:
                     node.beat.add_done_callback(node.answered)
 
 
-def look_at(nodes: Iterable[HeardNode]) -> None:
+def read_facts(nodes: Iterable[ClusterNode]) -> None:
     """Gets the facts of each node. Raises MeasurementError if a node does not answer, or if nodes have other versions
     than this machine, since results of unlike nodes do not make one experiment."""
     asked = [(node, node.remote.call("facts")) for node in nodes]
     for node, future in asked:
-        node.facts = got(node.name, future, JOIN_S)
+        node.facts = node_answer(node.name, future, JOIN_S)
     here = versions(find_engine())
     wrong = [
         f"{node.name} has {name} {node.facts['versions'][name]}, this machine {here[name]}"
@@ -110,7 +113,7 @@ def look_at(nodes: Iterable[HeardNode]) -> None:
         )
 
 
-def got(name: str, future: Future[Any], timeout_s: float) -> Any:
+def node_answer(name: str, future: Future[Any], timeout_s: float) -> Any:
     """Waits for the answer of a node and returns it. Raises the error of the node, with the node's name."""
     try:
         answer = future.result(timeout_s)
