@@ -31,6 +31,8 @@ RETOLD = [
     ("docs/experiments/akka.ko.md", ["akka-net.md", "infinite-reflection.md"]),
 ]
 GLOSSARY = "docs/glossary.ko.md"
+# A section that only a Korean page has: what the sentences on the screen mean, which are English.
+GLOSSES = re.compile(r"^## 화면의 영어$.*?(?=^## )", re.M | re.S)
 # The line with the link to the other language.
 OTHER = re.compile(r"^\*\w+: \[.*?\.md\]\(.*?\)\*$", re.M)
 FIGURE = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
@@ -39,8 +41,13 @@ translated = pytest.mark.parametrize(("english", "korean"), PAIRS, ids=[english 
 retold = pytest.mark.parametrize(("korean", "told"), RETOLD, ids=[korean for korean, _ in RETOLD])
 
 
-def page(name: str) -> str:
+def whole(name: str) -> str:
     return (ROOT / name).read_text()
+
+
+def page(name: str) -> str:
+    """The text that both languages have."""
+    return GLOSSES.sub("", whole(name))
 
 
 def sections(name: str) -> list[str]:
@@ -122,8 +129,8 @@ def test_each_paragraph_has_its_translation(english: str, korean: str) -> None:
 @pytest.mark.parametrize("korean", [korean for _, korean in PAIRS] + [korean for korean, _ in RETOLD])
 def test_the_words_are_those_of_the_glossary(korean: str) -> None:
     """No spelling that the glossary rules out stands on a Korean page."""
-    (rows,) = tables(page(GLOSSARY))
-    text = page(korean)
+    (rows,) = tables(whole(GLOSSARY))
+    text = whole(korean)
     ruled_out = {word.strip() for row in rows[1:] for word in row[2].split(",") if word.strip()}
     assert ruled_out
     assert {word for word in ruled_out if word in text} == set()
@@ -132,7 +139,15 @@ def test_the_words_are_those_of_the_glossary(korean: str) -> None:
 @pytest.mark.parametrize("korean", [korean for _, korean in PAIRS] + [korean for korean, _ in RETOLD])
 def test_units_are_written_as_koreans_do(korean: str) -> None:
     """Outside of code: no space before %, and µs in place of us."""
-    assert re.findall(r"\d %|\d us\b", prose(without_blocks(page(korean)))) == []
+    assert re.findall(r"\d %|\d us\b", prose(without_blocks(whole(korean)))) == []
+
+
+def test_the_sentences_that_are_glossed_are_those_of_the_screen() -> None:
+    (section,) = GLOSSES.findall(whole("docs/reading-the-answer.ko.md"))
+    sources = [path.read_text() for path in (ROOT / "src" / "powerband").rglob("*.py")]
+    said = re.sub(r'"\s+f?"', "", " ".join(sources))
+    assert codes(section)
+    assert [sentence for sentence in codes(section) if sentence not in said] == []
 
 
 def english_pages(korean: str, told: list[str]) -> dict[str, str]:
