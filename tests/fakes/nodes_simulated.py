@@ -246,7 +246,8 @@ class AtOnce:
     def trial(self, order: Mapping[str, Any]) -> Future[Any]:
         began_s = time.process_time()
         spec = TrialSpec.from_json(order["spec"])
-        figures = Figures(goodput_per_s=self._rates[spec.setting])
+        rate = self._rates[spec.setting]
+        figures = Figures(goodput_per_s=rate, response_ns=10e9 / rate)
         record = replace(record_of(spec, figures), node=order["node"])
         directory = self._written.setdefault(spec.setting, TrialDir(self._folder / spec.setting.id))
         if not directory.events.is_file():
