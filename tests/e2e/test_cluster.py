@@ -246,7 +246,7 @@ def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(shared: Hosts
 def test_the_quickstart_answers_and_reports_on_three_hosts(tmp_path: Path) -> None:
     """`make cluster-demo`."""
     need_hosts()
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[1:])}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(
         [sys.executable, "-m", "fakes.hosts"],
         cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
