@@ -18,13 +18,15 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fakes.guides import block_of, shown
 from fakes.hosts import Host, Hosts, hosts
-from fakes.needs import need_hosts
+from fakes.kills import named_namespaces
+from fakes.needs import need_hosts, without
 from fakes.tmpfs import tmpfs
 from powerband.analyze.stored import stored_analysis
 from powerband.files.experiment_file import load_experiment
@@ -184,6 +186,7 @@ def test_the_best_pool_is_best_on_all_three_hosts(cluster: Hosts, tmp_path: Path
     told = json.loads(run.nodes.read_text())
     assert set(told["nodes"]) == {host.address for host in cluster.hosts}
     assert analysis.nodes is not None and len(analysis.nodes.rows) == 3
+    assert all(row.between_s for row in analysis.nodes.rows), "each host ran several trials"
     if done.returncode == 0:
         assert "threads=8 is best" in done.stdout
     check_nothing_left(cluster)
@@ -240,6 +243,28 @@ def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(shared: Hosts
 
 
 @pytest.mark.long
+def test_the_quickstart_answers_and_reports_on_three_hosts(tmp_path: Path) -> None:
+    """`make cluster-demo`."""
+    need_hosts()
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [sys.executable, "-m", "fakes.hosts"],
+        cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        out, err = process.communicate(timeout=300)
+    assert process.returncode in (0, 5), err
+    assert not [name for name in named_namespaces() if name.startswith(f"pb{process.pid}n")]
+    run = only_run(tmp_path)
+    analysis = check_whole(run, 1)
+    nodes = {trial.node for trial in analysis.trials}
+    assert len(nodes) == 3 and analysis.nodes is not None and {row.node for row in analysis.nodes.rows} == nodes
+    leader = analysis.answer.setting or analysis.answer.leader
+    assert leader is not None and leader.id in out
+    report = run.report.read_text()
+    assert leader.id in report and 'id="nodes"' in report and all(node in report for node in nodes)
+
+
+@pytest.mark.long
 def test_two_machines_take_the_five_commands_of_the_page(apart: Hosts, tmp_path: Path) -> None:
     """docs/cluster.md, but for the installation; the last command is shorter, and nothing of Ray's is told home."""
     lines = block_of("cluster.md", "ray start --head").splitlines()
@@ -286,6 +311,53 @@ def test_an_actor_rests_and_once_it_is_killed_its_block_is_lost_and_nothing_left
     assert victim.kill("ray::NodeActor")
     check_the_block_is_lost(process, victim, tmp_path)
     check_nothing_left(cluster)
+
+
+@pytest.mark.table
+def test_an_engine_and_a_probe_that_are_killed_cost_their_trials_and_no_host(shared: Hosts, tmp_path: Path) -> None:
+    process = start_run(shared, tmp_path)
+    for host, words in zip(shared.hosts[1:], ("powerband-engine load", "powerband-engine probe"), strict=True):
+        wait_for(partial(host.kill, words), 10)
+    assert process.wait(120) in (0, 5), (tmp_path / "log").read_text()
+    run = only_run(tmp_path)
+    analysis = check_whole(run, 1)
+    failed = {record.node: record.failure.code for record in run.records() if record.failure is not None}
+    assert failed == {shared.hosts[1].address: "engine_failed", shared.hosts[2].address: "probe_failed"}
+    assert sum(trial.status == "measured" for trial in analysis.trials) == len(analysis.trials) - 2
+    check_nothing_left(shared)
+
+
+@pytest.mark.table
+def test_when_the_head_dies_all_ends_and_the_run_goes_on_on_another_cluster_of_new_hosts(
+    apart: Hosts, tmp_path: Path
+) -> None:
+    """The driver runs on another host. Ray's programs end a minute later, and the driver's process once did so, too."""
+    head, beside, new = apart.hosts
+    first, second = Hosts([head, beside], apart.folder), Hosts([new], apart.folder)
+    first.start_ray()
+    file = file_of(tmp_path, duration="3s", repeats=8)
+    arguments = ("run", str(file), "--cluster", first.address, "--runs", str(tmp_path / "runs"))
+    process = beside.start([sys.executable, "-m", "powerband", *arguments], first.env, tmp_path / "log")
+    wait_for(lambda: len(list(tmp_path.glob("runs/*/trials/[0-9]*/record.json"))) >= 2, 60)
+    head.kill()
+    wait_for(lambda: not any("raylet" in line for line in beside.commands().values()), 120)
+    assert wait_for(lambda: not ours(beside), 20) < ENDED_S
+    assert process.wait(60) == 5
+    run = only_run(tmp_path)
+    assert f"`powerband resume {run.path}` goes on" in (tmp_path / "log").read_text()
+    kept = {record.spec.number: record for record in run.records() if record.status == "measured"}
+    assert len(kept) >= 2
+    beside.kill()
+    second.start_ray()
+    done = second.powerband("resume", str(run.path), "--cluster", second.address)
+    assert done.returncode in (0, 5), done.stderr
+    analysis = check_whole(run, 8)
+    after = {record.spec.number: record for record in run.records()}
+    assert {number: after[number] for number in kept} == kept
+    later = {each.node for each in after.values() if each.status == "measured" and each.spec.number not in kept}
+    assert len(later) == 1 and not later & {head.address, beside.address}
+    assert {trial.node for trial in analysis.trials if trial.lost} <= {head.address, beside.address}
+    check_nothing_left(second)
 
 
 @pytest.mark.table
@@ -419,6 +491,37 @@ def test_a_slow_host_is_told_by_how_much_and_changes_no_verdict(apart: Hosts, tm
     assert analysis.answer.leader is not None and analysis.answer.leader.id == "threads=8"
     assert {verdicts["threads=2"], verdicts["threads=4"]} == {Verdict.WORSE}
     assert {row.best.id for row in analysis.nodes.rows if row.best is not None} == {"threads=8"}
+
+
+@pytest.mark.table
+def test_clocks_that_differ_and_a_time_of_day_that_is_set_back_change_nothing(apart: Hosts, tmp_path: Path) -> None:
+    """The host that loads has been up for hours longer, and on both hosts the time of day leaps in mid-trial. A
+    monotonic clock cannot leap: Linux sets that of a host once, before its first program."""
+    if shutil.which("cc") is None:
+        without("no C compiler (cc) here")
+    server, loads = apart.hosts[1:]
+    leap, shim = tmp_path / "leap", tmp_path / "wall_clock.so"
+    source = Path(__file__).parents[1] / "fakes" / "wall_clock.c"
+    subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
+    loads.older_s = 10_000
+    for host in (server, loads):
+        host.env |= {"LD_PRELOAD": str(shim), "LEAP_FILE": str(leap)}
+    apart.start_ray()
+    process = start_apart(apart, tmp_path)
+    leap.touch()
+    assert process.wait(120) in (0, 5), (tmp_path / "log").read_text()
+    run = only_run(tmp_path)
+    analysis, records = check_whole(run, 1), run.records()
+    assert {record.status for record in records} == {"measured"}
+    assert records[1].wall_ns < records[0].wall_ns - 3000e9, "it leapt"
+    for record, trial in zip(records, analysis.trials, strict=True):
+        (clock,) = trial.generators
+        assert abs(clock.offset_ns - 10_000e9) <= clock.uncertainty_ns, "hosts here have one crystal"
+        assert abs(clock.after_offset_ns - 10_000e9) <= clock.after_uncertainty_ns
+        for engine in record.engines:
+            window = engine["measure_start_ns"], engine["measure_end_ns"]
+            assert record.phases["ready"] < window[0] < window[1] < record.phases["stopped"], "by the server's clock"
+    check_nothing_left(apart)
 
 
 @pytest.mark.table

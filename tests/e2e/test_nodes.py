@@ -16,7 +16,9 @@ import pytest
 from fakes.nodes import FakeNode, Watching, fake_nodes, joining
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.base.procfs import all_processes
+from powerband.cluster import nodes_bench
 from powerband.cluster.nodes_bench import cluster_bench
+from powerband.cluster.parcels import unpack
 from powerband.files.experiment_file import experiment_of
 from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
@@ -115,6 +117,22 @@ def test_blocks_run_whole_on_each_node_at_the_same_time(
     assert all(row.ray_cores is not None and row.cpus for row in analysis.nodes.rows)
     assert any(all("trial" in seen.get(name, {}) for name in "abc") for seen in watching.seen)
     assert not run.nodes_now.exists()
+
+
+def test_the_time_between_two_trials_is_that_of_the_node_with_all_that_the_driver_does_meanwhile(
+    tmp_path: Path, nodes: list[FakeNode], stop: StopRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It once began after the trial had been packed, sent and unpacked."""
+
+    def slow(parcel: bytes, folder: Path) -> None:
+        unpack(parcel, folder)
+        time.sleep(1)
+
+    monkeypatch.setattr(nodes_bench, "unpack", slow)
+    made = short(factors={"threads": [1, 2]}, measure={"warmup": "100ms", "repeats": 1})
+    run = run_of(tmp_path, made)
+    go(made, run, nodes[:1], stop)
+    assert json.loads(run.nodes.read_text())["overhead"]["a"]["between_s_max"] > 1
 
 
 @pytest.mark.long

@@ -60,16 +60,19 @@ def why_not() -> str:
 
 
 class Host:
-    """A host. `env`: environment variables of its processes, beside those of all hosts."""
+    """A host. `env`: environment variables of its processes, beside those of all hosts; `older_s`: how many seconds
+    more than on this machine its monotonic clock shows."""
 
     def __init__(self, name: str, address: str, folder: Path) -> None:
         self.name, self.address, self.folder = name, address, folder
         self.started: list[subprocess.Popen[bytes]] = []
         self.env = {"TMPDIR": str(folder / "tmp")}
+        self.older_s = 0
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], log: Path | None) -> subprocess.Popen[bytes]:
         """Starts a program on the host. `log` None: its output is shown."""
-        argv = ["nsenter", f"--net=/run/netns/{self.name}", *argv]
+        clocks = ["unshare", "--fork", "--time", f"--monotonic={self.older_s}", f"--boottime={self.older_s}"]
+        argv = ["nsenter", f"--net=/run/netns/{self.name}", *(clocks if self.older_s else ()), *argv]
         env = {**env, **self.env}
         if log is None:
             return subprocess.Popen(argv, env={**os.environ, **env})

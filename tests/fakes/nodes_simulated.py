@@ -6,27 +6,43 @@ planner's plan run side by side, each as long as a trial takes, on nodes of diff
 from __future__ import annotations
 
 import heapq
+import json
 import math
 import random
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
 from fakes.edges import Server, answers_of, capacity_experiment, setting
 from fakes.queues import Queue, queue_answers
+from fakes.trials import Figures, record_of, write_trial
 from fakes.trials import experiment as fake_experiment
 from powerband.analyze.settings.compare import analyse
+from powerband.cluster.joining import Remote
+from powerband.cluster.nodes_bench import ClusterBench
+from powerband.cluster.parcels import pack
+from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
+from powerband.processes.stop_request import StopRequest
+from powerband.search.observer import Observer
 from powerband.search.planners import planner_for
+from powerband.search.session import run_session
+from powerband.store import RunDir, TrialDir
 
 START_STOP_S = 1.5  # of a trial of the reference subject on two CPUs, beside its warm-up and window
 BETWEEN_S = 0.05  # between two trials on a node
+TRIAL_S = START_STOP_S + 1.0 + 10.0  # of the default load
 NODE_SD, START_SD = 0.10, 0.02  # of the logs: speeds of nodes, noise between starts
 
 
@@ -38,7 +54,6 @@ class Simulated:
     explored_s: float
     trials: int
     chosen: Setting | None
-    planner_cpu_s: float
     analysis: Analysis
 
 
@@ -84,7 +99,6 @@ def simulate(
     many times as long as on the others a trial takes on the first node."""
     made = experiment.model_copy(update={"design": experiment.design.model_copy(update={"seed": seed})})
     nodes = len(speeds)
-    began = time.process_time()
     planner = planner_for(made, seed, nodes=nodes)
     now_s, explored_s, results = 0.0, 0.0, list[TrialResult]()
     running: list[tuple[float, int, int, TrialSpec, float]] = []
@@ -110,9 +124,8 @@ def simulate(
             begin(node, following)
         else:
             idle.append(node)
-    cpu_s = time.process_time() - began
     analysis = analyse(made, sorted(results, key=lambda each: each.number), planner.progress)
-    return Simulated(now_s, explored_s, len(results), analysis.answer.setting, cpu_s, analysis)
+    return Simulated(now_s, explored_s, len(results), analysis.answer.setting, analysis)
 
 
 def _result(spec: TrialSpec, metrics: dict[str, float], node: int, took_s: float) -> TrialResult:
@@ -222,15 +235,50 @@ def interval(run: Simulated) -> tuple[float, float]:
     return found.low, found.high
 
 
-def many(nodes: int) -> tuple[float, Simulated]:
-    """Runs as many blocks as nodes; returns the CPU seconds of planner and planning for each trial, and the run."""
+class AtOnce:
+    """The nodes of a cluster, whose trials end at once. `cpu_s`: CPU seconds that this took."""
+
+    def __init__(self, folder: Path, rates: Mapping[Setting, float]) -> None:
+        self._folder, self._rates = folder, rates
+        self._written: dict[Setting, TrialDir] = {}
+        self.cpu_s = 0.0
+
+    def trial(self, order: Mapping[str, Any]) -> Future[Any]:
+        began_s = time.process_time()
+        spec = TrialSpec.from_json(order["spec"])
+        rate = self._rates[spec.setting]
+        figures = Figures(goodput_per_s=rate, response_ns=10e9 / rate)
+        record = replace(record_of(spec, figures), node=order["node"])
+        directory = self._written.setdefault(spec.setting, TrialDir(self._folder / spec.setting.id))
+        if not directory.events.is_file():
+            write_trial(directory, record, figures)
+        directory.spec.write_text(json.dumps(spec.to_json()))
+        directory.write_record(record)
+        answer: Future[Any] = Future()
+        answer.set_result({"parcel": pack(directory.path), "ray_cpu_s": {}, "ray_took_s": TRIAL_S, "between_s": None})
+        self.cpu_s += time.process_time() - began_s
+        return answer
+
+
+def driven(nodes: int, folder: Path) -> tuple[float, Analysis]:
+    """Runs a round of three settings on each of so many nodes, as a driver does, of trials of usual size that end at
+    once. Returns the CPU seconds of the driver for each trial, and the analysis."""
     made = fake_experiment({"threads": (1, 2, 4)}, measure={"repeats": nodes}, design={"order": "blocks", "seed": 1})
-    run = race(made, nodes, [500.0, 900.0, 1000.0], 1)
-    return run.planner_cpu_s / run.trials, run
+    there = AtOnce(folder, dict(zip(made.settings(), (500.0, 900.0, 1000.0), strict=True)))
+    remotes = [Remote(f"n{number}", "127.0.0.1", lambda _, order: there.trial(order)) for number in range(nodes)]
+    run = RunDir.create(folder / "runs", made.name, resolved_yaml(made), {})
+    began_s = time.process_time()
+    with closing(StopRequest()) as stop:
+        analysis = run_session(made, run, Observer(), stop, bench=lambda job: nullcontext(ClusterBench(job, remotes)))
+    return (time.process_time() - began_s - there.cpu_s) / len(analysis.trials), analysis
 
 
 def main() -> None:
-    sys.stdout.write(table(range(20)) + "\n\n")
+    for nodes in (10, 100, 1000):
+        with tempfile.TemporaryDirectory() as folder:
+            cpu_s, _ = driven(nodes, Path(folder))
+        sys.stdout.write(f"{nodes} nodes: {1000 * cpu_s:.1f} ms of CPU of the driver for each trial\n")
+    sys.stdout.write("\n" + table(range(20)) + "\n\n")
     for row in searches_table(range(25)):
         sys.stdout.write(row + "\n")
 

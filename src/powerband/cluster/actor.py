@@ -114,7 +114,8 @@ class NodeActor:
 
     async def trial(self, order: Mapping[str, Any]) -> Answer:
         """Runs one trial. The answer holds `parcel`: the trial's directory, packed; `ray_cpu_s`: CPU seconds that this
-        actor and Ray's daemon used during `ray_took_s` seconds."""
+        actor and Ray's daemon used during `ray_took_s` seconds; `between_s`: the time from the end of the trial before,
+        None for the first."""
         before, began = _own_cpu_s(), time.monotonic()
         self._send({"do": "trial", **order})
         answer = await self._answer("ended")
@@ -124,7 +125,8 @@ class NodeActor:
         used = {name: cpu - before.get(name, 0.0) for name, cpu in _own_cpu_s().items()}
         parcel = path.read_bytes()
         path.unlink()
-        return {"parcel": parcel, "ray_cpu_s": used, "ray_took_s": time.monotonic() - began}
+        took_s = time.monotonic() - began
+        return {"parcel": parcel, "ray_cpu_s": used, "ray_took_s": took_s, "between_s": answer["between_s"]}
 
     async def heard(self) -> str:
         """Notes that the driver is still there. Returns the phase of the trial."""

@@ -75,6 +75,8 @@ def _ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Below `uv run` Ray would start what runs on nodes by uv as well, in an environment made there.
     os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+    # Ray ends its processes when the head is gone for a minute: those of the nodes first, then the run says what to do.
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "300")
     try:
         import ray  # noqa: PLC0415 - a second, and no other command needs it
     except ModuleNotFoundError:

@@ -119,10 +119,12 @@ def _serve(order: Mapping[str, Any], orders: _Orders, stop: StopRequest, say: Ca
         job = Job(experiment, run, observer, stop, is_steady, bool(order["again"]))
         with prepared(job) as services:
             say("ready")
+            ended_s = None
             while (asked := orders.next()) is not None:
                 host = HostUse.model_validate(asked["host"])
                 spec = TrialSpec.from_json(asked["spec"])
                 directory = run.trial(spec.number)
+                between_s = None if ended_s is None else time.monotonic() - ended_s
                 run_trial(
                     experiment.model_copy(update={"host": host}),
                     spec,
@@ -134,10 +136,11 @@ def _serve(order: Mapping[str, Any], orders: _Orders, stop: StopRequest, say: Ca
                     node=asked["node"],
                     engines=engines,
                 )
+                ended_s = time.monotonic()
                 parcel = work / "parcel"
                 parcel.write_bytes(pack(directory.path))
                 shutil.rmtree(directory.path)
-                say("ended", parcel=str(parcel))
+                say("ended", parcel=str(parcel), between_s=between_s)
     except PowerbandError as error:
         log = run.build_log
         told = log.read_text(errors="replace")[-20_000:] if log.is_file() else ""

@@ -55,8 +55,7 @@ class _Place(ClusterNode):
     lost: str = ""  # the reason why nothing runs here; empty: trials may run
     opening: Future[Any] | None = None  # getting ready again after it was lost
     out: bool = False  # it will not come back
-    ended_s: float | None = None
-    between_s: list[float] = field(default_factory=list)  # from the end of a trial to the next
+    between_s: list[float] = field(default_factory=list)  # from the end of a trial to the next, by the node's clock
     cores: dict[str, list[float]] = field(default_factory=dict)  # cores that actor and raylet used, for each trial
 
     @property
@@ -217,8 +216,6 @@ class ClusterBench:
         order = {"spec": spec.to_json(), "host": experiment.host.model_dump(mode="json"), "node": place}
         node.spec, node.directory, node.phase, node.shown_phase = spec, directory, "", ""
         node.began_s = node.phase_began_s = time.time()
-        if node.ended_s is not None:
-            node.between_s.append(time.monotonic() - node.ended_s)
         node.trial = node.remote.call("trial", order)
 
     def ended(self) -> tuple[str, TrialRecord]:
@@ -261,8 +258,9 @@ class ClusterBench:
         node.directory.write_record(record)  # synced, on this disk
         for name, cpu_s in answer["ray_cpu_s"].items():
             node.cores.setdefault(name, []).append(cpu_s / answer["ray_took_s"])
+        if answer["between_s"] is not None:
+            node.between_s.append(answer["between_s"])
         node.spec = node.directory = node.trial = None
-        node.ended_s = time.monotonic()
         return record
 
     def _lose(self, node: _Place, why: str, *, back: bool = True) -> TrialRecord:
@@ -270,7 +268,7 @@ class ClusterBench:
         will not come back."""
         assert node.spec is not None and node.directory is not None
         spec, directory = node.spec, node.directory
-        node.lost, node.ended_s = why, None
+        node.lost = why
         node.spec = node.directory = node.trial = None
         others = len(self._there)
         goes_on = f"its round runs again elsewhere ({plural(others, 'node')} left)" if others else "no node is left"
@@ -329,7 +327,7 @@ class ClusterBench:
     def overhead(self) -> dict[str, dict[str, float]]:
         """The costs by node: cores that the actor and Ray's daemon used during its trials (`actor_cores`,
         `raylet_cores`), on average over so many `trials`, and `between_s_max`, the longest time from the end of a trial
-        to the next, in seconds."""
+        to the next, in seconds: packed, sent, unpacked and analysed, and the next planned."""
         found: dict[str, dict[str, float]] = {}
         for node in self._nodes.values():
             told = {f"{name}_cores": sum(each) / len(each) for name, each in node.cores.items() if each}

@@ -62,6 +62,16 @@ def test_too_much_is_refused_with_the_largest_file(tmp_path: Path, monkeypatch: 
         pack(tmp_path)
 
 
+def test_what_cannot_be_packed_small_enough_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zeros").write_bytes(bytes(3_000_000))
+    (tmp_path / "random").write_bytes(random.Random(1).randbytes(1_500_000))
+    monkeypatch.setattr(parcels, "PACKED_MOST", 2**20)
+    with pytest.raises(MeasurementError, match=r"more than 1 MiB compressed .*; the largest file is zeros with 3 MB"):
+        pack(tmp_path)
+    (tmp_path / "random").unlink()
+    assert len(pack(tmp_path)) < 2**20
+
+
 def test_what_expands_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "from").mkdir()
     (tmp_path / "from" / "zeros").write_bytes(bytes(3_000_000))
