@@ -269,7 +269,7 @@ def test_two_machines_take_the_five_commands_of_the_page(apart: Hosts, tmp_path:
     """docs/cluster.md, but for the installation; the last command is shorter, and nothing of Ray's is told home."""
     lines = block_of("cluster.md", "ray start --head").splitlines()
     install, token, head, other, run = (line.partition(" #")[0].strip() for line in lines)
-    assert install == "pip install 'powerband[ray]'"
+    assert install == "pip install 'WHEEL[ray]'"
     first, second = apart.hosts[:2]
     own = str(Path(sys.executable).parent)
 
