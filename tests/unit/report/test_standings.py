@@ -80,6 +80,8 @@ def test_the_line_of_a_race_has_the_bound_of_what_is_to_be_used() -> None:
     assert race_line(found, EXPERIMENT).endswith("threads=64 leads; none is better than threads=32 by more than 8.8 %")
     same = replace(found, answer=replace(found.answer, setting=found.answer.leader, regret=0.1201))
     assert race_line(same, EXPERIMENT).endswith("; threads=64 leads; no other is better by more than 13 %")
+    none = replace(same, answer=replace(same.answer, regret=0.0))
+    assert race_line(none, EXPERIMENT).endswith("; threads=64 leads; no other is better")
 
 
 def test_what_left_last_ranks_before_what_left_first() -> None:

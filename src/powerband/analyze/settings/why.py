@@ -24,6 +24,7 @@ from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialResult, Verdict
 
 CPU_SHARE = "subject_cpu_share"
+P99 = "response_time_ns_p99"
 CPU_BUSY = 0.90  # of the subject's CPUs: the share that names a short CPU in `bottleneck/rules.py`
 CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckName.TOO_MANY_RUNNABLE_THREADS)
 CPU_IDLE = 0.70  # below it 40 % more would fit
@@ -34,7 +35,7 @@ CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
 
 def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
     """A paragraph for each setting that explains the answer, `chosen` first."""
-    reasons = tuple(text for rule in (_limit_here, _smaller, _larger) if (text := rule(standing, chosen)))
+    reasons = tuple(text for rule in (_limit_here, _smaller, _larger, _quicker) if (text := rule(standing, chosen)))
     return reasons or ("No single resource was found to be the limit.",)
 
 
@@ -218,7 +219,7 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
     costs = [f"{standing.value(row.setting, 'threads_max') or 0:,.0f} threads instead of {threads:,.0f}"]
     for metric, text, show in (
         ("rss_bytes_max", "memory", format_bytes),
-        ("response_time_ns_p99", "p99 response time", lambda value: format_value(value, "ns")),
+        (P99, "p99 response time", lambda value: format_value(value, "ns")),
         ("context_switches_per_request", f"context switches per {standing.experiment.noun}", significant),
     ):
         here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
@@ -228,3 +229,26 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
     if row.bottleneck is not None and row.bottleneck.name is BottleneckName.TOO_MANY_RUNNABLE_THREADS:
         return f"{uses} Too many of its threads compete for the CPU."
     return uses
+
+
+def _quicker(standing: Standing, chosen: Setting) -> str | None:
+    """The setting with the lowest p99 of those that may serve as well, if its whole interval is below that of the one
+    to use, which costs less: the choice by cost would hide it."""
+    here = standing.row(chosen).estimates.get(P99)
+    if here is None or here.low is None or standing.experiment.objective.metric == P99:
+        return None
+    alike = [
+        (there, row.setting)
+        for row in standing.rows
+        if (row.verdict is Verdict.EQUIVALENT or row.setting in standing.contenders or row.setting == standing.leader)
+        and row.feasible
+        and (there := row.estimates.get(P99)) is not None
+        and there.high is not None
+        and there.high < here.low
+        and CHEAPER_BY * there.value <= here.value
+    ]
+    if not alike:
+        return None
+    there, setting = min(alike, key=lambda each: each[0].value)
+    p99s = f"{format_value(there.value, 'ns')} instead of {format_value(here.value, 'ns')}"
+    return f"{setting.id} answers sooner: a p99 of {p99s}. Use it where response times matter more than cost."

@@ -139,14 +139,15 @@ def margin_as_ratio(analysis: Analysis, base: Setting | None) -> float:
 
 
 def bound_words(analysis: Analysis) -> str:
-    """`no other is better by more than 9 %`; if the setting to use does not lead, the words name the setting. Empty
-    without a bound."""
+    """`no other is better by more than 9 %`; if the setting to use does not lead, the words name the setting; `no other
+    is better` with a bound of 0. Empty without a bound."""
     answer = analysis.answer
     if answer.setting is None or answer.regret is None:
         return ""
     than = "" if answer.setting == answer.leader else f" than {answer.setting.id}"
     other = "no other is better" if not than else "none is better"
-    return f"{other}{than} by more than {regret_words(answer.regret, analysis.objective)}"
+    by = f" by more than {regret_words(answer.regret, analysis.objective)}" if answer.regret > 0 else ""
+    return f"{other}{than}{by}"
 
 
 def trials_of(result: SettingResult) -> str:

@@ -92,3 +92,20 @@ def test_what_larger_settings_cost_and_that_their_threads_compete() -> None:
     assert text.endswith(
         "threads=256 costs more: 256 threads instead of 16. Too many of its threads compete for the CPU."
     )
+
+
+def test_one_that_serves_as_much_and_answers_sooner_is_named() -> None:
+    """Only if its p99 is lower for certain: whole intervals apart."""
+
+    def answering(count: int, verdict: Verdict, p99_ms: float, half_ms: float) -> SettingResult:
+        p99 = Estimate(p99_ms * 1e6, (p99_ms - half_ms) * 1e6, (p99_ms + half_ms) * 1e6, 0.95, 3)
+        plain = row(count, verdict, CPU)
+        return replace(plain, estimates={**plain.estimates, "response_time_ns_p99": p99})
+
+    rows = [answering(2, Verdict.EQUIVALENT, 300, 40), answering(4, Verdict.EQUIVALENT, 160, 30)]
+    assert said(*rows, chosen=2).endswith(
+        "threads=4 answers sooner: a p99 of 160 ms instead of 300 ms. "
+        "Use it where response times matter more than cost."
+    )
+    for beside in (answering(4, Verdict.EQUIVALENT, 160, 110), answering(4, Verdict.WORSE, 160, 30)):
+        assert "answers sooner" not in said(rows[0], beside, chosen=2)
