@@ -8,6 +8,7 @@ import os
 import re
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,22 @@ def test_no_end_of_the_warm_up_before_everyone_has_paused_once(tmp_path: Path) -
     load = short_load(ramp_ns=200 * MS, think=Constant(ns=400 * MS), duration_ns=600 * MS)
     assert run_one(experiment(reference(), load), tmp_path, steady=steady).warmup_ended_by == "steady"
     assert min(asked_s) >= 0.6
+
+
+@pytest.mark.parametrize(
+    ("more", "busy"), [({}, True), ({"think": Constant(ns=MS)}, False), ({"ramp_ns": 100 * MS}, False)], ids=str
+)
+def test_users_are_always_busy_only_if_all_begin_at_once_and_never_pause(
+    tmp_path: Path, more: dict[str, Any], busy: bool
+) -> None:
+    seen = []
+
+    def steady(series: WarmupSeries) -> bool:
+        seen.append(series.busy_users)
+        return True
+
+    run_one(experiment(reference(), short_load(**more)), tmp_path, steady=steady)
+    assert seen == [busy]
 
 
 def test_a_fixed_warm_up_is_kept(tmp_path: Path) -> None:

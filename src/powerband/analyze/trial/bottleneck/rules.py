@@ -181,11 +181,11 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
         evidence.append(f"{count(scene.accept_queue)} connections wait to be accepted")
     if scene.failed_connections:
         evidence.append(f"{scene.failed_connections:,} requests found no connection or lost it")
-    enough = math.ceil(used + max(scene.present, scene.users or 0))
+    # Of several processes `used` is the sum, and `left` that of one: its limit is below `used + left`.
+    enough = math.ceil(used + left + max(1, scene.present, scene.users or 0))
     advice = (
-        f"raise the server's limit of open files from {used + left:,.0f} to {enough:,}: `ulimit -n {enough}` in the "
-        f"shell before powerband, LimitNOFILE={enough} in the server's systemd unit, or docker's --ulimit "
-        f"nofile={enough}"
+        f"raise the server's limit of open files to {enough:,}: `ulimit -n {enough}` in the shell before powerband, "
+        f"LimitNOFILE={enough} in the server's systemd unit, or docker's --ulimit nofile={enough}"
     )
     return verdict(BottleneckName.DESCRIPTORS, evidence, advice=advice)
 
