@@ -242,22 +242,6 @@ def test_the_looks_at_short_trials_and_at_full_ones_of_any_length_spend_the_whol
     assert sum(full) + SCREEN_LOOKS * share_at(made, 2, screened=True) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("disturbed", [False, True])
-def test_what_the_edges_of_short_windows_cut_eliminates_nobody(disturbed: bool) -> None:
-    """In a disturbed trial the rate of the quiet seconds counts: the other one is that of the whole window."""
-
-    def cut(spec: TrialSpec, result: TrialResult) -> TrialResult:
-        rate = result.metrics["goodput_per_s"]
-        counted = 0.5 * rate if spec.stage is Stage.SCREEN and threads(spec) == 2 else rate
-        quiet = {"quiet_s": 0.4} if disturbed else {}
-        metrics = {**result.metrics, "goodput_per_s": counted, "edgeless_goodput_per_s": rate, **quiet}
-        return replace(result, metrics=metrics)
-
-    _, specs, _ = screened(EQUAL, cut)
-    full = {threads(spec) for spec in specs if spec.stage is Stage.COMPARE}
-    assert full == ({0, 1, 3} if disturbed else {0, 1, 2, 3})
-
-
 def test_users_without_an_answer_in_a_short_trial_bar_no_setting() -> None:
     def starved(spec: TrialSpec, result: TrialResult) -> TrialResult:
         missing = 0.9 if spec.stage is Stage.SCREEN else 0.0
