@@ -46,7 +46,7 @@ def test_each_node_is_told_with_what_it_runs(tmp_path: Path) -> None:
     run = on_nodes(tmp_path / "run", trials=3)
     follower = RunFollower(run.path, clock=lambda: NOW_S + 5)
     with held(run):
-        NodesNow(run).tell(NODES)
+        NodesNow(run).write(NODES)
         state = settled(follower)
         assert [(node.name, node.does) for node in state.nodes] == [
             ("a", "runs"), ("b", "runs"), ("c", "lost"), ("d", "idle"),
@@ -62,7 +62,7 @@ def test_each_node_is_told_with_what_it_runs(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert state.started_s == NOW_S
         json.dumps(run_row(state, "run"), allow_nan=False)
-        NodesNow(run).tell({**NODES, "b": {"load_from": ["e"]}})
+        NodesNow(run).write({**NODES, "b": {"load_from": ["e"]}})
         after = settled(follower)
         assert after.nodes[1].does == "idle" and after.version > state.version
         assert [node.load_from for node in after.nodes[:2]] == [(), ("e",)]
@@ -73,7 +73,7 @@ def test_each_node_is_told_with_what_it_runs(tmp_path: Path) -> None:
 
 def test_what_a_killed_run_left_says_nothing_of_one_at_rest(tmp_path: Path) -> None:
     run = on_nodes(tmp_path / "run", trials=2)
-    NodesNow(run).tell(NODES)
+    NodesNow(run).write(NODES)
     state = settled(RunFollower(run.path))
     assert state.nodes == () and {line.outcome for line in state.trials} == {Outcome.LOST}
 
@@ -81,7 +81,7 @@ def test_what_a_killed_run_left_says_nothing_of_one_at_rest(tmp_path: Path) -> N
 def test_a_run_on_one_machine_has_no_nodes_whatever_lies_there(tmp_path: Path) -> None:
     run = on_nodes(tmp_path / "run", trials=2, cluster=False)
     with held(run):
-        NodesNow(run).tell(NODES)
+        NodesNow(run).write(NODES)
         state = settled(RunFollower(run.path))
         assert state.nodes == () and state.current is not None and state.current.number == 2
 
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_no_trouble(nodes: str, tmp_path: Path) -> None:
 def test_metrics_of_trials_on_nodes_have_their_label(tmp_path: Path) -> None:
     run = on_nodes(tmp_path / "run", trials=3)
     with held(run):
-        NodesNow(run).tell(NODES)
+        NodesNow(run).write(NODES)
         page = exposition([settled(RunFollower(run.path))], None)[0].decode()
     measuring = [
         line for line in page.splitlines() if line.startswith("powerband_trial_phase{") and line.endswith(" 1.0")
@@ -113,4 +113,4 @@ def test_metrics_of_trials_on_nodes_have_their_label(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_costs_only_the_view(tmp_path: Path) -> None:
-    NodesNow(RunDir(tmp_path / "gone")).tell(NODES)
+    NodesNow(RunDir(tmp_path / "gone")).write(NODES)
