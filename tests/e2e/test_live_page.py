@@ -263,7 +263,7 @@ def test_the_nodes_of_a_cluster_are_told_with_what_each_runs(visit: Open, serve:
     with (run.path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         measures = {"trial": 1, "phase": "measure", "phase_began_s": 0}
-        now.tell({"a": measures, "b": {"load_from": ["d", "e"]}, "c": {"lost": EVIL}})
+        now.write({"a": measures, "b": {"load_from": ["d", "e"]}, "c": {"lost": EVIL}})
         page = visit(serve(run.path).address)
         rows = [row.split("\t") for row in page.locator("#nodes tbody tr").all_inner_texts()]
         assert rows[0][:3] == ["a", "threads=1", "1, round 1"] and rows[0][3].startswith("measuring for ")
@@ -272,11 +272,11 @@ def test_the_nodes_of_a_cluster_are_told_with_what_each_runs(visit: Open, serve:
         assert page.locator("#now").inner_text() == "1 of 3 nodes run a trial, 1 is idle, 1 is lost"
         about = page.locator('#plan button[data-trial="1"]').get_attribute("title")
         assert about == "Trial 1, threads=1, round 1 on a, running"
-        now.tell({"a": {"trial": 1, "phase": "stop", "phase_began_s": 0}, "b": {"trial": 2, "phase": ""}})
+        now.write({"a": {"trial": 1, "phase": "stop", "phase_began_s": 0}, "b": {"trial": 2, "phase": ""}})
         page.locator("#nodes").get_by_text("starting").wait_for()
         assert page.locator("#nodes tbody tr").count() == 2
         page.clock.set_fixed_time((time.time() + 3600) * 1000)  # the clock of the browser differs from the server's
-        now.tell({"a": {**measures, "phase_began_s": time.time()}})
+        now.write({"a": {**measures, "phase_began_s": time.time()}})
         page.locator("#nodes").get_by_text(re.compile(r"measuring for \d+ s")).wait_for()
         now.close()
         page.locator("#nodes-part").wait_for(state="hidden")
@@ -299,7 +299,7 @@ def test_the_seconds_of_a_cluster_are_those_of_the_newest_trial(visit: Open, ser
     now = NodesNow(run)
     with (run.path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        now.tell({"a": {}, "b": {}})
+        now.write({"a": {}, "b": {}})
         page = visit(serve(run.path).address)
         title = page.locator("#series-title")
         title.get_by_text("Trial 1").wait_for()
