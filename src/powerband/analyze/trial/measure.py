@@ -2,7 +2,7 @@
 the trial is valid.
 
 Sources make the metrics and say what is wrong with them; here they are asked in turn. All figures are of the measured
-window, but for the rates of a disturbed trial (`disturbance.py`) and the goodput of a short one (`edgeless_goodput`).
+window, but for the rates of a disturbed trial (`disturbance.py`) and those of a short one (`edgeless_goodput`).
 Not here: comparing trials (`analyze/settings/compare.py`), series for plots (`series.py`).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of, rules_of
 from powerband.analyze.trial.bottleneck.scene import scene_of
-from powerband.analyze.trial.disturbance import compared_rates, held_up
+from powerband.analyze.trial.disturbance import RATES, compared_rates, held_up
 from powerband.analyze.trial.dotnet_metrics import DOTNET
 from powerband.analyze.trial.growing import GROWING
 from powerband.analyze.trial.honesty import INVARIANTS, LOG, MACHINE
@@ -104,7 +104,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     quiet = compared_rates(evidence, metrics)
     short = record.spec.stage is Stage.SCREEN and not quiet
     if short and (rate := edgeless_goodput(fleet, experiment.load)) is not None:
-        metrics["goodput_per_s"] = rate
+        metrics |= dict.fromkeys(RATES, rate)  # all that ended was served
     # Threads that serve no requests hold none.
     rate_per_s = fleet.achieved_per_s if kind.sends_requests else 0.0
     return replace(
