@@ -51,8 +51,10 @@ def revisions_of(
     changes = tuple(
         pair_change(judged, of, pair, (old, new), trials=trials, confidence=objective.confidence) for of, pair in pairs
     )
-    of_settings = {row.setting: row.estimates for row in rows}
-    figures = [[of_settings.get(setting, {}) for setting in pair] for _, pair in pairs]
+    others_of = {row.setting: {**row.estimates} for row in rows}
+    for estimates in others_of.values():
+        estimates.pop(objective.metric, None)  # the verdict is on that
+    figures = [[others_of.get(setting, {}) for setting in pair] for _, pair in pairs]
     costs = (_costs(new, change, pair, experiment.noun) for change, pair in zip(changes, figures, strict=True))
     found = RunComparison(
         objective.metric, objective.direction, objective.confidence, objective.margin, changes, names=(old, new),

@@ -209,7 +209,8 @@ def _beside(beside: Difference, advantage: Estimate, unit: str, rival: Setting) 
     """`the runner-up threads=32, side by side (one start each): −50.0 %`, with the interval from two starts on: only
     the rounds that started both are compared, which may be fewer than those of the winner."""
     if unit == "ratio":
-        ratios, word = [1 - beside.value - side * beside.half for side in (0, 1, -1)], "percentage points"
+        low, high = beside.value - beside.half, beside.value + beside.half
+        ratios, word = [1 - each for each in (beside.value, high, low)], "percentage points"
     else:
         low, high = advantage.ends
         ratios, word = [1 / each if each > 0 else math.inf for each in (advantage.value, high, low)], "%"

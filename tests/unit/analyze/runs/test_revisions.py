@@ -228,4 +228,7 @@ def test_a_revision_that_costs_clearly_more_is_told_and_one_that_may_not_is_not(
     assert told(False, cpu, equal) == ("new uses 4.4 times the CPU per request.",)
     assert told(False, [100.0] * 6, wide) == (), "its interval reaches down to the old one"
     assert told(True, cpu, equal) == tuple(f"With threads={n} new uses 4.4 times the CPU per request." for n in (2, 4))
+    of = case(pairs=False, metric="response_time_ns_p99", direction="minimise")
+    slow = trials({("old",): DRIFT, ("new",): [9 * each for each in DRIFT]}, "response_time_ns_p99")
+    assert compared(of, slow).further == (), "the verdict says it"
     assert told(False, [100.0] * 6, [each / 2 for each in equal]) == ("new uses 0.5 times the memory.",)

@@ -146,6 +146,8 @@ def test_shares_agree_by_percentage_points() -> None:
     assert found.upheld and found.agrees, "0.1 points of 3 that matter"
     assert found.sentence.startswith("Confirmed on 3 fresh starts: ")
     assert "; the runner-up threads=0, side by side (3 starts each): −0.1 percentage points." in found.sentence
+    once = confirmed((0.002, 0.003), (0.002, 0.001), n=1, made=made)
+    assert once.sentence.endswith("side by side (one start each): −0.1 percentage points.")
     worse = confirmed((0.0, 0.2), (0.02, 0.0), made=made)
     assert "the runner-up threads=0, side by side (3 starts each): −2.0 percentage points" in worse.sentence
 
