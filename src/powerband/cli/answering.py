@@ -57,7 +57,7 @@ def show_comparison(
     _print_comparison(found, output, run, page, analysis)
     if found.verdict is Verdict.WORSE:
         return EXIT_THRESHOLD
-    if found.comparable or found.verdict is not Verdict.INCONCLUSIVE:
+    if found.decides:
         return EXIT_OK
     if output != "text":
         progress(f"powerband: {found.sentence}")

@@ -356,7 +356,7 @@ class RunFollower:
             path=str(self.run.path),
             name=experiment.name,
             status=status,
-            question=experiment.question,
+            question=experiment.asked,
             objective=metric,
             unit=METRICS[metric].unit,
             direction=experiment.objective.direction,

@@ -459,6 +459,12 @@ class Experiment(Frozen):
         return tuple(self.factors) == (REVISION,)
 
     @property
+    def asked(self) -> str:
+        """The question; of a comparison without one: whether the new revision is worse."""
+        revisions = [format_level(level) for level in self.factors[REVISION]] if self.compares_revisions else []
+        return self.question or (f"Is {revisions[1]} worse than {revisions[0]}?" if len(revisions) == 2 else "")
+
+    @property
     def screened_ns(self) -> int | None:
         """The measured time of the short trials that the race begins with; None if it begins with full trials. Short
         trials are used only if the objective is a rate under a steady load of users, since they can show that, and if

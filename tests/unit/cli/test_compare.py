@@ -60,7 +60,7 @@ def test_a_run_of_two_revisions_is_told_again(
     assert text.startswith(document["sentence"][:40])
     assert "multiple comparisons" not in text, "there is one"
     (heads,) = (line.split() for line in text.splitlines() if line.startswith("revision"))
-    assert {"p99", "valid"} <= set(heads) and "verdict" not in heads
+    assert {"p99", "trials"} <= set(heads) and "verdict" not in heads
     assert [line.split()[0] for line in text.split("revision")[-1].splitlines()[1:3]] == ["old", "new"]
 
 

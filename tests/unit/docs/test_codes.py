@@ -81,7 +81,7 @@ def test_the_words_of_an_answer_are_those_that_are_explained() -> None:
         [name for row in table[1:] for name in re.findall("`([^`]+)`", row[0])] for table in tables(page)
     )
     heads = {column.short.format(short="req") for column in COLUMNS}
-    assert set(columns) == {*heads, "goodput", "interval", "vs leader", "failed starts", "bottleneck", "valid"}
+    assert set(columns) == {*heads, "goodput", "interval", "vs leader", "failed starts", "bottleneck", "trials"}
     words = {Verdict.EQUIVALENT, Verdict.WORSE, INCONCLUSIVE, VIOLATES, f"{OUT} 2", "no data"}
     assert set(verdicts) == {"leader", *words}
     answers = " ".join(path.read_text() for path in (ROOT / "tests" / "golden").glob("answer*.txt"))

@@ -83,6 +83,15 @@ def test_the_answer_comes_first_and_everything_is_there(html: str) -> None:
     assert len(outline.ids) == len(set(outline.ids))
 
 
+def test_a_run_without_a_question_has_its_name_once() -> None:
+    page = synthetic.page()
+    asked = replace(page, analysis=replace(page.analysis, name="compare", question="Is it worse?"))
+    plain = replace(page, analysis=replace(page.analysis, name="compare", question=""))
+    tops = [render_page(each).partition('<header class="top"')[2].partition("</h1>")[0] for each in (asked, plain)]
+    assert tops[0].endswith("<h1>Is it worse?") and tops[1].endswith("<h1>compare")
+    assert [top.count("compare") for top in tops] == [1, 1]
+
+
 def keys_of(page: str) -> str:
     """The text of the key figures."""
     keys = page[page.index('<dl class="keys">') : page.index("</dl>")]

@@ -10,8 +10,20 @@ from rich.console import Console
 from fakes import synthetic, synthetic_verdicts
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Analysis, Answer, AnswerKind, Bottleneck, Candidate, Figure, Verdict
+from powerband.model.results import (
+    Analysis,
+    Answer,
+    AnswerKind,
+    Bottleneck,
+    Candidate,
+    ErrorKind,
+    Estimate,
+    Figure,
+    Verdict,
+)
 from powerband.report.terminal.text import print_answer
+from powerband.report.wording.findings import table_legend
+from powerband.report.wording.numbers import format_estimate
 
 
 def printed(of: Analysis, width: int, *, colour: bool = False, report: Path | None = None) -> str:
@@ -69,8 +81,10 @@ def test_the_legend_says_of_how_many_trials_the_rows_are_where_more_ran() -> Non
     valid = [trial for trial in base.trials if trial.valid]
     fresh = [replace(valid[0], number=1000 + n, block=100 + n, stage=Stage.CONFIRM) for n in range(2)]
     more = replace(base, trials=(*base.trials, *fresh))
-    assert "valid: the trials behind" not in printed(base, 120)
-    assert f"valid: the trials behind the row's figures, {shown} of the {shown + 2} valid ones" in printed(more, 120)
+    assert "trials: the valid trials behind" not in printed(base, 120)
+    assert f"trials: the valid trials behind the row's figures, {shown} of {shown + 2}; the others" in printed(
+        more, 120
+    )
 
 
 def test_the_note_and_the_legend_call_the_slo_alike_and_the_correction_is_said_once() -> None:
@@ -89,10 +103,52 @@ def test_the_legend_has_a_line_for_each_bottleneck_of_the_table_and_for_no_other
         for n, row in enumerate(base.settings)
     ]
     text = [line.strip() for line in printed(replace(base, settings=tuple(named)), 120).splitlines()]
-    assert text.count("wake-ups: threads sleep and are woken too often") == 1
-    assert text.count("lock: a lock is the limit") == 1
-    assert "one thread is the limit" not in plain(" ".join(text))
-    assert "pool too small: the pool is too small" not in text, "it says the same"
+    assert text.count(f"wake-ups: {BottleneckName.WAKE_UPS.meaning}") == 1
+    assert text.count(f"lock: {BottleneckName.LOCK.meaning}") == 1
+    assert BottleneckName.ONE_THREAD.meaning not in plain(" ".join(text))
+
+
+def test_every_bottleneck_says_more_than_its_name_in_the_legend() -> None:
+    said = [name.meaning for name in BottleneckName]
+    assert len(set(said)) == len(said)
+    assert [name for name in BottleneckName if name.meaning in (name.short, name.words)] == [BottleneckName.NONE]
+
+
+def test_the_legend_explains_a_dash_and_a_bound_only_by_the_columns_that_are_shown() -> None:
+    base, found = synthetic.analysis(), Bottleneck(BottleneckName.LOCK, (), "")
+
+    def legend(**without: tuple[str, ...]) -> dict[str, str]:
+        rows = []
+        for n, row in enumerate(base.settings):
+            gone = (*without["all"], *(without["first"] if n == 0 else ()))
+            kept = {name: each for name, each in row.estimates.items() if name not in gone}
+            rows.append(replace(row, estimates=kept, bottleneck=found if n else None))
+        return dict(table_legend(replace(base, settings=tuple(rows))))
+
+    p50, p99 = "response_time_ns_p50", "response_time_ns_p99"
+    assert "1,000" in legend(all=(), first=(p99,))["–"]
+    assert "too few requests" in legend(all=(p99,), first=(p50,))["–"]
+    assert "1,000" not in legend(all=(p99,), first=(p50,))["–"]
+    assert legend(all=(p99, p50), first=())["–"] == "not known", "only a bottleneck is missing"
+    assert "≥" not in legend(all=(), first=())
+    first, *rest = base.settings
+    bound = replace(first, estimates={**first.estimates, p50: replace(first.estimates["goodput_per_s"], at_least=True)})
+    assert "at least" in dict(table_legend(replace(base, settings=(bound, *rest))))["≥"]
+
+
+def test_a_cause_of_failed_requests_is_told_once() -> None:
+    base = synthetic.analysis()
+    shown = {row.setting for row in base.settings if row.trials}
+    cause = ErrorKind("unfinished", 3, "no answer by the end of the drain")
+    trials = tuple(replace(each, errors=(cause,)) if each.valid else each for each in base.trials)
+    text = plain(printed(replace(base, trials=trials), 200))
+    assert text.count("unfinished") >= min(3, len(shown)) and text.count(cause.cause) == 1
+
+
+def test_threads_are_whole_and_switches_have_the_digits_of_the_sentence() -> None:
+    wide = {"low": 1.1, "high": 2.9, "confidence": 0.95, "n": 3}
+    assert format_estimate(Estimate(1.77, **wide), "context_switches_per_request") == "1.77"
+    assert format_estimate(Estimate(7.33, **{**wide, "low": 6.0, "high": 8.0}), "threads_max") == "7"
 
 
 def test_what_was_found_is_not_told_twice() -> None:
@@ -142,7 +198,7 @@ def test_names_of_several_factors_stay_whole_and_each_figure_is_shown_once() -> 
         rows
     )
     shown = [name for head in heads for name in head[3:]]
-    assert len(shown) == len(set(shown)) and {"interval", "p99", "verdict", "valid"} <= set(shown)
+    assert len(shown) == len(set(shown)) and {"interval", "p99", "verdict", "trials"} <= set(shown)
 
 
 def test_no_escape_codes_when_piped_and_some_on_a_terminal() -> None:

@@ -49,6 +49,8 @@ def test_of_equal_settings_the_cheapest_is_used() -> None:
     answer = run_experiment(race_of(4, repeats=6, confirm=0, regret=0.4), equal).answer
     assert answer.kind is AnswerKind.BOUNDED and answer.setting is not None and answer.setting.id == "threads=0"
     assert answer.bound_met and answer.regret is not None and answer.regret <= 0.4
+    assert ", within the 40 % asked for. Goodput" in answer.sentences[0]
+    assert "within" not in run_experiment(race_of(4, repeats=6, confirm=0), equal).answer.sentences[0]
 
 
 def test_a_race_ends_once_the_bound_is_met_and_runs_only_what_may_still_be_better() -> None:
@@ -58,6 +60,12 @@ def test_a_race_ends_once_the_bound_is_met_and_runs_only_what_may_still_be_bette
     assert race is not None and race.ended_by == "regret" and race.blocks == 2 and len(results) == 14
     answer = analyse(race_of(7, repeats=12, confirm=0, regret=0.05), results, planner.progress).answer
     assert answer.setting is not None and answer.setting.id == "threads=6" and answer.bound_met
+
+
+def test_who_may_be_better_is_compared_with_the_setting_that_is_named() -> None:
+    answer = run_experiment(race_of(4, repeats=3, confirm=0), equal).answer
+    assert answer.undecided and answer.setting is not None
+    assert f"may still be better than {answer.setting.id} by more than the margin of 3 %." in answer.sentences[1]
 
 
 def test_a_bound_that_is_not_met_is_told() -> None:

@@ -43,7 +43,7 @@ class RunComparison:
     `minimise` it; `confidence` of all intervals together; `margin`: smaller differences count as none. `changes`: in
     the first's order. `only_first`, `only_second`: settings that cannot be compared. `names`: what the first and the
     second are called. `paired`: True if both were measured in the same blocks, so that drift cancels. `warnings`:
-    reasons to trust the comparison less, one sentence each."""
+    reasons to trust the comparison less, one sentence each. `further`: sentences that follow the verdict."""
 
     objective: str
     direction: str
@@ -55,6 +55,7 @@ class RunComparison:
     names: tuple[str, str] = ("the first run", "the second run")
     paired: bool = False
     warnings: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
     sessions: SessionSpread = SAME_SESSION
     """The amount by which sessions may differ; each interval allows for it."""
 
@@ -79,10 +80,15 @@ class RunComparison:
         return any(change.first is not None and change.second is not None for change in self.changes)
 
     @property
+    def decides(self) -> bool:
+        """True if there is a verdict, if only because one of the two could not be measured by its own fault."""
+        return self.comparable or self.verdict is not Verdict.INCONCLUSIVE
+
+    @property
     def sentence(self) -> str:
         """The verdict in words, with the settings that decide it; a long list of them is cut."""
         first, second = self.names
-        if not self.comparable and self.verdict is Verdict.INCONCLUSIVE:
+        if not self.decides:
             return f"Nothing can be compared: no setting has a valid trial in both {first} and {second}."
         verdict = self.verdict
         mine = [change for change in self.changes if change.verdict is verdict]
@@ -109,8 +115,8 @@ class RunComparison:
         metric = metric_words(self.objective)
         if change.because or ratio is None:
             return change.because
-        base = 1.0 if not self._shares or change.first is None else change.first.value
-        unit = "percentage points" if self._shares else "%"
+        base = 1.0 if not self.shares or change.first is None else change.first.value
+        unit = "percentage points" if self.shares else "%"
         if ratio.low is None or ratio.high is None:
             return f"{metric} {signed_percent(ratio.value, base)} {unit}, from too few trials for an interval"
         places = 1 if (ratio.high - ratio.low) * base > 0.002 else 2
@@ -136,7 +142,8 @@ class RunComparison:
         }
 
     @property
-    def _shares(self) -> bool:
+    def shares(self) -> bool:
+        """True if the objective is a share: differences and margin are then percentage points."""
         return METRICS[self.objective].unit == "ratio"
 
     def _listed(self, changes: Sequence[Change]) -> str:

@@ -7,11 +7,23 @@ and the trials of its `Analysis`. Nothing is run or read here.
 
 from __future__ import annotations
 
-from powerband.analyze.runs.changes import RunComparison
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.analyze.runs.paired import at_confidence_for_all, compared_trials, pair_change
 from powerband.model.experiment import Experiment
+from powerband.model.metrics import margin_words
 from powerband.model.plan import REVISION, Setting, format_level, grid
-from powerband.model.results import Analysis
+from powerband.model.results import Analysis, Estimate, Race, SettingResult, TrialResult, Verdict
+
+CLEARLY = 1.5
+"""The least factor between two costs that deserves a sentence. Arbitrary: less is not what a reader of CI misses."""
+_COSTS = {
+    "subject_cpu_ns_per_request": "uses {times} the CPU per {noun}",
+    "rss_bytes_max": "uses {times} the memory",
+    "response_time_ns_p99": "has {times} the p99 response time",
+}
 
 
 def holds_revisions(experiment: Experiment) -> bool:
@@ -22,15 +34,58 @@ def holds_revisions(experiment: Experiment) -> bool:
 def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparison:
     """Compares the two revisions at each setting of the other factors; needs `holds_revisions`. Never raises for what
     trials hold."""
+    found = revisions_of(experiment, analysis.trials, analysis.race, analysis.settings)
+    return replace(found, warnings=analysis.warnings)
+
+
+def revisions_of(
+    experiment: Experiment, results: Sequence[TrialResult], race: Race | None, rows: Sequence[SettingResult]
+) -> RunComparison:
+    """As `compare_revisions`, before there is an analysis, and without its warnings. `rows`: those of the settings."""
+    objective = experiment.objective
     old, new = map(format_level, experiment.factors[REVISION])
     others = grid({name: levels for name, levels in experiment.factors.items() if name != REVISION})
     judged = at_confidence_for_all(experiment, len(others))
-    trials = compared_trials(experiment, analysis.trials, analysis.race)
+    trials = compared_trials(experiment, results, race)
     pairs = [(of, [_with(experiment, of, index) for index in (0, 1)]) for of in others]
-    changes = (
-        pair_change(judged, of, pair, (old, new), trials=trials, confidence=analysis.confidence) for of, pair in pairs
+    changes = tuple(
+        pair_change(judged, of, pair, (old, new), trials=trials, confidence=objective.confidence) for of, pair in pairs
     )
-    return RunComparison.of(analysis, changes, names=(old, new), paired=True, warnings=analysis.warnings)
+    others_of = {row.setting: {**row.estimates} for row in rows}
+    for estimates in others_of.values():
+        estimates.pop(objective.metric, None)  # the verdict is on that
+    figures = [[others_of.get(setting, {}) for setting in pair] for _, pair in pairs]
+    costs = (_costs(new, change, pair, experiment.noun) for change, pair in zip(changes, figures, strict=True))
+    found = RunComparison(
+        objective.metric, objective.direction, objective.confidence, objective.margin, changes, names=(old, new),
+        paired=True,
+    )  # fmt: skip
+    return replace(found, further=(*_near(found), *(said for told in costs for said in told)))
+
+
+def _near(found: RunComparison) -> Iterator[str]:
+    """Says of a single setting that the difference is certain, but may not matter."""
+    if len(found.changes) != 1 or found.verdict not in (Verdict.WORSE, Verdict.BETTER):
+        return
+    (change,) = found.changes
+    if change.ratio is None or change.because:
+        return
+    base = abs(change.first.value) if found.shares and change.first is not None else 1.0
+    if min(abs(end - 1) * base for end in change.ratio.ends) < found.margin:
+        yield f"The difference may be smaller than the margin of {margin_words(found.margin, found.objective)}."
+
+
+def _costs(name: str, change: Change, pair: Sequence[Mapping[str, Estimate]], noun: str) -> Iterator[str]:
+    """`new uses 4.4 times the CPU per request.`: for what certainly differs by `CLEARLY`, as the intervals of both do
+    not come nearer than that."""
+    who = f"With {change.setting.id} {name}" if change.setting.levels else name
+    for metric, words in _COSTS.items():
+        before, after = (estimates.get(metric) for estimates in pair)
+        if before is None or after is None or min(before.n, after.n) < 2 or before.at_least or after.at_least:
+            continue
+        (low, high), (least, most) = before.ends, after.ends
+        if least >= CLEARLY * high > 0 or 0 < most * CLEARLY <= low:
+            yield f"{who} {words.format(times=f'{after.value / before.value:.2g} times', noun=noun)}."
 
 
 def _with(experiment: Experiment, of: Setting, revision: int) -> Setting:

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from powerband.analyze.settings.bound_words import bound_clause, missed_bound, more_trials, not_told_apart
+from powerband.analyze.runs.changes import RunComparison
+from powerband.analyze.settings.bound_words import (
+    bound_clause,
+    may_be_better,
+    missed_bound,
+    more_trials,
+    not_told_apart,
+)
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s, longest_window_ns
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
@@ -26,7 +33,7 @@ from powerband.analyze.settings.standing import (
     verb,
 )
 from powerband.analyze.settings.starts import allowed_words, failed_words
-from powerband.analyze.settings.why import why
+from powerband.analyze.settings.why import limit_of_setting, why
 from powerband.analyze.stats.edge import HELD_BY
 from powerband.base.units import (
     RATIO_SHOWN_MAX,
@@ -74,11 +81,19 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
         missed_bound(standing, decision),
         _raced(standing),
         _unseen(standing, chosen),
-        _at_the_edge(standing, chosen),
+        _at_the_edge(standing, decision, chosen),
         *(f"{chosen.id} has too few requests to be sure of {each}." for each in standing.hidden.get(chosen, ())),
         _explored(standing, named=True),
     )
     return (first, " ".join(filter(None, sure)), *why(standing, chosen))
+
+
+def word_revisions(standing: Standing, found: RunComparison) -> tuple[str, ...]:
+    """Returns the paragraphs of the answer to whether the second of two revisions is worse."""
+    new = standing.rows[-1].setting
+    sure = f"This verdict has {percent(found.confidence)} confidence."
+    told = (*found.further, sure, _raced(standing), _unseen(standing, new))
+    return (found.sentence, " ".join(filter(None, told)), *limit_of_setting(standing, new))
 
 
 def _explored(standing: Standing, *, named: bool) -> str:
@@ -106,13 +121,15 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     return f"{setting.id} worked in {made} to rule out a fault now and then (in {most})."
 
 
-def _at_the_edge(standing: Standing, setting: Setting) -> str:
+def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> str:
     """Says that nothing beyond the setting was tried, for each parameter of the server of which it has the largest
     value, or the smallest but 0 or 1. Nothing is said of more if no resource is saturated at this load, or each
     user has one already, for then more serves no more."""
     experiment, found = standing.experiment, standing.row(setting).bottleneck
     loaded = found is not None and found.name is BottleneckName.NONE
     users = inf if experiment.objective.is_capacity else experiment.load_for(setting).users or inf
+    alone = decision.kind is AnswerKind.BEST
+    smaller = "try smaller ones too" if alone else "a smaller one may serve as much"
     clauses = []
     for name, level in setting.levels if experiment.design.vary == "all" else ():
         numbers = numbers_of(experiment.factors.get(name, ())) or []
@@ -122,7 +139,7 @@ def _at_the_edge(standing: Standing, setting: Setting) -> str:
         if value == max(numbers) < users and not loaded:
             clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
         elif value == min(numbers) and value not in (0, 1):
-            clauses.append(f"{name}={format_level(level)} is the smallest value tried: try smaller ones too")
+            clauses.append(f"{name}={format_level(level)} is the smallest value tried: {smaller}")
     return sentences(clauses)
 
 
@@ -270,7 +287,7 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         parts.append("one trial of each setting cannot tell a difference from noise")
         parts.append("run at least 3 rounds, better 5 to 10 (measure.repeats)")
     elif rivals:
-        parts.append(f"{names(rivals)} may still be better by more than {standing.margin}")
+        parts.append(may_be_better(standing, rivals, leader))
     unsure = [row for row in map(standing.row, [leader, *rivals]) if row.uncertain_because]
     if unsure and not one_trial_each:
         who, what = names([row.setting for row in unsure]), unsure[0].uncertain_because

@@ -6,9 +6,12 @@ those of `regret.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from powerband.analyze.settings.standing import Decision, Standing, names
 from powerband.base.units import percent
 from powerband.model.metrics import margin_words, regret_words
+from powerband.model.plan import Setting
 
 
 def bound_clause(standing: Standing, decision: Decision) -> str:
@@ -18,7 +21,10 @@ def bound_clause(standing: Standing, decision: Decision) -> str:
     objective = standing.experiment.objective
     other = "other setting" if standing.exploration is None else "other setting that raced"
     bound = regret_words(decision.regret, objective.metric)
-    return f"no {other} is better by more than {bound} ({percent(objective.confidence)} confidence)"
+    asked, within = standing.experiment.design.regret, ""
+    if asked is not None and decision.regret <= asked:
+        within = f", within the {margin_words(asked, objective.metric)} asked for"
+    return f"no {other} is better by more than {bound} ({percent(objective.confidence)} confidence){within}"
 
 
 def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
@@ -27,12 +33,17 @@ def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
     parts = []
     if len(decision.alike) > 1 and decision.chosen is not None:
         parts.append(f"{names(decision.alike)} cannot be told apart; {decision.chosen.id} is the cheapest of them")
-    if decision.undecided:
-        parts.append(f"{names(decision.undecided)} may still be better by more than {standing.margin}")
+    if decision.undecided and decision.chosen is not None:
+        parts.append(may_be_better(standing, decision.undecided, decision.chosen))
     race = standing.race
     if decision.undecided and (race is None or race.ended_by not in ("regret", "running")):
         parts.append(f"{more_trials(standing)} or longer trials would narrow this")
     return parts
+
+
+def may_be_better(standing: Standing, rivals: Sequence[Setting], than: Setting) -> str:
+    """A clause on settings that were not shown to be worse, or equivalent."""
+    return f"{names(rivals)} may still be better than {than.id} by more than the margin of {standing.margin}"
 
 
 def missed_bound(standing: Standing, decision: Decision) -> str:

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from powerband.analyze.runs.paired import costs_of_changes
-from powerband.analyze.settings.answer import word_answer
+from powerband.analyze.runs.revisions import revisions_of
+from powerband.analyze.settings.answer import word_answer, word_revisions
 from powerband.analyze.settings.capacities import CapacityContest, hold_capacity_contest
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
 from powerband.analyze.settings.capacity_limit import limit_of
@@ -110,6 +111,9 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     rows = standing.rows
     restless = never_stabilised(results)
     sentences = word_answer(standing, decision)
+    if experiment.compares_revisions and len(rows) == 2:
+        found = revisions_of(experiment, results, standing.race, rows)
+        sentences = word_revisions(standing, found) if found.decides else sentences
     told = decision.chosen or standing.leader
     answer = Answer(
         kind=decision.kind,
@@ -132,7 +136,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         answer = replace(answer, sentences=(*answer.sentences, *nodes.sentences))
     analysis = Analysis(
         name=experiment.name,
-        question=experiment.question,
+        question=experiment.asked,
         objective=experiment.objective.metric,
         direction=experiment.objective.direction,
         constraints=tuple(constraint.text for constraint in experiment.objective.constraints),

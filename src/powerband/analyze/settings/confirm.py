@@ -18,7 +18,7 @@ from powerband.analyze.settings.contest import ResponseTable, last_valid, slack_
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import Difference, Scale, estimate
 from powerband.analyze.trial.faults import subjects_own, tried
-from powerband.base.units import format_value, short_percent, sided
+from powerband.base.units import format_value, signed_percent
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -187,40 +187,39 @@ def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compli
         head = f"{starts} neither {verbs} it:"
     unit = METRICS[table.metric].unit
     moved = _points_moved(said) if unit == "ratio" else _moved(made.shrinkage)
-    text = f"{head} {format_value(made.confirmed.value, unit)}, {moved}"
+    text = f"{head} {format_value(made.confirmed.value, unit)}, compared with the race {moved}"
     if made.rival is not None and made.advantage is not None and said.beside is not None:
-        text += f"; {_beside(said.beside, made.advantage, table.sign, unit, made.rival)}"
+        text += f"; {_beside(said.beside, made.advantage, unit, made.rival)}"
     if kept.barred or not kept.seen:
         text += f"; misses {'; '.join(kept.barred or kept.open)}"
     return replace(made, sentence=f"{text}.")
 
 
 def _moved(lost: Estimate) -> str:
-    """`0.4 % lower than in the race (0.2 % higher to 1.0 % lower)`, or so much higher."""
-    where, between = sided(lost.value, lost.ends, ("lower", "higher"), "%")
-    return _compared(lost.value, "%", where, "in the race") + between
+    low, high = lost.ends
+    return _signed([1 - each for each in (lost.value, high, low)], "%")
 
 
 def _points_moved(said: _Fresh) -> str:
     """Shares move by percentage points."""
-    where = "lower" if said.change.value <= 0 else "higher"
-    return _compared(said.change.value, "percentage points", where, "in the race")
+    return _signed([1 + said.change.value] * 3, "percentage points")
 
 
-def _compared(value: float, word: str, where: str, other: str) -> str:
-    """`0.4 % lower than in the race`; `about the same as in the race` for a difference that rounds to nothing."""
-    shown = short_percent(abs(value))
-    return f"about the same as {other}" if shown == "0.0" else f"{shown} {word} {where} than {other}"
-
-
-def _beside(beside: Difference, advantage: Estimate, sign: float, unit: str, rival: Setting) -> str:
-    """`side by side (2 starts each) 0.2 % better than the runner-up ... (0.1 % worse to 0.5 % better)`: only the rounds
-    that started both are compared, which may be fewer than those of the winner."""
+def _beside(beside: Difference, advantage: Estimate, unit: str, rival: Setting) -> str:
+    """`the runner-up threads=32, side by side (one start each): −50.0 %`, with the interval from two starts on: only
+    the rounds that started both are compared, which may be fewer than those of the winner."""
     if unit == "ratio":
-        value, ends, word = beside.value, (beside.value - beside.half, beside.value + beside.half), "percentage points"
+        low, high = beside.value - beside.half, beside.value + beside.half
+        ratios, word = [1 - each for each in (beside.value, high, low)], "percentage points"
     else:
-        value, ends, word = advantage.value - 1, (advantage.ends[0] - 1, advantage.ends[1] - 1), "%"
-    where, between = sided(value, ends, ("better", "worse") if sign > 0 else ("worse", "better"), word)
+        low, high = advantage.ends
+        ratios, word = [1 / each if each > 0 else math.inf for each in (advantage.value, high, low)], "%"
     each = "one start" if beside.n == 1 else f"{beside.n} starts"
-    told = _compared(value, word, where, f"the runner-up {rival.id}")
-    return f"side by side ({each} each) {told}{between if beside.n > 1 else ''}"
+    return f"the runner-up {rival.id}, side by side ({each} each): {_signed(ratios, word, between=beside.n > 1)}"
+
+
+def _signed(ratios: Sequence[float], word: str, *, between: bool = True) -> str:
+    """`−1.8 % (−4.1 to +0.5 %)`, from a ratio and the ends of its interval."""
+    shown, low, high = map(signed_percent, ratios)
+    shown = "0.0" if shown[1:] == "0.0" else shown
+    return f"{shown} {word}" + (f" ({low} to {high} {word})" if between and low != high else "")

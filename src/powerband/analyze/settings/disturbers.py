@@ -35,15 +35,13 @@ def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
     if quiet:
         lasted = sorted(result.metrics["quiet_s"] for result in quiet)
         span = " to ".join(dict.fromkeys(f"{each:.1f}" for each in (lasted[0], lasted[-1])))
-        verb = "counts" if len(quiet) == 1 else "count"
-        costs.append(f"{plural(len(quiet), 'trial')} {verb} by the {span} s in which these programs rested")
+        costs.append(f"of {plural(len(quiet), 'trial')} only the quiet {span} s count")
     if widened:
         shares = [result.held_up for result in widened]
         most = math.ceil(100 * max(shares))
-        costs.append(
-            f"{plural(len(widened), 'trial')} may have lost up to {most} % by it (half of them under "
-            f"{math.ceil(100 * median(shares))} %), and the intervals allow for that"
-        )
+        half = f" (half of them under {math.ceil(100 * median(shares))} %)" if len(widened) > 1 else ""
+        lost = f"{plural(len(widened), 'trial')} may have lost up to {most} % by it{half}"
+        costs.append(f"{lost}, and the intervals allow for that")
     if refused:
         costs.append(f"{plural(len(refused), 'trial')} {'is' if len(refused) == 1 else 'are'} excluded")
     of = f"{len(disturbed)} of {plural(len(done), 'trial')}"

@@ -39,6 +39,11 @@ def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
     return reasons or ("No single resource was found to be the limit.",)
 
 
+def limit_of_setting(standing: Standing, setting: Setting) -> tuple[str, ...]:
+    """The paragraph on what limits a setting, if it is known."""
+    return tuple(filter(None, [_limit_here(standing, setting)]))
+
+
 def commonest(trials: Sequence[TrialResult]) -> Bottleneck | None:
     """The bottleneck that most of these trials name, with the evidence of the one that is in the middle by goodput, and
     the server's CPU use as the mean of all, as in the table; None if most name none. A tie goes to the bottleneck that

@@ -73,6 +73,7 @@ def render_changes(comparison: RunComparison, run: RunDir | None) -> str:
     parts = [
         f"### powerband: {code(first)} and {code(second)}",
         f"**{prose(comparison.sentence)}**",
+        *map(prose, comparison.further),
         *([_table(heads, rows, left=(0, len(heads) - 1))] if rows else []),
         *map(prose, comparison_notes(comparison)),
         *_warnings(comparison.warnings),

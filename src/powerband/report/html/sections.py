@@ -176,12 +176,13 @@ def _top(page: ReportPage) -> str:
     headline = headline if headline.endswith(".") else f"{headline}."
     because = "".join(_because(label, text) for label, text in _reasons(analysis, figures, rest) if text)
     size = " long" if len(headline) > _HEADLINE_CHARACTERS else ""
-    question = f"<h1>{escape(analysis.question or analysis.name)}</h1>"
+    name = f"<b>{escape(analysis.name)}</b>" if analysis.question else ""
+    above = " · ".join(filter(None, (name, escape(page.when))))
     notes = "".join(f"<li>{escape(warning)}</li>" for warning in analysis.warnings)
     notes = f'<ul class="notes" aria-label="What to keep in mind">{notes}</ul>' if notes else ""
-    when = f" · {escape(page.when)}" if page.when else ""
     return (
-        f'<header class="top" id="content"><p class="eyebrow"><b>{escape(analysis.name)}</b>{when}</p>{question}'
+        f'<header class="top" id="content"><p class="eyebrow">{above}</p>'
+        f"<h1>{escape(analysis.question or analysis.name)}</h1>"
         f'<p class="answer{size}">{wrapping(headline)}</p>{because}{_keys(analysis)}{notes}'
     )
 

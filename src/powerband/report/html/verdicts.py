@@ -32,7 +32,7 @@ from powerband.report.wording.findings import (
 )
 from powerband.report.wording.numbers import ABSENT, format_number
 from powerband.report.wording.standings import metric_name
-from powerband.report.wording.words import fresh_noun
+from powerband.report.wording.words import about_revisions, fresh_noun
 
 
 def race_section(analysis: Analysis, chart: RaceChart | None, exploration: Chart | None) -> str:
@@ -185,7 +185,8 @@ def why_section(analysis: Analysis, pools: Chart | None, limits: LimitChart | No
         else ""
     )
     rows = "".join(_bottleneck_row(row, analysis) for row in named)
-    heads = "".join(f'<th scope="col" class="words">{name}</th>' for name in ("bottleneck", "proof", "what to do"))
+    names = ("bottleneck", "proof", *(() if about_revisions(analysis) else ("what to do",)))
+    heads = "".join(f'<th scope="col" class="words">{name}</th>' for name in names)
     head = f'<tr><th scope="col">setting</th>{heads}</tr>'
     shown = f'<table class="claims brief"><thead>{head}</thead><tbody>{rows}</tbody></table>'
     named_table = scrolling("Bottlenecks", shown) if named else ""
@@ -204,10 +205,11 @@ def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
     tone = "good" if found.name is BottleneckName.NONE else "unsure"
     named = ", or ".join(each.name.words for each in found.candidates)
     chosen = ' class="chosen"' if result.setting == analysis.answer.setting else ""
+    advice = "" if about_revisions(analysis) else f'<td class="words">{escape(capital(what_to_do(found)))}</td>'
     return (
         f'<tr{chosen}><th scope="row">{wrapping(result.setting.id)}</th>'
         f'<td class="words"><b class="{tone}">{escape(capital(named))}</b>{share}</td>'
-        f'<td class="words"><ul>{proof}</ul></td><td class="words">{escape(capital(what_to_do(found)))}</td></tr>'
+        f'<td class="words"><ul>{proof}</ul></td>{advice}</tr>'
     )
 
 

@@ -50,7 +50,6 @@ from powerband.report.wording.words import (
     tone,
     trials_of,
     unusable_trials,
-    valid_note,
 )
 
 _UNUSABLE_SHOWN = 8  # reasons. Arbitrary: a few lines; the report has all
@@ -75,8 +74,6 @@ def render_answer(analysis: Analysis) -> RenderableType:
         parts += [_bullet(f"{words}: {meaning}", style="dim") for words, meaning in table_legend(analysis)]
         switches = (each for each in present_columns(analysis) if each.metric == "context_switches_per_request")
         parts += [_bullet(f"{each.short}: {each.heading}", style="dim") for each in switches]
-        if said := valid_note(analysis):
-            parts.append(_bullet(f"valid: {said}", style="dim"))
         parts += [_bullet(f"{name} violates the SLO: {why}") for name, why in not_allowed(analysis)]
     for part in (changes, nodes, capacities, rules_of_thumb, _claims, published, visited, grown):
         parts += part(analysis)
@@ -160,7 +157,7 @@ class SettingsTable:
         if bottleneck:
             table.add_column("bottleneck", no_wrap=True)
         if valid:
-            table.add_column("valid", justify="right")
+            table.add_column("trials", justify="right")
         for result in self.analysis.settings:
             cells: list[str | Text] = [*_name(result, self.analysis)]
             estimate = result.estimates.get(objective)
@@ -234,8 +231,10 @@ def _errors(analysis: Analysis) -> Iterator[RenderableType]:
     if rows:
         yield Text()
         yield Text("Requests that failed, in all valid trials with their warm-ups:")
+    told = {""}
     for row in rows[:_ERRORS_SHOWN]:
-        yield _bullet(f"{row.setting}: {row.count:,} {row.kind}" + (f": {row.cause}" if row.cause else ""))
+        yield _bullet(f"{row.setting}: {row.count:,} {row.kind}" + (f": {row.cause}" if row.cause not in told else ""))
+        told.add(row.cause)
     if len(rows) > _ERRORS_SHOWN:
         yield _bullet(f"and {len(rows) - _ERRORS_SHOWN} more kinds, in the report")
 

@@ -37,6 +37,7 @@ from powerband.report.wording.findings import (
     what_to_do,
 )
 from powerband.report.wording.numbers import ABSENT
+from powerband.report.wording.words import about_revisions
 
 LAST_COLUMN = 16  # characters: longer texts fold at words, and longer words are rare
 TYPES_SHOWN = 8  # arbitrary: what leaks is among the first; the report has more
@@ -189,7 +190,7 @@ def _bottleneck(analysis: Analysis, told: str) -> str:
     its figures."""
     answer = analysis.answer
     chosen = next((row for row in analysis.settings if row.setting == (answer.setting or answer.leader)), None)
-    if chosen is None or chosen.bottleneck is None:
+    if chosen is None or chosen.bottleneck is None or about_revisions(analysis):
         return ""
     found = chosen.bottleneck
     figures = [figure for each in found.candidates for figure in each.evidence]

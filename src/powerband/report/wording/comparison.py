@@ -29,7 +29,8 @@ def render_comparison(comparison: RunComparison, *further: RenderableType) -> Re
     warnings = [Text.assemble(("Warning: ", "yellow"), warning) for warning in comparison.warnings]
     style = {Verdict.WORSE: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}.get(comparison.verdict, "bold green")
     notes = map(Text, comparison_notes(comparison))
-    return Group(Text(comparison.sentence, style=style), Text(), table, *further, Text(), *notes, *warnings)
+    verdict = [Text(comparison.sentence, style=style), *map(Text, comparison.further)]
+    return Group(*verdict, Text(), table, *further, Text(), *notes, *warnings)
 
 
 def headings(comparison: RunComparison) -> tuple[str, ...]:

@@ -4,8 +4,6 @@ elsewhere."""
 
 from __future__ import annotations
 
-import itertools
-
 from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.unsettled import never_stabilised
 from powerband.base.units import RATIO_SHOWN_MAX, format_duration, percent, plural, signed_percent
@@ -36,7 +34,7 @@ from powerband.report.wording.numbers import (
     format_interval,
     format_number,
 )
-from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, has_column, verdict_words
+from powerband.report.wording.words import INCONCLUSIVE, VIOLATES, has_column, valid_note, verdict_words
 
 PERCENTILES = ("response_time_ns_p50", "response_time_ns_p99")  # of the table's columns
 OUT = "eliminated in round"  # the number of the round follows
@@ -78,8 +76,8 @@ def state_words(result: SettingResult, analysis: Analysis) -> str:
 
 
 def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
-    """Each word of the table's verdicts and bottlenecks with its meaning, one per line, and the meaning of a missing
-    percentile; only what occurs in the table."""
+    """Each word of the table's verdicts and bottlenecks with its meaning, one per line, and the meaning of a dash, of
+    `≥` and of the column `trials`; only what needs it."""
     shown = {state_words(result, analysis) for result in analysis.settings}
     if any(words.startswith(OUT) for words in shown):
         shown.add(OUT)
@@ -98,14 +96,19 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
         (f"{words} N" if words == OUT else words, meaning) for words, meaning in meanings.items() if words in shown
     ]
     found = [result.bottleneck.candidates for result in analysis.settings if result.bottleneck is not None]
-    lines += dict.fromkeys(
-        (each.name.short, each.name.words)
-        for each in itertools.chain(*found)
-        if set(each.name.words.split()) - set(each.name.short.split()) - {"the", "is"}  # else they say the same
-    )
+    lines += dict.fromkeys((each.name.short, each.name.meaning) for candidates in found for each in candidates)
     estimates = [result.estimates for result in analysis.settings]
-    if any(has_column(metric, estimates) and not all(metric in found for found in estimates) for metric in PERCENTILES):
-        lines.append((ABSENT, "too few requests in a trial (a p99 takes 1,000), or too few valid trials"))
+    shown_percentiles = [metric for metric in PERCENTILES if has_column(metric, estimates)]
+    if any(not all(metric in found for found in estimates) for metric in shown_percentiles):
+        p99 = " (a p99 takes 1,000)" if PERCENTILES[1] in shown_percentiles else ""
+        lines.append((ABSENT, f"not known: too few requests in a trial{p99}, or too few valid trials"))
+    elif found and len(found) < len(estimates):
+        lines.append((ABSENT, "not known"))
+    told = [each for row in estimates for metric in (analysis.objective, *PERCENTILES) if (each := row.get(metric))]
+    if any(each.at_least for each in told):
+        lines.append(("≥", "at least, as too many requests got no response"))
+    if said := valid_note(analysis):
+        lines.append(("trials", said))
     return lines
 
 

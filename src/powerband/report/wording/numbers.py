@@ -41,7 +41,11 @@ def format_estimate(estimate: Estimate | None, metric: str, *, digits: int = 4) 
     if estimate is None:
         return ABSENT
     unit = METRICS[metric].unit
-    text = format_number(estimate.value, unit, place=_place(estimate, unit, digits))
+    if metric == "threads_max":
+        text = f"{estimate.value:,.0f}"  # as in the sentences
+    else:
+        place = None if unit == "per_request" else _place(estimate, unit, digits)
+        text = format_number(estimate.value, unit, place=place)
     return f"≥ {text}" if estimate.at_least else text
 
 

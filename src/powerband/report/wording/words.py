@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from powerband.base.units import percent
 from powerband.model.metrics import METRICS, metric_words, regret_words
-from powerband.model.plan import Setting, Stage
+from powerband.model.plan import REVISION, Setting, Stage
 from powerband.model.results import Analysis, AnswerKind, ErrorKind, Estimate, SettingResult, TrialResult, Verdict
 from powerband.report.wording.numbers import format_change, format_interval, format_number
 
@@ -214,6 +214,11 @@ def factor_names(analysis: Analysis) -> tuple[str, ...]:
     return tuple(name for name, _ in analysis.settings[0].setting.levels) if analysis.settings else ()
 
 
+def about_revisions(analysis: Analysis) -> bool:
+    """True if the question was whether one of two revisions is worse, and not which setting to use."""
+    return factor_names(analysis) == (REVISION,) and len(analysis.settings) == 2
+
+
 def verdict_note(analysis: Analysis) -> str:
     """The basis of the verdicts, in one sentence."""
     leader = analysis.answer.leader
@@ -230,7 +235,7 @@ def figure_note(analysis: Analysis) -> str:
     """Why the figure of the first sentence is not that of the table, as a sentence; empty if it is."""
     answer, metric = analysis.answer, analysis.objective
     told = next((row for row in analysis.settings if row.setting == (answer.setting or answer.leader)), None)
-    if answer.figure is None or told is None:
+    if answer.figure is None or told is None or about_revisions(analysis):
         return ""
     if answer.figure.fresh:
         return f"The table is of the race, the first sentence of the {fresh_noun(analysis)}s."
@@ -347,9 +352,10 @@ def has_column(metric: str, settings: Sequence[Mapping[str, Estimate]]) -> bool:
 
 
 def valid_note(analysis: Analysis) -> str:
-    """`the trials behind the row's figures, 19 of the 30 valid ones`; empty if these are all that were valid."""
+    """`the valid trials behind the row's figures, 19 of 30; ...`; empty if these are all that were valid."""
     rows, valid = sum(row.trials for row in analysis.settings), sum(trial.valid for trial in counted(analysis.trials))
-    return f"the trials behind the row's figures, {rows} of the {valid} valid ones" if rows < valid else ""
+    others = "the others were short, or confirm or explain the answer"
+    return f"the valid trials behind the row's figures, {rows} of {valid}; {others}" if rows < valid else ""
 
 
 def trial_counts(analysis: Analysis) -> str:

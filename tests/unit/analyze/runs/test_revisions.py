@@ -1,20 +1,26 @@
 """Two revisions of a server in one run: the verdict on NEW, setting by setting, is checked against known answers."""
 
+import io
 import json
 import math
 import random
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from scipy.stats import ttest_rel
 
 from fakes.trials import experiment
 from powerband.analyze.runs.changes import RunComparison
 from powerband.analyze.runs.revisions import compare_revisions, holds_revisions
 from powerband.analyze.settings.compare import analyse
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Objective
 from powerband.model.plan import Setting
-from powerband.model.results import Problem, Race, TrialResult, Verdict
+from powerband.model.results import Analysis, Bottleneck, Problem, Race, TrialResult, Verdict
+from powerband.report.documents.markdown import render_markdown
+from powerband.report.html.verdicts import why_section
+from powerband.report.terminal.text import print_answer
 
 FACTORS = {"threads": (2, 4), "revision": ("old", "new")}
 
@@ -167,3 +173,62 @@ def test_half_a_block_of_a_race_that_was_stopped_is_no_look() -> None:
     (ended,) = compare_revisions(of, replace(analysis, race=replace(stopped, ended_by="blocks", half=()))).changes
     assert whole.ratio is not None and whole.ratio.value == pytest.approx(0.9, rel=1e-6)
     assert ended.ratio is not None and ended.ratio.value > 1
+
+
+def test_the_answer_of_a_run_of_two_revisions_is_that_of_their_comparison() -> None:
+    """The pool of the leader is too small, but nobody asked which revision to use, or how to make it faster."""
+    of = case(pairs=False)
+    rows = trials({("old",): [100.0, 101.0, 99.0], ("new",): [90.0, 91.2, 88.9]})
+    small = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("All 8 threads are busy",), "give `python` more threads")
+    analysis = analyse(of, [replace(row, bottleneck=small) for row in rows])
+    found = compare_revisions(of, analysis)
+    assert found.verdict is Verdict.WORSE
+    assert analysis.answer.sentences[0] == found.sentence
+    assert analysis.question == "Is new worse than old?"
+    assert "With revision=new the pool is too small." in analysis.answer.sentences[2]
+    for shown in (printed(analysis), render_markdown(analysis, None), why_section(analysis, None, None)):
+        assert "What to do" not in shown and "what to do" not in shown and "more threads" not in shown
+        assert "Use revision" not in shown
+    assert "Use revision=" in analyse(experiment({"revision": ("a", "b", "c")}), trials(ABC)).answer.sentences[0]
+    assert analyse(of, []).answer.sentences[0] != compare_revisions(of, analyse(of, [])).sentence, "it says why"
+
+
+ABC = {("a",): [100.0, 101.0, 99.0], ("b",): [90.0, 91.2, 88.9], ("c",): [80.0, 81.2, 78.9]}
+
+
+def printed(analysis: Analysis) -> str:
+    out = io.StringIO()
+    print_answer(Console(file=out, width=200), analysis)
+    return out.getvalue()
+
+
+def test_a_difference_that_may_not_matter_is_told() -> None:
+    values = {("old",): [100.0, 104.0, 97.0], ("new",): [92.0, 99.8, 92.0]}
+    found = compared(case(pairs=False, margin=0.05), trials(values))
+    assert found.verdict is Verdict.WORSE
+    assert found.further == ("The difference may be smaller than the margin of 5 %.",)
+    clear = compared(case(pairs=False, margin=0.05), trials({**values, ("new",): [50.0, 52.0, 48.0]}))
+    assert clear.verdict is Verdict.WORSE and clear.further == ()
+
+
+def test_a_revision_that_costs_clearly_more_is_told_and_one_that_may_not_is_not() -> None:
+    def told(pairs: bool, cpu: list[float], memory: list[float]) -> tuple[str, ...]:
+        of = case(pairs)
+        rows = [
+            replace(row, metrics={**row.metrics, "subject_cpu_ns_per_request": n, "rss_bytes_max": m})
+            if ("revision", "new") in row.setting.levels
+            else replace(row, metrics={**row.metrics, "subject_cpu_ns_per_request": 100.0, "rss_bytes_max": 1e7})
+            for row in trials({tuple(level for _, level in setting.levels): DRIFT for setting in of.settings()})
+            for n, m in [(cpu[row.block], memory[row.block])]
+        ]
+        return compared(of, rows).further
+
+    equal, wide = [1e7] * 6, [1e7, 9e7, 1e7, 9e7, 1e7, 9e7]
+    cpu = [438.0, 442.0, 440.0, 439.0, 441.0, 440.0]
+    assert told(False, cpu, equal) == ("new uses 4.4 times the CPU per request.",)
+    assert told(False, [100.0] * 6, wide) == (), "its interval reaches down to the old one"
+    assert told(True, cpu, equal) == tuple(f"With threads={n} new uses 4.4 times the CPU per request." for n in (2, 4))
+    of = case(pairs=False, metric="response_time_ns_p99", direction="minimise")
+    slow = trials({("old",): DRIFT, ("new",): [9 * each for each in DRIFT]}, "response_time_ns_p99")
+    assert compared(of, slow).further == (), "the verdict says it"
+    assert told(False, [100.0] * 6, [each / 2 for each in equal]) == ("new uses 0.5 times the memory.",)

@@ -85,6 +85,12 @@ def test_a_best_setting_at_the_edge_of_what_was_tried_says_so(rates: dict[int, f
     assert "largest value tried" not in idle, "the load is the limit"
 
 
+def test_of_settings_that_are_equivalent_no_smaller_one_is_said_to_be_better() -> None:
+    found = judged(results({n: noisy(400, n) for n in (2, 4, 8)}), (2, 4, 8)).answer
+    assert found.kind is not AnswerKind.BEST
+    assert "threads=2 is the smallest value tried: a smaller one may serve as much." in found.sentences[1]
+
+
 def test_a_distance_has_one_decimal_at_most() -> None:
     rows = results({1: noisy(940, 1), 2: noisy(500, 2), 4: noisy(1000, 3)})
     said = judged(rows).answer.sentences[1]

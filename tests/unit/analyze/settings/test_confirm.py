@@ -61,8 +61,8 @@ def test_fresh_starts_that_agree_uphold_the_race() -> None:
     assert found.shrinkage.low is not None and found.shrinkage.high is not None
     assert found.shrinkage.low < 0.005 < found.shrinkage.high
     assert found.advantage is not None and found.advantage.value == pytest.approx(995 / 896, rel=0.01)
-    assert found.sentence.startswith("Confirmed on 3 fresh starts: 995/s, 0.5 % lower than in the race (")
-    assert "; side by side (3 starts each) 11.0 % better than the runner-up threads=0 (" in found.sentence
+    assert found.sentence.startswith("Confirmed on 3 fresh starts: 995/s, compared with the race −0.5 % (−")
+    assert "; the runner-up threads=0, side by side (3 starts each): −9.9 % (−" in found.sentence
 
 
 def test_the_runner_up_is_compared_where_both_were_started_and_both_ends_of_an_interval_have_a_side() -> None:
@@ -75,21 +75,21 @@ def test_the_runner_up_is_compared_where_both_were_started_and_both_ends_of_an_i
     table = ResponseTable(made, made.settings(), results)
     found = confirm(made, table, scale_of(table), results, WINNER)
     assert found is not None and found.shrinkage.low is not None and found.shrinkage.low < 0
-    assert re.search(r"% lower than in the race \([\d.]+ % higher to [\d.]+ % lower\)", found.sentence)
-    assert found.sentence.endswith("; side by side (one start each) 0.2 % better than the runner-up threads=0.")
+    assert re.search(r"compared with the race −[\d.]+ % \(−[\d.]+ to \+[\d.]+ %\)", found.sentence)
+    assert found.sentence.endswith("; the runner-up threads=0, side by side (one start each): −0.2 %.")
 
 
 def test_a_difference_that_rounds_to_nothing_has_no_side() -> None:
     said = confirmed((1000, 1000), (1000, 1000)).sentence
-    assert "1,000/s, about the same as in the race (" in said
-    assert "; side by side (3 starts each) about the same as the runner-up threads=0" in said
+    assert "1,000/s, compared with the race 0.0 % (" in said
+    assert "; the runner-up threads=0, side by side (3 starts each): 0.0 %" in said
 
 
 def test_a_winner_that_its_rival_beats_afresh_is_not_upheld() -> None:
     found = confirmed((1000, 990), (930, 1000))
     assert not found.upheld
     assert found.sentence.startswith("Not confirmed: on 3 fresh starts ")
-    assert "% worse than the runner-up threads=0" in found.sentence
+    assert "the runner-up threads=0, side by side (3 starts each): +7.6 % (+" in found.sentence
 
 
 def test_a_winner_that_fell_alone_is_not_upheld_even_if_it_still_leads() -> None:
@@ -128,7 +128,7 @@ def test_fresh_starts_too_noisy_to_tell_are_not_called_a_confirmation() -> None:
 def test_where_less_is_better_more_is_a_loss() -> None:
     made = race_of(2, objective={"metric": "response_time_ns_p99", "direction": "minimise"})
     fine = confirmed((1e6, 2e6), (1e6, 2e6), made=made)
-    assert fine.upheld and "better than the runner-up threads=0" in fine.sentence
+    assert fine.upheld and "the runner-up threads=0, side by side (3 starts each): +100.1 % (+" in fine.sentence
     assert not confirmed((1e6, 2e6), (1.2e6, 2e6), made=made).upheld
     assert confirmed((1e6, 2e6), (0.8e6, 2e6), made=made).upheld
 
@@ -145,9 +145,11 @@ def test_shares_agree_by_percentage_points() -> None:
     found = confirmed((0.002, 0.003), (0.002, 0.001), made=made)
     assert found.upheld and found.agrees, "0.1 points of 3 that matter"
     assert found.sentence.startswith("Confirmed on 3 fresh starts: ")
-    assert "; side by side (3 starts each) 0.1 percentage points worse than the runner-up threads=0" in found.sentence
+    assert "; the runner-up threads=0, side by side (3 starts each): −0.1 percentage points." in found.sentence
+    once = confirmed((0.002, 0.003), (0.002, 0.001), n=1, made=made)
+    assert once.sentence.endswith("side by side (one start each): −0.1 percentage points.")
     worse = confirmed((0.0, 0.2), (0.02, 0.0), made=made)
-    assert "2.0 percentage points worse than the runner-up threads=0" in worse.sentence
+    assert "the runner-up threads=0, side by side (3 starts each): −2.0 percentage points" in worse.sentence
 
 
 def test_a_setting_that_failed_since_is_no_rival() -> None:
