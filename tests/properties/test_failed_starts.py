@@ -136,5 +136,5 @@ def test_a_constraint_is_judged_by_the_starts_that_break_it(
         assert fast.starts is not None
         missed += named and fast.starts.failed_most < share
         if named:
-            assert " starts, too few to rule out a fault now and then (in up to " in analysis.answer.sentences[1]
+            assert " worked; so few can miss a fault that occurs in up to " in analysis.answer.sentences[1]
     assert missed <= 4  # 5 % of 30, and 1.64 standard errors

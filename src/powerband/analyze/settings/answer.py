@@ -93,7 +93,10 @@ def word_revisions(standing: Standing, found: RunComparison) -> tuple[str, ...]:
     new = standing.rows[-1].setting
     sure = f"This verdict has {percent(found.confidence)} confidence."
     told = (*found.further, sure, _raced(standing), _unseen(standing, new))
-    return (found.sentence, " ".join(filter(None, told)), *limit_of_setting(standing, new))
+    limits = {None if row.bottleneck is None else row.bottleneck.name for row in standing.rows}
+    alike = found.verdict in (Verdict.WORSE, Verdict.BETTER) and len(limits) == 1 and None not in limits
+    both = ("The old revision has the same bottleneck, which so does not explain the difference.",) if alike else ()
+    return (found.sentence, " ".join(filter(None, told)), *limit_of_setting(standing, new), *both)
 
 
 def _explored(standing: Standing, *, named: bool) -> str:
@@ -117,8 +120,9 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     most = f"up to {100 * starts.failed_most:.2g} % of starts"
     if starts.failed:
         return f"{setting.id} {failed_words(starts)}: {most} may fail."
-    made = "its only start, too little" if starts.made == 1 else f"each of its {starts.made} starts, too few"
-    return f"{setting.id} worked in {made} to rule out a fault now and then (in {most})."
+    if starts.made == 1:
+        return f"The only start of {setting.id} worked; one can miss a fault that occurs in {most}."
+    return f"All {starts.made} starts of {setting.id} worked; so few can miss a fault that occurs in {most}."
 
 
 def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> str:
@@ -128,8 +132,9 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
     experiment, found = standing.experiment, standing.row(setting).bottleneck
     loaded = found is not None and found.name is BottleneckName.NONE
     users = inf if experiment.objective.is_capacity else experiment.load_for(setting).users or inf
-    alone = decision.kind is AnswerKind.BEST
-    smaller = "try smaller ones too" if alone else "a smaller one may serve as much"
+    saturated = found is not None and not loaded
+    smaller = ": try smaller ones too" if decision.kind is AnswerKind.BEST else ": a smaller one may serve as much"
+    smaller = "" if saturated and decision.kind is not AnswerKind.BEST else smaller
     clauses = []
     for name, level in setting.levels if experiment.design.vary == "all" else ():
         numbers = numbers_of(experiment.factors.get(name, ())) or []
@@ -139,7 +144,7 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
         if value == max(numbers) < users and not loaded:
             clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
         elif value == min(numbers) and value not in (0, 1):
-            clauses.append(f"{name}={format_level(level)} is the smallest value tried: {smaller}")
+            clauses.append(f"{name}={format_level(level)} is the smallest value tried{smaller}")
     return sentences(clauses)
 
 

@@ -31,6 +31,7 @@ CPU_IDLE = 0.70  # below it 40 % more would fit
 FAILS_MANY = 0.1  # of its requests: what else it does is then of less interest
 TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
 CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
+SOONER_BY = 1.5  # a smaller difference in p99 that is not certain is not worth one
 
 
 def why(standing: Standing, chosen: Setting) -> tuple[str, ...]:
@@ -237,10 +238,10 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
 
 
 def _quicker(standing: Standing, chosen: Setting) -> str | None:
-    """The setting with the lowest p99 of those that may serve as well, if its whole interval is below that of the one
-    to use, which costs less: the choice by cost would hide it."""
+    """The setting with the lowest p99 of those that may serve as well, which the choice by cost would hide. It is lower
+    for certain if its whole interval is below that of the one to use; else it must be lower by far."""
     here = standing.row(chosen).estimates.get(P99)
-    if here is None or here.low is None or standing.experiment.objective.metric == P99:
+    if here is None or standing.experiment.objective.metric == P99:
         return None
     alike = [
         (there, row.setting)
@@ -248,12 +249,12 @@ def _quicker(standing: Standing, chosen: Setting) -> str | None:
         if (row.verdict is Verdict.EQUIVALENT or row.setting in standing.contenders or row.setting == standing.leader)
         and row.feasible
         and (there := row.estimates.get(P99)) is not None
-        and there.high is not None
-        and there.high < here.low
-        and CHEAPER_BY * there.value <= here.value
     ]
-    if not alike:
+    there, setting = min(alike, key=lambda each: each[0].value, default=(here, chosen))
+    certain = here.low is not None and there.high is not None and there.high < here.low
+    if (CHEAPER_BY if certain else SOONER_BY) * there.value > here.value or setting == chosen:
         return None
-    there, setting = min(alike, key=lambda each: each[0].value)
-    p99s = f"{format_value(there.value, 'ns')} instead of {format_value(here.value, 'ns')}"
-    return f"{setting.id} answers sooner: a p99 of {p99s}. Use it where response times matter more than cost."
+    p99s = f"a p99 of {format_value(there.value, 'ns')} instead of {format_value(here.value, 'ns')}"
+    if certain:
+        return f"{setting.id} answers sooner: {p99s}. Use it where response times matter more than cost."
+    return f"{setting.id} may answer sooner ({p99s}): if response times matter, set a limit for them (--slo)."
