@@ -47,15 +47,26 @@ const works = {
 
 if (cluster.isPrimary && processes > 1) {
   for (let i = 0; i < processes; i++) cluster.fork();
+  // All begin to listen at once: connections that are kept alive would all stay with the first.
+  let ready = 0;
+  cluster.on("message", () => {
+    if (++ready === processes) for (const worker of Object.values(cluster.workers)) worker.send("listen");
+  });
 } else {
   if (plant === "fsync") {
     const name = path.join(os.tmpdir(), `journal-${process.pid}`);
     journal = fs.openSync(name, "a");
     fs.unlinkSync(name);
   }
-  http.createServer(async (_, answer) => {
+  const server = http.createServer(async (_, answer) => {
     if (plant === "head") answer.flushHeaders();
     await works[plant]();
     answer.end("ok\n");
-  }).listen(port, "127.0.0.1", 511);
+  });
+  const listen = () => server.listen(port, "127.0.0.1", 511);
+  if (cluster.isPrimary) listen();
+  else {
+    process.once("message", listen);
+    process.send("ready");
+  }
 }
