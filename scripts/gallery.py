@@ -41,7 +41,7 @@ _DRAWN = """() => [...document.querySelectorAll('canvas')].filter(canvas => {
   return new Set(new Uint32Array(picture.data.buffer)).size > 2;
 }).length"""
 _SHOW_ONLY = """ids => document.querySelectorAll('main > section').forEach(section => {
-  section.hidden = ids.length > 0 && !ids.includes(section.id);
+  if (ids.length > 0 && !ids.includes(section.id)) section.hidden = true;
 })"""
 _LIVE_S = 60.0
 _MEASURING_MS = 4000

@@ -11,6 +11,7 @@ const FIXED = [
   { id: "switches", title: "Context switches", unit: "per_s", lines: [["context_switches_per_s", "of the server"]] },
   { id: "memory", title: "Memory by process", unit: "bytes", prefix: "rss_bytes:" },
 ];
+const PROCESSES = { subject: "server", engine: "load generator" };
 const GAUGES = "gauges:";
 const GAUGE_PANELS = 12; // arbitrary: more plots than a screen; the page says how many are left out
 const LINES = 12; // arbitrary: more cannot be told apart by their colours
@@ -70,7 +71,7 @@ export class Plots {
   #wanted() {
     const found = [];
     for (const panel of FIXED) {
-      const lines = panel.lines?.filter(([name]) => this.columns.has(name)) ?? this.#prefixed(panel.prefix);
+      const lines = panel.lines?.filter(([name]) => this.columns.has(name)) ?? this.#prefixed(panel.prefix).map(spoken);
       if (lines.length) found.push({ ...panel, ...first(lines) });
     }
     for (const [metric, lines] of [...this.#gauges()].slice(0, GAUGE_PANELS)) {
@@ -215,6 +216,11 @@ export class Plots {
 /** Returns the width of an axis with these labels: a letter is about 6.5 px wide. */
 function room(plot, labels) {
   return Math.max(58, 16 + 6.5 * Math.max(0, ...(labels ?? []).map((label) => label.length)));
+}
+
+/** A line of a process with the word for it: `engine-1` is "load generator-1". */
+function spoken([name, label]) {
+  return [name, label.replace(/^(subject|engine)(?=-|$)/, (process) => PROCESSES[process])];
 }
 
 /** Returns the lines that are drawn, and how many are not. */
