@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from conftest import MARK, marked_processes
-from fakes.needs import need_dotnet
+from fakes.needs import need_dotnet, without
 from fakes.reflection import Built, assert_no_ball_lost, built
 from fakes.smoke import measured, run
 from powerband.files.experiment_file import load_subject
@@ -101,7 +101,7 @@ def test_no_ball_is_lost_on_any_dispatcher(play: Callable[..., Any], levels: dic
 @pytest.mark.parametrize("levels", [{}, {"message": "reused"}, {"debug_log": True}, {"gc": "server"}])
 def test_no_ball_is_lost_whatever_else_is_changed(play: Callable[..., Any], levels: dict[str, Level]) -> None:
     if levels.get("gc") == "server" and len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("of one CPU .NET has no server collector")
+        without("on one CPU .NET has no server collector")
     with play(**levels) as game:
         series = game.wait_for(lambda series: series["reflection_log_lines_written_total"] > 2)
         debug = bool(levels.get("debug_log"))

@@ -71,7 +71,7 @@ impl Hello {
     }
 }
 
-/// What made an engine end early, or not begin.
+/// An engine ends early, or cannot begin, and says why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorEvent {

@@ -157,9 +157,9 @@ class ContainerSubject(RunningSubject):
 
 @dataclass(frozen=True)
 class SubjectFiles:
-    """Where the output of a trial's subject and probe goes. `log`: all that the subject prints. `engine_log`: stderr of
-    the probe. `probe_lines`: the probe's events. `apply_log`: output of the command that changes a deployed subject.
-    `tell_address`: called with the subject's addresses before each start."""
+    """The files of a trial that its subject and its probe write to. `log`: all that the subject prints. `engine_log`:
+    the probe's stderr. `probe_lines`: the probe's events. `apply_log`: output of the command that changes a deployed
+    subject. `tell_address`: called with the subject's addresses before each start."""
 
     log: Path
     engine_log: Path

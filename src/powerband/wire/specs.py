@@ -62,8 +62,8 @@ class Target(Wire):
 
 
 class Checks(Wire):
-    """What makes a response `ok`. `status`: accepted status codes, empty for 200 to 399; `body_contains`: texts that
-    must all occur in the body."""
+    """The conditions for a response to count as `ok`. `status`: accepted status codes, empty for 200 to 399;
+    `body_contains`: texts that must all occur in the body."""
 
     status: tuple[Annotated[int, Field(ge=0, lt=2**16)], ...] = ()
     body_contains: tuple[str, ...] = ()
@@ -329,9 +329,9 @@ class StatsdSink(Wire):
 
 
 class ProbeSpec(Wire):
-    """What a probe starts and observes. `protocol`: the version of the wire contract. `launch`: the command to start,
-    `watch`: running process trees, `ports`: listening TCP ports whose accept queues are watched, `scrape`: a metrics
-    page, `statsd`: a sink; None or empty for none.
+    """The first message to a probe: it lists what to start and what to observe. `protocol`: the version of the wire
+    contract. `launch`: the command to start, `watch`: running process trees, `ports`: listening TCP ports whose accept
+    queues are watched, `scrape`: a metrics page, `statsd`: a sink; None or empty for none.
 
     `interval_ns`, `threads_interval_ns`: periods of `sample` and `threads` events; the latter come less often if many
     threads make them costly. `exact_counts`: perf counts every context switch and thread start, which makes each switch

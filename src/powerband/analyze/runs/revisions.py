@@ -41,7 +41,8 @@ def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparis
 def revisions_of(
     experiment: Experiment, results: Sequence[TrialResult], race: Race | None, rows: Sequence[SettingResult]
 ) -> RunComparison:
-    """As `compare_revisions`, before there is an analysis, and without its warnings. `rows`: those of the settings."""
+    """Compares the two revisions by their trials alone, so that an analysis can be worded from it; it has no warnings.
+    `rows`: the figures of every setting."""
     objective = experiment.objective
     old, new = map(format_level, experiment.factors[REVISION])
     others = grid({name: levels for name, levels in experiment.factors.items() if name != REVISION})
@@ -51,11 +52,9 @@ def revisions_of(
     changes = tuple(
         pair_change(judged, of, pair, (old, new), trials=trials, confidence=objective.confidence) for of, pair in pairs
     )
-    others_of = {row.setting: {**row.estimates} for row in rows}
-    for estimates in others_of.values():
-        estimates.pop(objective.metric, None)  # the verdict is on that
-    figures = [[others_of.get(setting, {}) for setting in pair] for _, pair in pairs]
-    costs = (_costs(new, change, pair, experiment.noun) for change, pair in zip(changes, figures, strict=True))
+    estimates = {row.setting: row.estimates for row in rows}
+    figures = [[estimates.get(setting, {}) for setting in pair] for _, pair in pairs]
+    costs = (_costs(experiment, new, change, pair) for change, pair in zip(changes, figures, strict=True))
     found = RunComparison(
         objective.metric, objective.direction, objective.confidence, objective.margin, changes, names=(old, new),
         paired=True,
@@ -75,17 +74,19 @@ def _near(found: RunComparison) -> Iterator[str]:
         yield f"The difference may be smaller than the margin of {margin_words(found.margin, found.objective)}."
 
 
-def _costs(name: str, change: Change, pair: Sequence[Mapping[str, Estimate]], noun: str) -> Iterator[str]:
+def _costs(experiment: Experiment, name: str, change: Change, pair: Sequence[Mapping[str, Estimate]]) -> Iterator[str]:
     """`new uses 4.4 times the CPU per request.`: for what certainly differs by `CLEARLY`, as the intervals of both do
-    not come nearer than that."""
+    not come nearer than that. The verdict is on the objective itself."""
     who = f"With {change.setting.id} {name}" if change.setting.levels else name
     for metric, words in _COSTS.items():
         before, after = (estimates.get(metric) for estimates in pair)
-        if before is None or after is None or min(before.n, after.n) < 2 or before.at_least or after.at_least:
+        if metric == experiment.objective.metric or before is None or after is None:
+            continue
+        if min(before.n, after.n) < 2 or before.at_least or after.at_least:
             continue
         (low, high), (least, most) = before.ends, after.ends
         if least >= CLEARLY * high > 0 or 0 < most * CLEARLY <= low:
-            yield f"{who} {words.format(times=f'{after.value / before.value:.2g} times', noun=noun)}."
+            yield f"{who} {words.format(times=f'{after.value / before.value:.2g} times', noun=experiment.noun)}."
 
 
 def _with(experiment: Experiment, of: Setting, revision: int) -> Setting:
