@@ -542,11 +542,15 @@ def still_open(
     """Settings for which more blocks could change the answer, or the verdict against the leader. `differences`: the
     question is how the settings differ, not which serves best, so that every setting without a verdict is open.
 
-    A setting that cannot be better than the leader by more than the margin, and looks equivalent to it, is not worth
-    more trials just to prove the equivalence, unless it is cheaper than the setting that would be named now."""
+    A setting that cannot be better than the leader by more than the margin is not worth more trials just to prove that
+    it is equivalent, or worse where another looks equivalent, since then none will be the best; unless it is cheaper
+    than the setting that would be named now."""
     found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
     cheapest = min((table.cost(setting) for setting in found if compliance[setting].certain), default=None)
     contenders = set(contest.contenders())
+    looks_worse = {setting: contest.difference.get(setting, -math.inf) < -contest.allowed for setting in live}
+    shown_worse = {setting for setting in live if contest.verdict(setting) is Verdict.WORSE}
+    alike = any(not worse for setting, worse in looks_worse.items() if setting not in {*shown_worse, contest.leader})
 
     def is_open(setting: Setting) -> bool:
         if setting == contest.leader or compliance[setting].barred:
@@ -558,9 +562,9 @@ def still_open(
             return True
         unsure = bool(compliance[setting].open)
         if verdict is Verdict.EQUIVALENT or setting not in contenders:
-            looks_worse = contest.difference.get(setting, -math.inf) < -contest.allowed
+            decides_best = looks_worse[setting] and not alike
             cheaper = cheapest is None or table.cost(setting) < cheapest
-            return looks_worse or (cheaper and (unsure or verdict is not Verdict.EQUIVALENT))
+            return decides_best or (cheaper and (unsure or verdict is not Verdict.EQUIVALENT))
         return True
 
     return [setting for setting in live if is_open(setting)]

@@ -10,14 +10,15 @@ I/O here. Method and figures: docs/methods/racing.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from powerband.analyze.settings.contest import Contest, ResponseTable
 from powerband.analyze.settings.unsettled import RISES_MOST, is_unsettled
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Setting, Stage
+from powerband.model.plan import Setting, Stage, numbers_of
 from powerband.model.results import TrialResult
 
 FAR = 0.25
@@ -33,6 +34,11 @@ FIRST = 2  # valid short trials, of two settings
 HOPELESS = 12
 """A setting whose first short trial gave less than the best divided by this gets no second: its trials often take
 longest, and noise cannot explain so much. Between two powers of two, since levels often double: noise would decide."""
+UPHILL = 3
+"""The same of a setting from which the rate climbs: levels are numbers, and each of the next two gave at least `STEP`
+times what the one before gave. Its neighbours say what a second trial of its own would."""
+STEP = 1.1
+COMPARED = 4  # settings that get a second short trial at least: of fewer the noise is hardly known
 WORTH = 2 / 3
 """A short trial that takes more than this share of a full one's time spares too little: if a server takes long to start
 or to warm up, the race begins at once."""
@@ -66,15 +72,34 @@ def looks_far(contest: Contest, live: Sequence[Setting]) -> frozenset[Setting]:
 
 
 def hopeless(experiment: Experiment, live: Sequence[Setting], results: Sequence[TrialResult]) -> frozenset[Setting]:
-    """Settings whose first short trial gave so little that they get no second (`HOPELESS`); they leave with the others
-    that are far behind. Empty if fewer than three settings would be left to tell the noise from."""
+    """Settings whose first short trial gave so little that they get no second (`HOPELESS`, `UPHILL`); they leave with
+    the others that are far behind. The worst of them, if `COMPARED` settings would not be left."""
     metric = experiment.objective.metric
     first = {r.setting: r for r in results if r.valid and r.stage is Stage.SCREEN and metric in r.metrics}
-    best = max((result.metrics[metric] for result in first.values()), default=0.0)
     if experiment.objective.direction != "maximise":
         return frozenset()
-    found = {s for s, r in first.items() if 0 < HOPELESS * r.metrics[metric] < best and not r.rising}
-    return frozenset(found & set(live)) if len(set(live) - found) >= 3 else frozenset()
+    rates = {setting: result.metrics[metric] for setting, result in first.items()}
+    best = max(rates.values(), default=0.0)
+    uphill = {s for s in rates if any(_climbs(experiment, rates, s, name) for name in experiment.factors)}
+    found = [s for s in live if s in rates and 0 < rates[s] * (UPHILL if s in uphill else HOPELESS) < best]
+    found = sorted((s for s in found if not first[s].rising), key=rates.__getitem__)
+    return frozenset(found[: max(0, len(live) - COMPARED)])
+
+
+def _climbs(experiment: Experiment, rates: Mapping[Setting, float], setting: Setting, factor: str) -> bool:
+    """True if the rate climbs from this setting over the next two levels of the factor, up or down; never if its levels
+    are no numbers, or one of the three has no rate."""
+    numbers = numbers_of(experiment.factors[factor])
+    if numbers is None:
+        return False
+    ordered = [level for _, level in sorted(zip(numbers, experiment.factors[factor], strict=True))]
+    at = ordered.index(setting.as_dict()[factor])
+    for way in (ordered[at : at + 3], ordered[max(0, at - 2) : at + 1][::-1]):
+        line = [Setting(tuple((n, level if n == factor else own) for n, own in setting.levels)) for level in way]
+        found = [rates[each] for each in line if each in rates]
+        if len(found) == 3 and all(after >= STEP * before for before, after in pairwise(found)):
+            return True
+    return False
 
 
 def long_enough(experiment: Experiment, table: ResponseTable, live: Sequence[Setting], around_s: float) -> int | None:

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from fakes.races import race_of, result_of, threads
+from fakes.trials import experiment
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.stats.spending import SCREEN_LOOKS, rounds_most, share_at
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Stage, TrialSpec
+from powerband.model.plan import Level, Stage, TrialSpec
 from powerband.model.results import Analysis, AnswerKind, TrialResult
 from powerband.report.html.trial_map import trial_map
 from powerband.report.wording.standings import race_line
@@ -82,6 +83,42 @@ def test_settings_far_behind_get_no_full_trial_and_full_ones_confirm_the_best() 
     assert trials == {f"threads={n}": 1 if n < 3 else 2 for n in range(7)}, "of the hopeless one is enough"
 
 
+def short_twice(rates: Sequence[float], factors: Mapping[str, tuple[Level, ...]] | None = None) -> set[int]:
+    """The settings, by their place in the plan, that a race of these rates gives a second short trial."""
+    made = experiment(factors or {"threads": tuple(range(len(rates)))}, design={"order": "race", "screen": "500ms"})
+    planner, settings, seen = planner_for(made, 1), made.settings(), list[int]()
+    while (spec := planner.ask()) is not None and spec.block < 2:
+        seen.append(settings.index(spec.setting))
+        planner.tell(result_of(spec, {"goodput_per_s": rates[seen[-1]], "threads_max": 1.0}, 1.5))
+    return {at for at, count in Counter(seen).items() if count > 1}
+
+
+RISING = (100.0, 130.0, 200.0, 260.0, 500.0, 1000.0, 990.0, 980.0)
+
+
+@pytest.mark.parametrize(
+    ("rates", "gone"),
+    [
+        (RISING, {0, 1, 2, 3}),
+        (RISING[::-1], {4, 5, 6, 7}),
+        ((100, 105, 200, 260, 500, 1000, 990, 980), {1, 2, 3}),  # the first step is no climb
+        ((100, 90, 200, 180, 400, 1000, 990, 980), {3}),  # a climb from there on alone
+        ((50, 40, 60, 55, 500, 1000, 990, 980), {0, 1, 2, 3}),  # no climb, but a twelfth of the best
+        ((1, 2, 4, 8, 16, 32, 64, 1000), {0, 1, 2, 3}),  # the worst, since the noise of three is not known
+    ],
+)
+def test_a_setting_from_which_the_rate_climbs_gets_no_second_short_trial(
+    rates: tuple[float, ...], gone: set[int]
+) -> None:
+    assert short_twice(rates) == set(range(8)) - gone
+
+
+def test_only_numbers_order_settings() -> None:
+    assert short_twice(RISING, {"pool": tuple("abcdefgh")}) == set(range(8))
+    two: dict[str, tuple[Level, ...]] = {"pool": (8, 1, 2, 4), "mode": ("x", "y")}  # the last factor varies fastest
+    assert short_twice((1000, 1000, 100, 990, 200, 980, 450, 970), two) == {0, 1, 3, 5, 6, 7}, "along the pool"
+
+
 def test_rounds_are_counted_as_they_ran_also_without_the_last_short_one() -> None:
     _, specs, analysis = screened(TWO_AHEAD)
     ran = {spec.block for spec in specs if spec.stage in (Stage.SCREEN, Stage.COMPARE)}
@@ -144,11 +181,11 @@ def test_a_third_short_trial_is_made_where_two_differ_too_much_to_show_what_they
     assert analysis.answer.kind is AnswerKind.BEST
 
 
-def test_a_second_short_trial_is_spared_only_while_three_settings_show_the_noise() -> None:
+def test_a_second_short_trial_is_spared_only_while_four_settings_show_the_noise() -> None:
     _, specs, _ = screened((20.0, 30.0, 1000.0, 1000.0))
     assert sum(spec.stage is Stage.SCREEN for spec in specs) == 8
-    _, specs, _ = screened((20.0, 900.0, 1000.0, 1000.0))
-    assert sum(spec.stage is Stage.SCREEN for spec in specs) == 7
+    _, specs, _ = screened((20.0, 900.0, 1000.0, 1000.0, 1000.0))
+    assert sum(spec.stage is Stage.SCREEN for spec in specs) == 9
     assert not any(spec.stage is Stage.COMPARE and threads(spec) == 0 for spec in specs)
 
 
