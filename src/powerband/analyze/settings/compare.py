@@ -45,7 +45,7 @@ from powerband.analyze.settings.regret import regrets_of, unbounded, with_regret
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
-from powerband.analyze.settings.standing import Decision, Standing, close_behind
+from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, verb
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import may_catch_up, never_stabilised, still_rising, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
@@ -539,9 +539,12 @@ def _warnings(
         yield f"{invalid} of {len(done)} trials failed or are invalid: they are excluded, each with its reason"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)
+    unsure: dict[str, list[Setting]] = {}
     for row in rows:
-        for unsure in row.uncertain_because:
-            yield f"{row.setting.id}: it is not certain whether it meets the SLO ({unsure})"
+        for what in row.uncertain_because:
+            unsure.setdefault(what, []).append(row.setting)
+    for what, those in unsure.items():
+        yield f"it is not certain whether {names(those)} {verb(those, 'meets', 'meet')} the SLO ({what})"
 
 
 def _in_one_line(message: str) -> str:

@@ -477,6 +477,11 @@ def test_a_condition_that_few_requests_leave_open_names_no_setting() -> None:
     (condition,) = found.settings[0].uncertain_because
     assert condition.startswith("error_rate < 3%: it was 2.00 % in its only trial of few requests, 0.1")
     assert f"It is not certain whether threads=1 meets the SLO ({condition})" in found.answer.sentences[1]
+    alike = judged(
+        [replace(trials[0], setting=setting(n)) for n in (1, 2, 4)], (1, 2, 4), subject_to=["error_rate < 3%"]
+    )
+    notes = [note for note in alike.warnings if "not certain" in note]
+    assert len(notes) == 1 and "whether threads=1, threads=2 and threads=4 meet the SLO (error_rate < 3%" in notes[0]
 
 
 def test_the_answers_figure_is_a_lower_bound_where_its_sentence_says_so() -> None:
