@@ -289,7 +289,8 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
             alive = alive & ~(difference + half < -rules.allowed)
             led = np.zeros(alive.shape, dtype=bool)
             np.put_along_axis(led, lead, True, axis=1)
-            open_now = alive & ~led & _open(rules, difference, half, one, led, alive)
+            others = alive & ~led
+            open_now = others & _open(rules, difference, half, one, others)
             done = done | ~open_now.any(1)
             running = (open_now | led) & ~done[:, None]
         if blocks == last or (done | (full > rules.trials_most)).all():
@@ -300,15 +301,16 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
     return full, np.where(done, rules.confirming, 0)
 
 
-def _open(rules: _Rules, difference: Array, half: Array, one: Array, led: Flags, alive: Flags) -> Flags:
-    """The settings that are still open, as in `race.still_open`; settings are in the order of their costs."""
+def _open(rules: _Rules, difference: Array, half: Array, one: Array, others: Flags) -> Flags:
+    """The settings that are still open, as in `race.still_open`; settings are in the order of their costs. `others`:
+    those that still race, but for the leader."""
     if rules.asked is not None:
         return np.asarray(~(difference + one <= rules.asked))
     equivalent = np.abs(difference) + one <= rules.allowed
-    cheapest: Flags = np.cumsum(equivalent | led, axis=1) - (equivalent | led) == 0
+    cheapest: Flags = np.cumsum(equivalent, axis=1) - equivalent == 0
     contends = ~(difference + one <= rules.allowed)
     worse, looks_worse = ~equivalent & (difference < -half), difference < -rules.allowed
-    alike = (alive & ~led & ~worse & ~looks_worse).any(1, keepdims=True)
+    alike = (others & ~worse & ~looks_worse).any(1, keepdims=True)
     other = (looks_worse & ~alike) | (cheapest & ~equivalent)
     asked = rules.experiment.compares_revisions & ~equivalent
     return np.asarray(~worse & (np.where(equivalent | ~contends, other, True) | asked))
