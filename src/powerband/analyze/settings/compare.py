@@ -20,7 +20,7 @@ from powerband.analyze.settings.capacities import CapacityContest, hold_capacity
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, Search, capacity_of, holds, misses, short_windows
 from powerband.analyze.settings.capacity_limit import limit_of
 from powerband.analyze.settings.claims import judge_claims
-from powerband.analyze.settings.confirm import confirm, fresh_room, unconfirmed
+from powerband.analyze.settings.confirm import confirm, fresh_room, fresh_values, unconfirmed
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import (
     Contest,
@@ -35,7 +35,7 @@ from powerband.analyze.settings.counting import counted
 from powerband.analyze.settings.cpus_kept import cpus_kept, runtime_limits
 from powerband.analyze.settings.disturbers import disturbers
 from powerband.analyze.settings.found import found_sentences
-from powerband.analyze.settings.headline import figures_of
+from powerband.analyze.settings.headline import Fresh, figures_of
 from powerband.analyze.settings.in_place import deployed_answer, in_words_of_trials
 from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
@@ -238,8 +238,11 @@ def _by_blocks(
         absent = unconfirmed(results, decision.chosen)
         race = replace(race, confirmation=confirmation, unconfirmed=None if absent is None else absent[0])
         upheld = confirmation is None or confirmation.upheld
-        room = 0.0 if confirmation is None else fresh_room(table, scale, results, confirmation.setting)
-        standing = replace(standing, race=race, figures=figures_of(experiment, table, scale, confirmation, room))
+        if confirmation is not None:
+            room = fresh_room(table, scale, results, decision.chosen)
+            fresh = Fresh(confirmation, fresh_values(table, results, decision.chosen), room)
+            standing = replace(standing, figures=figures_of(experiment, table, scale, fresh))
+        standing = replace(standing, race=race)
         if not upheld or (absent is not None and absent[1]):
             # Fresh starts that contradict a race leave it without an answer.
             return standing, replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)

@@ -84,9 +84,13 @@ def confirm(
 
 def fresh_room(table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting) -> float:
     """The mean gain that a setting's valid fresh starts may have lost to disturbance, on the comparison's scale."""
-    own = [result for (of, _), result in _fresh_trials(table, results).items() if of == setting]
-    values = np.array([result.metrics[table.metric] for result in own])
-    return float(slack_of(np.array([result.held_up for result in own]), values, scale).mean())
+    held_up = [result.held_up for (of, _), result in _fresh_trials(table, results).items() if of == setting]
+    return float(slack_of(np.array(held_up), np.array(fresh_values(table, results, setting)), scale).mean())
+
+
+def fresh_values(table: ResponseTable, results: Sequence[TrialResult], setting: Setting) -> list[float]:
+    """The objective in a setting's valid fresh starts."""
+    return [r.metrics[table.metric] for (of, _), r in _fresh_trials(table, results).items() if of == setting]
 
 
 def _fresh_trials(table: ResponseTable, results: Sequence[TrialResult]) -> dict[tuple[Setting, int], TrialResult]:

@@ -9,7 +9,7 @@ coverage: docs/methods/estimates.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,29 +17,37 @@ import numpy as np
 from powerband.analyze.settings.contest import ResponseTable
 from powerband.analyze.settings.counting import counted
 from powerband.analyze.stats.intervals import Scale, exp
-from powerband.analyze.stats.special import Array, student_t
+from powerband.analyze.stats.special import Array, f_tail, student_t
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Confirmation, Estimate, Figure
 
 FRESH_MIN = 2
 """The fewest fresh starts that make a figure of their own: one alone has no interval."""
+NOISIER = 0.05  # the probability below which fresh starts are not taken to be as noisy as those in the race
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """The fresh starts that confirm a setting. `values`: the objective in each of them; `room`: how much more they may
+    have served undisturbed, on the comparison's scale."""
+
+    confirmation: Confirmation
+    values: Sequence[float]
+    room: float
 
 
 def figures_of(
-    experiment: Experiment,
-    table: ResponseTable,
-    scale: Scale,
-    confirmation: Confirmation | None = None,
-    fresh_room: float = 0.0,
+    experiment: Experiment, table: ResponseTable, scale: Scale, fresh: Fresh | None = None
 ) -> dict[Setting, Figure]:
     """The figure of every setting with data. Its interval holds even if the setting was picked as the best of all, at
     the last of all looks (Bonferroni). The confirmed setting's figure is that of its fresh starts alone, if there are
-    enough. `fresh_room`: how much more these may have served undisturbed, on the scale.
+    enough.
 
-    No interval is narrower than Student's t interval of the starts themselves. Starts that agree by luck look quiet,
-    and the leader had more luck than most. So on the log scale, on which the settings' noise is alike, the variance is
-    at least the pooled one of all settings, each around its own mean."""
+    No interval is narrower than Student's t interval of the setting's own starts. Two or three fresh starts hardly show
+    their noise: unless they are noisier than those in the race, it is that of both. Starts that agree by luck look
+    quiet, and the leader had more luck than most. So on the log scale, on which the settings' noise is alike, the
+    variance is at least the pooled one of all settings, each around its own mean."""
     values = scale.scaled(table.values())
     columns = {setting: _known(values[:, column]) for column, setting in enumerate(table.settings)}
     columns = {setting: known for setting, known in columns.items() if len(known)}
@@ -58,12 +66,14 @@ def figures_of(
         short = table.experiment_of(setting)
         shown = counted(short, table.metric, estimate, trials)
         found[setting] = Figure(replace(shown, at_least=table.is_endless(setting)), fresh=False)
-        if confirmation is not None and confirmation.setting == setting and confirmation.trials >= FRESH_MIN:
-            fresh = confirmation.confirmed
-            middle = float(scale.scaled([fresh.value])[0])
-            half = pooled.half(error, fresh.n) if scale.log else 0.0
-            wide = _with_room(scale, _hull(fresh, _back(scale, middle, half, 1 - error, fresh.n)), fresh_room)
-            found[setting] = Figure(counted(experiment, table.metric, wide, trials[: fresh.n]), fresh=True)
+        if fresh is not None and fresh.confirmation.setting == setting and len(fresh.values) >= FRESH_MIN:
+            estimate, n = fresh.confirmation.confirmed, len(fresh.values)
+            if not scale.log or min(fresh.values) > 0:
+                afresh = scale.scaled(fresh.values)
+                half = max(_half_of_fresh(known, afresh, error), pooled.half(error, n) if scale.log else 0.0)
+                estimate = _back(scale, float(afresh.mean()), half, 1 - error, n)
+            estimate = _with_room(scale, estimate, fresh.room)
+            found[setting] = Figure(counted(experiment, table.metric, estimate, trials[:n]), fresh=True)
     return found
 
 
@@ -87,9 +97,18 @@ class _Spread:
         return student_t(1 - error, self.df) * self.sd / math.sqrt(n) if self.df else 0.0
 
 
-def _hull(first: Estimate, second: Estimate) -> Estimate:
-    ends = [*first.ends, *second.ends]
-    return replace(first, low=min(ends), high=max(ends))
+def _half_of_fresh(raced: Array, fresh: Array, error: float) -> float:
+    """Half the width of the interval of the mean of fresh starts. Their variance is that of all starts, the race's and
+    the fresh ones each around their own mean; of the fresh ones alone where they are noisier for certain (one-sided F
+    test of two variances, Snedecor 1934). The machine may have changed since the race: so the variance between the two
+    means is added, as far as that within does not explain it (analysis of variance with random groups, Searle 1971)."""
+    alone, own, n = _Spread.of([fresh]), _Spread.of([raced]), len(fresh)
+    if not own.sd or f_tail((alone.sd / own.sd) ** 2, alone.df, own.df) < NOISIER:
+        return alone.half(error, n)
+    within = _Spread.of([raced, fresh])
+    explained = within.sd**2 * (1 / len(raced) + 1 / n)
+    between = max(0.0, float(raced.mean() - fresh.mean()) ** 2 - explained) / 2
+    return replace(within, sd=math.sqrt(within.sd**2 + between * n)).half(error, n)
 
 
 def _with_room(scale: Scale, found: Estimate, room: float) -> Estimate:
