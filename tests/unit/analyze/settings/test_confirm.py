@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from fakes.races import race_of
-from powerband.analyze.settings.confirm import confirm
+from powerband.analyze.settings.confirm import confirm, fresh_values
 from powerband.analyze.settings.contest import ResponseTable, scale_of
+from powerband.analyze.settings.headline import Fresh, figures_of
+from powerband.analyze.stats.intervals import estimate
+from powerband.analyze.stats.special import student_t
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Confirmation, Problem, TrialResult
+from powerband.model.results import Confirmation, Estimate, Problem, TrialResult
 
 WINNER, RIVAL = Setting((("threads", 1),)), Setting((("threads", 0),))
 NOISE = (1.003, 0.998, 0.999, 1.002, 0.998)
@@ -181,3 +186,43 @@ def test_invalid_fresh_starts_confirm_nothing() -> None:
     ]
     table = ResponseTable(made, made.settings(), results)
     assert confirm(made, table, scale_of(table), results, WINNER) is None
+
+
+def figure(race: Sequence[float], fresh: Sequence[float]) -> Estimate:
+    """The figure of a winner with these rates in the race and in fresh starts."""
+    rates = {Stage.COMPARE: race, Stage.CONFIRM: fresh}
+    results = [
+        replace(trial, metrics={"goodput_per_s": rates[stage][trial.block]})
+        for stage in rates
+        for trial in trials(WINNER, 1, stage, n=len(rates[stage]))
+    ]
+    results += trials(RIVAL, 500, Stage.COMPARE, n=len(race))
+    table, made = ResponseTable(race_of(2), race_of(2).settings(), results), race_of(2)
+    found = confirm(made, table, scale_of(table), results, WINNER)
+    assert found is not None
+    values = fresh_values(table, results, WINNER)
+    shown = figures_of(made, table, scale_of(table), Fresh(found, values, 0.0))[WINNER]
+    assert shown.fresh and shown.estimate.n == len(fresh)
+    return shown.estimate
+
+
+RACED = (980.0, 1020.0, 1000.0, 990.0, 1010.0)
+
+
+def test_two_fresh_starts_take_their_noise_from_the_race_as_well() -> None:
+    found = figure(RACED, (990.0, 1010.0))
+    sd = math.sqrt((1000 + 200) / (4 + 1)) / 1000  # squared deviations in the race and in the fresh starts
+    half = student_t(0.95, 5) * sd / math.sqrt(2)  # 2.8 %; of the two alone: 12.7 %
+    assert math.log(found.ends[1] / found.ends[0]) / 2 == pytest.approx(half, rel=0.01)
+    quiet = figure(RACED, (1000.0, 1000.0))
+    assert quiet.ends[1] / quiet.ends[0] > 1.03, "that two agree shows no quiet"
+
+
+def test_fresh_starts_that_are_noisier_than_the_race_count_alone() -> None:
+    alone = estimate((900.0, 1100.0), 0.95, log=True)
+    assert figure(RACED, (900.0, 1100.0)).ends == pytest.approx(alone.ends)
+
+
+def test_fresh_starts_far_from_the_race_are_less_sure() -> None:
+    near, far = figure(RACED, (990.0, 1010.0)), figure(RACED, (890.0, 910.0))
+    assert far.ends[1] / far.ends[0] > 1.1 > near.ends[1] / near.ends[0]
