@@ -20,6 +20,8 @@ from powerband.live.growing_files import plain_text
 from powerband.live.state import Figures, RunState, RunStatus, SettingState, TrialPhase, TrialState
 from powerband.readings.fleet import SECOND_NS
 
+_TRIAL = ("trial", "setting")
+
 
 class Row(NamedTuple):
     """One sample of a family. `labels`: values of the family's labels. `value`: in base units. `node`: the label of
@@ -120,19 +122,23 @@ def _trial(trial: TrialState) -> tuple[str, str]:
 
 
 def _of_trial(
+    name: str,
+    text: str,
     figure: Callable[[Figures], float | Mapping[str, float | None] | None],
-) -> Callable[[RunState], Iterator[Row]]:
-    """A function that yields one figure of the trial in flight, or several, distinguished by one more label."""
+    label: str = "",
+    unit: str = "",
+) -> Family:
+    """A family of one figure of the trial in flight, or of several, distinguished by one more `label`."""
 
     def rows(run: RunState) -> Iterator[Row]:
         if (trial := run.current) is not None and trial.figures is not None:
             found = figure(trial.figures)
-            named = {(label,): value for label, value in found.items()} if isinstance(found, Mapping) else {(): found}
+            named = {(each,): value for each, value in found.items()} if isinstance(found, Mapping) else {(): found}
             for labels, value in named.items():
                 if value is not None:
                     yield Row((*_trial(trial), *labels), float(value))
 
-    return rows
+    return Family(name, text, (*_TRIAL, label) if label else _TRIAL, rows, unit)
 
 
 def _response_times(figures: Figures) -> dict[str, float | None]:
@@ -161,72 +167,56 @@ def _of_settings(figure: Callable[[SettingState], float]) -> Callable[[RunState]
     return rows
 
 
-_TRIAL = ("trial", "setting")
-
 FAMILIES: tuple[Family, ...] = (
     Family("powerband_run_status", "1 for what the run is now", ("status",), _statuses),
     Family("powerband_run_trials", "Trials of the run; planned: the most, as far as known", ("state",), _trials),
     Family("powerband_run_eta_seconds", "Time that the run will still take", (), _eta, "seconds"),
     Family("powerband_node_status", "1 for what a node of the cluster does now", ("status",), _nodes),
     Family("powerband_trial_phase", "1 for the phase that the trial in flight is in", (*_TRIAL, "phase"), _phases),
-    Family(
-        "powerband_rate_per_second",
-        "Requests answered correctly in the last second",
-        _TRIAL,
-        _of_trial(lambda figures: figures.rate_per_s),
+    _of_trial(
+        "powerband_rate_per_second", "Requests answered correctly in the last second", lambda now: now.rate_per_s
     ),
-    Family(
-        "powerband_errors_per_second",
-        "Requests that failed in the last second",
-        _TRIAL,
-        _of_trial(lambda figures: figures.errors_per_s),
-    ),
-    Family(
+    _of_trial("powerband_errors_per_second", "Requests that failed in the last second", lambda now: now.errors_per_s),
+    _of_trial(
         "powerband_response_time_seconds",
         "Response times of the last second, from scheduled to done, by quantile",
-        (*_TRIAL, "quantile"),
-        _of_trial(_response_times),
+        _response_times,
+        "quantile",
         "seconds",
     ),
-    Family(
+    _of_trial(
         "powerband_response_time_mean_seconds",
         "Mean response time of the last second, from scheduled to done",
-        _TRIAL,
-        _of_trial(lambda figures: _seconds(figures.response_time_ns_mean)),
-        "seconds",
+        lambda now: _seconds(now.response_time_ns_mean),
+        unit="seconds",
     ),
-    Family("powerband_in_flight", "Requests in flight", _TRIAL, _of_trial(lambda figures: figures.in_flight)),
-    Family("powerband_users", "Users present", _TRIAL, _of_trial(lambda figures: figures.users)),
-    Family(
+    _of_trial("powerband_in_flight", "Requests in flight", lambda now: now.in_flight),
+    _of_trial("powerband_users", "Users present", lambda now: now.users),
+    _of_trial(
         "powerband_cpu_cores",
         "CPU seconds per second of a tree of processes: subject, engine, link, ...",
-        (*_TRIAL, "tree"),
-        _of_trial(lambda figures: figures.cpu_cores),
+        lambda now: now.cpu_cores,
+        "tree",
     ),
-    Family(
-        "powerband_memory_bytes",
-        "Resident memory of a tree of processes",
-        (*_TRIAL, "tree"),
-        _of_trial(lambda figures: figures.rss_bytes),
-        "bytes",
+    _of_trial(
+        "powerband_memory_bytes", "Resident memory of a tree of processes", lambda now: now.rss_bytes, "tree", "bytes"
     ),
-    Family(
+    _of_trial(
         "powerband_threads",
         "Threads of the server by state: thread seconds per second spent in it",
-        (*_TRIAL, "state"),
-        _of_trial(lambda figures: figures.threads),
+        lambda now: now.threads,
+        "state",
     ),
-    Family(
+    _of_trial(
         "powerband_context_switches_per_second",
         "Context switches of the server",
-        _TRIAL,
-        _of_trial(lambda figures: figures.context_switches_per_s),
+        lambda now: now.context_switches_per_s,
     ),
-    Family(
+    _of_trial(
         "powerband_gauge",
         "The server's own metrics that the experiment asks for, in the unit of their names",
-        (*_TRIAL, "name"),
-        _of_trial(lambda figures: figures.gauges),
+        lambda now: now.gauges,
+        "name",
     ),
     Family(
         "powerband_setting_estimate",
