@@ -270,8 +270,8 @@ class RacePlanner:
         if self._begun < self._screens:
             last_waits = self._begun == self._screens - 1 and self._trials.ends_soon(Stage.SCREEN)
             return not last_waits and self._fits_screen()
-        unknown = not (self._trials.spent_s or self._told_before) and (self._screens or self._trials.budget_s < math.inf)
-        waits = unknown or any(map(self._trials.ends_soon, (Stage.SCREEN, Stage.COMPARE)))
+        known = self._trials.spent_s or self._told_before or not (self._screens or self._trials.budget_s < math.inf)
+        waits = not known or any(map(self._trials.ends_soon, (Stage.SCREEN, Stage.COMPARE)))
         return not waits and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
 
     def _fits_screen(self) -> bool:
