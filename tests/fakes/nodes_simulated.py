@@ -40,7 +40,7 @@ from powerband.search.planners import planner_for
 from powerband.search.session import run_session
 from powerband.store import RunDir, TrialDir
 
-START_STOP_S = 1.5  # of a trial of the reference subject on two CPUs, beside its warm-up and window
+START_STOP_S = 1.5  # of a trial of the reference subject on two CPUs, besides its warm-up and window
 BETWEEN_S = 0.05  # between two trials on a node
 TRIAL_S = START_STOP_S + 1.0 + 10.0  # of the default load
 NODE_SD, START_SD = 0.10, 0.02  # of the logs: speeds of nodes, noise between starts
@@ -106,8 +106,8 @@ def simulate(
 
     def begin(node: int, spec: TrialSpec) -> None:
         window_ns = spec.window_ns or made.load.duration_ns
-        warmup_s = 0.5 if spec.stage is Stage.SCREEN else 1.0
-        took_s = (START_STOP_S + warmup_s + window_ns / 1e9) * (slow if node == 0 else 1.0)
+        warmup_ns = made.warmup_ns_of(spec.stage) or (500_000_000 if spec.stage is Stage.SCREEN else 1_000_000_000)
+        took_s = (START_STOP_S + (warmup_ns + window_ns) / 1e9) * (slow if node == 0 else 1.0)
         heapq.heappush(running, (now_s + BETWEEN_S + took_s, spec.number, node, spec, took_s))
 
     while True:

@@ -262,14 +262,16 @@ class RacePlanner:
     def _may_begin(self) -> bool:
         """True if a new block may begin: always if none of the race is in flight, as on one machine. Beside blocks in
         flight, blocks of short trials may begin, since waiting nodes have time for them; once all have, full blocks,
-        as soon as a trial has shown how long they should measure; and blocks that confirm. The last block of short
-        trials and full ones wait for another that is about to end, since it may decide."""
+        and blocks that confirm. Full blocks that follow short ones, or have a budget, wait until a trial has shown how
+        long trials take. The last block of short trials and full ones wait for another that is about to end, since it
+        may decide."""
         if not self._racing or self._ended_by != "running":
             return True
         if self._begun < self._screens:
             last_waits = self._begun == self._screens - 1 and self._trials.ends_soon(Stage.SCREEN)
             return not last_waits and self._fits_screen()
-        waits = not self._trials.spent_s or any(map(self._trials.ends_soon, (Stage.SCREEN, Stage.COMPARE)))
+        known = self._trials.spent_s or self._told_before or not (self._screens or self._trials.budget_s < math.inf)
+        waits = not known or any(map(self._trials.ends_soon, (Stage.SCREEN, Stage.COMPARE)))
         return not waits and self._begun < self._most_blocks and self._trials.fits(*self._wanted)
 
     def _fits_screen(self) -> bool:

@@ -117,6 +117,15 @@ def test_all_nodes_explore_side_by_side_and_find_the_finalists_of_one(nodes: int
     assert sum(len({*ranked[-6:]} & {*settings}) for settings in raced) >= 0.85 * 6 * len(runs), "most of the best six"
 
 
+def test_eight_nodes_explore_and_race_in_no_more_than_whole_rounds_take() -> None:
+    """The trials in a row: those of the exploration on each node, a round of all finalists, two fresh starts. The race
+    of the finalists begins on all nodes at once."""
+    made, rates = large()
+    in_a_row = math.ceil((made.design.explore_trials + 7) / 8) + made.design.finalists + 2
+    runs = [race(made, 8, rates, seed) for seed in range(5)]
+    assert median(run.took_s for run in runs) == pytest.approx(in_a_row * (BETWEEN_S + TRIAL_S))
+
+
 @pytest.mark.long
 def test_capacities_are_found_sooner_and_nodes_that_differ_name_no_wrong_winner() -> None:
     """Speeds of nodes differ by 10 %. The edge of a node of average speed lies within nearly every interval."""

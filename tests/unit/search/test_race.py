@@ -179,6 +179,18 @@ def test_a_race_that_cannot_decide_takes_the_most_blocks_and_only_bounds_what_it
     assert analysis.race.confirmation is None and len(analysis.trials) == 12
 
 
+def test_blocks_begin_on_all_nodes_at_once_where_no_trial_has_to_show_first_how_long_it_takes() -> None:
+    def begun(planner: RacePlanner) -> list[int]:
+        """The blocks of the trials that four nodes get before any has ended."""
+        return [spec.block for spec in (planner.ask() for _ in range(4)) if spec is not None]
+
+    free, bounded = race_of(3), race_of(3, budget="100s")
+    assert begun(RacePlanner(free, 1, nodes=4)) == [0, 1, 2, 3]
+    assert begun(RacePlanner(bounded, 1, nodes=4)) == [0]
+    explored = RacePlanner(bounded, 1, settings=bounded.settings(), told=9, nodes=4)
+    assert begun(explored) == [0, 1, 2, 3], "as many as the exploration left time for"
+
+
 def test_no_block_begins_that_would_not_end_within_the_budget() -> None:
     """Each trial takes 1 s. Two blocks of three and the confirmation, one fresh start of two settings, fit into 10 s; a
     third block does not."""
