@@ -38,7 +38,6 @@ ELSEWHERE = {
     BottleneckName.DOWNSTREAM,
     BottleneckName.EVENT_LOOP_BLOCKED,
     BottleneckName.GARBAGE_COLLECTION,
-    BottleneckName.SUBJECT_CPU,
 }
 # One healthy case of each kind that looks like a limit.
 HEALTHY_SOME = (

@@ -16,7 +16,7 @@ import pytest
 
 from fakes.disturbance import run_disturbed_by, undisturbed
 from fakes.guides import shown
-from fakes.smoke import CALM
+from fakes.smoke import CALM, UNLOOKED
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -30,7 +30,6 @@ measure: {{warmup: 500ms, repeats: 1, retries: 0, slots: false}}
 design: {{order: blocks}}
 """
 STALL_NS = 100e6
-UNLOOKED = ("--set", "measure.slots=false")
 
 Answered = tuple[subprocess.CompletedProcess[str], dict[str, Any]]
 
