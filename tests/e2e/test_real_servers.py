@@ -31,8 +31,8 @@ OTHERS_ALONE = (
     "gunicorn: 16 threads sync a journal, 200 writes/s",
     "gunicorn: 16 threads read a file, 96 MiB",
 )
-# Go's healthy case is in test_advice.py, a Python server's in test_slots.py; a healthy event loop of the reference
-# server is in test_bottlenecks.py.
+# A healthy server of Python is in test_slots.py, a healthy event loop of the reference server in test_bottlenecks.py, a
+# healthy server of Go below.
 HEALTHY = ("JDK: 64 threads sleep",)
 
 
