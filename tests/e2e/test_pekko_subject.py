@@ -213,7 +213,7 @@ def test_the_other_jvms_end_with_the_first(play: Callable[..., Any]) -> None:
 FULL = """
 question: What becomes of a mailbox that is too full?
 subject: {use: pekko, set: {heap: 48m}}
-factors: {mailbox: MAILBOXES, balls: [BALLS]}
+factors: {mailbox: ["bounded:4", unbounded], balls: [BALLS]}
 load: {duration: DURATION}
 measure: {warmup: 1s, metrics: {app_balls_lost: final(balls_lost)}, invariants: [app_balls_lost == 0]}
 profiles: {smoke: {measure: {repeats: 1}}}
@@ -225,15 +225,14 @@ profiles: {smoke: {measure: {repeats: 1}}}
     ("balls", "duration", "outcomes"),
     [
         (100, "1s", {"bounded:4": "invariant", "unbounded": None}),
-        (20_000_000, "8s", {"unbounded": "died"}),  # a slow machine takes long to fill a heap
+        (20_000_000, "8s", {"bounded:4": "invariant", "unbounded": "died"}),  # a slow machine takes long to fill a heap
     ],
 )
 def test_a_mailbox_that_is_too_full_is_reported(
     tmp_path: Path, balls: int, duration: str, outcomes: dict[str, str | None]
 ) -> None:
     file = tmp_path / "full.yaml"
-    text = FULL.replace("MAILBOXES", json.dumps(list(outcomes))).replace("BALLS", str(balls))
-    file.write_text(text.replace("DURATION", duration))
+    file.write_text(FULL.replace("BALLS", str(balls)).replace("DURATION", duration))
     analysis = run(str(file), tmp_path / "runs", spoilt_by=("invariant", "died"))
     for trial in analysis["trials"]:
         said = json.dumps(trial)
@@ -256,7 +255,7 @@ def test_infinite_reflection(tmp_path: Path) -> None:
         assert metrics["goodput_per_s"] > 1000 and metrics["context_switches_per_request"] >= 0
         assert metrics["app_balls_lost"] == 0 and metrics["app_receipts_less_ball_counts"] == 0
         assert metrics["app_allocated_per_message_bytes"] > 0
-        assert metrics["bar_rate_per_s_max"] > 1000 and metrics["bar_rate_per_s_min"] >= 0
+        assert metrics["bar_rate_per_s_max"] > 1000 and "bar_rate_per_s_min" in metrics
     assert not any(problem["code"] == "invariant" for trial in analysis["trials"] for problem in trial["problems"])
     records = [json.loads(path.read_text()) for path in tmp_path.rglob("record.json")]
     assert len(records) == 2 and all(record["last_words"]["balls"] == 6 for record in records)

@@ -85,7 +85,7 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("load", "setting", "exception"),
     [
-        ("{users: 20}", "rows: 8000, policy: abort", "TaskRejectedException"),
+        ("{users: 20}", "rows: 2000, policy: abort", "TaskRejectedException"),
         # Tomcat checks for timed-out requests once a second: with few users it finds some, and never all.
         ("{users: 2, think: 0s}", "rows: 6000, async_timeout: 5ms", "AsyncRequestTimeoutException"),
     ],
