@@ -104,6 +104,6 @@ def measured_by(analysis: dict[str, Any], factor: str) -> dict[Any, dict[str, fl
 
 
 def failed_share(metrics: Mapping[str, float]) -> float:
-    """The share of requests that failed, without those of users whom a busy machine left waiting for the whole
-    window."""
-    return metrics["error_rate"] - metrics.get("users_unserved_share", 0.0)
+    """The share of requests that failed, without those of users whom a busy machine left waiting for the whole window,
+    or for whom it was too late to send them."""
+    return metrics["error_rate"] - max(metrics.get("users_unserved_share", 0.0), metrics.get("dropped_rate", 0.0))
