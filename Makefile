@@ -51,7 +51,7 @@ rust-tests:
 
 # Four for two CPUs: most of these are JVMs, which use what they get.
 test-long: setup extras
-	$(call tests,long,4)
+	$(call tests,long and not table,4)
 
 # The rows of published tables that the two above leave out.
 test-tables: setup extras
