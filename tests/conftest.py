@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from powerband.base.errors import MeasurementError
 from powerband.base.machine import cache_folder
@@ -23,8 +23,8 @@ for name in ("PYTHONPATH", "POWERBAND_ENGINE"):
     if paths := os.environ.get(name):
         os.environ[name] = os.pathsep.join(str(Path(path).absolute()) for path in paths.split(os.pathsep))
 
-# A busy machine must not fail a property, so no example has a time limit.
-settings.register_profile("powerband", deadline=None)
+# A busy machine must not fail a property, so no example has a time limit, nor has what it is made of.
+settings.register_profile("powerband", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("powerband")
 
 

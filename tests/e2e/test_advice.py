@@ -15,9 +15,9 @@ from fakes.planted_real import RealCase
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
-# Advice about a setting of the server, about its clients and about the load. test_real_servers.py and
-# test_bottlenecks.py check that the other cases are named rightly.
-SOME = ("gunicorn: 4 threads sleep, 64 threads", "accept: slow, connections kept alive", "Go: sleeps, 32 users")
+# Advice about a setting of the server and about its clients; that about the load follows from a look that test_slots.py
+# takes. test_real_servers.py and test_bottlenecks.py check that the other cases are named rightly.
+SOME = ("gunicorn: 4 threads sleep, 64 threads", "accept: slow, connections kept alive")
 
 
 def marked(followed: Followed) -> Any:

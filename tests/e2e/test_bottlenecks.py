@@ -30,8 +30,15 @@ NAMES = set(BottleneckName) - {
 
 
 ONE_OF_EACH = {case.expected: case for case in CASES if case.name != BY_CHANCE}
-# The names of the sample below, and of the reference server's cases in test_advice.py and test_slots.py.
-ELSEWHERE = {*(case.expected for case in SAMPLE), BottleneckName.ACCEPT_BACKLOG, BottleneckName.DOWNSTREAM}
+# The names of the sample below, of the reference server's cases in test_advice.py and test_slots.py, and of real
+# servers in test_real_servers.py and test_dotnet_servers.py.
+ELSEWHERE = {
+    *(case.expected for case in SAMPLE),
+    BottleneckName.ACCEPT_BACKLOG,
+    BottleneckName.DOWNSTREAM,
+    BottleneckName.EVENT_LOOP_BLOCKED,
+    BottleneckName.GARBAGE_COLLECTION,
+}
 # One healthy case of each kind that looks like a limit.
 HEALTHY_SOME = (
     "CPU at 40 %",

@@ -16,7 +16,7 @@ import pytest
 
 from fakes.disturbance import run_disturbed_by, undisturbed
 from fakes.guides import shown
-from fakes.smoke import CALM
+from fakes.smoke import CALM, UNLOOKED
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -30,7 +30,6 @@ measure: {{warmup: 500ms, repeats: 1, retries: 0, slots: false}}
 design: {{order: blocks}}
 """
 STALL_NS = 100e6
-UNLOOKED = ("--set", "measure.slots=false")
 
 Answered = tuple[subprocess.CompletedProcess[str], dict[str, Any]]
 
@@ -59,7 +58,7 @@ def test_the_smoke_profile_of_quickstart_names_its_best(tmp_path: Path) -> None:
 def test_quickstart_names_a_thread_for_each_user(tmp_path: Path) -> None:
     """The load has 64 users. Only a quiet machine and longer trials could show whether 128 threads serve them 3 %
     better."""
-    options = ("load.duration=1s", "measure.warmup=300ms", "measure.repeats=3", "factors.threads=[4, 16, 64]")
+    options = ("load.duration=1s", "measure.warmup=300ms", "measure.repeats=2", "factors.threads=[4, 16, 64]")
     done, analysis = run(tmp_path, "quickstart", *UNLOOKED, *(word for option in options for word in ("--set", option)))
     assert done.returncode == 0, done.stderr
     answer = analysis["answer"]

@@ -19,6 +19,8 @@ import pytest
 from fakes.guides import shown
 from fakes.needs import need_link, without
 from fakes.stand import FAKES
+from powerband.readings.fleet import merge_fleet
+from powerband.store import RunDir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -77,13 +79,16 @@ def test_a_message_takes_the_delay_there_and_back_and_only_where_the_setting_has
 @pytest.mark.crowded
 def test_each_setting_has_its_own_delay(tmp_path: Path) -> None:
     need_link()
-    done, analysis = run(tmp_path, "{link_delay: [0ms, 10ms]}")
-    times = {
-        trial["setting"]["levels"]["link_delay"]: trial["metrics"]["response_time_ns_mean"]
-        for trial in analysis["trials"]
-    }
-    assert times["10ms"] > 20e6, done.stderr
-    assert times["10ms"] > times["0ms"]
+    done, _ = run(tmp_path, "{link_delay: [0ms, 10ms]}")
+    (folder,) = tmp_path.glob("*-linked")
+    soonest_ns = {}
+    for record in RunDir.open(folder).records():
+        fleet = merge_fleet(record.engines)
+        assert fleet is not None, done.stderr
+        delay = dict(record.spec.setting.levels)["link_delay"]
+        soonest_ns[delay] = fleet.times("response_time_ns").quantile(0.0)
+    # Of a dozen answers one at least is not held up, even on a busy machine.
+    assert soonest_ns["0ms"] < 20e6 < soonest_ns["10ms"]
 
 
 @pytest.mark.crowded

@@ -24,16 +24,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_lef
 RIGHT_LEAST = 0.6  # shows a broken rule, of three cases or more; the docs have the share
 # A pool of threads and a healthy case are in test_advice.py and below.
 SAMPLE = ("gunicorn: 2 processes sleep", "uvicorn: a loop blocked", "uvicorn: a semaphore of 4")
-# Limits that the reference server never has, or shows by other figures.
+# Limits that the reference server never has, or shows by other figures; a quota of CPU is in test_limits.py.
 OTHERS_ALONE = (
     "JDK: Nagle's algorithm",
     "JDK: garbage",
-    "gunicorn: 2 processes compute, 0.5 CPUs allowed",
     "gunicorn: 16 threads sync a journal, 200 writes/s",
     "gunicorn: 16 threads read a file, 96 MiB",
 )
-# Go's healthy case is in test_advice.py; a healthy event loop of the reference server is in test_bottlenecks.py.
-HEALTHY = ("gunicorn: 64 threads sleep, 16 users", "JDK: 64 threads sleep")
+# A healthy server of Python is in test_slots.py, a healthy event loop of the reference server in test_bottlenecks.py.
+HEALTHY = ("JDK: 64 threads sleep",)
 
 
 def by_name(*names: str) -> tuple[RealCase, ...]:
@@ -75,20 +74,15 @@ def test_what_is_healthy_is_not_accused() -> None:
 @pytest.mark.long
 def test_a_sample_of_tomcat_and_jetty_is_named() -> None:
     need_jdk(maven=True)
-    some = by_name("Tomcat: 4 threads sleep", "Tomcat: takes 8 connections", "Jetty: a monitor held 1 ms")
-    fair = undisturbed(some, 1)
-    assert len(fair) - len(wrong(fair)) >= RIGHT_LEAST * len(fair), "\n".join(wrong(fair))
+    fair = undisturbed(by_name("Tomcat: takes 8 connections", "Jetty: a monitor held 1 ms"), 1)
+    assert not wrong(fair), "\n".join(wrong(fair))
 
 
 @pytest.mark.long
 def test_a_pool_of_connections_is_told_from_the_database() -> None:
     need_postgresql()
     need_go()
-    some = by_name(
-        "Go: 4 connections, slow queries",
-        "Go: 32 connections, all change one row",
-        "Go: 32 connections, slow queries",
-    )
+    some = by_name("Go: 4 connections, slow queries", "Go: 32 connections, all change one row")
     if not all(case.installed for case in some):
         without("no cgroup can be made here: run this as root")
     fair = undisturbed(some, 1)

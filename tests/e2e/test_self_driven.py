@@ -100,7 +100,7 @@ def test_a_fixed_warm_up_and_readiness_by_the_log(tmp_path: Path) -> None:
 @pytest.mark.crowded
 def test_a_counter_that_goes_back_fails_the_trial(tmp_path: Path) -> None:
     code, message = failure_of(
-        experiment(counting("counts-back:1000,3"), load=Load(users=1, duration_ns=8_000 * MS)), tmp_path
+        experiment(counting("counts-back:1000,6"), load=Load(users=1, duration_ns=8_000 * MS)), tmp_path
     )
     assert code == Code.COUNTER_WENT_BACK
     assert "fake_things_total went back from" in message

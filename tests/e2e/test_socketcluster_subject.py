@@ -18,6 +18,7 @@ from conftest import MARK, marked_processes
 from fakes.dashboards import Watch, check_dashboard
 from fakes.disturbance import spoilt, undisturbed
 from fakes.needs import need_browser, need_node
+from fakes.reflection import built
 from fakes.smoke import COUNTED_ALIKE, LONG, measured, measured_by, run
 from powerband.files.experiment_file import load_subject
 
@@ -33,17 +34,11 @@ def node_and_npm() -> None:
 
 @pytest.mark.long
 @pytest.mark.crowded
-def test_the_subject_by_its_own_tests(tmp_path: Path) -> None:
-    before = sorted(SOURCES.rglob("*"))
-    build = tmp_path / "build"
-    build.mkdir()
-    places = {"{folder}": str(SOURCES), "{build}": str(build)}
-    command = [places.get(word, word) for word in load_subject("socketcluster").build or ()]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
-    assert sorted(SOURCES.rglob("*")) == before, "a build writes nothing to the sources"
+def test_the_subject_by_its_own_tests(engine: Path) -> None:
+    build = built(load_subject("socketcluster"), engine).given["build"]
     done = subprocess.run(
         ["node", "--test", "--test-reporter=spec", *sorted(str(path) for path in (SOURCES / "test").glob("*.test.js"))],
-        env={**os.environ, "SUBJECT_BUILD": str(build)},
+        env={**os.environ, "SUBJECT_BUILD": build},
         capture_output=True,
         text=True,
         timeout=300,

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk, need_postgresql
-from fakes.smoke import ALL_CPUS, COUNTED_ALIKE, LONG, SOME, measured, measured_by, run
+from fakes.smoke import ALL_CPUS, COUNTED_ALIKE, LONG, SOME, failed_share, measured, measured_by, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -31,8 +31,9 @@ def test_spring_executor(tmp_path: Path) -> None:
     )  # fmt: skip
     ((setting, metrics),) = measured(analysis)
     assert setting == {"core": 4, "max": 20, "queue": 1000}
-    assert metrics["achieved_rate_per_s"] > 0 and metrics["error_rate"] == 0
-    assert metrics["app_thread_use"] == pytest.approx(4 / 20) and metrics["app_threads"] == pytest.approx(4)
+    assert metrics["achieved_rate_per_s"] > 0 and failed_share(metrics) == pytest.approx(0)
+    # A thread is started, and is in use, as soon as a write arrives, which a busy machine delays.
+    assert 0.5 * 4 / 20 < metrics["app_thread_use"] <= 1.01 * 4 / 20 and 2 < metrics["app_threads"] <= 4.01
     assert metrics["jvm_threads_live_max"] > 4
 
 
@@ -84,7 +85,7 @@ def test_an_async_write_is_acknowledged_before_it_is_done(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("load", "setting", "exception"),
     [
-        ("{users: 20}", "rows: 8000, policy: abort", "TaskRejectedException"),
+        ("{users: 20}", "rows: 2000, policy: abort", "TaskRejectedException"),
         # Tomcat checks for timed-out requests once a second: with few users it finds some, and never all.
         ("{users: 2, think: 0s}", "rows: 6000, async_timeout: 5ms", "AsyncRequestTimeoutException"),
     ],
@@ -129,5 +130,6 @@ def test_postgresql_in_the_place_of_h2(tmp_path: Path) -> None:
         "--set", "subject.set.database=postgresql", *SOME,
     )  # fmt: skip
     metrics = analysis["trials"][-1]["metrics"]
-    assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] == 0 and metrics["services_cpu_cores"] > 0
+    assert metrics["goodput_per_s"] > 0 and metrics["services_cpu_cores"] > 0
+    assert failed_share(metrics) == pytest.approx(0)
     assert metrics["app_tasks_per_s"] > 0

@@ -3,13 +3,14 @@ that runs out of memory. Needs a JDK of 21 or later: skipped without it, unless 
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk
-from fakes.smoke import COUNTED_ALIKE, LONG, SOME, measured, measured_by, run
+from fakes.smoke import COUNTED_ALIKE, LONG, SOME, failed_share, measured, measured_by, run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -22,11 +23,13 @@ def jdk() -> None:
 def test_thread_vs_pool(tmp_path: Path) -> None:
     """The heap begins small: its collector tells what is in use at its first collection only, and the few requests of a
     smoke run on a busy machine would not fill a large one."""
-    analysis = run("thread-vs-pool", tmp_path, "--set", "subject.set.heap_start=32m")
+    pools = ("per-request", "cached", "fixed:16", "virtual")  # a fixed pool of 4 is in the test of an objective
+    options = ("--set", "subject.set.heap_start=32m", "--set", f"factors.pool={json.dumps(pools)}")
+    analysis = run("thread-vs-pool", tmp_path, *options)
     found = measured_by(analysis, "pool")
-    assert set(found) == {"per-request", "cached", "fixed:16", "fixed:4", "virtual"}
+    assert set(found) == set(pools)
     for pool, metrics in found.items():
-        assert metrics["goodput_per_s"] > 0 and metrics["error_rate"] < 0.01, pool
+        assert metrics["goodput_per_s"] > 0 and failed_share(metrics) < 0.01, pool
         assert metrics["jvm_heap_committed_bytes_max"] > 1e6 and metrics["jvm_threads_live_max"] >= 5, pool
         assert 25e6 < metrics["jvm_heap_committed_bytes_before"] < 40e6, "as heap_start says"
     started = {pool: metrics["jvm_threads_started_per_s"] for pool, metrics in found.items()}
@@ -92,13 +95,14 @@ def test_a_bounded_pool_refuses_what_finds_its_queue_full_or_lets_the_acceptor_s
 def test_an_idle_connection_gives_its_thread_back_after_its_timeout(tmp_path: Path) -> None:
     """One thread serves two users who pause longer than a connection may idle. Without an idle timeout the second user
     waits as long as the first one stays connected."""
-    served = {}
+    unserved = {}
     for idle in ("100ms", "60s"):
         analysis = run(
             "thread-vs-pool", tmp_path / idle, "--set", "factors.pool=['fixed:1']", "--set", "claims=[]",
             "--set", "subject.set={connection: keep-alive, cpu: 0ms, idle_timeout: " + idle + "}",
             "--set", "load.keep_alive=true", "--set", "load.users=2", "--set", "load.think=400ms", "--set",
-            "load.duration=3s", "--set", "load.drain=500ms", "--set", "objective={maximise: rate}",
+            "load.duration=6s", "--set", "load.drain=500ms", "--set", "objective={maximise: rate}",
         )  # fmt: skip
-        ((_, served[idle]),) = measured(analysis)
-    assert served["100ms"]["goodput_per_s"] > 1.5 * served["60s"]["goodput_per_s"] > 0
+        ((_, metrics),) = measured(analysis)
+        unserved[idle] = metrics["users_unserved"]
+    assert unserved == {"100ms": 0, "60s": 1}

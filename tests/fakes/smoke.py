@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from powerband.files.experiment_file import load_experiment
 
 # Neither a busy machine nor a busy host of it may spoil a test.
 CALM = ("--set", "measure.foreign_cpu_max=100%", "--set", "measure.steal_max=100%")
+# No looks at slots, which take seconds.
+UNLOOKED = ("--set", "measure.slots=false")
 # The window is long enough for a rate from a slow server's page, which is read once a second.
 LONG = ("--set", "load.duration=8s")
 # For tests that ask whether something happens at all, not how often.
@@ -33,7 +35,7 @@ def powerband(experiment: str, folder: Path, *options: str) -> subprocess.Comple
     """Runs an experiment. The first run on a machine may have to fetch what a subject is built from."""
     command = [
         sys.executable, "-m", "powerband", "run", experiment, "--profile", "smoke", "--format", "json",
-        "--runs", str(folder), *CALM, "--set", "measure.retries=0", "--set", "measure.slots=false", *options,
+        "--runs", str(folder), *CALM, "--set", "measure.retries=0", *UNLOOKED, *options,
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
 
@@ -99,3 +101,9 @@ def measured(analysis: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, f
 def measured_by(analysis: dict[str, Any], factor: str) -> dict[Any, dict[str, float]]:
     """The metrics of a measured trial by level."""
     return {levels[factor]: metrics for levels, metrics in measured(analysis)}
+
+
+def failed_share(metrics: Mapping[str, float]) -> float:
+    """The share of requests that failed, without those of users whom a busy machine left waiting for the whole window,
+    or for whom it was too late to send them."""
+    return metrics["error_rate"] - max(metrics.get("users_unserved_share", 0.0), metrics.get("dropped_rate", 0.0))

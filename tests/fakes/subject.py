@@ -3,12 +3,13 @@
 `serve`; `exit:N` says something and exits with N; `port-taken` says that its port is taken and exits; `port-taken:N`
 does so for its first N starts (counted in STATE_FILE); `log-ready` says in its log that it is ready; `slow-stop:S`
 needs S seconds to stop; `many-children` leaves children behind that ignore SIGTERM; `error-500` answers 500;
-`crash-on-load` dies at the 50th request; `listen-and-exit:N` listens, answers nothing, says something and exits with N.
+`crash-on-load` dies at the 50th request; `listen-and-exit:N` listens until it is asked, says something and exits
+with N.
 
-It drives itself, and answers with a metrics page: `counts:R` counts R things a second; `counts-back:R,S` begins anew
-after S seconds; `counts-still:R,S` stands still from then on; `counts-nothing` has another counter; `counts-busy:R` has
-a busy thread beside it, `counts-turns:R` two processes that pass a byte to and fro. Asked to stop, it says
-`final: done=N lost=0` (`lost=1` of `counts-lossy:R`).
+It drives itself, and answers with a metrics page: `counts:R` counts R things a second; `counts-back:R,N` begins anew
+at the Nth time it is read; `counts-still:R,S` stands still after S seconds; `counts-nothing` has another counter;
+`counts-busy:R` has a busy thread beside it, `counts-turns:R` two processes that pass a byte to and fro. Asked to stop,
+it says `final: done=N lost=0` (`lost=1` of `counts-lossy:R`).
 """
 
 import os
@@ -56,11 +57,15 @@ class Page(Handler):
 
     name = "fake_things_total"
     per_s = 0.0
-    change_s = float("inf")
-    begins_anew = False
+    still_s = float("inf")
+    anew_at = 0
+    reads = 0
     began = time.monotonic()
 
     def do_GET(self):
+        Page.reads += 1
+        if self.reads == self.anew_at:
+            Page.began = time.monotonic()
         body = f"# TYPE {self.name} counter\n{self.name} {self.count()}\nfake_other 1\n".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -69,10 +74,7 @@ class Page(Handler):
 
     @classmethod
     def count(cls):
-        passed = time.monotonic() - cls.began
-        if passed > cls.change_s:
-            passed = passed - cls.change_s if cls.begins_anew else cls.change_s
-        return int(cls.per_s * passed)
+        return int(cls.per_s * min(cls.still_s, time.monotonic() - cls.began))
 
 
 def drive_itself(how):
@@ -81,8 +83,10 @@ def drive_itself(how):
     if kind == "counts-nothing":
         Page.name = "something_else_total"
     Page.per_s = figures[0] if figures else 1.0
-    Page.change_s = figures[1] if len(figures) > 1 else float("inf")
-    Page.begins_anew = kind == "counts-back"
+    if kind == "counts-back":
+        Page.anew_at = figures[1]
+    elif len(figures) > 1:
+        Page.still_s = figures[1]
 
     if kind == "counts-busy" and os.fork() == 0:
         while True:
@@ -141,7 +145,8 @@ def main():
         delay_s = float(how.partition(":")[2])
         signal.signal(signal.SIGTERM, lambda *_: (time.sleep(delay_s), os._exit(0)))
     if how.startswith("listen-and-exit:"):
-        time.sleep(0.3)
+        while not server.socket.accept()[0].recv(1):
+            pass
         say("configuration error: no such pool")
         sys.exit(int(how.partition(":")[2]))
     if how == "log-ready":
