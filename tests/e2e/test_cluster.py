@@ -225,7 +225,7 @@ def test_capacities_are_searched_on_all_three_hosts_side_by_side(shared: Hosts, 
     assert small is not None and large is not None and large.value > 2 * small.value
 
 
-@pytest.mark.table
+@pytest.mark.long
 def test_a_large_space_is_explored_on_all_three_hosts_side_by_side(shared: Hosts, tmp_path: Path) -> None:
     """Pools of 8 threads and more serve 400/s, smaller ones less."""
     analysis = analysed(shared, EXPLORED, tmp_path)
