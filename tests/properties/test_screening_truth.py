@@ -15,12 +15,12 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from fakes.landscapes import BLOCKS, LANDS, MARGIN, NOISES, SDS, Land, Noise, is_false, named_by
+from fakes.landscapes import BLOCKS, LANDS, MARGIN, NOISES, SDS, Land, Noise, is_false, named_by, threads_of
 from fakes.races import race_of, result_of, threads
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.stats.special import Array
 from powerband.model.experiment import SCREEN_BLOCKS
-from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.planners import planner_for
 
@@ -89,10 +89,6 @@ def part_of(result: TrialResult) -> str:
 
 def window_s(spec: TrialSpec) -> float:
     return FULL_S if spec.window_ns is None else spec.window_ns / 1e9
-
-
-def threads_of(setting: Setting) -> int:
-    return int(str(setting.as_dict()["threads"]))
 
 
 def line(name: str, c: Counter[str]) -> str:
