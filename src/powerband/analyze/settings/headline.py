@@ -40,7 +40,7 @@ def figures_of(
     No interval is narrower than Student's t interval of the starts themselves. Starts that agree by luck look quiet,
     and the leader had more luck than most. So on the log scale, on which the settings' noise is alike, the variance is
     at least the pooled one of all settings, each around its own mean."""
-    values = scale.scaled(table.values())
+    values = scale.scaled(table.values)
     columns = {setting: _known(values[:, column]) for column, setting in enumerate(table.settings)}
     columns = {setting: known for setting, known in columns.items() if len(known)}
     error = 1 - experiment.objective.confidence
