@@ -173,9 +173,10 @@ class Ran(Observer):
             raise Killed
 
 
-# After every trial with one node gone and one new; at a round's start, middle and end with the same, and with a new one.
+# After every trial with one node gone and one new; with the same nodes, and with a new one, at four moments of two rounds.
 @pytest.mark.parametrize(
-    ("nodes", "ended"), [*(("bc", n) for n in range(1, 12)), *((nodes, n) for nodes in ("ab", "c") for n in (1, 4, 6, 9))]
+    ("nodes", "ended"),
+    [*(("bc", n) for n in range(1, 12)), *((nodes, n) for nodes in ("ab", "c") for n in (1, 4, 6, 9))],
 )
 def test_a_killed_run_goes_on_with_the_nodes_that_are_there(run: RunDir, nodes: str, ended: int) -> None:
     with pytest.raises(Killed):
