@@ -173,7 +173,7 @@ class Ran(Observer):
             raise Killed
 
 
-# After every trial with one node gone and one new; with the same nodes, and with a new one, at four moments of two rounds.
+# After every trial with one node gone and one new; at four moments of two rounds with the same, and with one new node.
 @pytest.mark.parametrize(
     ("nodes", "ended"),
     [*(("bc", n) for n in range(1, 12)), *((nodes, n) for nodes in ("ab", "c") for n in (1, 4, 6, 9))],
