@@ -4,7 +4,7 @@ In: seeded dice. Out: logs of the objective. For simulations of races (`tests/pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -87,11 +87,12 @@ def is_false(truth: Array, analysis: Analysis) -> bool:
     named = named_by(analysis)
     if named is None:
         return False
-    level = threads_of(named.as_dict())
+    level = threads_of(named)
     if truth[level] < truth.max() - np.log1p(MARGIN):
         return True
     return analysis.answer.kind is AnswerKind.BEST and bool((np.delete(truth, level) >= truth[level]).any())
 
 
-def threads_of(levels: Mapping[str, object]) -> int:
-    return int(str(levels["threads"]))
+def threads_of(setting: Setting) -> int:
+    """The level of `threads` in a race of `fakes.races.race_of`, as a number."""
+    return int(str(setting.as_dict()["threads"]).removeprefix("t"))

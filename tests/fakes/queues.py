@@ -63,7 +63,8 @@ def ends(arrivals: Array, served: Array, slots: int) -> Array:
     """The end of each request, with so many servers that begin idle and serve first come, first served."""
     free, found = [0.0] * slots, []
     for arrival, takes in zip(arrivals.tolist(), served.tolist(), strict=True):
-        end = max(arrival, free[0]) + takes
+        first = free[0]
+        end = (arrival if arrival > first else first) + takes
         heapreplace(free, end)
         found.append(end)
     return np.array(found)

@@ -11,6 +11,7 @@ from statistics import mean
 
 import numpy as np
 
+from fakes.landscapes import threads_of
 from fakes.races import race_of, result_of, threads
 from fakes.starts import BLOCKS, SHAPES, Shape
 from powerband.analyze.settings.compare import analyse
@@ -75,7 +76,7 @@ def race_bounds(shape: Shape, truth: tuple[float, ...], races: int) -> tuple[Cou
             answer = analyse(made, results, planner.progress).answer
             if answer.setting is None or answer.regret is None:
                 continue
-            used = truth[int(str(answer.setting.as_dict()["threads"]))]
+            used = truth[threads_of(answer.setting)]
             looks.append((answer.regret, float(np.expm1(max(truth) - used))))
             if met is None and answer.regret <= ASKED:
                 met = len(results)

@@ -19,6 +19,7 @@ import numpy as np
 from fakes.capacities import all_searched, coverage_table
 from fakes.confusion import put
 from fakes.failing import failing_table
+from fakes.landscapes import threads_of
 from fakes.races import race_of, run_experiment, threads
 from powerband.analyze.stats.intervals import compare_with_leader
 from powerband.analyze.stats.special import Array
@@ -189,7 +190,7 @@ def race_counts(land: Land, races: int, confirm: int) -> Counter[str]:
             count["without"] += 1
             continue
         kind = "named" if analysis.answer.kind in (AnswerKind.BEST, AnswerKind.EQUIVALENT_SET) else "so far"
-        true = 1e6 * float(np.exp(centre + land.truth[int(str(told.as_dict()["threads"]))]))
+        true = 1e6 * float(np.exp(centre + land.truth[threads_of(told)]))
         count[kind] += 1
         count[f"{kind} held"] += figure.estimate.low <= true <= figure.estimate.high
         count["width"] += round(1e4 * (figure.estimate.high / figure.estimate.low - 1) / 2)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from hdrh.histogram import HdrHistogram
@@ -35,11 +37,23 @@ def experiment(factors: Mapping[str, tuple[Level, ...]] | None = None, *, seed: 
     return Experiment.model_validate({**parts, **changes})
 
 
-def histogram(values: list[int]) -> str:
+def histogram(values: Sequence[int]) -> str:
+    return _encoded(tuple(sorted(Counter(values).items())))
+
+
+@lru_cache(maxsize=1000)
+def _encoded(counts: tuple[tuple[int, int], ...]) -> str:
+    """The histogram of values with their counts. Kept, since most made-up trials have the same times."""
     made = HdrHistogram(1, 3_600_000_000_000, 3)
-    for value in values:
-        made.record_value(value)
+    for value, count in counts:
+        made.record_value(value, count)
     return str(made.encode().decode())
+
+
+@lru_cache(maxsize=1000)
+def _response_times(count: int, mean_ns: float) -> tuple[int, ...]:
+    dice = random.Random(5)
+    return tuple(max(1, round(dice.expovariate(1 / mean_ns))) for _ in range(count))
 
 
 @dataclass(frozen=True)
@@ -96,8 +110,7 @@ def summary(figures: Figures) -> dict[str, Any]:
     sent = sum(outcomes.values())
     dropped = round(figures.dropped * share)
     counts = {"scheduled": sent + dropped, "sent": sent, "dropped": dropped, "outcomes": outcomes}
-    dice = random.Random(5)
-    times = [max(1, round(dice.expovariate(1 / figures.response_ns))) for _ in range(min(ok, 500))]
+    times = _response_times(min(ok, 500), figures.response_ns)
     window_ns = round(figures.window_s * SECOND)
     window = {
         "outcomes": outcomes,

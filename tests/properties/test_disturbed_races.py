@@ -32,5 +32,5 @@ def test_settings_far_apart_are_told_apart_where_the_best_is_hit_most() -> None:
     truth = tuple(20.0 * 2**setting for setting in range(7))
     for number in range(5):
         found = race_beside(number, truth, (0.1,) * 6 + (0.9,))
-        assert found.answer.setting is not None and found.answer.setting.id == "threads=6"
+        assert found.answer.setting is not None and found.answer.setting.id == "threads=t6"
         assert len(found.trials) <= 3 * 7 + 6, "it is decided in three blocks"

@@ -116,6 +116,7 @@ def simulate(races: int, design: dict[str, Any], noises: list[Noise]) -> list[Ru
 
 
 LAST = "3"  # blocks of full trials
+RACES, RACES_OF_TABLE = 9, 20  # of each landscape under each noise: 180 and 400 in all
 
 
 @pytest.mark.parametrize("design", [SCREENED, PLAIN], ids=["short trials first", "full trials"])
@@ -124,14 +125,16 @@ def test_most_runs_take_what_was_said_after_three_blocks(design: dict[str, Any])
     assert sum(holds(run.took, run.after[LAST]) for run in every) >= 0.6 * len(every)
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "races", [pytest.param(RACES, marks=pytest.mark.long), pytest.param(RACES_OF_TABLE, marks=pytest.mark.table)]
+)
 @pytest.mark.parametrize(
     ("design", "first", "two"), [(SCREENED, 0.45, 0.6), (PLAIN, 0.45, 0.82)], ids=["short trials first", "full trials"]
 )
-def test_the_shares_that_are_published(design: dict[str, Any], first: float, two: float) -> None:
+def test_the_shares_that_are_published(design: dict[str, Any], first: float, two: float, races: int) -> None:
     """`first`, `two`: the least shares of runs whose time is within a quarter of the forecast before the run, and of
     that after two blocks."""
-    every = simulate(20, design, NOISES)
+    every = simulate(races, design, NOISES)
     later = [run for run in every if "2" in run.after]
     assert sum(holds(run.took, run.told[0]) for run in every) >= first * len(every)
     assert sum(holds(run.took, run.after["2"]) for run in later) >= two * len(later)

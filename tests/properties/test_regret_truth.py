@@ -31,11 +31,13 @@ def test_a_race_that_is_stopped_at_its_smallest_bound_is_right(shape: Shape) -> 
     assert count["missed"] <= 1 and count["missed anywhere"] <= 1
 
 
+# Two wrong races of six fail: where a tenth of the bounds is wrong, one of the 48 cases has them with a probability of
+# 0.997. The table has more races.
 @pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_bounds_hold_for_every_shape(shape: Shape) -> None:
     for settings in (2, 4, 8):  # the table has 16, which take as long as all these
         assert bounds_missed(shape, settings, 200) <= most(200, 3.45), settings
     for truth in TRUTHS:
-        count, _ = race_bounds(shape, truth, 12)
-        assert count["missed anywhere"] <= most(12) * count["bounded"]
+        count, _ = race_bounds(shape, truth, 6)
+        assert count["missed anywhere"] <= most(6) * count["bounded"]

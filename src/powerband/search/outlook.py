@@ -124,7 +124,7 @@ def race_so_far(
 ) -> RaceSoFar | None:
     """The results of the settings in `live` in the blocks of `table`; None if they say nothing yet. One block alone
     shows no noise: then that of the machine is taken."""
-    whole, scale = table.values(), scale_of(table)
+    whole, scale = table.values, scale_of(table)
     column = {setting: whole[:, table.settings.index(setting)] for setting in live}
     ordered = sorted((setting for setting in live if not np.isnan(column[setting]).all()), key=table.cost)
     if len(ordered) < 2 or (table.screened and not scale.log):

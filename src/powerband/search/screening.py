@@ -129,7 +129,7 @@ def window_for(experiment: Experiment, sd: float, around_s: float) -> int | None
 def _noise(table: ResponseTable, live: Sequence[Setting]) -> float:
     """Standard deviation of the logs of short trials, without the effects of blocks and settings; of the settings that
     are left, or of all if these are fewer than three. NaN if it cannot be estimated."""
-    values = table.values()
+    values = table.values
     columns = [table.settings.index(setting) for setting in live] if len(live) >= 3 else range(len(table.settings))
     chosen = values[:, list(columns)]
     chosen = chosen[:, (chosen > 0).all(axis=0)]  # NaN is not above 0

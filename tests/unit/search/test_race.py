@@ -49,6 +49,11 @@ def test_the_beaten_leave_and_the_rest_is_decided_before_the_last_block() -> Non
         assert left.effect.high < 1 / 1.03
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_rules_of_thumb_are_judged_only_where_levels_are_numbers(named: bool) -> None:
+    assert bool(run_experiment(race_of(5, named=named), serve).rules) is not named
+
+
 def test_who_is_worse_for_certain_but_by_less_than_the_margin_stays() -> None:
     rates, planner = (985.0, 990.0, 1000.0), RacePlanner(race_of(3, confirm=0), 1)
     run_planner(planner, lambda spec: {"goodput_per_s": rates[threads(spec)] * noisy(spec, 0.0005)})

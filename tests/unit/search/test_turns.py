@@ -173,9 +173,12 @@ class Ran(Observer):
             raise Killed
 
 
-@pytest.mark.parametrize("ended", range(1, 12))
-@pytest.mark.parametrize("nodes", ["ab", "bc", "c"])
-def test_a_killed_run_goes_on_with_the_nodes_that_are_there(run: RunDir, ended: int, nodes: str) -> None:
+# After every trial with one node gone and one new; at four moments of two rounds with the same, and with one new node.
+@pytest.mark.parametrize(
+    ("nodes", "ended"),
+    [*(("bc", n) for n in range(1, 12)), *((nodes, n) for nodes in ("ab", "c") for n in (1, 4, 6, 9))],
+)
+def test_a_killed_run_goes_on_with_the_nodes_that_are_there(run: RunDir, nodes: str, ended: int) -> None:
     with pytest.raises(Killed):
         go(run, bench("a", "b"), Ran(ended=ended))
     before = {record.spec.number for record in run.records()}

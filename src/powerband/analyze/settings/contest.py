@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -119,14 +120,19 @@ class ResponseTable:
         means = {name: mean_of(values, METRICS[name].unit) for name, values in measured.items() if values}
         return (*cost_of(means), self.settings.index(setting))
 
+    @cached_property
     def values(self) -> Array:
         """The objective as measured, (blocks, settings); NaN for missing cells."""
         return self._of_cells(lambda result: result.metrics[self.metric])
 
+    @cached_property
+    def _held_up(self) -> Array:
+        return self._of_cells(lambda result: result.held_up)
+
     def slack(self, scale: Scale) -> Array:
         """The gain that each trial may have lost to disturbance, on the comparison's scale, (blocks, settings); NaN for
         missing cells."""
-        return slack_of(self._of_cells(lambda result: result.held_up), self.values(), scale)
+        return slack_of(self._held_up, self.values, scale)
 
     def _of_cells(self, figure: Callable[[TrialResult], float]) -> Array:
         """A figure of each trial, (blocks, settings); NaN for missing cells."""
@@ -135,6 +141,7 @@ class ResponseTable:
         columns = {setting: column for column, setting in enumerate(self.settings)}
         for (setting, block), result in self._cells.items():
             figures[rows[block], columns[setting]] = figure(result)
+        figures.setflags(write=False)  # kept for all contests over the table
         return figures
 
 
@@ -147,7 +154,7 @@ def slack_of(held_up: Array, values: Array, scale: Scale) -> Array:
 
 def scale_of(table: ResponseTable) -> Scale:
     """The scale on which the objective's values are compared: ratios where noise is proportional, else differences."""
-    values = table.values()
+    values = table.values
     return Scale.of(list(values[~np.isnan(values)]), METRICS[table.metric].unit)
 
 
@@ -246,7 +253,7 @@ def hold_contest(
     those that were seen to meet them; of these, those whose figures are no lower bounds, if any. `left`: settings that
     left the race; none of these leads. `against`: a setting to compare with, whichever leads."""
     left = left or {}
-    raw = table.values()
+    raw = table.values
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
     settings = tuple(table.settings[index] for index in columns)
     live = np.array([setting not in left for setting in settings], dtype=bool)

@@ -48,7 +48,7 @@ def figures_of(
     their noise: unless they are noisier than those in the race, it is that of both. Starts that agree by luck look
     quiet, and the leader had more luck than most. So on the log scale, on which the settings' noise is alike, the
     variance is at least the pooled one of all settings, each around its own mean."""
-    values = scale.scaled(table.values())
+    values = scale.scaled(table.values)
     columns = {setting: _known(values[:, column]) for column, setting in enumerate(table.settings)}
     columns = {setting: known for setting, known in columns.items() if len(known)}
     error = 1 - experiment.objective.confidence

@@ -236,26 +236,24 @@ def _on_cells(ends: Array, trials: Sequence[Answered], first_look: float) -> Edg
     outcomes = Counter((trial.log_rate, trial.held) for trial in trials)
     for rate in sorted({rate for rate, _ in outcomes}):
         holds = holding(rate, edges)
-        log += outcomes[rate, True] * np.log(holds) + outcomes[rate, False] * np.log1p(-holds)
+        held, missed = outcomes[rate, True], outcomes[rate, False]
+        log += (held * np.log(holds) if held else 0.0) + (missed * np.log1p(-holds) if missed else 0.0)
     joint = np.exp(log - log.max())
     return Edge(ends, joint / joint.sum())
 
 
 def difference_quantiles(a: Edge, b: Edge, tails: Sequence[float]) -> list[float]:
-    """Quantiles of edge a less edge b, the two being independent; by bisection on the exact distribution."""
+    """Quantiles of edge a less edge b, the two being independent; by bisection on the exact distribution, for all
+    `tails` at once."""
     points = a.log_rates
-    found = []
-    for tail in tails:
-        low, high = points[0] - b.log_rates[-1] - 1.0, points[-1] - b.log_rates[0] + 1.0
-        for _ in range(45):
-            middle = (low + high) / 2
-            # a - b <= middle  <=>  b >= a - middle
-            if float((a.mass * (1 - b.below(points - middle))).sum()) < tail:
-                low = middle
-            else:
-                high = middle
-        found.append((low + high) / 2)
-    return found
+    low = np.full(len(tails), points[0] - b.log_rates[-1] - 1.0)
+    high = np.full(len(tails), points[-1] - b.log_rates[0] + 1.0)
+    for _ in range(45):
+        middle = (low + high) / 2
+        # a - b <= middle  <=>  b >= a - middle
+        less = (a.mass * (1 - b.below(points - middle[:, None]))).sum(1) < tails
+        low, high = np.where(less, middle, low), np.where(less, high, middle)
+    return list(map(float, (low + high) / 2))
 
 
 def _entropy(p: Array) -> Array:
