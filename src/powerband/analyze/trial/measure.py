@@ -2,8 +2,8 @@
 the trial is valid.
 
 Sources make the metrics and say what is wrong with them; here they are asked in turn. All figures are of the measured
-window, but for the rates of a disturbed trial (`disturbance.py`) and those of users who never pause (`edgeless_goodput`).
-Not here: comparing trials (`analyze/settings/compare.py`), series for plots (`series.py`).
+window, but for the rates of a disturbed trial (`disturbance.py`) and of users who never pause (`edgeless_goodput`). Not
+here: comparing trials (`analyze/settings/compare.py`), series for plots (`series.py`).
 """
 
 from __future__ import annotations
