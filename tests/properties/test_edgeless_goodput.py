@@ -110,3 +110,8 @@ def test_the_count_stands_where_the_window_holds_answers_from_before_the_queue_f
     assert edgeless_goodput(fleet_of(requests, 64, 0.5, 3.0), Load(users=64)) is None
     filled = edgeless_goodput(fleet_of(requests, 64, 2.5, 3.0), Load(users=64))
     assert filled is not None and abs(filled / 32 - 1) < 0.02
+
+
+def test_the_count_stands_where_users_join_one_after_the_other() -> None:
+    fleet = fleet_of(Closed(44, 44, 0.02).requests(np.random.default_rng(7), WARMUP_S + WINDOW_S), 44)
+    assert edgeless_goodput(fleet, Load(users=44, ramp_ns=100_000_000)) is None
