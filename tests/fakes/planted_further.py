@@ -135,7 +135,8 @@ FURTHER_CASES: tuple[RealCase, ...] = (
     # Virtual threads are parked without a thread, like tasks. Go's goroutines show some of theirs; a virtual thread's
     # carrier is free.
     virtual("a lock held 1 ms", B.HIDDEN_LIMIT, "lock", slots=1),
-    fasthttp("a lock held 5 ms", B.LOCK, "lock", slots=1),
+    # Goroutines wait without a thread.
+    fasthttp("a lock held 5 ms", B.HIDDEN_LIMIT, "lock", slots=1),
     fasthttp("8 slots", B.HIDDEN_LIMIT, "semaphore", 8, slots=8),
     fasthttp("computes", B.SUBJECT_CPU, "cpu"),
     node("2 of its own sleep", B.POOL_TOO_SMALL, "threads", 2, slots=2),

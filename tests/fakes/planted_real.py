@@ -244,7 +244,8 @@ REAL_CASES: tuple[RealCase, ...] = (
     uvicorn("a pool of 4 behind the loop", B.POOL_TOO_SMALL, "pool", 4, slots=4),
     uvicorn("computes", B.SUBJECT_CPU, "cpu", 1),
     go("computes", B.SUBJECT_CPU, "cpu", GOMAXPROCS="1"),
-    go("a lock held 1 ms", B.LOCK, "lock", slots=1),
+    # Goroutines wait without a thread.
+    go("a lock held 1 ms", B.HIDDEN_LIMIT, "lock", slots=1),
     go("a semaphore of 4", B.HIDDEN_LIMIT, "semaphore", 4, slots=4),
     go("garbage", B.GARBAGE_COLLECTION, "garbage", GOGC="20"),
     node("a loop blocked", B.EVENT_LOOP_BLOCKED, "blocked", slots=1),

@@ -16,7 +16,7 @@ from powerband.loads.measured import edgeless_goodput
 from powerband.model.load import Load
 from powerband.readings.fleet import SECOND_NS, MergedFleet, merge_fleet
 
-WARMUP_S, WINDOW_S, LONG_S = 0.5, 0.5, 20.0
+WARMUP_S, WINDOW_S, LONG_S = 0.5, 0.5, 20.0  # the first two unless a test says otherwise
 TRIALS = 60
 TIMES = {
     "fixed, 1 % apart": lambda dice: 1 + 0.01 * dice.standard_normal(),
@@ -49,20 +49,23 @@ class Closed:
         return ordered[ordered[:, 1] <= end_s]
 
 
-def fleet_of(requests: Array, users: int) -> MergedFleet:
+def fleet_of(requests: Array, users: int, warmup_s: float = WARMUP_S, window_s: float = WINDOW_S) -> MergedFleet:
     """The fleet as its engines would report the window of these requests."""
-    inside = requests[(requests[:, 1] > WARMUP_S) & (requests[:, 1] <= WARMUP_S + WINDOW_S)]
-    rate, busy = len(inside) / WINDOW_S, float((inside[:, 1] - inside[:, 0]).sum()) / WINDOW_S
+    inside = requests[(requests[:, 1] > warmup_s) & (requests[:, 1] <= warmup_s + window_s)]
+    rate, busy = len(inside) / window_s, float((inside[:, 1] - inside[:, 0]).sum()) / window_s
     plain = merge_fleet(record_of(spec(), Figures()).engines)
     assert plain is not None
     return replace(
         plain,
         start_ns=0,
-        end_ns=round(WINDOW_S * SECOND_NS),
+        end_ns=round(window_s * SECOND_NS),
         goodput_per_s=rate,
         window_outcomes={"ok": len(inside)},
         users_mean=float(users),
         busy_users_mean=busy,
+        summaries=tuple(
+            {**each, "go_ns": each["measure_start_ns"] - round(warmup_s * SECOND_NS)} for each in plain.summaries
+        ),
     )
 
 
@@ -98,3 +101,17 @@ def test_the_count_stands_where_users_are_stuck() -> None:
     requests = Closed(44, 44, 0.02).requests(np.random.default_rng(7), WARMUP_S + WINDOW_S)
     assert edgeless_goodput(fleet_of(requests, 44), Load(users=44)) is not None
     assert edgeless_goodput(fleet_of(requests, 64), Load(users=64)) is None
+
+
+def test_the_count_stands_where_the_window_holds_answers_from_before_the_queue_filled() -> None:
+    """16 threads that take 0.5 s serve 32/s, so that 64 users wait 2 s once the queue is full, but the first of them
+    0.5 s."""
+    requests = Closed(64, 16, 0.5).requests(np.random.default_rng(7), 8.0)
+    assert edgeless_goodput(fleet_of(requests, 64, 0.5, 3.0), Load(users=64)) is None
+    filled = edgeless_goodput(fleet_of(requests, 64, 2.5, 3.0), Load(users=64))
+    assert filled is not None and abs(filled / 32 - 1) < 0.02
+
+
+def test_the_count_stands_where_users_join_one_after_the_other() -> None:
+    fleet = fleet_of(Closed(44, 44, 0.02).requests(np.random.default_rng(7), WARMUP_S + WINDOW_S), 44)
+    assert edgeless_goodput(fleet, Load(users=44, ramp_ns=100_000_000)) is None

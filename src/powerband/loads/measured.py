@@ -202,11 +202,17 @@ def edgeless_goodput(fleet: MergedFleet, load: Load) -> float | None:
     answers. N: the requests that they keep in flight; R: the mean response time.
 
     Where many answers come at once, a window counts all of them or none at its ends; their mean time R hardly depends
-    on where it ends. None where the law cannot stand for the count: some requests failed, users paused or got nothing,
-    or the two differ by more than one answer a user, which is the most that the ends can do."""
+    on where it ends. None where the law cannot stand for the count: some requests failed, users paused, joined one
+    after the other or got nothing, messages are counted, the warm-up was shorter than R, so that the first answers,
+    from before the queue filled, are among these, or the two differ by more than one answer a user, which is the most
+    that the ends can do."""
     answered_only = fleet.ended > 0 and fleet.window_outcomes.get("ok", 0) == fleet.ended and fleet.cohort.dropped == 0
     unserved = fleet.unserved is not None and fleet.unserved.users > 0
-    if not (load.never_pauses and answered_only) or unserved or fleet.busy_users_mean <= 0:
+    plain = load.never_pauses and load.websocket is None and not load.joining_ns
+    if not (plain and answered_only) or unserved or fleet.busy_users_mean <= 0:
+        return None
+    warmup_ns = min(summary["measure_start_ns"] - summary["go_ns"] for summary in fleet.summaries)
+    if fleet.busy_users_mean / fleet.goodput_per_s * SECOND_NS > warmup_ns:
         return None
     rate = fleet.goodput_per_s * fleet.users_mean / fleet.busy_users_mean
     return rate if abs(rate - fleet.goodput_per_s) * fleet.window_s <= fleet.users_mean else None

@@ -84,7 +84,7 @@ class BottleneckName(StrEnum):
         "threads wait for another server, such as a database",
     )  # fmt: skip
     HIDDEN_LIMIT = (
-        "hidden_limit", "a semaphore or a connection pool inside the server is the limit", "hidden limit",
+        "hidden_limit", "a semaphore, a connection pool or a rate limit inside the server is the limit", "hidden limit",
         (262, 40, 50),
         "find what lets only so many in at once (a semaphore, a connection pool, a limit in the server's settings), "
         "and raise it",

@@ -41,7 +41,7 @@ _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", 
 # One metric a line: name | unit | source | help. A name with braces stands for several that share one help.
 _TABLE = """\
 goodput_per_s | per_s | load | requests answered correctly per second; of a program without requests the growth of its
-  counter; of short trials users / mean response time
+  counter; of users who never pause users / mean response time
 capacity_per_s | per_s | search | highest Poisson rate at which the SLO holds; an objective only
 achieved_rate_per_s | per_s | load | requests ended per second, whatever their outcome
 offered_rate_per_s | per_s | load | requests scheduled per second

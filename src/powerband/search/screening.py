@@ -17,6 +17,7 @@ import numpy as np
 
 from powerband.analyze.settings.contest import Contest, ResponseTable
 from powerband.analyze.settings.unsettled import RISES_MOST, is_unsettled
+from powerband.analyze.trial.faults import was_too_short
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, numbers_of
 from powerband.model.results import TrialResult
@@ -142,8 +143,10 @@ def _noise(table: ResponseTable, live: Sequence[Setting]) -> float:
 
 
 def too_dear(experiment: Experiment, results: Sequence[TrialResult]) -> bool:
-    """True if the first short trials took so long that full ones would take hardly longer. The quickest counts, since a
-    single setting may be slow to stop."""
+    """True if the first short trials took so long that full ones would take hardly longer, or all ended before any
+    answer. The quickest counts, since a single setting may be slow to stop."""
+    if len(results) >= FIRST and all(map(was_too_short, results)):
+        return True
     took_s = [result.took_s for result in results if result.valid and result.took_s is not None]
     if experiment.screened_ns is None or len(took_s) < FIRST:
         return False

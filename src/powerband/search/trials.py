@@ -13,7 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from powerband.analyze.trial.faults import LIMITED_TRIALS, fatal_codes, limited_by_generator, subjects_own
+from powerband.analyze.trial.faults import (
+    LIMITED_TRIALS,
+    fatal_codes,
+    limited_by_generator,
+    subjects_own,
+    was_too_short,
+)
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, TrialSpec
@@ -158,7 +164,8 @@ class BlockTrials(InFlight[OpenBlock]):
             return
         block.faults[spec.setting] += subjects_own(result)
         block.limited[spec.setting] += limited_by_generator(result)
-        repeats_itself = bool(fatal_codes(result) & SUBJECT_CODES) or block.limited[spec.setting] >= LIMITED_TRIALS
+        unanswered = bool(fatal_codes(result) & SUBJECT_CODES) or was_too_short(result)
+        repeats_itself = unanswered or block.limited[spec.setting] >= LIMITED_TRIALS
         if spec.attempt <= self._experiment.measure.retries and self._retries_left > 0 and not repeats_itself:
             block.retry.append(Attempt(spec.setting, spec.attempt + 1))
             if not self._ended_before or self.fits():

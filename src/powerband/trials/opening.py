@@ -18,7 +18,7 @@ from powerband.base.errors import MeasurementError, PowerbandError, SubjectError
 from powerband.base.logs import printable
 from powerband.loads import kind_of
 from powerband.model.experiment import Experiment, Subject, count_settings
-from powerband.model.plan import REVISION, Setting
+from powerband.model.plan import REVISION, Setting, Stage
 from powerband.model.secrets import pairs_of
 from powerband.model.subjects import render_text
 from powerband.model.templates import headers_sent, placeholders
@@ -245,6 +245,8 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
     """
     if record.failure is None or record.failure.code not in _NEVER_SERVED or _was_killed(record):
         return
+    if record.failure.code == Code.NO_RESPONSE and record.spec.stage is Stage.SCREEN:
+        return  # its answers may take longer than a short trial
     revision = record.spec.setting.as_dict().get(REVISION)
     so_far = [each for each in run.records() if each.spec.setting.as_dict().get(REVISION) == revision]
     ended = [each for each in so_far if each.status != "interrupted"]

@@ -35,10 +35,10 @@ def test_two_candidates_are_said_with_their_evidence_and_advice() -> None:
     tied = Bottleneck(BottleneckName.DOWNSTREAM, ("4 wait",), "Do this", second)
     assert findings.bottleneck_short(tied) == "dependency or hidden limit"
     assert bottleneck_sentences(setting(n=1), tied, advised=True) == (
-        "With n=1 a dependency is the limit. 4 wait. Do this. Or a semaphore or a connection pool inside the server "
-        "is the limit. 4 connections are open. Do that."
+        "With n=1 a dependency is the limit. 4 wait. Do this. Or a semaphore, a connection pool or a rate limit "
+        "inside the server is the limit. 4 connections are open. Do that."
     )
-    assert findings.what_to_do(tied).startswith("If a dependency is the limit: Do this. If a semaphore or ")
+    assert findings.what_to_do(tied).startswith("If a dependency is the limit: Do this. If a semaphore, a ")
     assert findings.what_to_do(replace(tied, second=None)) == "Do this."
 
 

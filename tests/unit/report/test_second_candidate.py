@@ -54,5 +54,6 @@ def test_the_terminal_says_both_with_their_advice() -> None:
 
 def test_the_report_has_both_in_a_row() -> None:
     row = why_section(ANALYSIS, None, None)
-    assert "A dependency is the limit, or a semaphore or a connection pool inside the server is the limit" in row
+    limit = "a semaphore, a connection pool or a rate limit inside the server is the limit"
+    assert f"A dependency is the limit, or {limit}" in row
     assert "<li>4 wait there</li><li>4 connections are open</li>" in row

@@ -159,6 +159,23 @@ def test_settings_with_short_trials_only_come_back_where_the_winner_dies_in_its_
     assert found.answer.setting is not None and found.answer.setting.id == "threads=2"
 
 
+@pytest.mark.parametrize("late", [{5}, {3, 4, 5}, set(range(6))], ids=["the best", "half", "all"])
+@pytest.mark.parametrize("code", ["no_request_ended", "no_response"])
+def test_a_setting_whose_answers_take_longer_than_a_short_trial_races_in_full_ones(late: set[int], code: str) -> None:
+    def unanswered(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        short = spec.stage is Stage.SCREEN and threads(spec) in late
+        return result_of(spec, code, 2.0) if short else result
+
+    rates = (20.0, 40.0, 80.0, 160.0, 320.0, 1000.0)
+    _, specs, analysis = screened(rates, unanswered)
+    answer = analysis.answer
+    assert answer.kind is AnswerKind.BEST and answer.setting is not None and answer.setting.id == "threads=5"
+    assert not any(row.starts.failed for row in analysis.settings)
+    short = Counter(threads(spec) for spec in specs if spec.stage is Stage.SCREEN)
+    assert max(short.values()) <= (1 if len(late) == 6 else 3), "none is repeated"
+    assert len(late) != 6 or short.total() == 2, "two show that the answers take longer"
+
+
 def test_settings_that_had_not_settled_leave_where_four_times_as_much_would_not_do() -> None:
     """Queues of users fill for longer than a short trial lasts, so all short trials end at the limit of the warm-up."""
 

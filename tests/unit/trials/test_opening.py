@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from powerband.base.errors import MeasurementError, PowerbandError, SubjectError
 from powerband.base.machine import cache_folder
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
-from powerband.model.plan import TrialSpec
+from powerband.model.plan import Stage, TrialSpec
 from powerband.processes.failures import Code
 from powerband.processes.stop_request import StopRequest
 from powerband.store import Failure, RunDir, TrialRecord
@@ -306,3 +307,11 @@ def test_folders_stay_those_that_a_run_was_begun_in() -> None:
     assert inline.started_in("/a").started_in("/b").subject.folder == "/a"
     plain = Experiment(name="x", subject=subject("make"), load=Load(users=1)).started_in("/a{x}").subject
     assert (plain.folder, plain.cwd) == (None, "/a{{x}}")
+
+
+def test_a_short_trial_without_an_answer_says_nothing_of_the_server(run: RunDir) -> None:
+    made = Experiment(name="x", subject=subject(), load=Load(users=1), factors={"threads": (1, 2, 3)})
+    for number in (1, 2, 3):
+        record = started(run, made, number, number - 1, "none ended", code=Code.NO_RESPONSE)
+        check_first_starts(made, replace(record, spec=replace(record.spec, stage=Stage.SCREEN)), run)
+    assert len(run.records()) == 3

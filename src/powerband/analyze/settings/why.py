@@ -144,7 +144,7 @@ def _users_wait(standing: Standing, chosen: Setting, load: Load, busy: float) ->
     if not load.never_pauses:
         return None
     users = plural(load.users or 0, "user")
-    return f"With {chosen.id} no limit was seen. The server uses {used} under {users} that never pause."
+    return f"With {chosen.id} no limit could be named. The server uses {used} under {users} that never pause."
 
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES
-from powerband.model.plan import Setting
+from powerband.model.plan import Setting, Stage
 from powerband.model.results import DAMAGED, TrialResult, Verdict
 
 GENERATOR_FULL = "generator_cpu"
@@ -17,6 +17,7 @@ HALF_BUSY = 0.5
 for them."""
 LIMITED_TRIALS = 2  # one may be chance
 EXCUSES = 0.1  # of its time held up by others: beyond it a trial shows no fault of server or load engine
+UNANSWERED = frozenset({"no_response", "no_request_ended"})
 # Failures of a trial that are not the subject's fault.
 OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
@@ -40,9 +41,17 @@ def machine_disturbed(result: TrialResult) -> bool:
     return bool(fatal_codes(result) & MACHINE_CODES) or held_up > EXCUSES
 
 
+def was_too_short(result: TrialResult) -> bool:
+    """True for a short trial that ended before any answer: the server's answers may only take longer than that."""
+    return result.stage is Stage.SCREEN and bool(fatal_codes(result) & UNANSWERED)
+
+
 def subjects_own(result: TrialResult) -> bool:
-    """True if the subject itself spoilt an invalid trial: it never got ready, died, or answered nothing."""
+    """True if the subject itself spoilt an invalid trial: it never got ready, died, or answered nothing though it had
+    the time."""
     codes = fatal_codes(result)
+    if was_too_short(result):
+        return False
     return bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
 
 

@@ -2,8 +2,8 @@
 the trial is valid.
 
 Sources make the metrics and say what is wrong with them; here they are asked in turn. All figures are of the measured
-window, but for the rates of a disturbed trial (`disturbance.py`) and those of a short one (`edgeless_goodput`).
-Not here: comparing trials (`analyze/settings/compare.py`), series for plots (`series.py`).
+window, but for the rates of a disturbed trial (`disturbance.py`) and of users who never pause (`edgeless_goodput`). Not
+here: comparing trials (`analyze/settings/compare.py`), series for plots (`series.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from powerband.loads.measured import edgeless_goodput
 from powerband.model.clocks import GeneratorNode
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Stage
 from powerband.model.results import Problem, TrialResult
 from powerband.model.runtime import RuntimeView
 from powerband.model.warmup import COMPILES
@@ -102,8 +101,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     found = [problem for source in sources for problem in source.problems(evidence, metrics)]
     problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
     quiet = compared_rates(evidence, metrics)
-    short = record.spec.stage is Stage.SCREEN and not quiet
-    if short and (rate := edgeless_goodput(fleet, experiment.load)) is not None:
+    if not quiet and (rate := edgeless_goodput(fleet, experiment.load)) is not None:
         metrics |= dict.fromkeys(RATES, rate)  # all that ended was served
     # Threads that serve no requests hold none.
     rate_per_s = fleet.achieved_per_s if kind.sends_requests else 0.0

@@ -62,7 +62,7 @@ def test_where_all_settings_have_as_many_threads_the_best_of_the_worse_ones_says
         )
     ]
     assert said(*rows, chosen=64) == (
-        "With threads=64 no limit was seen. The server uses 20 % of its CPUs under 10 users that never pause. "
+        "With threads=64 no limit could be named. The server uses 20 % of its CPUs under 10 users that never pause. "
         "With threads=8 the pool is too small. All 8 `pool` threads are holding a request. 56 requests queue."
     )
     named = [*rows[:2], replace(rows[2], bottleneck=POOL)]
@@ -83,7 +83,7 @@ def test_where_none_is_named_plain_figures_stand_for_it() -> None:
     )
     unseen = row(16, Verdict.EQUIVALENT, None, threads_max=2.0)
     assert said(unseen, chosen=16) == (
-        "With threads=16 no limit was seen. The server uses 20 % of its CPUs under 10 users that never pause."
+        "With threads=16 no limit could be named. The server uses 20 % of its CPUs under 10 users that never pause."
     )
 
 

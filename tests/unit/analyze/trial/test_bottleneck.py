@@ -217,6 +217,22 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         ),
         B.ACCEPT_BACKLOG,
     ),
+    (
+        "idle threads beside a loop that lets one through at a time",
+        scene(
+            pool("node", 0.03, 0.02, lock=4.95),
+            pool("node (event loop)", 0.1, 0.03, poll=0.87),
+            empty_ns=20 * MS,
+            tried=tried(1),
+            outgoing=0,
+        ),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "a monitor of a JVM, whose first answer was slow",
+        scene(pool("pool", 0.05, 0.08, lock=31.9), POLLER, empty_ns=144 * MS, tried=tried(1), outgoing=0),
+        B.LOCK,
+    ),
     ("loops idle while requests queue", scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=58 * MS), B.DOWNSTREAM),
     ("loops idle, nothing queues", scene(pool("loop", 0.02, 0.02, poll=0.96), tried=MORE), B.NONE),
     (

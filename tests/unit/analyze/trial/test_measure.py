@@ -116,17 +116,15 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     assert result.warmup_s == 2.0
 
 
-@pytest.mark.parametrize(("stage", "goodput_per_s"), [(Stage.SCREEN, 1000 / 0.9995), (Stage.COMPARE, 1000)])
-def test_the_goodput_of_a_short_trial_is_that_of_littles_law(
-    stage: Stage, goodput_per_s: float, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("stage", [Stage.SCREEN, Stage.COMPARE])
+def test_the_goodput_of_users_who_never_pause_is_that_of_littles_law(stage: Stage, tmp_path: Path) -> None:
     """At the window's ends five of ten users were about to get another answer, or had just had it."""
     directory, record = TrialDir(tmp_path / "0001"), record_of(replace(spec(), stage=stage), Figures())
     window = record.engines[0]["window"]
     busy_ns = round(0.9995 * window["time_in_system_ns_sum"])
     engines = [{**record.engines[0], "window": {**window, "time_in_system_ns_sum": busy_ns}}]
     result = measure(directory, write_trial(directory, replace(record, engines=engines), Figures()), experiment())
-    assert result.metrics["goodput_per_s"] == pytest.approx(goodput_per_s, rel=1e-5)
+    assert result.metrics["goodput_per_s"] == pytest.approx(1000 / 0.9995, rel=1e-5)
     assert result.metrics["achieved_rate_per_s"] == result.metrics["goodput_per_s"], "none failed"
 
 

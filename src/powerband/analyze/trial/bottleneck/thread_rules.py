@@ -67,10 +67,11 @@ def lock(scene: Scene) -> Bottleneck | None:
     if pool is None or not scene.queues:
         return None  # threads that are parked until a result comes look the same, but do not wait for each other
     waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
+    idle = past < NOBODY and _idles_beside_others(pool, scene)
     if _nobody_is_called(scene) and scene.tried is not None and scene.tried.slots.one_at_a_time:
         past = 1.0  # threads that read or write outside of the lock were counted as past it
     more_are_past = past > HOLDER_MOST or _serves_more_than(UNSEEN_PAST * (max(past, 1.0) + pool.use.on_cpu), scene)
-    if more_are_past or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
+    if idle or more_are_past or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
         return None
     if past < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
         return None
@@ -316,6 +317,12 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
     )
 
 
+def _idles_beside_others(pool: WatchedPool, scene: Scene) -> bool:
+    """True if threads of the same name serve requests and were told apart from this pool by what they do, as in Go,
+    Node and Granian: if no thread of the pool is seen past a lock, its threads wait for work."""
+    return any(other.name.startswith(f"{pool.name} (") for other in scene.workers + scene.loops)
+
+
 def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
     """True if the pool is of idle threads that share an event loop's name and were told apart from it by what they do,
     as in Go: all are parked. They are not idle if as many requests are served at once as there are of them (Tomcat's),
@@ -421,10 +428,12 @@ def _more_than_threads(pool: WatchedPool, scene: Scene) -> bool:
 
 
 def _explained(threads: float, scene: Scene) -> bool:
-    """True if a request spends a notable share of the time that it takes when nothing queues with so many threads."""
-    if scene.empty_ns is None or not scene.rate_per_s:
+    """True if a request spends a notable share of the time that it takes when nothing queues with so many threads. That
+    time is one user's, if one was tried: the first answer of a JVM may take thirty times as long."""
+    alone_ns = scene.empty_ns if scene.tried is None else scene.tried.alone_ns
+    if alone_ns is None or not scene.rate_per_s:
         return True
-    return time_in_pool_ns(threads, scene.rate_per_s) >= EXPLAINED * scene.empty_ns
+    return time_in_pool_ns(threads, scene.rate_per_s) >= EXPLAINED * alone_ns
 
 
 def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:

@@ -82,7 +82,10 @@ def hidden_limit(scene: Scene) -> Bottleneck | None:
     if outgoing:
         evidence[2] = f"{outgoing_open(outgoing)}, and uses {of_cpus(scene.cpu_share, scene.cpus)}"
     elif slots.one_at_a_time:
-        advice = "look for what only one request at a time may hold: a lock in the code, or a single connection"
+        advice = (
+            "look for what only one request at a time may hold (a lock in the code, a single connection), or for a "
+            "limit on the rate"
+        )
     return verdict(BottleneckName.HIDDEN_LIMIT, evidence, advice=advice)
 
 
