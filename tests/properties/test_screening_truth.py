@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from fakes.landscapes import BLOCKS, LANDS, MARGIN, NOISES, SDS, Land, Noise, is_false, named_by, threads_of
+from fakes.landscapes import BLOCKS, LANDS, MARGIN, NOISES, SDS, Land, Noise, is_false, named_by, saturating, threads_of
 from fakes.races import race_of, result_of, threads
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.stats.special import Array
@@ -56,7 +56,7 @@ def counts(land: Land, noise: Noise, races: int, regret: float | None) -> Counte
 
         confirm = CONFIRM if regret is None else 0
         design = {"confirm": confirm, "screen": "500ms", "confirm_early": True, "regret": regret}
-        made = race_of(k, repeats=BLOCKS, seed=number, named=True, **design)
+        made = race_of(k, repeats=BLOCKS, seed=number, named=land is not saturating, **design)
         planner = planner_for(made, number)
         results = []
         while (spec := planner.ask()) is not None:

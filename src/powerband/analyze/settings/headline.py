@@ -29,8 +29,8 @@ NOISIER = 0.05  # the probability below which fresh starts are not taken to be a
 
 @dataclass(frozen=True)
 class Fresh:
-    """The fresh starts that confirm a setting, and their `confirmation`. `values`: the objective in each of them; `room`:
-    how much more they may have served undisturbed, on the comparison's scale."""
+    """The fresh starts that confirm a setting, and their `confirmation`. `values`: the objective in each; `room`: how
+    much more they may have served undisturbed, on the comparison's scale."""
 
     confirmation: Confirmation
     values: Sequence[float]
