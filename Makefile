@@ -41,7 +41,7 @@ test: setup extras
 	$(call tests,not long and not table,5)
 
 computing:
-	nice $(RUN) pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(OF)"
+	nice -n 19 $(RUN) pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(OF)"
 
 crowded:
 	$(RUN) pytest -n $$(($(MANY) * $$(nproc) / 2)) --dist worksteal -m "e2e and crowded and $(OF)" tests/e2e

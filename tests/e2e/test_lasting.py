@@ -155,7 +155,7 @@ def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
     case = {
         "name": "soaked",
         "subject": {"command": [str(word) for word in python("memory")]},
-        "load": {"rate": RATE_PER_S, "arrivals": "constant", "duration": "1s"},
+        "load": {"rate": RATE_PER_S, "arrivals": "constant", "precision": "50ms", "duration": "1s"},
         "measure": {"warmup": "300ms", "repeats": 2, "foreign_cpu_max": "100%", "steal_max": "100%"},
         "design": {"soak": "4s"},
     }
