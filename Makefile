@@ -18,7 +18,7 @@ from_apt_still = (test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-g
 	    printf '\#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d; }; \
 	  apt-get install -y -qq --no-install-recommends $(1) >/dev/null)
 
-.PHONY: demo cluster-demo test computing crowded rust-tests test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races warm-races action-jobs capacities bench-peers bottlenecks statistics calibrate wheels site setup uv extras
+.PHONY: demo cluster-demo test rust-tests test-long test-tables lint fuzz faults format golden reference gallery tutorial schemas bundle dashboards bench aa cpu-races warm-races action-jobs capacities bench-peers bottlenecks statistics calibrate wheels site setup uv extras
 
 demo: setup
 	$(RUN) powerband run quickstart
@@ -27,11 +27,13 @@ demo: setup
 cluster-demo: setup
 	PYTHONPATH=tests $(RUN) python -m fakes.hosts
 
-# tests: those of a marker expression. First what starts servers and bears others beside it, of which so many run for two
-# CPUs, since they mostly wait; what only computes has what they leave, half a worker more than CPUs, since some wait for a
-# browser. Then what measures and has the machine to itself. An idle worker takes tests from a busy one, so that no long file
-# holds up the end.
-tests = $(MAKE) --no-print-directory --jobs=2 --output-sync=target computing crowded OF="$(1)" MANY=$(2) \
+# tests: those of a marker expression. First what only computes, half a worker more than CPUs, since some wait for a
+# browser; then what starts servers and bears others beside it, of which so many run for two CPUs, since they mostly wait; then
+# what measures and has the machine to itself. An idle worker takes tests from a busy one, so that no long file holds up the
+# end.
+beside = $(RUN) pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(1)" \
+	  && $(RUN) pytest -n $$(($(2) * $$(nproc) / 2)) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e
+tests = $(beside) \
 	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
 
 # Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine. Most of
@@ -39,12 +41,6 @@ tests = $(MAKE) --no-print-directory --jobs=2 --output-sync=target computing cro
 test: setup extras
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint rust-tests
 	$(call tests,not long and not table,5)
-
-computing:
-	nice -n 19 $(RUN) pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(OF)"
-
-crowded:
-	$(RUN) pytest -n $$(($(MANY) * $$(nproc) / 2)) --dist worksteal -m "e2e and crowded and $(OF)" tests/e2e
 
 rust-tests:
 	RUST_TEST_THREADS=$$((3 * $$(nproc))) cargo test --locked --quiet
