@@ -229,6 +229,22 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.HIDDEN_LIMIT,
     ),
     (
+        "threads that each hold a request, beside a loop of their name, as in Tomcat",
+        scene(
+            pool("http-nio", 0.05, 0.08, lock=62.9),
+            pool("http-nio (event loop)", 0.1, 0.03, poll=0.87),
+            empty_ns=20 * MS,
+            tried=tried(1),
+            outgoing=0,
+        ),
+        B.LOCK,
+    ),
+    (
+        "threads that run virtual threads, none of which is past a lock",
+        scene(pool("ForkJoinPool", 0.15, 0.02, lock=1.8), POLLER, empty_ns=20 * MS, tried=tried(1), outgoing=0),
+        B.HIDDEN_LIMIT,
+    ),
+    (
         "a monitor of a JVM, whose first answer was slow",
         scene(pool("pool", 0.05, 0.08, lock=31.9), POLLER, empty_ns=144 * MS, tried=tried(1), outgoing=0),
         B.LOCK,

@@ -36,6 +36,8 @@ OTHERS_WAIT = 0.5  # runnable threads for each that waits for the lock: then the
 EXPLAINED = 0.05
 WOKEN = 0.75  # times for each request, whose thread was parked until its result came
 NOBODY = 0.3  # threads past a lock: fewer count as none
+FEW_WAIT = 3.0  # threads: so few show no queue for a lock that nobody is past, as the two that run virtual threads
+EACH_HOLDS_ONE = 0.5  # of the requests: if so many threads wait, each request holds a thread
 ALONE = 0.9  # of the time, one thread is busy, and does nine tenths of its pool's work
 # A loop that hangs on a lock neither runs nor waits for events. Idle threads of a runtime wait on conditions as well,
 # but then one of their siblings runs or waits for events.
@@ -67,7 +69,7 @@ def lock(scene: Scene) -> Bottleneck | None:
     if pool is None or not scene.queues:
         return None  # threads that are parked until a result comes look the same, but do not wait for each other
     waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
-    idle = past < NOBODY and _idles_beside_others(pool, scene)
+    idle = past < NOBODY and (waiting < FEW_WAIT or _idles_beside_others(pool, scene))
     if _nobody_is_called(scene) and scene.tried is not None and scene.tried.slots.one_at_a_time:
         past = 1.0  # threads that read or write outside of the lock were counted as past it
     more_are_past = past > HOLDER_MOST or _serves_more_than(UNSEEN_PAST * (max(past, 1.0) + pool.use.on_cpu), scene)
@@ -319,8 +321,10 @@ def _loop_waits_for_downstream(scene: Scene) -> Bottleneck | None:
 
 def _idles_beside_others(pool: WatchedPool, scene: Scene) -> bool:
     """True if threads of the same name serve requests and were told apart from this pool by what they do, as in Go,
-    Node and Granian: if no thread of the pool is seen past a lock, its threads wait for work."""
-    return any(other.name.startswith(f"{pool.name} (") for other in scene.workers + scene.loops)
+    Node and Granian: if no thread of the pool is seen past a lock, its threads wait for work. Not if about as many of
+    them wait as there are requests: then each request holds one, as in Tomcat, whose holder may sleep as they wait."""
+    beside = any(other.name.startswith(f"{pool.name} (") for other in scene.workers + scene.loops)
+    return beside and _locked(pool, scene) < EACH_HOLDS_ONE * scene.present
 
 
 def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
