@@ -21,6 +21,7 @@ import pytest
 
 from fakes.pages import ROOT, blocks, commands, tables
 from fakes.smoke import LATE, exit_code, failed_share
+from powerband.analyze.trial.honesty import MACHINE_CODES
 from powerband.processes.ports import someone_listens
 from powerband.store import RunDir
 
@@ -29,7 +30,6 @@ SHORT = ("--duration", "500ms", "--warmup", "300ms", "--repeats", "1", "--order"
 # For users that pause there are no looks with one user and with twice the users, which take seconds.
 PAUSING = ("--think", "1ms")
 UP_S = 20.0
-HELD_UP = frozenset({"host_foreign", "host_steal"})  # trials that other programs held up
 
 Found = TypeVar("Found")
 
@@ -96,7 +96,7 @@ def measured(
     assert done.stdout, done.stderr
     analysis = json.loads(done.stdout)
     # A busy machine may make all trials invalid.
-    assert done.returncode == exit_code(analysis, {*LATE, *HELD_UP}), done.stderr
+    assert done.returncode == exit_code(analysis, {*LATE, *MACHINE_CODES}), done.stderr
     trials: list[dict[str, Any]] = analysis["trials"]
     assert {trial["status"] for trial in trials} == {"measured"}, done.stderr
     return trials
@@ -112,7 +112,7 @@ def answered(folder: Path, *arguments: str, env: Mapping[str, str] | None = None
         assert failed_share(trial["metrics"]) == pytest.approx(0), trial["problems"]
     for trial in trials:
         problems = trial["problems"]
-        assert trial in found or HELD_UP & {problem["code"] for problem in problems if problem["fatal"]}, problems
+        assert trial in found or MACHINE_CODES & {problem["code"] for problem in problems if problem["fatal"]}, problems
     assert {trial["setting"]["id"] for trial in found} == {trial["setting"]["id"] for trial in trials}
     return found
 

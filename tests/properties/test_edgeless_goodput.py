@@ -97,7 +97,7 @@ def test_it_is_nearer_to_the_truth_than_the_count(load: Closed, gain: float) -> 
 
 
 def test_the_count_stands_where_users_are_stuck() -> None:
-    """Of 64 users 44 are served, and 20 wait all through the window: N / R would be 64/44 of the rate."""
+    """20 of 64 users wait through the whole window: N / R would be 64/44 of the rate."""
     requests = Closed(44, 44, 0.02).requests(np.random.default_rng(7), WARMUP_S + WINDOW_S)
     assert edgeless_goodput(fleet_of(requests, 44), Load(users=44)) is not None
     assert edgeless_goodput(fleet_of(requests, 64), Load(users=64)) is None

@@ -550,9 +550,12 @@ def still_open(
     found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
     cheapest = min((table.cost(setting) for setting in found if compliance[setting].certain), default=None)
     contenders = set(contest.contenders())
-    looks_worse = {setting: contest.difference.get(setting, -math.inf) < -contest.allowed for setting in live}
-    shown_worse = {setting for setting in live if contest.verdict(setting) is Verdict.WORSE}
-    alike = any(not worse for setting, worse in looks_worse.items() if setting not in {*shown_worse, contest.leader})
+
+    def looks_worse(setting: Setting) -> bool:
+        return contest.difference.get(setting, -math.inf) < -contest.allowed
+
+    others = (s for s in live if s != contest.leader and contest.verdict(s) is not Verdict.WORSE)
+    alike = not all(map(looks_worse, others))
 
     def is_open(setting: Setting) -> bool:
         if setting == contest.leader or compliance[setting].barred:
@@ -564,7 +567,7 @@ def still_open(
             return True
         unsure = bool(compliance[setting].open)
         if verdict is Verdict.EQUIVALENT or setting not in contenders:
-            decides_best = looks_worse[setting] and not alike
+            decides_best = not alike and looks_worse(setting)
             cheaper = cheapest is None or table.cost(setting) < cheapest
             return decides_best or (cheaper and (unsure or verdict is not Verdict.EQUIVALENT))
         return True

@@ -36,8 +36,9 @@ HOPELESS = 12
 """A setting whose first short trial gave less than the best divided by this gets no second: its trials often take
 longest, and noise cannot explain so much. Between two powers of two, since levels often double: noise would decide."""
 UPHILL = 3
-"""The same of a setting from which the rate climbs: levels are numbers, and each of the next two gave at least `STEP`
-times what the one before gave. Its neighbours say what a second trial of its own would."""
+"""A setting from which the rate climbs gets no second short trial either if it gave less than the best divided by this:
+its neighbours say what that trial would. The rate climbs if each of the next two numeric levels gave at least `STEP`
+times what the level before gave."""
 STEP = 1.1
 COMPARED = 4  # settings that get a second short trial at least: of fewer the noise is hardly known
 WORTH = 2 / 3

@@ -69,9 +69,9 @@ def figures_of(
         if fresh is not None and fresh.confirmation.setting == setting and len(fresh.values) >= FRESH_MIN:
             estimate, n = fresh.confirmation.confirmed, len(fresh.values)
             if not scale.log or min(fresh.values) > 0:
-                afresh = scale.scaled(fresh.values)
-                half = max(_half_of_fresh(known, afresh, error), pooled.half(error, n) if scale.log else 0.0)
-                estimate = _back(scale, float(afresh.mean()), half, 1 - error, n)
+                scaled = scale.scaled(fresh.values)
+                half = max(_half_of_fresh(known, scaled, error), pooled.half(error, n) if scale.log else 0.0)
+                estimate = _back(scale, float(scaled.mean()), half, 1 - error, n)
             estimate = _with_room(scale, estimate, fresh.room)
             found[setting] = Figure(counted(experiment, table.metric, estimate, trials[:n]), fresh=True)
     return found
