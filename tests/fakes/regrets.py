@@ -17,7 +17,7 @@ from fakes.starts import BLOCKS, SHAPES, Shape
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.stats.intervals import compare_with_leader, fit_of
 from powerband.analyze.stats.special import Array
-from powerband.analyze.stats.spending import Glance, share_of
+from powerband.analyze.stats.spending import Glance
 from powerband.model.plan import TrialSpec
 from powerband.search.planners import planner_for
 
@@ -41,7 +41,7 @@ def bounds_missed(shape: Shape, settings: int, sweeps: int) -> float:
     y = shape.draw(dice, sweeps, BLOCKS, settings) + truth
     missed = np.zeros(sweeps, dtype=bool)
     for blocks in range(2, BLOCKS + 1):
-        glance, seen = Glance(share_of(blocks, BLOCKS), settings), y[:, :blocks]
+        glance, seen = Glance.of(blocks, BLOCKS, settings), y[:, :blocks]
         fit = fit_of(seen)
         for setting in range(settings):
             found = compare_with_leader(seen, 0.95, np.arange(settings) == setting, glance, fit=fit)

@@ -23,7 +23,7 @@ from fakes.landscapes import threads_of
 from fakes.races import race_of, run_experiment, threads
 from powerband.analyze.stats.intervals import compare_with_leader
 from powerband.analyze.stats.special import Array
-from powerband.analyze.stats.spending import Glance, share_of
+from powerband.analyze.stats.spending import Glance
 from powerband.model.plan import TrialSpec
 from powerband.model.results import AnswerKind
 
@@ -119,7 +119,7 @@ def false_departures(shape: Shape, settings: int, sweeps: int) -> float:
     y = shape.draw(_dice(shape, settings, 0), sweeps, BLOCKS, settings)
     gone = np.zeros(sweeps, dtype=bool)
     for blocks in range(2, BLOCKS + 1):
-        found = compare_with_leader(y[:, :blocks], 0.95, None, Glance(share_of(blocks, BLOCKS), settings))
+        found = compare_with_leader(y[:, :blocks], 0.95, None, Glance.of(blocks, BLOCKS, settings))
         gone |= (found.difference + found.half < -MARGIN).any(axis=1)
     return float(gone.mean())
 

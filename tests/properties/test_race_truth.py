@@ -159,7 +159,7 @@ def test_intervals_hold_the_truth_over_all_looks_together(spread: Callable[[int]
     held = np.ones(SWEEPS, dtype=bool)
     above = np.zeros(SWEEPS, dtype=bool)  # the best exceeds the leader by more than a one-sided interval allows
     for n in range(2, BLOCKS + 1):
-        found = compare_with_leader(y[:, :n], 0.95, None, Glance(share_of(n, BLOCKS), k))
+        found = compare_with_leader(y[:, :n], 0.95, None, Glance.of(n, BLOCKS, k))
         true_difference = truth[None, :] - truth[found.leader][:, None]
         held &= (np.abs(found.difference - true_difference) <= found.half + 1e-12).all(axis=1)
         above |= true_difference[:, -1] > found.difference[:, -1] + found.half_tost[:, -1] + 1e-12
@@ -175,7 +175,7 @@ def test_one_setting_ten_times_noisier_makes_no_more_false_departures(k: int) ->
     y = np.where(np.arange(k) == 0, 0.1, 0.01) * dice.standard_normal((SWEEPS, BLOCKS, k))
     left = np.zeros(SWEEPS, dtype=bool)
     for n in range(2, BLOCKS + 1):
-        found = compare_with_leader(y[:, :n], 0.95, None, Glance(share_of(n, BLOCKS), k))
+        found = compare_with_leader(y[:, :n], 0.95, None, Glance.of(n, BLOCKS, k))
         left |= (found.difference + found.half < -np.log1p(MARGIN)).any(axis=1)
     assert left.mean() <= share_max(0.05, SWEEPS)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from powerband.analyze.settings.contest import ResponseTable, scale_of
 from powerband.analyze.stats.intervals import DF_MANY, SD_FLOOR, SMALL_SAMPLE, few_blocks
 from powerband.analyze.stats.special import Array
-from powerband.analyze.stats.spending import SCREEN_LOOKS, SCREEN_SHARE, rounds_most, share_at
+from powerband.analyze.stats.spending import Glance, glance_at, rounds_most
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
@@ -228,7 +228,7 @@ class _Table:
         self.squares = self.squares + step * np.where(take, values - self.means, 0.0)
         self.count = count
 
-    def against_leader(self, alive: Flags, share: float, error: float) -> tuple[Places, Array, Array, Array]:
+    def against_leader(self, alive: Flags, glance: Glance, error: float) -> tuple[Places, Array, Array, Array]:
         """The leader's column, shape (PLAYED, 1); the differences to it; and their two-sided and one-sided half-widths,
         as in `intervals.compare_with_leader`."""
         from scipy.special import stdtrit  # noqa: PLC0415
@@ -251,7 +251,8 @@ class _Table:
         pair_df = np.nan_to_num(n - 1).astype(int)
         halves = []
         for whole, pairs in ((error, live * (live - 1)), (2 * error, 2 * (live - 1))):
-            critical = stdtrit(df, 1 - whole * share / pairs)
+            level = {int(each): replace(glance, live=int(each)).level(whole) for each in np.unique(live)}
+            critical = stdtrit(df, 1 - np.vectorize(level.get)(live) / pairs)
             of_df = stdtrit(np.arange(pair_df.max() + 1.0), 1 - whole / 2)  # few values, for many pairs
             half = np.maximum(critical * moderated, of_df[pair_df] * paired)
             np.put_along_axis(half, lead, 0.0, axis=1)
@@ -261,17 +262,21 @@ class _Table:
 
 def _screened(experiment: Experiment, truth: Array, sd: Array, dice: Dice) -> tuple[Flags, Array]:
     """The settings that are left after the short trials, and the number of these trials, as `screening.py` decides."""
-    error, far, share = 1 - experiment.objective.confidence, -math.log(1 - FAR), SCREEN_SHARE / SCREEN_LOOKS
+    error, far, glance = (
+        1 - experiment.objective.confidence,
+        -math.log(1 - FAR),
+        glance_at(experiment, 2, screened=True),
+    )
     table, everyone = _Table.empty(truth.shape), np.ones(truth.shape, dtype=bool)
     for _ in range(2):
         table.add(truth + sd * dice.standard_normal(truth.shape), everyone)
-    lead, difference, half, _ = table.against_leader(everyone, share, error)
+    lead, difference, half, _ = table.against_leader(everyone, glance, error)
     alive: Flags = np.asarray(~(difference + half < -far))
     doubtful: Flags = np.asarray(alive & (difference < -far))
     again = doubtful.copy()
     np.put_along_axis(again, lead, np.asarray(doubtful.any(axis=1, keepdims=True)), axis=1)
     table.add(truth + sd * dice.standard_normal(truth.shape), again)
-    _, difference, half, _ = table.against_leader(alive, share, error)
+    _, difference, half, _ = table.against_leader(alive, glance, error)
     alive &= ~(doubtful & (difference + half < -far))
     return alive, 2.0 * truth.shape[1] + again.sum(1)
 
@@ -284,8 +289,8 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
     last = min(most, begun + PLAYED_BLOCKS)
     for blocks in range(begun, last + 1):
         if blocks >= 2:
-            share = share_at(rules.experiment, blocks, window_ns=rules.window_ns)
-            lead, difference, half, one = table.against_leader(alive, share, rules.error)
+            glance = glance_at(rules.experiment, blocks, window_ns=rules.window_ns)
+            lead, difference, half, one = table.against_leader(alive, glance, rules.error)
             alive = alive & ~(difference + half < -rules.allowed)
             led = np.zeros(alive.shape, dtype=bool)
             np.put_along_axis(led, lead, True, axis=1)

@@ -18,7 +18,7 @@ import numpy as np
 
 from powerband.analyze.stats.intervals import DF_MANY, SMALL_SAMPLE
 from powerband.analyze.stats.special import student_t, studentised_range
-from powerband.analyze.stats.spending import share_of
+from powerband.analyze.stats.spending import Glance
 from powerband.analyze.trial.measure import measure
 from powerband.model.experiment import Experiment, Measure, Subject
 from powerband.model.load import Load
@@ -111,7 +111,7 @@ def smallest_difference(
     """Half-width, as a ratio, of the simultaneous intervals of a plan with equal noise in all settings, or of a race of
     at most `most` blocks after `blocks` of them; see `intervals.compare_with_leader`. Needs at least 2 settings and 2
     blocks."""
-    error = (1 - confidence) * (1.0 if most is None else share_of(blocks, most))
+    error = 1 - confidence if most is None else Glance.of(blocks, most, settings).level(1 - confidence)
     if settings == 2:
         critical = student_t(1 - error, blocks - 1)
     else:

@@ -43,10 +43,10 @@ def test_the_smallest_difference_is_what_real_sweeps_show() -> None:
 @pytest.mark.parametrize("blocks", [5, 8, 12])
 def test_the_smallest_difference_of_a_race_is_what_its_looks_show(settings: int, blocks: int) -> None:
     from powerband.analyze.stats.intervals import compare_with_leader
-    from powerband.analyze.stats.spending import Glance, share_of
+    from powerband.analyze.stats.spending import Glance
 
     y = 0.02 * np.random.default_rng(2).standard_normal((300, blocks, settings))
-    half = compare_with_leader(y, 0.95, glance=Glance(share_of(blocks, 12), settings)).half
+    half = compare_with_leader(y, 0.95, glance=Glance.of(blocks, 12, settings)).half
     said = smallest_difference(0.02, settings, blocks, most=12)
     assert 0.8 < said / float(np.expm1(np.median(half[half > 0]))) < 1.25
 

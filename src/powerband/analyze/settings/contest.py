@@ -19,7 +19,7 @@ from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.counts import EDGES
 from powerband.analyze.stats.intervals import Fit, Scale, compare_with_leader, fit_of, mean_of
 from powerband.analyze.stats.special import Array
-from powerband.analyze.stats.spending import Glance, share_at
+from powerband.analyze.stats.spending import Glance, glance_at
 from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
@@ -77,12 +77,9 @@ class ResponseTable:
         self.screened = bool(short) and full_blocks < (SCREENED_UNTIL if whole else 1)
         if self.screened:
             cells = short
-        self.share = share_at(
-            experiment,
-            len({block for _, block in cells}),
-            screened=self.screened,
-            window_ns=window_ns_of(cells.values()),
-        )
+        blocks, window_ns = len({block for _, block in cells}), window_ns_of(cells.values())
+        look = glance_at(experiment, blocks, screened=self.screened, window_ns=window_ns)
+        self._look = look if experiment.is_race else None
         self._experiment = experiment
         self._cells = cells
         self.blocks = sorted({block for _, block in cells})
@@ -95,6 +92,15 @@ class ResponseTable:
         spared = {key: result for key, result in short.items() if key[0] not in full}
         for result in sorted({**spared, **cells}.values(), key=lambda result: result.block):
             self._valid.setdefault(result.setting, []).append(result)
+
+    def glance(self, live: int) -> Glance | None:
+        """The look at the table, at so many settings that are still in the race; None if it is no race."""
+        return None if self._look is None else replace(self._look, live=max(2, live))
+
+    @property
+    def share(self) -> float:
+        """The part of the whole error that the look may spend; 1 if it is no race."""
+        return 1.0 if self._look is None else self._look.share
 
     def valid(self, setting: Setting) -> list[TrialResult]:
         """The setting's valid results, in the order of the blocks."""
@@ -275,7 +281,7 @@ def hold_contest(
     if not may_lead.any():
         return empty
     values = raw[:, columns]
-    glance = Glance(table.share, max(2, int(live.sum()))) if experiment.is_race else None
+    glance = table.glance(int(live.sum()))
     scaled = table.sign * scale.scaled(values)
     if len(settings) == 1:
         zero, blocks = {settings[0]: 0.0}, {settings[0]: len(table.valid(settings[0]))}

@@ -255,7 +255,7 @@ def _against(
     tost = min(2 * error, 0.99)
     halves = []
     for whole, pairs in ((error, studentised_range), (tost, studentised_range if glance is None else _one_sided)):
-        spent, family = (whole, k) if glance is None else (whole * glance.share, glance.live)
+        spent, family = (whole, k) if glance is None else (glance.level(whole), glance.live)
         if k == 2:
             own_t = _lookup(partial(student_t, 1 - spent), n - 1)
             halves.append(own_t * np.maximum(own, np.where(n <= 2, ALIKE, np.hypot(*fit.floor)) / np.sqrt(n)))
