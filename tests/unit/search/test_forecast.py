@@ -101,7 +101,7 @@ def test_a_budget_leaves_time_for_fewer_blocks() -> None:
     assert blocks(f"{trial_s * (6 + 4 * 5) - 1}s") == 4
     assert blocks("100h") == 12
     assert blocks(f"{2 * trial_s * (6 + 12 * 3)}s", settings=200) == 3, "the exploration gets half at most"
-    assert expected(order="race", budget="5m").expected_ns == 300 * 10**9
+    assert 0.9 < expected(order="race", budget="5m").expected_ns / (300 * 10**9) <= 1
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_a_race_of_very_many_rounds_is_played_in_part(
 ) -> None:
     """Ten minutes hold 60 trials of 10 s, and two settings at least run in each round."""
     seen: list[int] = []
-    share_at = outlook.share_at
+    glance_at = outlook.glance_at
     monkeypatch.setattr(
-        outlook, "share_at", lambda of, blocks, **more: seen.append(blocks) or share_at(of, blocks, **more)
+        outlook, "glance_at", lambda of, blocks, **more: seen.append(blocks) or glance_at(of, blocks, **more)
     )
     forecast(made(repeats=10_000, order="race", **design), ASSUMED)
     assert len(seen) <= looks

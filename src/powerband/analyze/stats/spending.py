@@ -20,12 +20,11 @@ SCREEN_SHARE = 0.2
 """The share of the whole error that looks at short trials may spend, where a race begins with them. The looks at the
 race have the rest. Arbitrary: settings that are far behind need little."""
 SCREEN_LOOKS = 2  # after two blocks of short trials, and after a third
-
-
-KNOWN_VARIANCE = 5 / 6
+KNOWN_VARIANCE = 0.8
 """The share of an error that looks may spend by `levels_of`, which takes variances as known. Student's t for the same
 levels is wrong up to 1.2 times as often, by simulation (`tests/properties/test_looks.py`)."""
-_FINE, _REACH = 20, 8.0  # steps of the grid within one standard deviation of a block; deviations that it reaches
+LOOKS_MOST = 2000  # of more, each has its share alone; the levels of so many take half a second
+_FINE, _REACH = 20, 8.0  # steps of the grid within one standard deviation of a block, at least; how many it reaches
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,8 @@ class Glance:
         of live settings is given an equal part of the error: for all looks at one pair that is exact, and the pairs
         together err no more often than the sum says."""
         pairs = self.live * (self.live - 1)
+        if self.most > LOOKS_MOST:
+            return self.share * error
         for_all = error * self.share / share_of(self.after, self.most)
         levels = levels_of(self.most, KNOWN_VARIANCE * for_all / pairs)
         return max(self.share * error, pairs * levels[min(max(2, self.after), len(levels) + 1) - 2])
@@ -64,8 +65,9 @@ def levels_of(most: int, error: float) -> tuple[float, ...]:
     from scipy.special import ndtr  # noqa: PLC0415
 
     block = 1 / math.sqrt(max(2, most))  # the standard deviation of one block, if that of all together is 1
-    step = block / _FINE
-    sums = np.arange(-_REACH, _REACH, step)
+    cells = 2 ** math.ceil(math.log2(2 * _REACH * _FINE / block))
+    step = 2 * _REACH / cells
+    sums = step * np.arange(-cells // 2, cells // 2)
     waves = 2 * math.pi * np.fft.rfftfreq(len(sums), step)
     further = np.exp(-((waves * block) ** 2) / 2)
     density = np.exp(-((sums / block) ** 2) / 4) / (block * math.sqrt(4 * math.pi))  # of two blocks
@@ -84,9 +86,9 @@ def levels_of(most: int, error: float) -> tuple[float, ...]:
 def share_of(look_after: int, blocks_most: int) -> float:
     """The share of the whole error for the look after so many blocks, in a race of `blocks_most` at most.
 
-    Error spending over looks (Lan & DeMets 1983), fixed before the race: by the union bound the chance that any look is
-    wrong is no more than the whole error, whatever the looks lead to. The last look, whose verdicts are final, gets
-    most; the first, after two blocks with one degree of freedom each, half of a usual one."""
+    Error spending over looks (Lan & DeMets 1983), fixed before the race: the chance that any look is wrong is no more
+    than the whole error, whatever the looks lead to. The last look, whose verdicts are final, gets most; the first,
+    after two blocks with one degree of freedom each, half of a usual one."""
     first, between = (FIRST_WEIGHT, blocks_most - 3) if blocks_most > 2 else (0.0, 0)
     return _weight(max(2, look_after), blocks_most) / (first + between + LAST_WEIGHT)
 
