@@ -45,7 +45,9 @@ def race_and_grid(land: Land, noise: Noise, number: int) -> tuple[Array, Analysi
         level = threads(spec)
         return {"goodput_per_s": 1000 * float(values[spec.block, level]), "threads_max": level + 1.0}
 
-    race = run_experiment(race_of(len(truth), repeats=BLOCKS, confirm=CONFIRM, seed=number, named=True), serve)
+    race = run_experiment(
+        race_of(len(truth), repeats=BLOCKS, confirm=CONFIRM, confirm_early=True, seed=number, named=True), serve
+    )
     grid = run_experiment(race_of(len(truth), repeats=BLOCKS, order="blocks", seed=number, named=True), serve)
     return truth, race, grid
 
