@@ -51,6 +51,7 @@ TRUTH_DURATION_S, WINDOW_S = 70, 10
 TRUTH_STARTS = 8  # starts of a JVM differ by some 3 %
 RIGHT_SHARE = 19 / 20
 WITHIN = 0.05
+STARTS_OF_RACE = 3  # of each setting, in most races
 
 
 @dataclass(frozen=True)
@@ -234,6 +235,12 @@ def summary(done: Sequence[Outcome], truths: Mapping[str, Truth]) -> list[str]:
             f"{sum(row.seconds for row in rows) / len(rows):.0f} |"
         )
     return lines
+
+
+def groups_of(ratios: Sequence[float]) -> list[float]:
+    """The mean ratios of each three successive starts of a setting, as a race has them; the rest is left out."""
+    whole = range(0, len(ratios) - STARTS_OF_RACE + 1, STARTS_OF_RACE)
+    return [statistics.mean(ratios[first : first + STARTS_OF_RACE]) for first in whole]
 
 
 def _early(ratios: Sequence[float]) -> str:

@@ -18,6 +18,7 @@ from benchmarks.warm_races import (
     Truth,
     experiment,
     first_and_last,
+    groups_of,
     outcome,
     summary,
     table,
@@ -86,6 +87,10 @@ def test_the_first_and_the_last_ten_seconds_of_a_window_are_compared() -> None:
     assert first_and_last(events) == (90.0, 100.0)
 
 
+def test_three_successive_starts_are_a_group_and_the_rest_is_left_out() -> None:
+    assert groups_of([0.9, 1.0, 1.1, 1.2, 1.2, 1.2, 7.0]) == pytest.approx([1.0, 1.2])
+
+
 def test_cases_take_turns_until_each_has_its_races_of_the_profile() -> None:
     done = [RACE, replace(RACE, profile="quick"), replace(RACE, kind="none_valid")]
     assert to_come(["jvm", "spring"], "normal", done, 2) == ["spring", "jvm", "spring"]
@@ -112,11 +117,15 @@ def test_the_page_says_what_the_kept_races_say() -> None:
 def test_the_page_says_how_the_rates_of_the_kept_starts_changed() -> None:
     folder = ROOT / "docs" / "methods"
     (kept,) = (folder / "data").glob("warm-starts-*.jsonl")
-    (starts,) = read_rows(kept, Truth)
-    ratios = [ratio for of in starts.early for ratio in of]
-    medians = " and ".join(f"{statistics.median(of):.2f}" for of in starts.early)
+    runs = read_rows(kept, Truth)
+    by_setting = [[ratio for of in every for ratio in of] for every in zip(*(run.early for run in runs), strict=True)]
+    ratios = [ratio for of in by_setting for ratio in of]
+    medians = " and ".join(f"{statistics.median(of):.2f}" for of in by_setting)
     near = sum(abs(ratio - 1) <= WITHIN for ratio in ratios)
+    groups = [group for run in runs for of in run.early for group in groups_of(of)]
+    close = sum(abs(group - 1) <= WITHIN for group in groups)
     page = (folder / "steady-state.md").read_text()
     assert f"{len(ratios)} were undisturbed: their rate at once was {medians} (medians; " in page
     assert f"{min(ratios):.2f} to {max(ratios):.2f}) of that after a minute, in {near} of them within 5 %" in page
+    assert f"three successive starts, as a race has: {close} of {len(groups)} within 5 %" in page
     assert f"data/{kept.name}" in page
