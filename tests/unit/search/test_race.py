@@ -87,7 +87,7 @@ def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks()
     assert still_open(contest, compliance, table, contest.settings, differences=True) == [cheap, dear]
 
 
-@pytest.mark.parametrize(("factor", "blocks"), [("revision", 7), ("flavour", 4)])
+@pytest.mark.parametrize(("factor", "blocks"), [("revision", 8), ("flavour", 4)])
 def test_revisions_go_on_until_they_have_a_verdict_and_settings_until_the_answer_is_known(
     factor: str, blocks: int
 ) -> None:
