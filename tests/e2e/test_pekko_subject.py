@@ -213,7 +213,7 @@ def test_the_other_jvms_end_with_the_first(play: Callable[..., Any]) -> None:
 FULL = """
 question: What becomes of a mailbox that is too full?
 subject: {use: pekko, set: {heap: 48m}}
-factors: {mailbox: ["bounded:4", unbounded], balls: [BALLS]}
+factors: {mailbox: [MAILBOXES], balls: [BALLS]}
 load: {duration: DURATION}
 measure: {warmup: 1s, metrics: {app_balls_lost: final(balls_lost)}, invariants: [app_balls_lost == 0]}
 profiles: {smoke: {measure: {repeats: 1}}}
@@ -225,14 +225,15 @@ profiles: {smoke: {measure: {repeats: 1}}}
     ("balls", "duration", "outcomes"),
     [
         (100, "1s", {"bounded:4": "invariant", "unbounded": None}),
-        (20_000_000, "8s", {"bounded:4": "invariant", "unbounded": "died"}),  # a slow machine takes long to fill a heap
+        (20_000_000, "8s", {"unbounded": "died"}),  # a slow machine takes long to fill a heap
     ],
 )
 def test_a_mailbox_that_is_too_full_is_reported(
     tmp_path: Path, balls: int, duration: str, outcomes: dict[str, str | None]
 ) -> None:
     file = tmp_path / "full.yaml"
-    file.write_text(FULL.replace("BALLS", str(balls)).replace("DURATION", duration))
+    mailboxes = ", ".join(f'"{mailbox}"' for mailbox in outcomes)
+    file.write_text(FULL.replace("MAILBOXES", mailboxes).replace("BALLS", str(balls)).replace("DURATION", duration))
     analysis = run(str(file), tmp_path / "runs", spoilt_by=("invariant", "died"))
     for trial in analysis["trials"]:
         said = json.dumps(trial)
