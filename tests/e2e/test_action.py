@@ -38,8 +38,11 @@ def installed(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     uv = shutil.which("uv") or str(ROOT / ".tools/bin/uv")
     python = folder / "powerband" / "bin" / "python"
     env = {**os.environ, "UV_CACHE_DIR": str(Path.home() / ".cache" / "uv")}
-    for command in (["venv", "--python", "python3", folder / "powerband"], ["pip", "install", "--python", python, package]):
-        subprocess.run([uv, command[0], "--quiet", *command[1:]], env=env, check=True, timeout=120)
+    for words in (
+        ["venv", "--quiet", "--python", "python3", folder / "powerband"],
+        ["pip", "install", "--quiet", "--python", python, package],
+    ):
+        subprocess.run([uv, *words], env=env, check=True, timeout=120)
     return folder
 
 

@@ -21,7 +21,7 @@ from powerband.search.calibrate import SERVICE_S, Calibration, CalibrationCheck,
 from powerband.store import TrialDir, TrialRecord
 
 CALIBRATIONS = 3
-AT_ONCE = 16  # reference servers: those of the longest check, which take a tenth of a CPU together
+AT_ONCE = 16  # all reference servers of the longest check
 
 
 @pytest.mark.long

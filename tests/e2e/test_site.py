@@ -75,8 +75,8 @@ def site(built: Path) -> Iterator[str]:
 def test_each_page_is_shown_wide_and_narrow_and_asks_no_other_host(
     scheme: str, built: Path, site: str, browser: Browser
 ) -> None:
-    """Each page is loaded once, and shown at both widths, first at that of the page before. Colours are the theme's: each
-    page offers both, and one of each folder is loaded in the dark ones, too."""
+    """Each page is loaded once, and shown at both widths, first at that of the page before. Colours are the theme's:
+    each page offers both, and one of each folder is loaded in the dark ones, too."""
     names = pages(built)
     assert [name for name in names if DARK not in (built / name).read_text()] == []
     if scheme == "dark":

@@ -101,10 +101,7 @@ def line(name: str, found: list[Run]) -> str:
         share([run.told[1] <= run.took <= run.told[2] for run in found]),
         share([holds(run.took, run.assumed[0]) for run in found]),
         share([run.assumed[1] <= run.took <= run.assumed[2] for run in found]),
-        *(
-            share([holds(run.took, run.after[at]) for run in found if at in run.after])
-            for at in AFTER
-        ),
+        *(share([holds(run.took, run.after[at]) for run in found if at in run.after]) for at in AFTER),
     ]
     return f"{name:16} {len(found):4} " + " ".join(cells)
 
