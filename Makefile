@@ -45,9 +45,9 @@ test: setup extras
 rust-tests:
 	RUST_TEST_THREADS=$$((3 * $$(nproc))) cargo test --locked --quiet
 
-# Four for two CPUs: most of these are JVMs, which use what they get.
+# Six for two CPUs: a third of what these take is CPU time.
 test-long: setup extras
-	$(call tests,long and not table,4)
+	$(call tests,long and not table,6)
 
 # The rows of published tables that the two above leave out.
 test-tables: setup extras

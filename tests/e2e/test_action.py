@@ -3,6 +3,7 @@ server of Go gets the inputs that docs/ci.md shows, with shorter trials."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from fakes.guides import block_of
-from fakes.hosted_job import SERVERS, Job, Server, build_wheel, pull_request, repository
+from fakes.hosted_job import ROOT, SERVERS, Job, Server, build_wheel, pull_request, repository
 from fakes.needs import without
 
 WORKFLOW = YAML(typ="safe").load(block_of("ci.md", "runs-on"))
@@ -30,6 +31,21 @@ def temp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runner")
 
 
+@pytest.fixture(scope="module")
+def installed(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a runner in which uv has put the package, so that the step that installs it finds it there."""
+    folder = tmp_path_factory.mktemp("runner")
+    uv = shutil.which("uv") or str(ROOT / ".tools/bin/uv")
+    python = folder / "powerband" / "bin" / "python"
+    env = {**os.environ, "UV_CACHE_DIR": str(Path.home() / ".cache" / "uv")}
+    for words in (
+        ["venv", "--quiet", "--python", "python3", folder / "powerband"],
+        ["pip", "install", "--quiet", "--python", python, package],
+    ):
+        subprocess.run([uv, *words], env=env, check=True, timeout=120)
+    return folder
+
+
 @pytest.mark.e2e
 @pytest.mark.long
 @pytest.mark.parametrize(
@@ -37,7 +53,7 @@ def temp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("Python", (20, 25), True), ("Go", (20, 20), False)],
 )
 def test_a_regression_fails_the_job_and_nothing_else_does(
-    language: str, waits: tuple[int, int], worse: bool, *, package: Path, temp: Path, tmp_path: Path
+    language: str, waits: tuple[int, int], worse: bool, *, package: Path, installed: Path, tmp_path: Path
 ) -> None:
     server = SERVERS[language]
     if server.build and shutil.which("go") is None:
@@ -48,7 +64,7 @@ def test_a_regression_fails_the_job_and_nothing_else_does(
         inputs = {**SHOWN, "options": f"{SHOWN['options']} {SHORT}"}
     else:
         inputs = {"command": server.command, "options": f"--profile quick {SHORT}"}
-    job = Job(checkout, tmp_path, {**inputs, "package": str(package)}, pull_request(base, head), temp)
+    job = Job(checkout, tmp_path, {**inputs, "package": str(package)}, pull_request(base, head), installed)
     assert job.run() == worse, job.log
     assert (job.output("verdict") == "worse") is worse, job.log  # five short blocks seldom show that two are equivalent
     assert job.output("exit-code") == str(int(worse))

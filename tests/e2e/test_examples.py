@@ -72,23 +72,21 @@ def test_the_websocket_server(tmp_path: Path) -> None:
 
 
 def test_the_spring_boot_application(tmp_path: Path) -> None:
-    """The server is tuned by options of its command line, and by a knob that is set while it runs. A request takes 20
-    ms, so a limit of 1 allows at most 50 requests a second."""
+    """The server is tuned by the page's command, with all that the page adds to it, and by a knob that is set while it
+    runs. A request takes 20 ms, so a limit of 1 allows at most 50 requests a second."""
     need_jdk(maven=True)
     folder = built("boot-app", tmp_path, typed("jvm-servers.md", "cd examples"))
-    # By default the server gets all CPUs only after a first trial that is then discarded.
     command = shown("jvm-servers.md", "tune")
-    trials = answered(folder, *shorter(command, {"threads": "4"}, *LONGER, "--cpus", "all"))
-    assert set(by_level(trials, "threads")) == {4}
-
     (backlog,), (virtual, virtual_threads), (pool,), jvm, *_ = knobs("jvm-servers.md")
     levels = {"backlog": "50", "pool": "4", "heap": "256m", "cpus": "2", "gc": "Serial"}
     factors = [word for name, level in levels.items() for word in ("-P", f"{name}={level}")]
     jar = command.index("-jar")
     options = [word for span in jvm for word in span]
     every = [*command[:jar], *options, *command[jar:], *backlog, *virtual_threads, *pool]
-    given = [*factors, *levelled(virtual, {"virtual": "true"}), *PAUSING, "--cpus", "all"]
-    answered(folder, *shorter(every, {"threads": "64"}, *given))
+    # By default the server gets all CPUs only after a first trial that is then discarded.
+    given = [*factors, *levelled(virtual, {"virtual": "true"}), *LONGER, *PAUSING, "--cpus", "all"]
+    trials = answered(folder, *shorter(every, {"threads": "64"}, *given))
+    assert set(by_level(trials, "threads")) == {64}
 
     options = (
         "factors.limit=[1, 32]",

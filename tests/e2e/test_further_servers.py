@@ -15,13 +15,8 @@ from fakes.undisturbed import undisturbed
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
 
 RIGHT_LEAST = 0.75  # the docs have the share of cases that are named rightly
-SAMPLE_RIGHT_LEAST = 0.6
-# A case on which the rules were mended, and one of each other language that needs no long build.
-SAMPLE = (
-    "twisted: a pool of 10 behind the reactor",
-    "Undertow: an I/O thread blocked",
-    "fasthttp: a lock held 5 ms",
-)
+# A case on which the rules were mended, and one of Java's; test_real_servers.py has limits of Go that no thread shows.
+SAMPLE = ("twisted: a pool of 10 behind the reactor", "Undertow: an I/O thread blocked")
 EVERY = (*FURTHER_CASES, *FURTHER_HEALTHY)
 
 
@@ -43,7 +38,7 @@ def test_a_sample_of_further_servers_is_named() -> None:
     need_builds()
     some = tuple(case for case in EVERY if case.name in SAMPLE)
     assert len(some) == len(SAMPLE)
-    check_most(some, SAMPLE_RIGHT_LEAST)
+    check_most(some, RIGHT_LEAST)
 
 
 @pytest.mark.table

@@ -204,7 +204,8 @@ def test_a_node_whose_generator_is_not_heard_of_loses_its_block_which_runs_elsew
     tmp_path: Path, stop: StopRequest
 ) -> None:
     """Each trial lasts longer than it takes to notice that the node is silent."""
-    made = experiment(load={"users": 4, "duration": "7s"}, measure={"warmup": "100ms", "repeats": 1, "retries": 0})
+    long = {"load": {"users": 4, "duration": "7s"}, "factors": {"threads": [1]}}
+    made = experiment(**long, measure={"warmup": "100ms", "repeats": 1, "retries": 0})
     with fake_nodes("a", "b", "c", "d") as nodes:
         watching = Watching(1, lambda: setattr(nodes[2], "cut", True))
         _, analysis = go(made, tmp_path, nodes, stop, watching)

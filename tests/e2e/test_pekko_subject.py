@@ -20,7 +20,7 @@ from conftest import MARK, marked_processes
 from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk, without
 from fakes.reflection import Built, Playing, assert_no_ball_lost, built
-from fakes.smoke import measured, measured_by, run
+from fakes.smoke import measured, measured_by, powerband, run
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import load_subject, parse_experiment
 from powerband.model.plan import Level
@@ -213,38 +213,31 @@ def test_the_other_jvms_end_with_the_first(play: Callable[..., Any]) -> None:
 FULL = """
 question: What becomes of a mailbox that is too full?
 subject: {use: pekko, set: {heap: 48m}}
-factors: {mailbox: ["bounded:4", unbounded], balls: [BALLS]}
-load: {duration: DURATION}
+factors: {mailbox: [%s], balls: [%d]}
+load: {duration: %s}
 measure: {warmup: 1s, metrics: {app_balls_lost: final(balls_lost)}, invariants: [app_balls_lost == 0]}
 profiles: {smoke: {measure: {repeats: 1}}}
 """
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("balls", "duration", "outcomes"),
-    [
-        (100, "1s", {"bounded:4": "invariant", "unbounded": None}),
-        (20_000_000, "8s", {"bounded:4": "invariant", "unbounded": "died"}),  # a slow machine takes long to fill a heap
-    ],
-)
-def test_a_mailbox_that_is_too_full_is_reported(
-    tmp_path: Path, balls: int, duration: str, outcomes: dict[str, str | None]
-) -> None:
+def test_balls_that_a_full_mailbox_loses_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "full.yaml"
-    file.write_text(FULL.replace("BALLS", str(balls)).replace("DURATION", duration))
-    analysis = run(str(file), tmp_path / "runs", spoilt_by=("invariant", "died"))
+    file.write_text(FULL % ('"bounded:4", unbounded', 100, "1s"))
+    analysis = run(str(file), tmp_path / "runs", spoilt_by=("invariant",))
+    lost = {trial["setting"]["levels"]["mailbox"]: trial["metrics"]["app_balls_lost"] for trial in analysis["trials"]}
+    assert lost["bounded:4"] > 0 and lost["unbounded"] == 0
     for trial in analysis["trials"]:
-        said = json.dumps(trial)
-        match outcomes[trial["setting"]["levels"]["mailbox"]]:
-            case "died":
-                assert trial["status"] == "failed" and "it ran out of memory (java.lang.OutOfMemoryError" in said
-            case "invariant":
-                assert "invariant" in {problem["code"] for problem in trial["problems"]}
-                assert trial["metrics"]["app_balls_lost"] > 0
-            case _:
-                assert trial["metrics"]["app_balls_lost"] == 0
-    assert {trial["setting"]["levels"]["mailbox"] for trial in analysis["trials"]} == set(outcomes)
+        codes = {problem["code"] for problem in trial["problems"]}
+        assert ("invariant" in codes) == (trial["setting"]["levels"]["mailbox"] == "bounded:4")
+
+
+@pytest.mark.long
+def test_a_mailbox_that_eats_the_heap_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "full.yaml"
+    file.write_text(FULL % ("unbounded", 20_000_000, "8s"))  # a slow machine takes long to fill a heap
+    done = powerband(str(file), tmp_path / "runs")
+    assert done.returncode == 4 and "it ran out of memory (java.lang.OutOfMemoryError" in done.stderr, done.stderr
 
 
 def test_infinite_reflection(tmp_path: Path) -> None:

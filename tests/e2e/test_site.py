@@ -31,6 +31,7 @@ HOME = Path.home()  # of the user who runs the tests: uv's cache is there
 BRIGHTNESS = """() => {
   const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g).map(Number);
   return (r + g + b) / 3; }"""
+DARK = 'data-md-color-media="(prefers-color-scheme: dark)" data-md-color-scheme="slate"'
 WIDTHS = (1280, 390)  # px: a desktop and a phone
 # The width that a page needs, once its scripts have put wide tables into boxes that scroll: after 2 s at most.
 NEEDED = """async width => {
@@ -74,7 +75,12 @@ def site(built: Path) -> Iterator[str]:
 def test_each_page_is_shown_wide_and_narrow_and_asks_no_other_host(
     scheme: str, built: Path, site: str, browser: Browser
 ) -> None:
-    """Each page is loaded once in either colours, and shown at both widths, first at that of the page before."""
+    """Each page is loaded once, and shown at both widths, first at that of the page before. Colours are the theme's:
+    each page offers both, and one of each folder is loaded in the dark ones, too."""
+    names = pages(built)
+    assert [name for name in names if DARK not in (built / name).read_text()] == []
+    if scheme == "dark":
+        names = list({posixpath.dirname(name): name for name in names}.values())
     context = browser.new_context(color_scheme=scheme, service_workers="block")  # type: ignore[arg-type]
     faults: list[str] = []
     try:
@@ -82,7 +88,7 @@ def test_each_page_is_shown_wide_and_narrow_and_asks_no_other_host(
         page.on("request", lambda request: faults.append(request.url) if is_elsewhere(request.url, site) else None)
         page.on("console", lambda message: faults.append(f"{page.url}: {message.text}"))
         page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
-        for at, name in enumerate(pages(built)):
+        for at, name in enumerate(names):
             page.goto(site + name, wait_until="load")
             if not page.locator("article h1").first.inner_text():
                 faults.append(f"{name}: no heading")

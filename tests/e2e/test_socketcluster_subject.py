@@ -19,7 +19,7 @@ from fakes.dashboards import Watch, check_dashboard
 from fakes.disturbance import spoilt, undisturbed
 from fakes.needs import need_browser, need_node
 from fakes.reflection import built
-from fakes.smoke import COUNTED_ALIKE, LONG, measured, measured_by, run
+from fakes.smoke import COUNTED_ALIKE, SOME, measured, measured_by, run
 from powerband.files.experiment_file import load_subject
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("engine", "no_process_left")]
@@ -54,7 +54,7 @@ def test_socketcluster_throughput(watch: Watch) -> None:
     """Only valid trials show the server from inside: if a trial was discarded and the machine was disturbed meanwhile,
     the run is repeated up to a limit."""
     # A busy machine too keeps so coarse a schedule.
-    options = ("--set", "load.precision=50ms", *LONG)
+    options = ("--set", "load.precision=50ms", *SOME)
     seen = undisturbed(lambda _: watch.run("socketcluster-throughput", *options), lambda seen: spoilt(seen.analysis))
     found = measured_by(seen.analysis, "version")
     assert set(found) == {14, 20}

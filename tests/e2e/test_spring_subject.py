@@ -115,6 +115,8 @@ def test_a_short_accept_queue_overflows_in_the_burst(tmp_path: Path) -> None:
         "subject.set.rows=200",
         "--set",
         "load.duration=3s",
+        "--set",
+        "load.drain=1s",
         *ALL_CPUS,
     )
     found = measured_by(run("spring-accept-count", tmp_path, *options), "accept_count")

@@ -29,6 +29,8 @@ SHORT_S, FULL_S = 0.5, 10.0
 AROUND_S = 2.0  # a second and a half to start and to warm up, half a second to stop
 ROWS = 3  # so many rounds of 2 s take the time of one of 10 s
 BETWEEN = 1 / 3  # of the noise of a short trial
+LAST = "3"  # blocks of full trials
+AFTER = ("one short", "short", "1", "2", LAST)
 SCREENED: dict[str, Any] = {"screen": "500ms", "confirm_early": True}
 PLAIN: dict[str, Any] = {"confirm_early": True}
 
@@ -70,11 +72,13 @@ def runs(land: Land, noise: Noise, races: int, design: dict[str, Any]) -> Iterat
             planner.tell(result_of(spec, metrics, took_s))
             took += took_s
             if planner.block_ended and spec.stage is not Stage.CONFIRM:
-                left_s = planner.left_s(known)
-                assert left_s is not None
                 blocks += spec.stage is Stage.COMPARE
                 shorts += spec.stage is Stage.SCREEN
-                after[str(blocks) if blocks else "short" if shorts > 1 else "one short"] = took + left_s
+                at = str(blocks) if blocks else "short" if shorts > 1 else "one short"
+                if at in AFTER:
+                    left_s = planner.left_s(known)
+                    assert left_s is not None
+                    after[at] = took + left_s
         yield Run(took, _before(made, known), _before(made, assumed), after)
 
 
@@ -97,10 +101,7 @@ def line(name: str, found: list[Run]) -> str:
         share([run.told[1] <= run.took <= run.told[2] for run in found]),
         share([holds(run.took, run.assumed[0]) for run in found]),
         share([run.assumed[1] <= run.took <= run.assumed[2] for run in found]),
-        *(
-            share([holds(run.took, run.after[at]) for run in found if at in run.after])
-            for at in ("one short", "short", "1", "2", "3")
-        ),
+        *(share([holds(run.took, run.after[at]) for run in found if at in run.after]) for at in AFTER),
     ]
     return f"{name:16} {len(found):4} " + " ".join(cells)
 
@@ -115,7 +116,6 @@ def simulate(races: int, design: dict[str, Any], noises: list[Noise]) -> list[Ru
     return every
 
 
-LAST = "3"  # blocks of full trials
 RACES, RACES_OF_TABLE = 9, 20  # of each landscape under each noise: 180 and 400 in all
 
 

@@ -207,6 +207,7 @@ def test_what_is_left_follows_from_what_trials_take_and_show() -> None:
     assert left(made(), alike, 20.0)[:2] == [None, 47 * 20.0], "of a fixed plan all that is planned"
     one, other = (left(made(order="race"), outcome, 20.0) for outcome in (far_apart, alike))
     assert one[0] is None and one[-1] == other[-1] == 0
+    assert None not in one[1:] + other[1:], "it is known from the first trial to the last"
     after_two_blocks = 8
     little, much = one[after_two_blocks], other[after_two_blocks]
     assert little is not None and 6 * 20.0 <= little <= 10 * 20.0, "hardly more than what confirms the winner"
