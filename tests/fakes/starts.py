@@ -50,7 +50,7 @@ def two_modes(slow: float, apart: float, width: float) -> Shape:
         slower = dice.random(shape) < slow
         return np.asarray(slower * np.log1p(-apart) + width * dice.standard_normal(shape))
 
-    return Shape(f"{slow:.0%} of starts {apart:.0%} slower, modes {width:.1%} wide", draw)
+    return Shape(f"{slow:.0%} of starts {apart:.0%} slower, each ±{width:.1%}", draw)
 
 
 def _normal(dice: np.random.Generator, *shape: int) -> Array:
@@ -92,16 +92,16 @@ def _disturbed_block(dice: np.random.Generator, *shape: int) -> Array:
 
 SHAPES = (
     Shape("normal, 3 %", _normal),
-    Shape("heavy tail (t with 3 degrees of freedom)", _heavy_tail),
+    Shape("heavy tail (t, 3 degrees of freedom)", _heavy_tail),
     Shape("lognormal", _lognormal),
     two_modes(0.1, 0.3, 0.001),
     two_modes(0.3, 0.2, 0.005),
     two_modes(0.5, 0.3, 0.001),
     two_modes(0.5, 0.1, 0.005),
     two_modes(0.2, 0.05, 0.02),
-    Shape("three modes: 50 %, 30 % 10 % slower, 20 % 25 % slower", _three_modes),
+    Shape("three modes, 10% and 25% slower", _three_modes),
     Shape("one setting 10 times as noisy", _one_noisy),
-    Shape("drift from trial to trial, AR(1) of 0.8", _drift),
+    Shape("drift, AR(1) of 0.8", _drift),
     Shape("one round 6 times as noisy", _disturbed_block),
 )
 
