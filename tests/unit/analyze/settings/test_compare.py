@@ -392,7 +392,7 @@ def test_an_unfinished_plan_and_settings_that_left_it_are_said() -> None:
     assert analyse(made, trials).warnings == ()
 
 
-def test_where_nothing_was_measured_one_line_says_so_and_why() -> None:
+def test_where_nothing_was_measured_the_answer_says_so_and_no_warning_repeats_it() -> None:
     died = "it died; its last log lines:\n  no such pool\n  bye"
     trials = [
         replace(each, status="failed", problems=(Problem("died", died),), metrics={})
@@ -400,10 +400,9 @@ def test_where_nothing_was_measured_one_line_says_so_and_why() -> None:
     ]
     left = {setting(1): f"left after 2 failed attempts: {died}"}
     analysis = analyse(experiment({"threads": (1, 2)}), trials, Progress(left=left))
-    assert analysis.warnings == (
-        "threads=1 is no longer tried: it left after 2 failed attempts: it died",
-        "nothing could be measured; most often it died",
-    )
+    assert analysis.answer.sentences[0] == "No setting could be measured."
+    assert analysis.answer.sentences[1].startswith("Most often: it died")
+    assert analysis.warnings == ("threads=1 is no longer tried: it left after 2 failed attempts: it died",)
 
 
 def test_a_part_of_a_thread_makes_nothing_cheaper_where_memory_differs() -> None:
