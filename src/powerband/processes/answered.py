@@ -7,7 +7,7 @@ How much was measured, and whether to believe it, is analysis.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from powerband.processes.failures import Code, TrialFailed
@@ -39,9 +39,14 @@ def check_answered(outcomes: Counter[str], statuses: Mapping[str, int], handshak
             f"the server never answered a request ({ended}): check load.scenario and subject.url, or raise "
             "load.timeout and measure.warmup_max if it is that slow",
         )
-    told = f"; status {', '.join(sorted(statuses))}" if statuses else ""
     cure = (outcomes["tls_failed"] and handshakes) or "check the path, the checks and the server's log"
-    raise TrialFailed(Code.NO_VALID_RESPONSE, f"not one request was answered as it should be ({ended}{told}): {cure}")
+    raise TrialFailed(
+        Code.NO_VALID_RESPONSE, f"not one request was answered as it should be ({ended}{_named(statuses)}): {cure}"
+    )
+
+
+def _named(statuses: Collection[str]) -> str:
+    return f"; status {', '.join(sorted(statuses))}" if statuses else ""
 
 
 def tls_failure(stderr_file: Path) -> str:
@@ -64,7 +69,8 @@ def check_joined(summaries: Sequence[Summary], handshakes: str = "") -> None:
         "check the path of subject.url, load.websocket (headers, subprotocols, dialect) and the server's log, or raise "
         "load.connect_timeout if it is that slow"
     )
-    raise TrialFailed(Code.NOT_JOINED, f"not one user could join ({ended}): {cure}")
+    statuses = {status for summary in summaries for status in summary.get("rejected_statuses", ())}
+    raise TrialFailed(Code.NOT_JOINED, f"not one user could join ({ended}{_named(statuses)}): {cure}")
 
 
 def check_measured(summaries: Sequence[Summary]) -> None:

@@ -94,9 +94,10 @@ def test_where_nobody_could_join_the_failure_says_why() -> None:
     check_joined([{}, joins(1, {"connect_refused": 9}), joins(0, {"connect_refused": 9})])
     check_joined([{"websocket": None}])
     with pytest.raises(
-        TrialFailed, match=r"not one user could join \(7 handshake_refused, 2 connect_timeout\)"
+        TrialFailed, match=r"not one user could join \(7 handshake_refused, 2 connect_timeout; status 404\)"
     ) as failed:
-        check_joined([joins(0, {"connect_timeout": 2, "handshake_refused": 3}), joins(0, {"handshake_refused": 4})])
+        refused = {**joins(0, {"handshake_refused": 4}), "rejected_statuses": {"404": 7}}
+        check_joined([joins(0, {"connect_timeout": 2, "handshake_refused": 3}), refused])
     assert failed.value.failure.code == Code.NOT_JOINED
 
 

@@ -14,7 +14,7 @@ from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import ResponseTable, cost_of
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import Objective
+from powerband.model.experiment import Design, Objective
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
 from powerband.report.wording.numbers import format_estimate
@@ -403,6 +403,17 @@ def test_where_nothing_was_measured_the_answer_says_so_and_no_warning_repeats_it
     assert analysis.answer.sentences[0] == "No setting could be measured."
     assert analysis.answer.sentences[1].startswith("Most often: it died")
     assert analysis.warnings == ("threads=1 is no longer tried: it left after 2 failed attempts: it died",)
+
+
+@pytest.mark.parametrize(("code", "advised"), [("no_counter", False), ("host_steal", True)])
+def test_a_longer_budget_is_no_cure_where_every_start_failed(code: str, advised: bool) -> None:
+    problem = Problem(code, "the program never reported its counter")
+    trials = [
+        replace(each, status="failed", problems=(problem,), metrics={}, took_s=30.0)
+        for each in results({1: [100.0], 2: [200.0]})
+    ]
+    made = experiment({"threads": (1, 2)}, design=Design(budget="60s"))
+    assert ("budget of 60.0 s was too little" in analyse(made, trials).answer.sentences[1]) == advised
 
 
 def test_a_part_of_a_thread_makes_nothing_cheaper_where_memory_differs() -> None:
