@@ -135,6 +135,9 @@ def test_the_words() -> None:
     assert "no difference can be detected: there is time for 1 round, and two are needed; 3 % would take" in said(
         4, 12, budget="60s"
     )
+    raced = made(4, 5, order="race", budget="60s", screen="500ms")
+    (words, *_) = run_notes(raced, forecast(raced, ASSUMED))
+    assert "only short trials detect differences, large ones: there is time for" in words
     assert "more rounds cannot detect 3 %: measure longer, or on a quieter machine" in said(4, 12, Noise(0.9))
     of = made(4, 5)
     assert size_text(of, forecast(of, ASSUMED)) == "4 settings x 5 rounds = 20 trials"
