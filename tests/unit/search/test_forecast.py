@@ -221,6 +221,22 @@ def test_what_is_left_follows_from_what_trials_take_and_show() -> None:
     assert left(made(order="race", soak="10m"), far_apart, 20.0)[after_two_blocks] == little + 600
 
 
+def test_what_disturbance_may_have_cost_keeps_a_race_open() -> None:
+    """One of two is 10 % slower; each may have lost 15 %, so that no round decides."""
+    of = made(2, 12, order="race")
+
+    def left(held_up: float) -> float | None:
+        planner = planner_for(of, 1)
+        for _ in range(6):
+            assert (spec := planner.ask()) is not None
+            served = 1000 * (0.9 if threads(spec) else 1.0) * (1 + 0.005 * (spec.block % 3 - 1))
+            planner.tell(replace(result_of(spec, {"goodput_per_s": served}), took_s=12.0, held_up=held_up))
+        return planner.left_s(ASSUMED)
+
+    assert left(0.0) == 6 * 12.0, "those that confirm the winner"
+    assert left(0.15) == 9 * 2 * 12.0, "all rounds"
+
+
 def test_what_is_left_of_an_exploration_holds_the_race_to_come() -> None:
     planner = planner_for(made(60, order="race", explore_trials=20), 1)
     spec = planner.ask()
