@@ -228,7 +228,8 @@ def test_what_disturbance_may_have_cost_keeps_a_race_open() -> None:
     def left(held_up: float) -> float | None:
         planner = planner_for(of, 1)
         for _ in range(6):
-            assert (spec := planner.ask()) is not None
+            spec = planner.ask()
+            assert spec is not None
             served = 1000 * (0.9 if threads(spec) else 1.0) * (1 + 0.005 * (spec.block % 3 - 1))
             planner.tell(replace(result_of(spec, {"goodput_per_s": served}), took_s=12.0, held_up=held_up))
         return planner.left_s(ASSUMED)
