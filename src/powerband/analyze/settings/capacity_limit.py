@@ -55,6 +55,8 @@ def limit_of(search: Search) -> Bottleneck | None:
         return found or full
     held_up = _held_up(around)
     queue = None if held_up else _queue(search, rate)
+    if queue and full is None:  # they queue for what the first look has no name for
+        return None
     if queue and full is not None and full.name is not BottleneckName.NONE:
         return replace(full, evidence=(_ends_at(search, rate), queue, *full.evidence))
     evidence = [_ends_at(search, rate)]
