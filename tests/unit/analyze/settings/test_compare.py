@@ -496,7 +496,7 @@ def test_a_condition_that_few_requests_leave_open_names_no_setting() -> None:
 
 def test_the_answers_figure_is_a_lower_bound_where_its_sentence_says_so() -> None:
     found = judged(with_p99({1: [10e9] * 4}, {1: 0.02}), (1,), **P99)
-    assert "is at least 10.0 s" in found.answer.sentences[0]
+    assert "is at least 10.0 s, because too many requests were not answered rightly" in found.answer.sentences[0]
     assert found.answer.figure is not None and found.answer.figure.estimate.at_least
 
 
