@@ -40,6 +40,12 @@ def test_nobody_there_is_an_outcome_and_no_error(engine: Path, stop: StopRequest
     assert set(result.summaries[0]["total"]["outcomes"]) == {"connect_refused"}
 
 
+def test_why_handshakes_fail_is_told(url: str, stop: StopRequest) -> None:
+    result = run_load(url.replace("http:", "https:"), short_load(), stop=stop)
+    assert set(result.summaries[0]["total"]["outcomes"]) == {"tls_failed"}
+    assert "speaks no TLS" in result.tls_failure
+
+
 def test_an_engine_that_gives_up_is_quoted(engine: Path, stop: StopRequest) -> None:
     with pytest.raises(MeasurementError, match=r"missing\.pem"):
         run_load("https://127.0.0.1:1/", short_load(tls_ca_file="missing.pem"), stop=stop)

@@ -2,7 +2,7 @@
 //! the Mozilla roots, a CA file, or not at all. No sockets beyond one read or write call, no time.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -77,6 +77,14 @@ pub enum TlsError {
     Socket(sys::Errno),
 }
 
+/// Writes the first error of the process to stderr: outcomes count errors, and name no reason.
+#[cold]
+fn told(error: rustls::Error) -> TlsError {
+    static FIRST: Once = Once::new();
+    FIRST.call_once(|| eprintln!("TLS: {error}"));
+    TlsError::Broken
+}
+
 pub struct TlsConnection {
     inner: ClientConnection,
     /// Approximate number of bytes that wait for room in the socket.
@@ -103,7 +111,7 @@ impl TlsConnection {
         let mut ended = false;
         while !records.is_empty() {
             let taken = self.inner.read_tls(&mut records).map_err(|_| TlsError::Broken)?;
-            let state = self.inner.process_new_packets().map_err(|_| TlsError::Broken)?;
+            let state = self.inner.process_new_packets().map_err(told)?;
             ended = state.peer_has_closed();
             let length = state.plaintext_bytes_to_read();
             if length > 0 {

@@ -32,6 +32,8 @@ def split_url(url: str, schemes: Collection[str] = HTTP) -> SplitResult:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise ValueError(f"{url!r} is no URL: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    if filled.startswith(("unix:", "http+unix:")):
+        raise ValueError(f"{url!r} is a Unix socket, which cannot be loaded: let the server listen on a TCP port")
     if not has_scheme(filled):
         raise ValueError(f"{url!r} is no URL: it has no scheme; write http://{url.lstrip('/')}")
     if parts.scheme in WEBSOCKET and parts.scheme not in schemes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,11 +81,19 @@ def socket_inodes(pid: int) -> Iterator[str]:
 
 class TcpSocket(NamedTuple):
     """A TCP socket. `port`: the local one; `state`: two hexadecimal digits, as the kernel writes it; `inode`: the
-    number by which `socket_inodes` finds its process, as text."""
+    number by which `socket_inodes` finds its process, as text; `words`: the local address, as the kernel writes it."""
 
     port: int
     state: str
     inode: str
+    words: str
+
+    @property
+    def host(self) -> str:
+        """The local address as in a URL, `[::1]`."""
+        words = (int(self.words[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(self.words), 8))
+        address = ip_address(b"".join(words))
+        return str(address) if address.version == 4 else f"[{address}]"
 
 
 ESTABLISHED, LISTEN = "01", "0A"
@@ -95,4 +105,5 @@ def tcp_sockets(pid: int | None = None) -> Iterator[TcpSocket]:
         with suppress(OSError):
             for line in Path(f"/proc/{'self' if pid is None else pid}/net/{table}").read_text().splitlines()[1:]:
                 fields = line.split()
-                yield TcpSocket(int(fields[1].rpartition(":")[2], 16), fields[3], fields[9])
+                words, _, port = fields[1].partition(":")
+                yield TcpSocket(int(port, 16), fields[3], fields[9], words)

@@ -102,8 +102,9 @@ def load(
     if fleet is None or result.interrupted:
         return UserInterruptError.exit_code
     if not fleet.cohort.ok:  # a server without one right answer has failed, as in a trial
-        refused = fleet.cohort.outcomes.keys() == {"connect_refused"}
-        cure = "nothing listens there: start the server, or correct the address" if refused else "see the outcomes"
+        cure = result.tls_failure or "see the outcomes"
+        if fleet.cohort.outcomes.keys() == {"connect_refused"}:
+            cure = "nothing listens there: start the server, or correct the address"
         raise SubjectError(f"no request was answered correctly; {cure}")
     return EXIT_OK
 

@@ -245,7 +245,7 @@ class Constraint(Frozen):
 
 
 Constraints = Annotated[tuple[Constraint, ...], BeforeValidator(listed)]
-_CONSTRAINT = re.compile(r"^\s*([A-Za-z_]\w*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$")
+_CONSTRAINT = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$")
 
 
 def parse_constraint(text: str) -> dict[str, Any]:

@@ -23,6 +23,13 @@ def _duration(value: Any, info: ValidationInfo) -> Any:
     return parse_duration_ns(value)
 
 
+def _share(value: Any) -> Any:
+    share = parse_share(value)
+    if 1 < share <= 100 and not str(value).strip().endswith("%"):
+        raise ValueError(f"{value} is above 1: write {share:g}% or {share / 100:g}")
+    return share
+
+
 def listed(value: Any) -> Any:
     """Turns a single value into a list of one."""
     return [value] if isinstance(value, int | str) else value
@@ -45,7 +52,7 @@ WithinDay = Annotated[int, BeforeValidator(_duration), Field(ge=0, le=DAY_NS)]
 Timeout = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=DAY_NS)]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
-Share = Annotated[float, BeforeValidator(parse_share), Field(ge=0, le=1)]
+Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1)]
 Rate = Annotated[float, BeforeValidator(parse_rate)]
 Argv = Annotated[tuple[str, ...], BeforeValidator(_argv), Field(min_length=1)]
 

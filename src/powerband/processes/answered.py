@@ -1,24 +1,35 @@
 """Checks that a load has measured anything, from the outcomes and summaries of its engines.
 
-In: outcomes, `summary` events. Out: nothing, or a TrialFailed that says what to look at. How much was measured, and
-whether to believe it, is analysis.
+In: outcomes, `summary` events, what engines wrote to stderr. Out: nothing, or a TrialFailed that says what to look at.
+How much was measured, and whether to believe it, is analysis.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from powerband.processes.failures import Code, TrialFailed
 from powerband.wire.load_events import Summary
 
 SILENT = {"timeout", "unfinished", "connect_timeout"}
 ANSWERS = {"ok", "status_rejected", "check_failed", "bad_response"}
+_TLS_ERROR = "TLS: "  # begins the line of the load engine's stderr that says why a handshake failed (`tls.rs`)
+# What to do about a TLS error, by a part of its text in rustls.
+_TLS_CURES = {
+    "CaUsedAsEndEntity": "the certificate is marked as that of a CA (CA:TRUE), and a server may not use it: make it "
+    "with CA:FALSE, or accept any with --insecure (load.tls_insecure)",
+    "not valid for name": "write that name in the url, or accept any with --insecure (load.tls_insecure)",
+    "peer certificate": "trust who signed it with --ca-file (load.tls_ca_file), or accept any with --insecure "
+    "(load.tls_insecure)",
+    "corrupt message": "if the server speaks no TLS there, write http:// in the url",
+}
 
 
-def check_answered(outcomes: Counter[str], statuses: Mapping[str, int]) -> None:
+def check_answered(outcomes: Counter[str], statuses: Mapping[str, int], handshakes: str = "") -> None:
     """Raises TrialFailed if no request ended ok: then there is nothing to measure. `statuses`: rejected requests by
-    HTTP status, as far as they are known."""
+    HTTP status, as far as they are known. `handshakes`: what `tls_failure` says of them."""
     if outcomes["ok"]:
         return
     ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
@@ -28,26 +39,38 @@ def check_answered(outcomes: Counter[str], statuses: Mapping[str, int]) -> None:
             f"the server never answered a request ({ended}): check load.scenario and subject.url, or raise "
             "load.timeout and measure.warmup_max if it is that slow",
         )
-    told = f"; status {', '.join(sorted(statuses))}" if statuses else ""
+    cure = (outcomes["tls_failed"] and handshakes) or "check the path, the checks and the server's log"
     raise TrialFailed(
-        Code.NO_VALID_RESPONSE,
-        f"not one request was answered as it should be ({ended}{told}): check the path, the checks and the server's "
-        "log",
+        Code.NO_VALID_RESPONSE, f"not one request was answered as it should be ({ended}{_named(statuses)}): {cure}"
     )
 
 
-def check_joined(summaries: Sequence[Summary]) -> None:
-    """Raises TrialFailed if no user of a WebSocket load could join."""
+def _named(statuses: Collection[str]) -> str:
+    return f"; status {', '.join(sorted(statuses))}" if statuses else ""
+
+
+def tls_failure(stderr_file: Path) -> str:
+    """Returns why TLS handshakes failed, and what to do: by the first error that an engine wrote to its stderr. Empty
+    if none did."""
+    lines = stderr_file.read_text(errors="replace").splitlines() if stderr_file.is_file() else []
+    error = next((line.removeprefix(_TLS_ERROR) for line in lines if line.startswith(_TLS_ERROR)), "")
+    cure = next((f"; {cure}" for part, cure in _TLS_CURES.items() if part in error), "")
+    return f"the TLS handshake failed: {error}{cure}" if error else ""
+
+
+def check_joined(summaries: Sequence[Summary], handshakes: str = "") -> None:
+    """Raises TrialFailed if no user of a WebSocket load could join. `handshakes`: as of `check_answered`."""
     joins = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not joins or any(part["joined"] for part in joins):
         return
     failed: Counter[str] = sum((Counter(part["joins_failed"]) for part in joins), Counter())
     ended = ", ".join(f"{count} {name}" for name, count in failed.most_common() if count) or "none ended"
-    raise TrialFailed(
-        Code.NOT_JOINED,
-        f"not one user could join ({ended}): check the path of subject.url, load.websocket (headers, subprotocols, "
-        "dialect) and the server's log, or raise load.connect_timeout if it is that slow",
+    cure = (failed["tls_failed"] and handshakes) or (
+        "check the path of subject.url, load.websocket (headers, subprotocols, dialect) and the server's log, or raise "
+        "load.connect_timeout if it is that slow"
     )
+    statuses = {status for summary in summaries for status in summary.get("rejected_statuses", ())}
+    raise TrialFailed(Code.NOT_JOINED, f"not one user could join ({ended}{_named(statuses)}): {cure}")
 
 
 def check_measured(summaries: Sequence[Summary]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from powerband.base.errors import MeasurementError
-from powerband.processes.answered import check_answered, check_joined, check_measured
+from powerband.processes.answered import check_answered, check_joined, check_measured, tls_failure
 from powerband.processes.engine_process import Pump, describe_status
 from powerband.processes.engines import Engine, Engines
 from powerband.processes.failures import Code, TrialFailed, understood
@@ -130,12 +130,13 @@ class EngineFleet:
     begun_ns: int | None = None
     """None, since a fleet waits for go."""
 
-    def __init__(self, size: int, events: LineFile, engines: Engines) -> None:
+    def __init__(self, size: int, events: LineFile, engines: Engines, stderr_file: Path) -> None:
         self.engines = engines
         self.intervals: list[FleetInterval] = []
         self.phases: dict[str, int] = {}
         self.seen: Counter[str] = Counter()
         self._events = events
+        self._stderr_file = stderr_file
         self._merger = IntervalMerger(size)
         self._processes: list[Engine] = []
         self._added: dict[str, Any] = {}
@@ -173,19 +174,24 @@ class EngineFleet:
         """The `summary` events so far, in engine order."""
         return tuple(summary for summary in self._summaries if summary is not None)
 
+    @property
+    def tls_failure(self) -> str:
+        """As of `answered.tls_failure`; of engines on other machines nothing is known."""
+        return tls_failure(self._stderr_file)
+
     def check_begun(self) -> None:
         """Raises TrialFailed if no request was answered so far."""
-        check_answered(self.seen, {})
+        check_answered(self.seen, {}, self.tls_failure)
 
     def check_ended(self) -> None:
         """Raises TrialFailed if the run has nothing to measure."""
-        check_joined(self.summaries)
+        check_joined(self.summaries, self.tls_failure)
         total: Counter[str] = Counter()
         statuses: Counter[str] = Counter()
         for summary in self.summaries:
             total.update(summary["total"]["outcomes"])
             statuses.update(summary.get("rejected_statuses", {}))
-        check_answered(total, statuses)
+        check_answered(total, statuses, self.tls_failure)
         check_measured(self.summaries)
 
     def overdue(self, what: str) -> TrialFailed:
@@ -251,7 +257,7 @@ def fleet_up(
 
     Raises TrialFailed(engine_failed, descriptor_limit), MeasurementError if no engine can be started."""
     specs = list(specs)
-    fleet = EngineFleet(len(specs), events, engines)
+    fleet = EngineFleet(len(specs), events, engines, stderr_file)
     engines.before()
     with ExitStack() as processes:
         for index, spec in enumerate(specs):

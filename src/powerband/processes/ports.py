@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from powerband.base.errors import MeasurementError
-from powerband.base.procfs import LISTEN, all_processes, socket_inodes, tcp_sockets, tree_of
+from powerband.base.procfs import LISTEN, TcpSocket, all_processes, socket_inodes, tcp_sockets, tree_of
 
 _LOWEST = 10_000  # the well-known ports of most servers are below
 _HIGHEST = 65_535
@@ -96,10 +96,10 @@ def listener(port: int) -> tuple[str, int] | None:
     return None if oldest is None else (oldest.name, oldest.pid)
 
 
-def ports_of(root: int) -> list[int]:
-    """Returns the local ports on which a process and its descendants listen, as far as /proc shows."""
+def listening(root: int) -> list[TcpSocket]:
+    """Returns the sockets on which a process and its descendants listen, as far as /proc shows."""
     inodes = {inode for pid in tree_of(root, all_processes()) for inode in socket_inodes(pid)}
-    return sorted({each.port for each in tcp_sockets() if each.state == LISTEN and each.inode in inodes})
+    return sorted(each for each in tcp_sockets() if each.state == LISTEN and each.inode in inodes)
 
 
 def _holds(pid: int, inodes: set[str]) -> bool:

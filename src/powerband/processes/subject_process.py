@@ -46,7 +46,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.jvm_attach import thread_names
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import older_listener, pick_ports, pick_udp_port, ports_of, someone_listens
+from powerband.processes.ports import listening, older_listener, pick_ports, pick_udp_port, someone_listens
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
@@ -539,12 +539,13 @@ def listens_elsewhere(rendered: Rendered, root: int) -> str:
     """Returns where the server listens in place of its url, and what to do, as part of a sentence; empty if it does not
     or that is not known. `root`: the process from which it descends."""
     path = rendered.ready.http
-    if rendered.ready.log is not None or (path is not None and has_scheme(path)) or not (heard := ports_of(root)):
+    if rendered.ready.log is not None or (path is not None and has_scheme(path)) or not (heard := listening(root)):
         return ""
-    if rendered.port in heard and path is not None:  # it answers, or may be slow
+    there = {f"{each.host}:{each.port}" for each in heard if each.port == rendered.port}
+    if there and path is not None:  # it answers, or may be slow
         return ""
-    where = "at another address" if rendered.port in heard else f"on port {', '.join(map(str, heard))}"
-    return f"it listens {where}; let it listen on {rendered.host}:{rendered.port}, or correct subject.url"
+    where = ", ".join(sorted(there)) or f"port {', '.join(dict.fromkeys(str(each.port) for each in heard))}"
+    return f"it listens on {where}; let it listen on {rendered.host}:{rendered.port}, or correct subject.url (--url)"
 
 
 def _how_ready(rendered: Rendered) -> str:

@@ -14,7 +14,8 @@ Pure.
   those of a parent that only accepts.
 - The first thread of a process **accepts** connections for its other threads if it does little work and nearly always
   waits on a socket (accept and poll look like a read), while the others do not, or are woken far more or less often. So
-  does any thread whose own name says so.
+  does any thread whose own name says so. Where the others **come and go**, each for a request or a connection, most of
+  their work is never seen, and the first thread is not taken for the one that does it.
 - Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
   work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
 """
@@ -22,6 +23,7 @@ Pure.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +39,7 @@ RESTS = 0.05  # of the switches of the busiest process, or of the busiest event 
 AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
 LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is concluded from them
 ACCEPTS_SHARE = 0.9  # of the looks that did not find it waiting for a lock, a thread that accepts waits on a socket
+BRIEF = 2.0  # times as many threads as at any one look: those of one look are gone by the next: arbitrary
 APART = 2.0  # times the switches of each other thread, or one part in so many: arbitrary, equal workers differ less
 
 # `readings/pools.py` knows loops and housekeepers by such words in a name: the suffixes of others hold none of them.
@@ -140,9 +143,14 @@ def _groups(
     for pid, tids in processes.items():
         stretch = {tid: _Stretch.of(members[tid], start_ns, end_ns) for tid in tids}
         loops = [tid for tid in tids if stretch[tid].polls]
+        brief = _come_and_go([members[tid] for tid in tids if tid != pid], start_ns, end_ns)
         if pid in resting:
             groups[REST] += tids
-        elif pid in stretch and _does_all(stretch[pid], _of_process(pid, seen, start_ns, end_ns), end_ns - start_ns):
+        elif (
+            pid in stretch
+            and not brief
+            and _does_all(stretch[pid], _of_process(pid, seen, start_ns, end_ns), end_ns - start_ns)
+        ):
             groups[LOOP].append(pid)
             groups[REST] += [tid for tid in tids if tid != pid]
         elif any(stretch[tid].share("lock") >= PARKS for tid in loops):
@@ -156,7 +164,7 @@ def _groups(
             groups[REST] += [tid for tid in loops if tid not in awake]
             others = [tid for tid in tids if tid not in loops]
             rest = [tid for tid in others if tid != pid]
-            if pid in others and _accepts(stretch[pid], [stretch[tid] for tid in rest], end_ns - start_ns):
+            if pid in others and _accepts(stretch[pid], [stretch[tid] for tid in rest], end_ns - start_ns, brief=brief):
                 groups[ACCEPTS].append(pid)
                 others = rest
             at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
@@ -227,10 +235,18 @@ def _does_all(main: _Stretch, process: Collection[_Stretch], lasted_ns: int) -> 
     return (blocked or busy) and main.share("poll") < FREE_LEAST
 
 
-def _accepts(first: _Stretch, others: Sequence[_Stretch], lasted_ns: int) -> bool:
-    """True if the first thread of a process waits for connections, which it hands to the other threads of its pool."""
+def _come_and_go(histories: Collection[Sequence[tuple[int, ThreadSample]]], start_ns: int, end_ns: int) -> bool:
+    """True if threads are new at most looks in the stretch: each serves a request, or a connection, and ends."""
+    at_once = Counter(at for history in histories for at, _ in history if start_ns <= at <= end_ns)
+    return bool(at_once) and len(histories) >= BRIEF * max(at_once.values())
+
+
+def _accepts(first: _Stretch, others: Sequence[_Stretch], lasted_ns: int, *, brief: bool) -> bool:
+    """True if the first thread of a process waits for connections, which it hands to the other threads of its pool.
+    `brief`: these come and go, so that the CPU time that they use is hardly seen."""
     used = first.on_cpu_ns + sum(each.on_cpu_ns for each in others)
-    if not others or first.looks < LOOKS_LEAST or first.on_cpu_ns > min(MOST * used, BUSY * lasted_ns):
+    most = BUSY * lasted_ns if brief else min(MOST * used, BUSY * lasted_ns)
+    if not others or first.looks < LOOKS_LEAST or first.on_cpu_ns > most:
         return False
     if first.waited.get("socket", 0) < max(1.0, ACCEPTS_SHARE * (first.looks - first.waited.get("lock", 0))):
         return False

@@ -278,7 +278,7 @@ def run_notes(experiment: Experiment, expected: Forecast) -> list[str]:
     if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
         found = [ONE_SETTING]
     else:
-        found = [] if expected.reach is None else [reach_text(expected.reach)]
+        found = [] if expected.reach is None else [reach_text(expected.reach, experiment.screen_blocks)]
     longest_ns = longest_window_ns(experiment)
     if experiment.objective.is_capacity and experiment.load.duration_ns < longest_ns:
         first.append(
@@ -288,9 +288,9 @@ def run_notes(experiment: Experiment, expected: Forecast) -> list[str]:
     return [*found, *first, *foreseen(experiment)]
 
 
-def reach_text(reach: Reach) -> str:
+def reach_text(reach: Reach, short: int = 0) -> str:
     """A sentence that says which difference the plan detects, and how many blocks the margin needs if no setting is
-    eliminated early."""
+    eliminated early. `short`: the most blocks of short trials before a race."""
     noise = f"If {reach.noise}"
     matters = f"{100 * reach.margin:.6g} %"
     if reach.margin_blocks is None or reach.margin_ns is None:
@@ -299,6 +299,8 @@ def reach_text(reach: Reach) -> str:
         wanted = f"{matters} would take {plural(reach.margin_blocks, 'round')}, about {time_text(reach.margin_ns)}"
     if reach.finds is None:
         there = f"there is time for {plural(reach.blocks, 'round')}, and two are needed"
+        if short:
+            return f"{noise}, only short trials detect differences, large ones: {there} of full ones; {wanted}."
         return f"{noise}, no difference can be detected: {there}; {wanted}."
     blocks = plural(reach.blocks, "round")
     found = f"{noise}, {found_by(blocks, reach.finds)}"

@@ -43,10 +43,12 @@ class RaceSoFar:
     """The results so far of the settings that still race, the cheapest first. `means`: means relative to the leader, on
     the scale on which more is better; `errors`: their standard errors; `blocks`: full trials of each setting, 0 if its
     mean is of short trials; `sd`: noise of a full trial, known with `df` degrees of freedom; `allowed`: the margin on
-    this scale; `asked`: the bound asked for (`design.regret`) on this scale, None if there is none."""
+    this scale; `asked`: the bound asked for (`design.regret`) on this scale, None if there is none; `room`: what
+    disturbance may have cost each setting in a trial, by which verdicts are wider."""
 
     means: Array
     errors: Array
+    room: Array
     blocks: Array
     sd: float
     df: float
@@ -111,7 +113,7 @@ def simulate_rest(
     blocks = np.tile(known.blocks.astype(float), (PLAYED, 1))
     start = np.tile(np.where(known.blocks > 0, known.means, 0.0), (PLAYED, 1))
     table = _Table(start, blocks, sd**2 * np.maximum(blocks - 1, 0))
-    rules = _Rules(experiment, dice, known.allowed, known.asked, window_ns)
+    rules = _Rules(experiment, dice, known.allowed, known.asked, window_ns, known.room)
     alive: Flags = np.ones(shape, dtype=bool)
     if screens:
         alive = truth >= truth.max(1, keepdims=True) + math.log(1 - FAR)
@@ -149,9 +151,11 @@ def race_so_far(
         errors, blocks = np.hypot(errors, SHORT_OFF), np.zeros(len(ordered))
         full_ns = np.array(window_ns or experiment.load.duration_ns)
         sd = float(noise_within(np.array(sd), experiment.screened_ns or 1, full_ns))
+    slack = table.slack(scale)[:, [table.settings.index(setting) for setting in ordered]]
+    room = np.nansum(slack, axis=0) / np.maximum(present.sum(0), 1)
     base, objective, regret = float(np.nanmean(raw[:, lead])), experiment.objective, experiment.design.regret
     asked = None if regret is None else scale.allowed(regret, base)
-    return RaceSoFar(means, errors, blocks, sd, df, scale.allowed(objective.margin, base), asked)
+    return RaceSoFar(means, errors, room, blocks, sd, df, scale.allowed(objective.margin, base), asked)
 
 
 def noise_within(sd_short: Array, screened_ns: int, window_ns: Array) -> Array:
@@ -184,13 +188,15 @@ def _imagined(settings: int, dice: Dice) -> Array:
 @dataclass(frozen=True)
 class _Rules:
     """The rules of the race. `dice`: the source of the noise; `allowed`: the margin; `asked`: the bound asked for, None
-    if there is none; `window_ns`: the measured time of the full trials, None: that of the experiment."""
+    if there is none; `window_ns`: the measured time of the full trials, None: that of the experiment; `room`: as in
+    `RaceSoFar`, None if nothing is known of it."""
 
     experiment: Experiment
     dice: Dice
     allowed: float
     asked: float | None
     window_ns: int | None
+    room: Array | None = None
 
     @property
     def error(self) -> float:
@@ -291,6 +297,10 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
         if blocks >= 2:
             glance = glance_at(rules.experiment, blocks, window_ns=rules.window_ns)
             lead, difference, half, one = table.against_leader(alive, glance, rules.error)
+            if rules.room is not None:  # as in `hold_contest`
+                above, below = rules.room, rules.room[lead]
+                middle, wider = (above - below) / 2, (above + below) / 2
+                difference, half, one = difference + middle, half + wider, one + wider
             alive = alive & ~(difference + half < -rules.allowed)
             led = np.zeros(alive.shape, dtype=bool)
             np.put_along_axis(led, lead, True, axis=1)

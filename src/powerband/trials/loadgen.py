@@ -36,12 +36,14 @@ _DEFAULT_SCENARIO = Load(users=1).scenario
 class LoadResult:
     """The outcome of a load. `summaries`: one `summary` event per engine process (protocol/load-event.schema.json);
     `intervals`: the load over time, all engines together; `interrupted`: a stop request cut it short, so that both are
-    empty if it came before the load began; `generators`: the other machines that made the load, with their clocks."""
+    empty if it came before the load began; `generators`: the other machines that made the load, with their clocks;
+    `tls_failure`: why TLS handshakes failed, as far as it is known."""
 
     summaries: tuple[Summary, ...]
     intervals: tuple[FleetInterval, ...]
     interrupted: bool
     generators: tuple[GeneratorNode, ...] = ()
+    tls_failure: str = ""
 
 
 def run_load(
@@ -84,6 +86,7 @@ def run_load(
                 fleet_up(engines, specs, events, stderr_file, pump) as fleet,
             ):
                 interrupted = _drive(pump, fleet, load, warmup_ns, on_interval)
+            tls_failure = fleet.tls_failure
         except TrialInterrupted:
             return LoadResult((), (), interrupted=True)
         except TrialFailed as failed:
@@ -92,7 +95,7 @@ def run_load(
     clocks = tuple(GeneratorNode.from_json(each) for each in fleet.record().get("generators", ()))
     if problem := next(clock_problems(clocks, fleet.summaries, load.duration_ns), None):
         raise MeasurementError(problem.message)
-    return LoadResult(fleet.summaries, tuple(fleet.intervals), interrupted, clocks)
+    return LoadResult(fleet.summaries, tuple(fleet.intervals), interrupted, clocks, tls_failure)
 
 
 def check_url(url: str, allow_hosts: Collection[str]) -> str:

@@ -43,9 +43,10 @@ STARTS = 3
 """The number of starts that must fail in one way before the server is taken to be unable to start."""
 FEW_SETTINGS = 6  # arbitrary: so many are all tried first, as the last may be the only heap that is large enough
 _NO_START = (Code.COMMAND_NOT_FOUND, Code.NOT_EXECUTABLE, Code.LAUNCH_FAILED, Code.PORT_IN_USE)
+_NEVER_RIGHT = (Code.NO_RESPONSE, Code.NO_VALID_RESPONSE, Code.NOT_JOINED)
 # Messages of these differ between failures of one cause: they hold the level, which may be a text, or outcomes.
-_BY_CODE_ALONE = (Code.APPLY_FAILED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE)
-_UNDER_LOAD = (Code.DIED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE)  # the setting may well be the cause
+_BY_CODE_ALONE = (Code.APPLY_FAILED, *_NEVER_RIGHT)
+_UNDER_LOAD = (Code.DIED, *_NEVER_RIGHT)  # the setting may well be the cause
 _NEVER_SERVED = (*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.DIED, *_BY_CODE_ALONE)
 _DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime passes on
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)

@@ -59,6 +59,7 @@ def test_websockets_may_be_loaded_and_are_asked_over_http() -> None:
         ("127.0.0.1", "it has no scheme; write http://127.0.0.1"),
         ("/health", "has no scheme"),
         ("ftp://localhost/", "is no URL of a server"),
+        ("unix:/run/app.sock", "is a Unix socket, which cannot be loaded"),
         ("http:///x", "is no URL of a server"),
         ("http://localhost:web/", "is no URL: port could not be cast"),
         ("http://localhost:99999/", "is no URL: port out of range"),

@@ -154,6 +154,8 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
          "would be "
          "the same: write rate (--rate) in place of users, or vary another key"),
         ({"options": {"--stop-signal": "TREM"}}, "--stop-signal TREM: 'TREM' is not allowed; did you mean TERM?"),
+        ({"slo": ["p99.9<5ms"]}, "--slo p99.9<5ms: there is no metric p99.9; did you mean p999?"),
+        ({"options": {"--regret": "5"}}, "--regret 5: 5 is above 1: write 5% or 0.05"),
         ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),
         ({"objective": ("maximise", "memry")}, "--objective memry: there is no metric memry; did you mean memory?"),
         ({"objective": ("minimise", "memry")}, "--minimise memry: there is no metric memry; did you mean memory?"),

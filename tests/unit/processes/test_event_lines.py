@@ -28,7 +28,7 @@ def said(kind: str) -> list[str]:
 
 
 def fleet() -> EngineFleet:
-    return EngineFleet(1, BytesIO(), EnginesHere(Path()))  # type: ignore[arg-type]
+    return EngineFleet(1, BytesIO(), EnginesHere(Path()), Path())  # type: ignore[arg-type]
 
 
 def probe() -> RunningProbe:

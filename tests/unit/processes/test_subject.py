@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from powerband.base.hosts import http_url
+from powerband.base.procfs import tcp_sockets
 from powerband.model.experiment import Ready, Subject
 from powerband.model.plan import Setting
 from powerband.processes import ports, subject_process
@@ -216,6 +217,11 @@ def test_an_exit_in_words(code: int | None, number: int | None, words: str) -> N
     assert words in describe_exit(exited)
 
 
+def test_an_address_is_told_as_a_url_has_it() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        assert {each.host for each in tcp_sockets() if each.port == server.getsockname()[1]} == {"[::1]"}
+
+
 def test_where_a_server_listens_in_place_of_its_url() -> None:
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"], stdout=subprocess.PIPE, text=True
@@ -223,10 +229,12 @@ def test_where_a_server_listens_in_place_of_its_url() -> None:
         assert server.stdout is not None
         port = int(server.stdout.readline().partition(" port ")[2].split()[0])
         wanted = rendered()
-        said = f"; let it listen on 127.0.0.1:{wanted.port}, or correct subject.url"
+        said = f"; let it listen on 127.0.0.1:{wanted.port}, or correct subject.url (--url)"
         assert listens_elsewhere(wanted, server.pid) == f"it listens on port {port}{said}"
         there = replace(wanted, host="127.0.0.9", port=port)
-        assert listens_elsewhere(there, server.pid).startswith("it listens at another address; let it listen on 127.0")
+        assert listens_elsewhere(there, server.pid).startswith(
+            f"it listens on 127.0.0.1:{port}; let it listen on 127.0.0.9:"
+        )
         assert listens_elsewhere(replace(there, ready=Ready(http="/")), server.pid) == "", "it may only be slow"
         assert listens_elsewhere(rendered(log="up"), server.pid) == ""
         assert listens_elsewhere(rendered(http="http://127.0.0.1:1/"), server.pid) == ""

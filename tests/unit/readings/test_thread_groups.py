@@ -152,6 +152,17 @@ def test_a_first_thread_that_may_serve_stays_with_the_others(first: Thread) -> N
     assert sizes([first, *others]) == {"python": 9}
 
 
+def test_a_first_thread_whose_others_come_and_go_accepts_and_does_not_do_all() -> None:
+    """Each connection has a thread of its own, which ends with it: what it did between two looks is not seen."""
+    first = Thread(2, 2, {"socket": 10}, cpu_ms=80, switches=700)
+    brief = [[Thread(100 + 10 * second + n, 2, {"sleep": 1}, switches=2) for n in range(4)] for second in range(6)]
+    told = [events([first, *brief[second]])[second] for second in range(6)]
+    groups = groups_of(told, 3 * SECOND, END)
+    assert set(groups) == {"python", "python (accepts)"} and not any(group.loops for group in groups.values())
+    stay = events([first, *brief[5]])
+    assert set(groups_of(stay, 3 * SECOND, END)) == {"python (event loop)", "python (at rest)"}
+
+
 def test_threads_of_which_any_may_wait_for_events_stay_together() -> None:
     mixed = [
         Thread(2, 2, {"poll": 10}),

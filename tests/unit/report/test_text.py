@@ -133,7 +133,7 @@ def test_the_legend_explains_a_dash_and_a_bound_only_by_the_columns_that_are_sho
     assert "≥" not in legend(all=(), first=())
     first, *rest = base.settings
     bound = replace(first, estimates={**first.estimates, p50: replace(first.estimates["goodput_per_s"], at_least=True)})
-    assert "at least" in dict(table_legend(replace(base, settings=(bound, *rest))))["≥"]
+    assert "not answered rightly" in dict(table_legend(replace(base, settings=(bound, *rest))))["≥"]
 
 
 def test_a_cause_of_failed_requests_is_told_once() -> None:

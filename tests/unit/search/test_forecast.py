@@ -135,6 +135,9 @@ def test_the_words() -> None:
     assert "no difference can be detected: there is time for 1 round, and two are needed; 3 % would take" in said(
         4, 12, budget="60s"
     )
+    raced = made(4, 5, order="race", budget="60s", screen="500ms")
+    (words, *_) = run_notes(raced, forecast(raced, ASSUMED))
+    assert "only short trials detect differences, large ones: there is time for" in words
     assert "more rounds cannot detect 3 %: measure longer, or on a quieter machine" in said(4, 12, Noise(0.9))
     of = made(4, 5)
     assert size_text(of, forecast(of, ASSUMED)) == "4 settings x 5 rounds = 20 trials"
@@ -217,6 +220,23 @@ def test_what_is_left_follows_from_what_trials_take_and_show() -> None:
     budget = left(made(order="race", budget="420s"), alike, 20.0)
     assert budget[after_two_blocks] == 420 - 8 * 20, "no more than the budget leaves"
     assert left(made(order="race", soak="10m"), far_apart, 20.0)[after_two_blocks] == little + 600
+
+
+def test_what_disturbance_may_have_cost_keeps_a_race_open() -> None:
+    """One of two is 10 % slower; each may have lost 15 %, so that no round decides."""
+    of = made(2, 12, order="race")
+
+    def left(held_up: float) -> float | None:
+        planner = planner_for(of, 1)
+        for _ in range(6):
+            spec = planner.ask()
+            assert spec is not None
+            served = 1000 * (0.9 if threads(spec) else 1.0) * (1 + 0.005 * (spec.block % 3 - 1))
+            planner.tell(replace(result_of(spec, {"goodput_per_s": served}), took_s=12.0, held_up=held_up))
+        return planner.left_s(ASSUMED)
+
+    assert left(0.0) == 6 * 12.0, "those that confirm the winner"
+    assert left(0.15) == 9 * 2 * 12.0, "all rounds"
 
 
 def test_what_is_left_of_an_exploration_holds_the_race_to_come() -> None:

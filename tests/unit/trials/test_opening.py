@@ -152,7 +152,15 @@ def started(
 
 
 @pytest.mark.parametrize(
-    "code", [Code.DIED_BEFORE_READY, Code.DIED, Code.NO_RESPONSE, Code.NO_VALID_RESPONSE, Code.APPLY_FAILED]
+    "code",
+    [
+        Code.DIED_BEFORE_READY,
+        Code.DIED,
+        Code.NO_RESPONSE,
+        Code.NO_VALID_RESPONSE,
+        Code.NOT_JOINED,
+        Code.APPLY_FAILED,
+    ],
 )
 @pytest.mark.parametrize(("levels", "order"), [((1, 2, 3), (0, 1, 2)), ((1, 2), (0, 1, 0)), ((1,), (0, 0, 0))])
 def test_a_server_that_starts_or_serves_with_no_setting_ends_the_run_at_the_third_start(

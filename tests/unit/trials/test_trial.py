@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from powerband.processes.answered import check_answered, check_joined
+from powerband.processes.answered import check_answered, check_joined, tls_failure
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.failures import Code, TrialFailed
 from powerband.trials.driving import load_over, series_of
@@ -60,6 +62,30 @@ def test_where_every_answer_is_rejected_the_failure_names_the_statuses() -> None
         check_answered(Counter(status_rejected=12), Counter({"403": 10, "302": 2}))
 
 
+@pytest.mark.parametrize(
+    ("error", "cure"),
+    [
+        ("invalid peer certificate: UnknownIssuer", "--ca-file"),
+        ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE"),
+        ('invalid peer certificate: certificate not valid for name "a"', "that name in the url"),
+        ("received corrupt message of type InvalidContentType", "http://"),
+        ("received fatal alert: HandshakeFailure", ""),
+    ],
+)
+def test_a_failed_handshake_says_why_and_what_to_do(tmp_path: Path, error: str, cure: str) -> None:
+    log = tmp_path / "engine.log"
+    assert tls_failure(log) == ""
+    log.write_text(f"another line\nTLS: {error}\n")
+    said = tls_failure(log)
+    assert error in said and cure in said
+    with pytest.raises(TrialFailed, match=re.escape(said)):
+        check_answered(Counter(tls_failed=3), {}, said)
+    with pytest.raises(TrialFailed, match="check the path"):
+        check_answered(Counter(reset=3), {}, said)
+    with pytest.raises(TrialFailed, match=re.escape(said)):
+        check_joined([joins(0, {"tls_failed": 3})], said)
+
+
 def joins(joined: int, failed: dict[str, int]) -> dict[str, object]:
     return {"websocket": {"joined": joined, "joins_failed": failed}}
 
@@ -68,9 +94,10 @@ def test_where_nobody_could_join_the_failure_says_why() -> None:
     check_joined([{}, joins(1, {"connect_refused": 9}), joins(0, {"connect_refused": 9})])
     check_joined([{"websocket": None}])
     with pytest.raises(
-        TrialFailed, match=r"not one user could join \(7 handshake_refused, 2 connect_timeout\)"
+        TrialFailed, match=r"not one user could join \(7 handshake_refused, 2 connect_timeout; status 404\)"
     ) as failed:
-        check_joined([joins(0, {"connect_timeout": 2, "handshake_refused": 3}), joins(0, {"handshake_refused": 4})])
+        refused = {**joins(0, {"handshake_refused": 4}), "rejected_statuses": {"404": 7}}
+        check_joined([joins(0, {"connect_timeout": 2, "handshake_refused": 3}), refused])
     assert failed.value.failure.code == Code.NOT_JOINED
 
 

@@ -71,8 +71,7 @@ def pair_change(
         return Change(of, first, second, None, Verdict.INCONCLUSIVE, None, because)
     other = pair[1] if contest.leader == pair[0] else pair[0]
     towards_new = contest.sign * (1 if other == pair[1] else -1)
-    difference, half, n = towards_new * contest.difference[other], contest.half[other], contest.shared[other]
-    ratio = scale.ratio(difference, half, first.value, contest.confidence, n)
+    ratio = contest.ratio(other, towards_new, first.value)
     verdict, because = _by_starts([table.starts[setting] for setting in pair], names, experiment)
     if not because:
         verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)

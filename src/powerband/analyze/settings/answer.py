@@ -336,7 +336,7 @@ def _figure(standing: Standing, setting: Setting) -> str:
     found = figure.estimate
     if found.at_least:
         least = format_value(found.value, unit)
-        return f"{standing.words_of(metric)} is at least {least}, because too many requests got no response"
+        return f"{standing.words_of(metric)} is at least {least}, because too many requests were not answered rightly"
     rises = setting in standing.rising
     text = f"{standing.words_of(metric)} {_bound(metric) if rises else ''}{format_value(found.value, unit)}"
     if rises:

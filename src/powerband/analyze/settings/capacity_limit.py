@@ -55,8 +55,8 @@ def limit_of(search: Search) -> Bottleneck | None:
         return found or full
     held_up = _held_up(around)
     queue = None if held_up else _queue(search, rate)
-    if queue and full is not None and full.name is not BottleneckName.NONE:
-        return replace(full, evidence=(_ends_at(search, rate), queue, *full.evidence))
+    if queue and (full is None or full.name is not BottleneckName.NONE):  # what they queue for may have no name
+        return full and replace(full, evidence=(_ends_at(search, rate), queue, *full.evidence))
     evidence = [_ends_at(search, rate)]
     if any("subject_cpu_share" in trial.metrics for trial in around):
         evidence.append(f"the server uses {of_cpus(_middle(around, 'subject_cpu_share'), None)} there")

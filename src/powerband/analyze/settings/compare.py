@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -535,10 +534,7 @@ def _warnings(
     for setting, reason in progress.left.items():
         yield f"{setting.id} is no longer tried: it {_in_one_line(reason)}"
     invalid = sum(row.invalid for row in rows)
-    if invalid and invalid == len(done):
-        why = Counter(_in_one_line(each.message) for result in done for each in result.problems if each.fatal)
-        yield "; most often ".join(["nothing could be measured", *(each for each, _ in why.most_common(1))])
-    elif invalid:
+    if 0 < invalid < len(done):  # the answer says that nothing could be measured, and why
         yield f"{invalid} of {len(done)} trials failed or are invalid: they are excluded, each with its reason"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)

@@ -169,9 +169,11 @@ class Contest:
     """The leader, and how every other setting compares. `settings`: those with data. `leader`: None if none may lead.
     `sign`: -1.0 if less of the objective is better, else 1.0. `scale`: that of all differences. `leader_mean`: the mean
     of the leader's values as measured. `margin`, `confidence`: those of the objective. `difference`: setting less
-    leader, larger is better. `half`, `half_tost`: half-widths, as in `LeaderComparison`. `shared`: the number of blocks
-    that hold both. `left`: settings that were eliminated from the race. `endless`: settings whose figures are lower
-    bounds: none can come out equivalent or better, and nothing can be compared with one that leads."""
+    leader, larger is better: the middle of the interval. `half`, `half_tost`: half-widths, as in `LeaderComparison`.
+    `shared`: the number of blocks that hold both. `shift`: how far that middle lies above the measured difference,
+    since disturbance may have cost the setting more than the leader; 0 where it is absent. `left`: settings that were
+    eliminated from the race. `endless`: settings whose figures are lower bounds: none can come out equivalent or
+    better, and nothing can be compared with one that leads."""
 
     settings: tuple[Setting, ...]
     leader: Setting | None
@@ -184,6 +186,7 @@ class Contest:
     half: Mapping[Setting, float]
     half_tost: Mapping[Setting, float]
     shared: Mapping[Setting, int]
+    shift: Mapping[Setting, float] = field(default_factory=dict)
     left: Mapping[Setting, Departure] = field(default_factory=dict)
     endless: frozenset[Setting] = frozenset()
 
@@ -211,8 +214,15 @@ class Contest:
             return self.left[setting].effect
         if self.leader is None or setting not in self.difference:
             return None
-        difference, half, n = self.sign * self.difference[setting], self.half[setting], self.shared[setting]
-        return self.scale.ratio(difference, half, self.leader_mean, self.confidence, n)
+        return self.ratio(setting, self.sign, self.leader_mean)
+
+    def ratio(self, setting: Setting, sign: float, base: float) -> Estimate | None:
+        """`sign` times the setting's measured difference, and its interval, as a ratio to a mean of `base`."""
+        middle, half, n = self.difference[setting], self.half[setting], self.shared[setting]
+        measured = middle - self.shift.get(setting, 0.0)
+        values = self.scale.ratio(sign * measured, math.nan, base, self.confidence, n)
+        ends = self.scale.ratio(sign * middle, half, base, self.confidence, n)
+        return None if values is None or ends is None else replace(ends, value=values.value)
 
     def contenders(self) -> list[Setting]:
         """Settings that the intervals allow to be better than the leader by more than the margin, and those that are
@@ -276,7 +286,20 @@ def hold_contest(
         may_lead &= with_end
     objective = experiment.objective
     empty = Contest(
-        settings, None, table.sign, scale, 0.0, objective.margin, objective.confidence, {}, {}, {}, {}, left, endless
+        settings,
+        None,
+        table.sign,
+        scale,
+        0.0,
+        objective.margin,
+        objective.confidence,
+        {},
+        {},
+        {},
+        {},
+        {},
+        left,
+        endless,
     )
     if not may_lead.any():
         return empty
@@ -297,13 +320,13 @@ def hold_contest(
     single = np.nansum(scaled - scaled[:, [lead]], axis=0) / np.maximum(shared, 1)
     difference = np.where(shared == 1, single, found.difference[0])
     above, below = _room(table.slack(scale)[:, columns], lead)
-    difference = difference + (above - below) / 2
-    room = (above + below) / 2
+    shift, room = (above - below) / 2, (above + below) / 2
     return replace(
         empty,
         leader=settings[lead],
         leader_mean=float(np.nanmean(values[:, lead])),
-        difference=dict(zip(settings, map(float, difference), strict=True)),
+        difference=dict(zip(settings, map(float, difference + shift), strict=True)),
+        shift=dict(zip(settings, map(float, shift), strict=True)),
         half=dict(zip(settings, map(float, found.half[0] + room), strict=True)),
         half_tost=dict(zip(settings, map(float, found.half_tost[0] + room), strict=True)),
         shared=dict(zip(settings, map(int, shared), strict=True)),

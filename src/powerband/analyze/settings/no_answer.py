@@ -44,7 +44,9 @@ def none_valid(standing: Standing) -> tuple[str, ...]:
         return _objective_unmeasured(standing)
     reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
     second = sentence(f"Most often: {reasons.most_common(1)[0][0]}" if reasons else "No trial has run")
-    late = too_little_time(standing)
+    made = [row.starts for row in standing.rows if row.starts and row.starts.made]
+    failed = made and all(starts.failed == starts.made for starts in made)  # more time would not help
+    late = "" if failed else too_little_time(standing)
     return ("No setting could be measured.", f"{second} {sentence(late)}" if late else second)
 
 

@@ -106,7 +106,7 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
         lines.append((ABSENT, "not known"))
     told = [each for row in estimates for metric in (analysis.objective, *PERCENTILES) if (each := row.get(metric))]
     if any(each.at_least for each in told):
-        lines.append(("≥", "at least, as too many requests got no response"))
+        lines.append(("≥", "at least, as too many requests were not answered rightly"))
     if said := valid_note(analysis):
         lines.append(("trials", said))
     return lines

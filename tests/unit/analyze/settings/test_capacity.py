@@ -305,6 +305,8 @@ def test_a_capacity_below_the_most_ends_at_the_resource_whose_queue_theory_expec
     if name is BottleneckName.POOL_TOO_SMALL:
         assert "8 requests at once, and one alone takes 20.0 ms" in found.evidence[1]
         assert found.evidence[2] == "with 10 users that never pause, all are busy"
+        nameless = replace(look, bottleneck=None)
+        assert limit_of(search_of(capacity_experiment(), setting(1), [nameless, *tried])) is None
 
 
 def test_a_capacity_below_the_only_rate_tried_ends_where_that_was_missed() -> None:

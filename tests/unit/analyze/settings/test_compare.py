@@ -14,7 +14,7 @@ from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import ResponseTable, cost_of
 from powerband.model.bottlenecks import BottleneckName
-from powerband.model.experiment import Objective
+from powerband.model.experiment import Design, Objective
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
 from powerband.report.wording.numbers import format_estimate
@@ -392,7 +392,7 @@ def test_an_unfinished_plan_and_settings_that_left_it_are_said() -> None:
     assert analyse(made, trials).warnings == ()
 
 
-def test_where_nothing_was_measured_one_line_says_so_and_why() -> None:
+def test_where_nothing_was_measured_the_answer_says_so_and_no_warning_repeats_it() -> None:
     died = "it died; its last log lines:\n  no such pool\n  bye"
     trials = [
         replace(each, status="failed", problems=(Problem("died", died),), metrics={})
@@ -400,10 +400,20 @@ def test_where_nothing_was_measured_one_line_says_so_and_why() -> None:
     ]
     left = {setting(1): f"left after 2 failed attempts: {died}"}
     analysis = analyse(experiment({"threads": (1, 2)}), trials, Progress(left=left))
-    assert analysis.warnings == (
-        "threads=1 is no longer tried: it left after 2 failed attempts: it died",
-        "nothing could be measured; most often it died",
-    )
+    assert analysis.answer.sentences[0] == "No setting could be measured."
+    assert analysis.answer.sentences[1].startswith("Most often: it died")
+    assert analysis.warnings == ("threads=1 is no longer tried: it left after 2 failed attempts: it died",)
+
+
+@pytest.mark.parametrize(("code", "advised"), [("no_counter", False), ("host_steal", True)])
+def test_a_longer_budget_is_no_cure_where_every_start_failed(code: str, advised: bool) -> None:
+    problem = Problem(code, "the program never reported its counter")
+    trials = [
+        replace(each, status="failed", problems=(problem,), metrics={}, took_s=30.0)
+        for each in results({1: [100.0], 2: [200.0]})
+    ]
+    made = experiment({"threads": (1, 2)}, design=Design(budget="60s"))
+    assert ("budget of 60.0 s was too little" in analyse(made, trials).answer.sentences[1]) == advised
 
 
 def test_a_part_of_a_thread_makes_nothing_cheaper_where_memory_differs() -> None:
@@ -486,7 +496,7 @@ def test_a_condition_that_few_requests_leave_open_names_no_setting() -> None:
 
 def test_the_answers_figure_is_a_lower_bound_where_its_sentence_says_so() -> None:
     found = judged(with_p99({1: [10e9] * 4}, {1: 0.02}), (1,), **P99)
-    assert "is at least 10.0 s" in found.answer.sentences[0]
+    assert "is at least 10.0 s, because too many requests were not answered rightly" in found.answer.sentences[0]
     assert found.answer.figure is not None and found.answer.figure.estimate.at_least
 
 

@@ -47,6 +47,17 @@ def test_what_the_slower_may_have_lost_leaves_it_in_and_what_the_faster_lost_doe
     assert verdict(run({0: 0.1}), "threads=0") is Verdict.WORSE, "0.9 of what it may give is less than the other gave"
 
 
+def test_a_difference_is_the_measured_one_and_only_its_interval_holds_what_may_be_lost() -> None:
+    def effect(held_up: Mapping[int, float]) -> Estimate:
+        (found,) = (row.effect for row in run(held_up).settings if row.setting.id == "threads=0")
+        assert found is not None and found.high is not None
+        return found
+
+    quiet, disturbed = effect({}), effect({0: 0.3})
+    assert disturbed.value == pytest.approx(quiet.value) == pytest.approx(1000 / 1200)
+    assert (disturbed.low, disturbed.high) == (pytest.approx(quiet.low), pytest.approx(quiet.high / 0.7))
+
+
 def test_a_bound_holds_what_another_may_have_lost() -> None:
     quiet, disturbed = run({}).answer.regret, run({0: 0.3}).answer.regret
     assert quiet == 0.0 and disturbed is not None
