@@ -7,11 +7,12 @@ Pure.
 
 - A process **rests** if its threads are woken far less often than those of the busiest process.
 - A thread **waits for events** if at least one look in twenty since it began, idle times included, found it in epoll or
-  select; a worker waits for its tasks on a condition instead. The first thread of a process also counts as one if it
-  does all the work of the process and is busy, or blocked by something else: it is the loop, or the only worker, even
-  if it never comes to rest. A thread that is woken far less often than the busiest of them rests: runtimes keep loops
-  for timers of their own. Loops of a process that hardly wait for events are kept apart from **free** ones, such as
-  those of a parent that only accepts.
+  select; a worker waits for its tasks on a condition instead. For the first thread of a process it suffices that this
+  was so at some time: it is no worker that another thread started, and a loop that hangs under load did not before. It
+  also counts as one if it does all the work of the process and is busy, or blocked by something else: it is the loop,
+  or the only worker, even if it never comes to rest. A thread that is woken far less often than the busiest of them
+  rests: runtimes keep loops for timers of their own. Loops of a process that hardly wait for events are kept apart from
+  **free** ones, such as those of a parent that only accepts.
 - The first thread of a process **accepts** connections for its other threads if it does little work and nearly always
   waits on a socket (accept and poll look like a read), while the others do not, or are woken far more or less often. So
   does any thread whose own name says so.
@@ -191,8 +192,11 @@ class _Stretch:
             return cls(False, 0, 0, {})
         first, last = inside[0], inside[-1]
         looks, looks_before = last.get("blocked_on_samples", {}), first.get("blocked_on_samples", {})
+        ever = [looks]
+        if last["tid"] == last.get("pid"):
+            ever += [thread.get("blocked_on_samples", {}) for at, thread in history if at <= end_ns]
         return cls(
-            polls=looks.get("poll", 0) >= max(1, POLLED * sum(looks.values())),
+            polls=any(seen.get("poll", 0) >= max(1, POLLED * sum(seen.values())) for seen in ever),
             on_cpu_ns=last["on_cpu_ns"] - first["on_cpu_ns"],
             switches=last["switches"] - first["switches"],
             waited={kind: count - looks_before.get(kind, 0) for kind, count in looks.items()},

@@ -105,6 +105,15 @@ def test_a_process_whose_first_thread_does_its_work_and_never_waits_for_events_i
     assert sizes([main, *helpers, timer]) == {"python (event loop)": 1, "python (at rest)": 3}
 
 
+def test_a_first_thread_that_waited_for_events_before_it_hangs_is_no_worker_of_the_loop_that_hands_it_requests() -> None:
+    reader = Thread(3, 2, {"poll": 10}, idle={"poll": 10}, name="reader")
+    others = [Thread(4, 2, {"lock": 10}), Thread(5, 2, {"lock": 10}, switches=1)]
+    first = Thread(2, 2, {"sleep": 100}, idle={"poll": 3})
+    assert sizes([first, reader, *others]) == {"python (event loop)": 1, "python": 2, "reader": 1}
+    worker = Thread(6, 2, {"sleep": 100}, idle={"poll": 3})  # it waited for its first request
+    assert sizes([reader, *others, worker]) == {"python (at work)": 1, "python": 2, "reader": 1}
+
+
 def test_a_parent_that_hands_on_connections_stands_apart_from_loops_that_hang() -> None:
     parent = Thread(1, 1, {"poll": 10}, switches=20, idle={"poll": 10})
     assert sizes([parent, Thread(2, 2, {"sleep": 10}), Thread(3, 3, {"sleep": 10})]) == {

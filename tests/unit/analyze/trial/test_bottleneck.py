@@ -347,6 +347,18 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.EVENT_LOOP_BLOCKED,
     ),
     (
+        "threads that take the next connection when they are done, of which the first of each process was told apart",
+        scene(
+            pool("uwsgi", 0.02, 0.56, sleep=5.2, lock=0.2),
+            replace(pool("uwsgi (event loop)", 0.01, 0.18, sleep=1.7, poll=0.05), polled=1.0),
+            present=32.0,
+            accept_queue=22.9,
+            tried=tried(8, users=32),
+            held={"uwsgi": 15},
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
         "threads that hang from the first request on, to which nobody hands requests",
         scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=tried(2), held={"server": 130}),
         B.EVENT_LOOP_BLOCKED,
@@ -528,6 +540,29 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     (
         "a full accept queue",
         scene(IDLE, POLLER, accept_queue=2.0, accept_queue_limit=2.0, metrics={"accept_overflows": 40}),
+        B.ACCEPT_BACKLOG,
+    ),
+    (
+        "connections that found a short queue full at first, and are kept",
+        scene(
+            SLEEPERS,
+            POLLER,
+            accept_queue_limit=5.0,
+            connections_per_request=0.03,
+            metrics={"accept_overflows": 34, "connect_time_ns_p99": 1.01e9},
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "the same, and some users never got one",
+        scene(
+            IDLE,
+            POLLER,
+            accept_queue_limit=5.0,
+            connections_per_request=0.03,
+            metrics={"accept_overflows": 34, "connect_time_ns_p99": 1.01e9},
+            codes=("starved_users",),
+        ),
         B.ACCEPT_BACKLOG,
     ),
     ("most connections wait to be accepted", scene(IDLE, POLLER, accept_queue=30.0), B.ACCEPT_BACKLOG),

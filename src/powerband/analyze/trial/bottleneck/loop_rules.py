@@ -3,6 +3,9 @@ connection by select or epoll, threads that share a loop's name, and threads tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
@@ -46,12 +49,15 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
             waits, used = threads_at(pool, off_poll, KINDS[kind]), cpu_used(scene)
-            if _one_connection_each(pool, scene):
+            alike = _beside_each_other(pool, scene)
+            if _one_connection_each(alike, scene):
+                name, threads = _of_processes(pool), sum(each.use.threads for each in alike)
+                workers = replace(pool, use=replace(pool.use, pool=name, threads=threads))
+                off_poll = sum(each.blocked_on(*kinds) for each in alike)
                 queue = f"{count(scene.present - threads)} requests wait until a thread takes their connection"
-                name = _of_processes(pool)
                 return verdict(
                     BottleneckName.POOL_TOO_SMALL,
-                    [waits.replace(pool.name, name), queue, used],
+                    [threads_at(workers, off_poll, KINDS[kind]), queue, used],
                     advice=f"start more of `{name}`, since each serves one request at a time; or let it serve others "
                     "while it waits",
                 )
@@ -117,14 +123,22 @@ def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
     return other.blocked_on("poll") > 0 and other.switches_per_s >= WOKEN_AT_ONCE * once_for_all
 
 
-def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
-    """True if the pool's processes hold a connection or two each, and take the next one when they are done. If it was
-    not seen what they hold, it is True if many connections wait to be accepted."""
-    name = _of_processes(pool)
-    sockets = [count for of, count in scene.held.items() if of.startswith(name)]
+def _beside_each_other(pool: WatchedPool, scene: Scene) -> list[WatchedPool]:
+    """The pool, and the other threads of its processes that wait as it does: if several threads of a process take
+    connections, its first one may have been told apart."""
+    beside = (each for each in scene.workers + scene.loops if _of_processes(each) == _of_processes(pool))
+    return [
+        each for each in beside if each is pool or each.blocked_on(*BLOCKS_LOOP) > OFF_POLL_SHARE * each.use.threads
+    ]
+
+
+def _one_connection_each(alike: Sequence[WatchedPool], scene: Scene) -> bool:
+    """True if the processes of these pools hold a connection or two for each thread, and take the next one when they
+    are done. If it was not seen what they hold, it is True if many connections wait to be accepted."""
+    sockets = [count for of, count in scene.held.items() if of.startswith(_of_processes(alike[0]))]
     if not sockets:
         return accepts_too_late(scene)
-    return sum(sockets) <= HELD_EACH * (pool.use.threads + 1)
+    return sum(sockets) <= HELD_EACH * (sum(pool.use.threads for pool in alike) + 1)
 
 
 def _of_processes(pool: WatchedPool) -> str:

@@ -53,6 +53,7 @@ PARKED = 0.9  # of the threads of a runtime beside its loop wait on conditions: 
 ABOUT = 0.15  # of a number of threads: another number this near is about the same
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie unread in the engine
+CALLING = ("socket", "poll")  # waits of a thread that has called another server
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
 ONE_LOOP = 1.5  # threads
 DISK_SHARE = 0.5  # of the threads that wait neither for a lock nor for a caller wait for the disk
@@ -129,7 +130,7 @@ def downstream(scene: Scene) -> Bottleneck | None:
             del past["poll"]  # events of their callers
         kind = max(past, key=lambda kind: past[kind])
         if past[kind] > HOLDER_MOST:
-            name, where = BottleneckName.DOWNSTREAM, "in a call to the dependency"
+            name, where = BottleneckName.DOWNSTREAM, "in a call to the dependency" if kind in CALLING else "let in"
             if _nobody_is_called(scene):
                 name, where = BottleneckName.HIDDEN_LIMIT, "let in"
             elif scene.outgoing is not None and _all_connections_are_used(scene):
