@@ -18,6 +18,7 @@ Pure.
   does any thread whose own name says so.
 - Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
   work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
+  One that is at work but hardly ever woken rests: it watches over the others, by a pipe or in long sleeps.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ALONE = 0.8  # of the CPU time and the switches of its process: one thread does 
 MOST = 0.5  # of the CPU time of its process, where it is woken for nearly all of its work
 BUSY = 0.5  # of the time, a thread is on a CPU: arbitrary, more often at work than not
 FREE_LEAST = 0.25  # of the looks at a process's event loops, they wait for events: arbitrary
-RESTS = 0.05  # of the switches of the busiest process, or of the busiest event loop
+RESTS = 0.05  # of the switches of the busiest process, event loop, or other thread
 AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
 LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is concluded from them
 ACCEPTS_SHARE = 0.9  # of the looks that did not find it waiting for a lock, a thread that accepts waits on a socket
@@ -161,6 +162,10 @@ def _groups(
                 groups[ACCEPTS].append(pid)
                 others = rest
             at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
+            most = max((stretch[tid].switches for tid in others), default=0)
+            still = [tid for tid in at_work if stretch[tid].switches < RESTS * most]
+            groups[REST] += still
+            at_work, others = ([tid for tid in group if tid not in still] for group in (at_work, others))
             waiting = [tid for tid in others if stretch[tid].works <= 1 - AT_WORK]
             apart = at_work and waiting and len(at_work) + len(waiting) == len(others)
             groups[WORK] += at_work if apart else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -128,6 +128,18 @@ def test_a_pool_behind_threads_that_wait_for_its_results_is_one_of_its_own() -> 
     assert sizes([LOOP, *behind, *waiting]) == {"python (event loop)": 1, "python (at work)": 2, "python": 10}
     in_turns = [Thread(tid, 2, {"lock": 7, "sleep": 3}) for tid in range(3, 15)]
     assert sizes([LOOP, *in_turns]) == {"python (event loop)": 1, "python": 12}
+
+
+def test_a_first_thread_that_watches_over_workers_holds_no_request() -> None:
+    watches = Thread(2, 2, {"other": 10}, cpu_ms=0, switches=1, idle={"other": 10})
+    workers = [Thread(tid, 2, {"socket": 9, "lock": 1}) for tid in (4, 5, 6)]
+    assert sizes([watches, replace(LOOP, tid=3), *workers]) == {
+        "python (event loop)": 1,
+        "python (at rest)": 1,
+        "python": 3,
+    }
+    seldom_woken = replace(watches, switches=20)  # as one that serves the longest requests
+    assert sizes([seldom_woken, replace(LOOP, tid=3), *workers]) == {"python (event loop)": 1, "python": 4}
 
 
 @pytest.mark.parametrize(
