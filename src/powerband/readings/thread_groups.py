@@ -18,7 +18,7 @@ Pure.
   does any thread whose own name says so.
 - Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
   work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
-  One that is at work but hardly ever woken rests: it watches over the others, by a pipe or in long sleeps.
+  A first thread that is at work but hardly ever woken rests: it watches over the others.
 """
 
 from __future__ import annotations
@@ -161,11 +161,11 @@ def _groups(
             if pid in others and _accepts(stretch[pid], [stretch[tid] for tid in rest], end_ns - start_ns):
                 groups[ACCEPTS].append(pid)
                 others = rest
-            at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
             most = max((stretch[tid].switches for tid in others), default=0)
-            still = [tid for tid in at_work if stretch[tid].switches < RESTS * most]
-            groups[REST] += still
-            at_work, others = ([tid for tid in group if tid not in still] for group in (at_work, others))
+            if pid in others and stretch[pid].works >= AT_WORK and stretch[pid].switches < RESTS * most:
+                groups[REST].append(pid)
+                others = rest
+            at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
             waiting = [tid for tid in others if stretch[tid].works <= 1 - AT_WORK]
             apart = at_work and waiting and len(at_work) + len(waiting) == len(others)
             groups[WORK] += at_work if apart else []

@@ -138,6 +138,8 @@ def test_a_first_thread_that_watches_over_workers_holds_no_request() -> None:
         "python (at rest)": 1,
         "python": 3,
     }
+    sleeps_long = replace(watches, tid=7)  # as one that waits for a lock of SQLite
+    assert sizes([replace(LOOP, tid=2), sleeps_long, *workers]) == {"python (event loop)": 1, "python": 4}
     seldom_woken = replace(watches, switches=20)  # as one that serves the longest requests
     assert sizes([seldom_woken, replace(LOOP, tid=3), *workers]) == {"python (event loop)": 1, "python": 4}
 

@@ -359,6 +359,11 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     (
+        "processes of which each also has two connections of its own to a database",
+        scene(pool("loop", 0.1, 0.1, socket=3.7, poll=0.1), tried=tried(4), held={"loop": 16}, outgoing=8),
+        B.POOL_TOO_SMALL,
+    ),
+    (
         "threads that hang from the first request on, to which nobody hands requests",
         scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=tried(2), held={"server": 130}),
         B.EVENT_LOOP_BLOCKED,

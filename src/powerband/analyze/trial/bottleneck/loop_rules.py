@@ -138,7 +138,8 @@ def _one_connection_each(alike: Sequence[WatchedPool], scene: Scene) -> bool:
     sockets = [count for of, count in scene.held.items() if of.startswith(_of_processes(alike[0]))]
     if not sockets:
         return accepts_too_late(scene)
-    return sum(sockets) <= HELD_EACH * (sum(pool.use.threads for pool in alike) + 1)
+    of_callers = sum(sockets) - (scene.outgoing or 0)
+    return of_callers <= HELD_EACH * (sum(pool.use.threads for pool in alike) + 1)
 
 
 def _of_processes(pool: WatchedPool) -> str:
