@@ -364,6 +364,18 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     (
+        "processes that reach their databases by sockets of the machine, each with a request while all others wait",
+        scene(
+            pool("loop", 0.1, 0.2, socket=3.6, poll=0.1), accept_queue=60.0, tried=tried(4), held={"loop": 24}, outgoing=0
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "a loop that hangs, and takes connections now and then",
+        scene(HANGS, accept_queue=40.0, tried=tried(1), held={"loop": 45}, outgoing=0),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
         "threads that hang from the first request on, to which nobody hands requests",
         scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=tried(2), held={"server": 130}),
         B.EVENT_LOOP_BLOCKED,

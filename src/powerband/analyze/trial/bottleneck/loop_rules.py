@@ -9,6 +9,7 @@ from dataclasses import replace
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
+    ABOUT,
     LOOP_BUSY,
     NOBODY,
     OFF_POLL_SHARE,
@@ -133,13 +134,15 @@ def _beside_each_other(pool: WatchedPool, scene: Scene) -> list[WatchedPool]:
 
 
 def _one_connection_each(alike: Sequence[WatchedPool], scene: Scene) -> bool:
-    """True if the processes of these pools hold a connection or two for each thread, and take the next one when they
-    are done. If it was not seen what they hold, it is True if many connections wait to be accepted."""
+    """True if the processes of these pools hold a connection or two for each thread, besides those of their own, and
+    take the next one when they are done; or if all other requests wait to be accepted, whatever sockets they have to a
+    database. If it was not seen what they hold, it is True if many connections wait to be accepted."""
     sockets = [count for of, count in scene.held.items() if of.startswith(_of_processes(alike[0]))]
     if not sockets:
         return accepts_too_late(scene)
-    of_callers = sum(sockets) - (scene.outgoing or 0)
-    return of_callers <= HELD_EACH * (sum(pool.use.threads for pool in alike) + 1)
+    threads, of_callers = sum(pool.use.threads for pool in alike), sum(sockets) - (scene.outgoing or 0)
+    accepted = scene.present - scene.accept_queue
+    return of_callers <= HELD_EACH * (threads + 1) or abs(accepted - threads) <= ABOUT * threads
 
 
 def _of_processes(pool: WatchedPool) -> str:
