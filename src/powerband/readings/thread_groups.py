@@ -5,7 +5,7 @@ parent that only watches over its children. In: the probe's `threads` events, wi
 pools' rows as the probe gives them, except that a pool of mixed work becomes several groups with rows of their own.
 Pure.
 
-- A process **rests** if its threads are woken far less often than those of the busiest process.
+- A process **rests** if its threads are woken far less often than those of the busiest process that has such threads.
 - A thread **waits for events** if at least one look in twenty since it began, idle times included, found it in epoll or
   select; a worker waits for its tasks on a condition instead. For the first thread of a process it suffices that this
   was so at some time: it is no worker that another thread started, and a loop that hangs under load did not before. It
@@ -82,10 +82,11 @@ def groups_of(
     found = {name: ThreadGroup(pool) for name, pool in rows.items()}
     if not seen:
         return found
-    resting, accepting = _resting(seen, start_ns, end_ns), _accepting(seen, names or {})
+    accepting = _accepting(seen, names or {})
     instants = {event["at_ns"] for event in complete}
     for name in list(rows):
         members = {tid: history for tid, history in seen.items() if history[-1][1]["pool"] == name}
+        resting = _resting(members, start_ns, end_ns)
         groups = _groups(members, seen, resting, start_ns, end_ns, accepting=accepting)
         if len(groups) < 2 and (ACCEPTS not in groups or "accept" in name.lower()):
             found[name] = ThreadGroup(found[name].rows, True if {LOOP, FREE} & set(groups) else None)

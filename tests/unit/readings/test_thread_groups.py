@@ -105,7 +105,9 @@ def test_a_process_whose_first_thread_does_its_work_and_never_waits_for_events_i
     assert sizes([main, *helpers, timer]) == {"python (event loop)": 1, "python (at rest)": 3}
 
 
-def test_a_first_thread_that_waited_for_events_before_it_hangs_is_no_worker_of_the_loop_that_hands_it_requests() -> None:
+def test_a_first_thread_that_waited_for_events_before_it_hangs_is_no_worker_of_the_loop_that_hands_it_requests() -> (
+    None
+):
     reader = Thread(3, 2, {"poll": 10}, idle={"poll": 10}, name="reader")
     others = [Thread(4, 2, {"lock": 10}), Thread(5, 2, {"lock": 10}, switches=1)]
     first = Thread(2, 2, {"sleep": 100}, idle={"poll": 3})
@@ -120,6 +122,13 @@ def test_a_parent_that_hands_on_connections_stands_apart_from_loops_that_hang() 
         "python (event loop, free)": 1,
         "python (event loop)": 2,
     }
+
+
+def test_processes_that_another_one_hands_all_requests_do_not_rest() -> None:
+    front = Thread(9, 9, {"poll": 10}, switches=1000, idle={"poll": 10}, name="proxy")
+    parent = replace(PARENT, switches=1)
+    workers = [Thread(tid, tid, {"sleep": 10}, switches=40) for tid in range(2, 8)]
+    assert sizes([front, parent, *workers]) == {"proxy": 1, "python (at rest)": 1, "python (event loop)": 6}
 
 
 def test_a_pool_behind_threads_that_wait_for_its_results_is_one_of_its_own() -> None:

@@ -366,13 +366,22 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     (
         "processes that reach their databases by sockets of the machine, each with a request while all others wait",
         scene(
-            pool("loop", 0.1, 0.2, socket=3.6, poll=0.1), accept_queue=60.0, tried=tried(4), held={"loop": 24}, outgoing=0
+            pool("loop", 0.1, 0.2, socket=3.6, poll=0.1),
+            accept_queue=60.0,
+            tried=tried(4),
+            held={"loop": 24},
+            outgoing=0,
         ),
         B.POOL_TOO_SMALL,
     ),
     (
         "a loop that hangs, and takes connections now and then",
         scene(HANGS, accept_queue=40.0, tried=tried(1), held={"loop": 45}, outgoing=0),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "one of two CPUs is full of a loop, though other programs take a part of it",
+        scene(replace(pool("loop", 0.8, 0.2, busiest=0.8), polled=1.0), cpus=2.0, metrics={"subject_cpu_share": 0.4}),
         B.EVENT_LOOP_BLOCKED,
     ),
     (
@@ -772,6 +781,24 @@ UNNAMED: list[tuple[str, Scene]] = [
     (
         "connections that idle on their sockets beside a database that is only slow",
         scene(pool("pool", 0.1, 0.1, socket=99.8), POLLER, present=40, empty_ns=50 * MS, loaded_ns=76 * MS),
+    ),
+    (
+        "threads that wait for the results of a loop that has no time left, of which other programs take most",
+        scene(
+            replace(pool("loop", 0.35, 0.65), polled=1.0),
+            replace(pool("helper", 0.01, 0.3, lock=1.7), switches_per_s=1000.0),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.18},
+        ),
+    ),
+    (
+        "the same, whose helpers are kept apart from what serves",
+        scene(
+            replace(pool("loop", 0.68, 0.32), polled=1.0, busiest=0.4),
+            pool("loop (at rest)", 0.01, 0.25, lock=2.7, other=1.0),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.35},
+        ),
     ),
     (
         "threads that park for results: what they do themselves is little of what a request takes",

@@ -16,6 +16,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     ONE_LOOP,
     STANDS_STILL,
     accepts_too_late,
+    never_waits,
     serves_about,
     stands_still,
 )
@@ -30,6 +31,7 @@ from powerband.readings.thread_groups import ACCEPTS, group_name
 HELD_EACH = 3
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 WOKEN_AT_ONCE = 0.5  # of the wake-ups if one wake-up handed a request to each thread of a pool: arbitrary
+MOSTLY_RUNS = 0.5  # of the time, a thread that never waits is on a CPU
 TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event loop
 
 
@@ -73,10 +75,14 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
 
 
 def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:
-    """The bottleneck of that name if one thread of the pool has no time left, else None. `advice`: as in `verdict`."""
-    if pool.busiest < LOOP_BUSY:
+    """The bottleneck of that name if one thread of the pool has no time left, else None; also if other programs take a
+    part of its CPU, but not most of it, while the server has others. `advice`: as in `verdict`."""
+    if pool.busiest >= LOOP_BUSY:
+        busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
+    elif pool.use.threads < ONE_LOOP < (scene.cpus or 0) and pool.busiest >= MOSTLY_RUNS and never_waits(pool):
+        busy = f"the only `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time, and else waits for one"
+    else:
         return None
-    busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
     return verdict(name, [busy, cpu_used(scene)], advice=advice)
 
 

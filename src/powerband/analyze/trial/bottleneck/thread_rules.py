@@ -263,6 +263,8 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
         parked = pool.blocked_on("lock")
         if _idles_beside_a_loop(pool, scene) or _serves_more_than(OUTSIDE_A_POOL * threads, scene):
             continue
+        if _waits_for_one_thread(pool, scene):
+            continue
         if max(_blocked_past(pool, scene).values()) >= NOBODY or pool.switches_per_s < WOKEN * scene.rate_per_s:
             continue
         if parked < POOL_BUSY * threads or not _more_than_threads(pool, scene) or not scene.queues:
@@ -285,6 +287,11 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
 def stands_still(loop: WatchedPool) -> bool:
     """True if no thread of the loop runs or waits for events half of the time."""
     return loop.use.on_cpu + loop.use.run_wait + loop.blocked_on("poll") < STANDS_STILL
+
+
+def never_waits(pool: WatchedPool) -> bool:
+    """True if the pool's threads run, or are ready to run, nearly all the time."""
+    return pool.use.on_cpu + pool.use.run_wait >= ALONE * pool.use.threads
 
 
 def accepts_too_late(scene: Scene) -> bool:
@@ -442,10 +449,11 @@ def _explained(threads: float, scene: Scene) -> bool:
 
 
 def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
-    """True if one thread of another pool does all of that pool's work, and has no time left: the threads wait for its
-    results, not for a lock."""
+    """True if one thread of another pool does all of that pool's work, and has no time left, or would have none if other
+    programs left it the CPU: the threads wait for its results, not for a lock."""
     others = [other for other in scene.pools if other is not pool and not other.compiles]
-    return any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
+    busy = any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
+    return busy or any(other.use.threads < ONE_LOOP and never_waits(other) for other in others)
 
 
 def _idle(pool: WatchedPool, scene: Scene) -> float:
