@@ -430,6 +430,17 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.EVENT_LOOP_BLOCKED,
     ),
     (
+        "a loop that hangs from the first request on, beside a thread that gives memory back now and then",
+        scene(
+            pool("bun", 0.01, 0.01, sleep=0.98),
+            replace(pool("mi-scavenger", lock=1.0), switches_per_s=11.0),
+            rate_per_s=49.0,
+            tried=tried(1),
+            held={"bun": 130},
+        ),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
         "threads of which each keeps its connection",
         scene(
             pool("worker", 0.02, 0.02, sleep=1.96),

@@ -121,13 +121,14 @@ def _reads_for_itself(pool: WatchedPool, scene: Scene) -> bool:
 
 
 def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
-    """True if the other pool may hand requests to this one: it accepts connections for it, it serves requests, or it
-    waits for events and is woken often enough. If all threads of this pool end at the same time, the one that hands
-    them the next requests is woken only once for all of them."""
-    if other in scene.workers + scene.loops or other.name == group_name(pool.name, ACCEPTS):
+    """True if the other pool may hand requests to this one: it accepts connections for it, it is a loop that serves, or
+    it serves or waits for events, and is woken often enough or always runs. If all threads of this pool end at the same
+    time, the one that hands them the next requests is woken only once for all of them."""
+    if other in scene.loops or other.name == group_name(pool.name, ACCEPTS):
         return True
     once_for_all = scene.rate_per_s / max(1.0, pool.use.threads)
-    return other.blocked_on("poll") > 0 and other.switches_per_s >= WOKEN_AT_ONCE * once_for_all
+    often = other.switches_per_s >= WOKEN_AT_ONCE * once_for_all or other.busiest >= LOOP_BUSY
+    return often and (other in scene.workers or other.blocked_on("poll") > 0)
 
 
 def _beside_each_other(pool: WatchedPool, scene: Scene) -> list[WatchedPool]:
