@@ -364,6 +364,22 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.POOL_TOO_SMALL,
     ),
     (
+        "processes with a connection each to a database that serves three at once",
+        scene(
+            pool("loop", 0.1, 0.4, socket=11.2, poll=0.3),
+            accept_queue=52.0,
+            tried=tried(3.2),
+            held={"loop": 40},
+            outgoing=24,
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
+        "processes that sleep until a file is free, one at a time",
+        scene(pool("loop", 0.03, 0.1, sleep=7.8), tried=tried(1), held={"loop": 11}, outgoing=0),
+        B.HIDDEN_LIMIT,
+    ),
+    (
         "processes that reach their databases by sockets of the machine, each with a request while all others wait",
         scene(
             pool("loop", 0.1, 0.2, socket=3.6, poll=0.1),

@@ -18,6 +18,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     accepts_too_late,
     never_waits,
     serves_about,
+    serves_fewer,
     stands_still,
 )
 from powerband.base.units import share
@@ -38,7 +39,8 @@ TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event lo
 def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     """Names a blocked event loop if one waits for something else than events, or has one CPU to itself and would need
     more. Workers that wait for their next connection by select or epoll look like loops: if connections wait to be
-    accepted, or before a proxy's socket, it names a pool with too few workers instead."""
+    accepted, or before a proxy's socket, it names a pool with too few workers instead, unless fewer requests are served
+    at once."""
     if scene.tried is not None and scene.tried.slots.load_is_limit:
         return None
     for pool in (*scene.loops, *(pool for pool in scene.workers if _reads_for_itself(pool, scene))):
@@ -52,18 +54,8 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
             waits, used = threads_at(pool, off_poll, KINDS[kind]), cpu_used(scene)
-            alike = _beside_each_other(pool, scene)
-            if _one_connection_each(alike, scene):
-                name, threads = _of_processes(pool), sum(each.use.threads for each in alike)
-                workers = replace(pool, use=replace(pool.use, pool=name, threads=threads))
-                off_poll = sum(each.blocked_on(*kinds) for each in alike)
-                queue = f"{count(scene.present - threads)} requests wait until a thread takes their connection"
-                return verdict(
-                    BottleneckName.POOL_TOO_SMALL,
-                    [threads_at(workers, off_poll, KINDS[kind]), queue, used],
-                    advice=f"start more of `{name}`, since each serves one request at a time; or let it serve others "
-                    "while it waits",
-                )
+            if _one_connection_each(alike := _beside_each_other(pool, scene), scene):
+                return _workers_too_few(alike, kind, scene)
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
                 [f"{waits} instead of waiting for events", f"{count(scene.present)} requests are in flight", used],
@@ -72,6 +64,26 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
         if (busy := busy_thread(BottleneckName.EVENT_LOOP_BLOCKED, pool, scene, advice=spread)) is not None:
             return busy
     return None
+
+
+def _workers_too_few(alike: Sequence[WatchedPool], kind: str, scene: Scene) -> Bottleneck | None:
+    """Names a pool of workers that each serve one connection at a time. `kind`: what most of them wait for. None if
+    there are more of them than requests are served at once: they wait for each other, or for a dependency."""
+    name, threads = _of_processes(alike[0]), sum(pool.use.threads for pool in alike)
+    if serves_fewer(threads, scene):
+        return None
+    workers = replace(alike[0], use=replace(alike[0].use, pool=name, threads=threads))
+    waiting = sum(pool.blocked_on(*{*BLOCKS_LOOP, kind}) for pool in alike)
+    return verdict(
+        BottleneckName.POOL_TOO_SMALL,
+        [
+            threads_at(workers, waiting, KINDS[kind]),
+            f"{count(scene.present - threads)} requests wait until a thread takes their connection",
+            cpu_used(scene),
+        ],
+        advice=f"start more of `{name}`, since each serves one request at a time; or let it serve others while it "
+        "waits",
+    )
 
 
 def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:

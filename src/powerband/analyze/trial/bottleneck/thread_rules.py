@@ -166,9 +166,9 @@ def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
     if scene.tried is None or not scene.queues or not scene.outgoing:
         return None
     slots, outgoing = scene.tried.slots, scene.outgoing
-    for pool in sorted(scene.workers, key=lambda pool: -pool.use.threads):
+    for pool in sorted(scene.workers + scene.loops, key=lambda pool: -pool.use.threads):
         past = _blocked_past(pool, scene)
-        waiting = min(past["socket"] + past["poll"], float(outgoing))
+        waiting = min(past["socket"] + (0.0 if pool.loops else past["poll"]), float(outgoing))
         if waiting >= max(AT_THE_OTHER_END, AT_THE_OTHER_END * slots.value):
             return verdict(
                 BottleneckName.DOWNSTREAM,
@@ -191,7 +191,7 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
         queued = _queued(pool, scene)
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
-        if (scene.outgoing or 0) >= CALLS * waiting and _serves_fewer(waiting, scene):
+        if (scene.outgoing or 0) >= CALLS * waiting and serves_fewer(waiting, scene):
             own = f"they use {scene.outgoing:,} connections of the server's own, and few are answered at once"
             return verdict(BottleneckName.DOWNSTREAM, [threads_at(pool, waiting, KINDS["socket"]), own])
         took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
@@ -224,7 +224,7 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
             without_thread.append(f"{share(scene.turned_away_share)} of requests are turned away (status 429 or 503)")
         if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
             continue
-        if _serves_fewer(threads, scene):
+        if serves_fewer(threads, scene):
             continue  # the threads wait for each other, or for something else
         kind = max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
         part = pool.blocked_on(kind)
@@ -396,7 +396,7 @@ def has_request_in_each(scene: Scene) -> bool:
     return any(abs(count - pool.use.threads) <= ABOUT * pool.use.threads for pool in pools for count in inside)
 
 
-def _serves_fewer(threads: float, scene: Scene) -> bool:
+def serves_fewer(threads: float, scene: Scene) -> bool:
     """True if certainly fewer requests are served at once than there are busy threads: more threads would gain
     nothing."""
     if scene.tried is None or not scene.queues or scene.turns_away:
