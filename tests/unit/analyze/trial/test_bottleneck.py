@@ -104,6 +104,11 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.LOCK,
     ),
     (
+        "the same, and a poller waits for that CPU",
+        scene(pool("pool", 0.8, 0.05, lock=15), pool("poller", 0.02, 0.93, poll=0.05), present=16, empty_ns=2 * MS),
+        B.LOCK,
+    ),
+    (
         "a poller and idle workers share a busy CPU",
         scene(pool("pool", 0.45, 0.3, lock=7.2), pool("poller", 0.5, 0.4, poll=0.1)),
         B.SUBJECT_CPU,
@@ -847,6 +852,20 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
 @pytest.mark.parametrize("seen", [case[1] for case in UNNAMED], ids=[case[0] for case in UNNAMED])
 def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
     assert seen.queues and bottleneck_of(seen) is None
+
+
+def test_threads_that_sleep_are_in_no_call_to_a_dependency() -> None:
+    found = bottleneck_of(scene(pool("pool", 0.05, 0.03, lock=12, sleep=3.9), POLLER, present=32, empty_ns=6 * MS))
+    assert found is not None and found.evidence[0] == "only 3.9 `pool` threads are let in at once, sleeping"
+
+
+def test_workers_told_apart_are_counted_together() -> None:
+    first = replace(pool("uwsgi (event loop)", 0.1, 0.1, sleep=1.8), polled=1.0)
+    seen = scene(pool("uwsgi", 0.2, 0.2, sleep=5.6), first, tried=tried(8), held={"uwsgi": 15})
+    found = bottleneck_of(seen)
+    assert found is not None and found.name is B.POOL_TOO_SMALL
+    assert found.evidence[0] == "on average 7.4 of the 8 `uwsgi` threads are sleeping"
+    assert found.evidence[1] == "56 requests wait until a thread takes their connection"
 
 
 def test_a_thread_that_stops_all_others_is_told_by_its_time() -> None:

@@ -453,7 +453,8 @@ def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
     the rest of it: the threads wait for its results, not for a lock."""
     others = [other for other in scene.pools if other is not pool and not other.compiles]
     busy = any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
-    return busy or any(other.use.threads < ONE_LOOP and never_waits(other) for other in others)
+    full = (other for other in others if other.use.threads < ONE_LOOP and never_waits(other))
+    return busy or any(other.use.on_cpu > pool.use.on_cpu for other in full)
 
 
 def _idle(pool: WatchedPool, scene: Scene) -> float:
