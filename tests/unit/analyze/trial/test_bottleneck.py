@@ -856,7 +856,7 @@ def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
 
 def test_threads_that_sleep_are_in_no_call_to_a_dependency() -> None:
     found = bottleneck_of(scene(pool("pool", 0.05, 0.03, lock=12, sleep=3.9), POLLER, present=32, empty_ns=6 * MS))
-    assert found is not None and found.evidence[0] == "only 3.9 `pool` threads are let in at once, sleeping"
+    assert found is not None and found.evidence[0] == "only 4 `pool` threads are let in at once, sleeping"
 
 
 def test_workers_told_apart_are_counted_together() -> None:
