@@ -18,7 +18,7 @@ import numpy as np
 from powerband.model.results import PoolUse
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
-from powerband.readings.thread_groups import ThreadGroup, groups_of
+from powerband.readings.thread_groups import REST, ThreadGroup, groups_of
 from powerband.wire.probe_events import PoolSample, Threads
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
@@ -94,6 +94,11 @@ class WatchedPool:
     def housekeeping(self) -> bool:
         """True if its threads serve no request, judged by their name: compilers, timers, acceptors."""
         return HOUSEKEEPERS.search(self.name) is not None
+
+    @property
+    def rests(self) -> bool:
+        """True if its threads were told apart from those that serve requests, by what they do."""
+        return self.name.endswith(f" ({REST})")
 
     @property
     def loops(self) -> bool:

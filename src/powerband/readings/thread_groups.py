@@ -5,19 +5,21 @@ parent that only watches over its children. In: the probe's `threads` events, wi
 pools' rows as the probe gives them, except that a pool of mixed work becomes several groups with rows of their own.
 Pure.
 
-- A process **rests** if its threads are woken far less often than those of the busiest process.
+- A process **rests** if its threads are woken far less often than those of the busiest process that has such threads.
 - A thread **waits for events** if at least one look in twenty since it began, idle times included, found it in epoll or
-  select; a worker waits for its tasks on a condition instead. The first thread of a process also counts as one if it
-  does all the work of the process and is busy, or blocked by something else: it is the loop, or the only worker, even
-  if it never comes to rest. A thread that is woken far less often than the busiest of them rests: runtimes keep loops
-  for timers of their own. Loops of a process that hardly wait for events are kept apart from **free** ones, such as
-  those of a parent that only accepts.
+  select; a worker waits for its tasks on a condition instead. For the first thread of a process it suffices that this
+  was so at some time: it is no worker that another thread started, and a loop that hangs under load did not before. It
+  also counts as one if it does all the work of the process and is busy, or blocked by something else: it is the loop,
+  or the only worker, even if it never comes to rest. A thread that is woken far less often than the busiest of them
+  rests: runtimes keep loops for timers of their own. Loops of a process that hardly wait for events are kept apart from
+  **free** ones, such as those of a parent that only accepts.
 - The first thread of a process **accepts** connections for its other threads if it does little work and nearly always
   waits on a socket (accept and poll look like a read), while the others do not, or are woken far more or less often. So
   does any thread whose own name says so. Where the others **come and go**, each for a request or a connection, most of
   their work is never seen, and the first thread is not taken for the one that does it.
 - Of the other threads some may be **at work** (in three looks of four) while all the rest wait on conditions: those at
   work are a pool of their own, for whose results the rest may wait. Threads that take turns are seen in both states.
+  A first thread that is at work but hardly ever woken rests: it watches over the others.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ ALONE = 0.8  # of the CPU time and the switches of its process: one thread does 
 MOST = 0.5  # of the CPU time of its process, where it is woken for nearly all of its work
 BUSY = 0.5  # of the time, a thread is on a CPU: arbitrary, more often at work than not
 FREE_LEAST = 0.25  # of the looks at a process's event loops, they wait for events: arbitrary
-RESTS = 0.05  # of the switches of the busiest process, or of the busiest event loop
+RESTS = 0.05  # of the switches of the busiest process, event loop, or other thread
 AT_WORK = 0.75  # of the looks in the stretch: on average a thread of a busy pool is between two requests in a few
 LOOKS_LEAST = 6  # at one thread in the stretch; with fewer, nothing is concluded from them
 ACCEPTS_SHARE = 0.9  # of the looks that did not find it waiting for a lock, a thread that accepts waits on a socket
@@ -83,10 +85,11 @@ def groups_of(
     found = {name: ThreadGroup(pool) for name, pool in rows.items()}
     if not seen:
         return found
-    resting, accepting = _resting(seen, start_ns, end_ns), _accepting(seen, names or {})
+    accepting = _accepting(seen, names or {})
     instants = {event["at_ns"] for event in complete}
     for name in list(rows):
         members = {tid: history for tid, history in seen.items() if history[-1][1]["pool"] == name}
+        resting = _resting(members, start_ns, end_ns)
         groups = _groups(members, seen, resting, start_ns, end_ns, accepting=accepting)
         if len(groups) < 2 and (ACCEPTS not in groups or "accept" in name.lower()):
             found[name] = ThreadGroup(found[name].rows, True if {LOOP, FREE} & set(groups) else None)
@@ -167,6 +170,10 @@ def _groups(
             if pid in others and _accepts(stretch[pid], [stretch[tid] for tid in rest], end_ns - start_ns, brief=brief):
                 groups[ACCEPTS].append(pid)
                 others = rest
+            most = max((stretch[tid].switches for tid in others), default=0)
+            if pid in others and stretch[pid].works >= AT_WORK and stretch[pid].switches < RESTS * most:
+                groups[REST].append(pid)
+                others = rest
             at_work = [tid for tid in others if stretch[tid].works >= AT_WORK]
             waiting = [tid for tid in others if stretch[tid].works <= 1 - AT_WORK]
             apart = at_work and waiting and len(at_work) + len(waiting) == len(others)
@@ -199,8 +206,11 @@ class _Stretch:
             return cls(False, 0, 0, {})
         first, last = inside[0], inside[-1]
         looks, looks_before = last.get("blocked_on_samples", {}), first.get("blocked_on_samples", {})
+        ever = [looks]
+        if last["tid"] == last.get("pid"):
+            ever += [thread.get("blocked_on_samples", {}) for at, thread in history if at <= end_ns]
         return cls(
-            polls=looks.get("poll", 0) >= max(1, POLLED * sum(looks.values())),
+            polls=any(seen.get("poll", 0) >= max(1, POLLED * sum(seen.values())) for seen in ever),
             on_cpu_ns=last["on_cpu_ns"] - first["on_cpu_ns"],
             switches=last["switches"] - first["switches"],
             waited={kind: count - looks_before.get(kind, 0) for kind, count in looks.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -105,6 +105,17 @@ def test_a_process_whose_first_thread_does_its_work_and_never_waits_for_events_i
     assert sizes([main, *helpers, timer]) == {"python (event loop)": 1, "python (at rest)": 3}
 
 
+def test_a_first_thread_that_waited_for_events_before_it_hangs_is_no_worker_of_the_loop_that_hands_it_requests() -> (
+    None
+):
+    reader = Thread(3, 2, {"poll": 10}, idle={"poll": 10}, name="reader")
+    others = [Thread(4, 2, {"lock": 10}), Thread(5, 2, {"lock": 10}, switches=1)]
+    first = Thread(2, 2, {"sleep": 100}, idle={"poll": 3})
+    assert sizes([first, reader, *others]) == {"python (event loop)": 1, "python": 2, "reader": 1}
+    worker = Thread(6, 2, {"sleep": 100}, idle={"poll": 3})  # it waited for its first request
+    assert sizes([reader, *others, worker]) == {"python (at work)": 1, "python": 2, "reader": 1}
+
+
 def test_a_parent_that_hands_on_connections_stands_apart_from_loops_that_hang() -> None:
     parent = Thread(1, 1, {"poll": 10}, switches=20, idle={"poll": 10})
     assert sizes([parent, Thread(2, 2, {"sleep": 10}), Thread(3, 3, {"sleep": 10})]) == {
@@ -113,12 +124,33 @@ def test_a_parent_that_hands_on_connections_stands_apart_from_loops_that_hang() 
     }
 
 
+def test_processes_that_another_one_hands_all_requests_do_not_rest() -> None:
+    front = Thread(9, 9, {"poll": 10}, switches=1000, idle={"poll": 10}, name="proxy")
+    parent = replace(PARENT, switches=1)
+    workers = [Thread(tid, tid, {"sleep": 10}, switches=40) for tid in range(2, 8)]
+    assert sizes([front, parent, *workers]) == {"proxy": 1, "python (at rest)": 1, "python (event loop)": 6}
+
+
 def test_a_pool_behind_threads_that_wait_for_its_results_is_one_of_its_own() -> None:
     behind = [Thread(tid, 2, {"sleep": 10}) for tid in (3, 4)]
     waiting = [Thread(tid, 2, {"lock": 9, "sleep": 1}) for tid in range(5, 15)]
     assert sizes([LOOP, *behind, *waiting]) == {"python (event loop)": 1, "python (at work)": 2, "python": 10}
     in_turns = [Thread(tid, 2, {"lock": 7, "sleep": 3}) for tid in range(3, 15)]
     assert sizes([LOOP, *in_turns]) == {"python (event loop)": 1, "python": 12}
+
+
+def test_a_first_thread_that_watches_over_workers_holds_no_request() -> None:
+    watches = Thread(2, 2, {"other": 10}, cpu_ms=0, switches=1, idle={"other": 10})
+    workers = [Thread(tid, 2, {"socket": 9, "lock": 1}) for tid in (4, 5, 6)]
+    assert sizes([watches, replace(LOOP, tid=3), *workers]) == {
+        "python (event loop)": 1,
+        "python (at rest)": 1,
+        "python": 3,
+    }
+    sleeps_long = replace(watches, tid=7)  # as one that waits for a lock of SQLite
+    assert sizes([replace(LOOP, tid=2), sleeps_long, *workers]) == {"python (event loop)": 1, "python": 4}
+    seldom_woken = replace(watches, switches=20)  # as one that serves the longest requests
+    assert sizes([seldom_woken, replace(LOOP, tid=3), *workers]) == {"python (event loop)": 1, "python": 4}
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,11 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.LOCK,
     ),
     (
+        "the same, and a poller waits for that CPU",
+        scene(pool("pool", 0.8, 0.05, lock=15), pool("poller", 0.02, 0.93, poll=0.05), present=16, empty_ns=2 * MS),
+        B.LOCK,
+    ),
+    (
         "a poller and idle workers share a busy CPU",
         scene(pool("pool", 0.45, 0.3, lock=7.2), pool("poller", 0.5, 0.4, poll=0.1)),
         B.SUBJECT_CPU,
@@ -347,6 +352,60 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.EVENT_LOOP_BLOCKED,
     ),
     (
+        "threads that take the next connection when they are done, of which the first of each process was told apart",
+        scene(
+            pool("uwsgi", 0.02, 0.56, sleep=5.2, lock=0.2),
+            replace(pool("uwsgi (event loop)", 0.01, 0.18, sleep=1.7, poll=0.05), polled=1.0),
+            present=32.0,
+            accept_queue=22.9,
+            tried=tried(8, users=32),
+            held={"uwsgi": 15},
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "processes of which each also has two connections of its own to a database",
+        scene(pool("loop", 0.1, 0.1, socket=3.7, poll=0.1), tried=tried(4), held={"loop": 16}, outgoing=8),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "processes with a connection each to a database that serves three at once",
+        scene(
+            pool("loop", 0.1, 0.4, socket=11.2, poll=0.3),
+            accept_queue=52.0,
+            tried=tried(3.2),
+            held={"loop": 40},
+            outgoing=24,
+        ),
+        B.DOWNSTREAM,
+    ),
+    (
+        "processes that sleep until a file is free, one at a time",
+        scene(pool("loop", 0.03, 0.1, sleep=7.8), tried=tried(1), held={"loop": 11}, outgoing=0),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "processes that reach their databases by sockets of the machine, each with a request while all others wait",
+        scene(
+            pool("loop", 0.1, 0.2, socket=3.6, poll=0.1),
+            accept_queue=60.0,
+            tried=tried(4),
+            held={"loop": 24},
+            outgoing=0,
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "a loop that hangs, and takes connections now and then",
+        scene(HANGS, accept_queue=40.0, tried=tried(1), held={"loop": 45}, outgoing=0),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "one of two CPUs is full of a loop, though other programs take a part of it",
+        scene(replace(pool("loop", 0.8, 0.2, busiest=0.8), polled=1.0), cpus=2.0, metrics={"subject_cpu_share": 0.4}),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
         "threads that hang from the first request on, to which nobody hands requests",
         scene(pool("worker", 0.02, 0.02, sleep=1.96), tried=tried(2), held={"server": 130}),
         B.EVENT_LOOP_BLOCKED,
@@ -388,6 +447,17 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             replace(POLLER, use=replace(POLLER.use, on_cpu=0.001), switches_per_s=20.0),
             tried=tried(8),
             held={"server": 130},
+        ),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "a loop that hangs from the first request on, beside a thread that gives memory back now and then",
+        scene(
+            pool("bun", 0.01, 0.01, sleep=0.98),
+            replace(pool("mi-scavenger", lock=1.0), switches_per_s=11.0),
+            rate_per_s=49.0,
+            tried=tried(1),
+            held={"bun": 130},
         ),
         B.EVENT_LOOP_BLOCKED,
     ),
@@ -528,6 +598,29 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
     (
         "a full accept queue",
         scene(IDLE, POLLER, accept_queue=2.0, accept_queue_limit=2.0, metrics={"accept_overflows": 40}),
+        B.ACCEPT_BACKLOG,
+    ),
+    (
+        "connections that found a short queue full at first, and are kept",
+        scene(
+            SLEEPERS,
+            POLLER,
+            accept_queue_limit=5.0,
+            connections_per_request=0.03,
+            metrics={"accept_overflows": 34, "connect_time_ns_p99": 1.01e9},
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "the same, and some users never got one",
+        scene(
+            IDLE,
+            POLLER,
+            accept_queue_limit=5.0,
+            connections_per_request=0.03,
+            metrics={"accept_overflows": 34, "connect_time_ns_p99": 1.01e9},
+            codes=("starved_users",),
+        ),
         B.ACCEPT_BACKLOG,
     ),
     ("most connections wait to be accepted", scene(IDLE, POLLER, accept_queue=30.0), B.ACCEPT_BACKLOG),
@@ -722,6 +815,24 @@ UNNAMED: list[tuple[str, Scene]] = [
         scene(pool("pool", 0.1, 0.1, socket=99.8), POLLER, present=40, empty_ns=50 * MS, loaded_ns=76 * MS),
     ),
     (
+        "threads that wait for the results of a loop that has no time left, of which other programs take most",
+        scene(
+            replace(pool("loop", 0.35, 0.65), polled=1.0),
+            replace(pool("helper", 0.01, 0.3, lock=1.7), switches_per_s=1000.0),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.18},
+        ),
+    ),
+    (
+        "the same, whose helpers are kept apart from what serves",
+        scene(
+            replace(pool("loop", 0.68, 0.32), polled=1.0, busiest=0.4),
+            pool("loop (at rest)", 0.01, 0.25, lock=2.7, other=1.0),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.35},
+        ),
+    ),
+    (
         "threads that park for results: what they do themselves is little of what a request takes",
         scene(pool("http-nio", 0.4, 0.1, lock=61.0, socket=0.7), POLLER, empty_ns=40 * MS, loaded_ns=80 * MS),
     ),
@@ -741,6 +852,20 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
 @pytest.mark.parametrize("seen", [case[1] for case in UNNAMED], ids=[case[0] for case in UNNAMED])
 def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
     assert seen.queues and bottleneck_of(seen) is None
+
+
+def test_threads_that_sleep_are_in_no_call_to_a_dependency() -> None:
+    found = bottleneck_of(scene(pool("pool", 0.05, 0.03, lock=12, sleep=3.9), POLLER, present=32, empty_ns=6 * MS))
+    assert found is not None and found.evidence[0] == "only 4 `pool` threads are let in at once, sleeping"
+
+
+def test_workers_told_apart_are_counted_together() -> None:
+    first = replace(pool("uwsgi (event loop)", 0.1, 0.1, sleep=1.8), polled=1.0)
+    seen = scene(pool("uwsgi", 0.2, 0.2, sleep=5.6), first, tried=tried(8), held={"uwsgi": 15})
+    found = bottleneck_of(seen)
+    assert found is not None and found.name is B.POOL_TOO_SMALL
+    assert found.evidence[0] == "on average 7.4 of the 8 `uwsgi` threads are sleeping"
+    assert found.evidence[1] == "56 requests wait until a thread takes their connection"
 
 
 def test_a_thread_that_stops_all_others_is_told_by_its_time() -> None:

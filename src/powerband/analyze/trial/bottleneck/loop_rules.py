@@ -3,16 +3,22 @@ connection by select or epoll, threads that share a loop's name, and threads tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
+    ABOUT,
     LOOP_BUSY,
     NOBODY,
     OFF_POLL_SHARE,
     ONE_LOOP,
     STANDS_STILL,
     accepts_too_late,
+    never_waits,
     serves_about,
+    serves_fewer,
     stands_still,
 )
 from powerband.base.units import share
@@ -26,13 +32,15 @@ from powerband.readings.thread_groups import ACCEPTS, group_name
 HELD_EACH = 3
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 WOKEN_AT_ONCE = 0.5  # of the wake-ups if one wake-up handed a request to each thread of a pool: arbitrary
+MOSTLY_RUNS = 0.5  # of the time, a thread that never waits is on a CPU
 TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event loop
 
 
 def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     """Names a blocked event loop if one waits for something else than events, or has one CPU to itself and would need
     more. Workers that wait for their next connection by select or epoll look like loops: if connections wait to be
-    accepted, or before a proxy's socket, it names a pool with too few workers instead."""
+    accepted, or before a proxy's socket, it names a pool with too few workers instead, unless fewer requests are served
+    at once."""
     if scene.tried is not None and scene.tried.slots.load_is_limit:
         return None
     for pool in (*scene.loops, *(pool for pool in scene.workers if _reads_for_itself(pool, scene))):
@@ -46,15 +54,8 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
             kind = max(kinds, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
             waits, used = threads_at(pool, off_poll, KINDS[kind]), cpu_used(scene)
-            if _one_connection_each(pool, scene):
-                queue = f"{count(scene.present - threads)} requests wait until a thread takes their connection"
-                name = _of_processes(pool)
-                return verdict(
-                    BottleneckName.POOL_TOO_SMALL,
-                    [waits.replace(pool.name, name), queue, used],
-                    advice=f"start more of `{name}`, since each serves one request at a time; or let it serve others "
-                    "while it waits",
-                )
+            if _one_connection_each(alike := _beside_each_other(pool, scene), scene):
+                return _workers_too_few(alike, kind, scene)
             return verdict(
                 BottleneckName.EVENT_LOOP_BLOCKED,
                 [f"{waits} instead of waiting for events", f"{count(scene.present)} requests are in flight", used],
@@ -65,11 +66,35 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     return None
 
 
-def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:
-    """The bottleneck of that name if one thread of the pool has no time left, else None. `advice`: as in `verdict`."""
-    if pool.busiest < LOOP_BUSY:
+def _workers_too_few(alike: Sequence[WatchedPool], kind: str, scene: Scene) -> Bottleneck | None:
+    """Names a pool of workers that each serve one connection at a time. `kind`: what most of them wait for. None if
+    there are more of them than requests are served at once: they wait for each other, or for a dependency."""
+    name, threads = _of_processes(alike[0]), sum(pool.use.threads for pool in alike)
+    if serves_fewer(threads, scene):
         return None
-    busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
+    workers = replace(alike[0], use=replace(alike[0].use, pool=name, threads=threads))
+    waiting = sum(pool.blocked_on(*{*BLOCKS_LOOP, kind}) for pool in alike)
+    return verdict(
+        BottleneckName.POOL_TOO_SMALL,
+        [
+            threads_at(workers, waiting, KINDS[kind]),
+            f"{count(scene.present - threads)} requests wait until a thread takes their connection",
+            cpu_used(scene),
+        ],
+        advice=f"start more of `{name}`, since each serves one request at a time; or let it serve others while it "
+        "waits",
+    )
+
+
+def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:
+    """The bottleneck of that name if one thread of the pool has no time left, else None; also if other programs take a
+    part of its CPU, but not most of it, while the server has others. `advice`: as in `verdict`."""
+    if pool.busiest >= LOOP_BUSY:
+        busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
+    elif pool.use.threads < ONE_LOOP < (scene.cpus or 0) and pool.busiest >= MOSTLY_RUNS and never_waits(pool):
+        busy = f"the only `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time, and else waits for one"
+    else:
+        return None
     return verdict(name, [busy, cpu_used(scene)], advice=advice)
 
 
@@ -108,23 +133,35 @@ def _reads_for_itself(pool: WatchedPool, scene: Scene) -> bool:
 
 
 def _may_hand_to(pool: WatchedPool, other: WatchedPool, scene: Scene) -> bool:
-    """True if the other pool may hand requests to this one: it accepts connections for it, it serves requests, or it
-    waits for events and is woken often enough. If all threads of this pool end at the same time, the one that hands
-    them the next requests is woken only once for all of them."""
-    if other in scene.workers + scene.loops or other.name == group_name(pool.name, ACCEPTS):
+    """True if the other pool may hand requests to this one: it accepts connections for it, it is a loop that serves, or
+    it serves or waits for events, and is woken often enough or always runs. If all threads of this pool end at the same
+    time, the one that hands them the next requests is woken only once for all of them."""
+    if other in scene.loops or other.name == group_name(pool.name, ACCEPTS):
         return True
     once_for_all = scene.rate_per_s / max(1.0, pool.use.threads)
-    return other.blocked_on("poll") > 0 and other.switches_per_s >= WOKEN_AT_ONCE * once_for_all
+    often = other.switches_per_s >= WOKEN_AT_ONCE * once_for_all or other.busiest >= LOOP_BUSY
+    return often and (other in scene.workers or other.blocked_on("poll") > 0)
 
 
-def _one_connection_each(pool: WatchedPool, scene: Scene) -> bool:
-    """True if the pool's processes hold a connection or two each, and take the next one when they are done. If it was
-    not seen what they hold, it is True if many connections wait to be accepted."""
-    name = _of_processes(pool)
-    sockets = [count for of, count in scene.held.items() if of.startswith(name)]
+def _beside_each_other(pool: WatchedPool, scene: Scene) -> list[WatchedPool]:
+    """The pool, and the other threads of its processes that wait as it does: if several threads of a process take
+    connections, its first one may have been told apart."""
+    beside = (each for each in scene.workers + scene.loops if _of_processes(each) == _of_processes(pool))
+    return [
+        each for each in beside if each is pool or each.blocked_on(*BLOCKS_LOOP) > OFF_POLL_SHARE * each.use.threads
+    ]
+
+
+def _one_connection_each(alike: Sequence[WatchedPool], scene: Scene) -> bool:
+    """True if the processes of these pools hold a connection or two for each thread, besides those of their own, and
+    take the next one when they are done; or if all other requests wait to be accepted, whatever sockets they have to a
+    database. If it was not seen what they hold, it is True if many connections wait to be accepted."""
+    sockets = [count for of, count in scene.held.items() if of.startswith(_of_processes(alike[0]))]
     if not sockets:
         return accepts_too_late(scene)
-    return sum(sockets) <= HELD_EACH * (pool.use.threads + 1)
+    threads, of_callers = sum(pool.use.threads for pool in alike), sum(sockets) - (scene.outgoing or 0)
+    accepted = scene.present - scene.accept_queue
+    return of_callers <= HELD_EACH * (threads + 1) or abs(accepted - threads) <= ABOUT * threads
 
 
 def _of_processes(pool: WatchedPool) -> str:

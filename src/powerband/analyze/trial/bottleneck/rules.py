@@ -192,11 +192,13 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
 
 def _accept_backlog(scene: Scene) -> Bottleneck | None:
     """Names the accept queue if connections wait in it, or find it full, while the threads that serve them have time
-    left."""
+    left. If all users got the connection that they keep, it no longer matters that they found the queue full at
+    first."""
     limit, waiting = scene.accept_queue_limit, scene.accept_queue
     full = limit > 0 and waiting >= QUEUE_FULL * limit
     overflows, connect_ns = scene.value("accept_overflows"), scene.value("connect_time_ns_p99")
-    refused = overflows >= 1 and (connect_ns >= CONNECT_SLOW_NS or full)
+    comes_again = scene.connections_per_request > KEPT or "starved_users" in scene.problems
+    refused = overflows >= 1 and comes_again and (connect_ns >= CONNECT_SLOW_NS or full)
     if not (refused or full or accepts_too_late(scene)) or _too_busy_to_accept(scene):
         return None
     evidence = [f"{count(waiting)} connections wait to be accepted, in a queue for {limit:,.0f}"]

@@ -126,7 +126,12 @@ class Scene:
 
     def _serves(self, pool: WatchedPool) -> bool:
         """True if the pool wakes for every fifth request, or uses a tenth of the subject's CPU."""
-        if pool.collects or pool.housekeeping or (self._dotnet_pool_idles and pool.name.startswith(WORKERS)):
+        if (
+            pool.collects
+            or pool.housekeeping
+            or pool.rests
+            or (self._dotnet_pool_idles and pool.name.startswith(WORKERS))
+        ):
             return False
         wakes = pool.switches_per_s + pool.preemptions_per_s
         used = max(LEAST_CORES, SERVING_CPU * self.value("subject_cpu_cores"))

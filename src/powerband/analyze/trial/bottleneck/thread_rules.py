@@ -53,6 +53,7 @@ PARKED = 0.9  # of the threads of a runtime beside its loop wait on conditions: 
 ABOUT = 0.15  # of a number of threads: another number this near is about the same
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie unread in the engine
+CALLING = ("socket", "poll")  # waits of a thread that has called another server
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
 ONE_LOOP = 1.5  # threads
 DISK_SHARE = 0.5  # of the threads that wait neither for a lock nor for a caller wait for the disk
@@ -129,7 +130,7 @@ def downstream(scene: Scene) -> Bottleneck | None:
             del past["poll"]  # events of their callers
         kind = max(past, key=lambda kind: past[kind])
         if past[kind] > HOLDER_MOST:
-            name, where = BottleneckName.DOWNSTREAM, "in a call to the dependency"
+            name, where = BottleneckName.DOWNSTREAM, "in a call to the dependency" if kind in CALLING else "let in"
             if _nobody_is_called(scene):
                 name, where = BottleneckName.HIDDEN_LIMIT, "let in"
             elif scene.outgoing is not None and _all_connections_are_used(scene):
@@ -165,9 +166,9 @@ def queues_at_the_other_end(scene: Scene) -> Bottleneck | None:
     if scene.tried is None or not scene.queues or not scene.outgoing:
         return None
     slots, outgoing = scene.tried.slots, scene.outgoing
-    for pool in sorted(scene.workers, key=lambda pool: -pool.use.threads):
+    for pool in sorted(scene.workers + scene.loops, key=lambda pool: -pool.use.threads):
         past = _blocked_past(pool, scene)
-        waiting = min(past["socket"] + past["poll"], float(outgoing))
+        waiting = min(past["socket"] + (0.0 if pool.loops else past["poll"]), float(outgoing))
         if waiting >= max(AT_THE_OTHER_END, AT_THE_OTHER_END * slots.value):
             return verdict(
                 BottleneckName.DOWNSTREAM,
@@ -190,7 +191,7 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
         queued = _queued(pool, scene)
         if waiting < 2 or waiting < POOL_BUSY * min(pool.use.threads, scene.present) or not scene.rate_per_s:
             continue
-        if (scene.outgoing or 0) >= CALLS * waiting and _serves_fewer(waiting, scene):
+        if (scene.outgoing or 0) >= CALLS * waiting and serves_fewer(waiting, scene):
             own = f"they use {scene.outgoing:,} connections of the server's own, and few are answered at once"
             return verdict(BottleneckName.DOWNSTREAM, [threads_at(pool, waiting, KINDS["socket"]), own])
         took_ns = time_in_pool_ns(waiting, scene.rate_per_s)
@@ -223,7 +224,7 @@ def pool_too_small(scene: Scene) -> Bottleneck | None:
             without_thread.append(f"{share(scene.turned_away_share)} of requests are turned away (status 429 or 503)")
         if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
             continue
-        if _serves_fewer(threads, scene):
+        if serves_fewer(threads, scene):
             continue  # the threads wait for each other, or for something else
         kind = max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
         part = pool.blocked_on(kind)
@@ -262,6 +263,8 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
         parked = pool.blocked_on("lock")
         if _idles_beside_a_loop(pool, scene) or _serves_more_than(OUTSIDE_A_POOL * threads, scene):
             continue
+        if _waits_for_one_thread(pool, scene):
+            continue
         if max(_blocked_past(pool, scene).values()) >= NOBODY or pool.switches_per_s < WOKEN * scene.rate_per_s:
             continue
         if parked < POOL_BUSY * threads or not _more_than_threads(pool, scene) or not scene.queues:
@@ -284,6 +287,11 @@ def parked_pool(scene: Scene) -> Bottleneck | None:
 def stands_still(loop: WatchedPool) -> bool:
     """True if no thread of the loop runs or waits for events half of the time."""
     return loop.use.on_cpu + loop.use.run_wait + loop.blocked_on("poll") < STANDS_STILL
+
+
+def never_waits(pool: WatchedPool) -> bool:
+    """True if the pool's threads run, or are ready to run, nearly all the time."""
+    return pool.use.on_cpu + pool.use.run_wait >= ALONE * pool.use.threads
 
 
 def accepts_too_late(scene: Scene) -> bool:
@@ -388,7 +396,7 @@ def has_request_in_each(scene: Scene) -> bool:
     return any(abs(count - pool.use.threads) <= ABOUT * pool.use.threads for pool in pools for count in inside)
 
 
-def _serves_fewer(threads: float, scene: Scene) -> bool:
+def serves_fewer(threads: float, scene: Scene) -> bool:
     """True if certainly fewer requests are served at once than there are busy threads: more threads would gain
     nothing."""
     if scene.tried is None or not scene.queues or scene.turns_away:
@@ -441,10 +449,12 @@ def _explained(threads: float, scene: Scene) -> bool:
 
 
 def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
-    """True if one thread of another pool does all of that pool's work, and has no time left: the threads wait for its
-    results, not for a lock."""
+    """True if one thread of another pool does all of that pool's work, and has no time left, or only waits for a CPU in
+    the rest of it: the threads wait for its results, not for a lock."""
     others = [other for other in scene.pools if other is not pool and not other.compiles]
-    return any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
+    busy = any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
+    full = (other for other in others if other.use.threads < ONE_LOOP and never_waits(other))
+    return busy or any(other.use.on_cpu > pool.use.on_cpu for other in full)
 
 
 def _idle(pool: WatchedPool, scene: Scene) -> float:
