@@ -40,7 +40,7 @@ tests = $(beside) \
 # the Rust tests' time is that of servers that rest, so that four share a CPU, and lint has what they leave.
 test: setup extras
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint rust-tests
-	$(call tests,not long and not table,5)
+	$(call tests,not long and not table,7)
 
 rust-tests:
 	RUST_TEST_THREADS=$$((4 * $$(nproc))) cargo test --locked --quiet
