@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 import uuid
@@ -31,6 +32,16 @@ settings.load_profile("powerband")
 E2E = Path(__file__).parent / "e2e"
 BUILT = cache_folder() / "subjects"
 GO_BUILT = os.environ.get("GOCACHE", str(cache_folder().parent / "go-build"))
+
+
+def pytest_collection() -> None:
+    """What is collected stays until the end: the garbage collector need not look at it again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -89,7 +89,8 @@ def page(body: bytes, status: int = 200, headers: dict[str, str] | None = None) 
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with pytest.MonkeyPatch.context() as patched, ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        patched.setattr("powerband.live.subject_page.TIMEOUT_S", 20.0)  # a busy machine may hold up an answer
         server.asked = []  # type: ignore[attr-defined]
         thread = Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -92,7 +92,7 @@ class Answered:
 @dataclass(frozen=True)
 class Edge:
     """The posterior of the edge, as masses in cells of log rate. `ends`: the borders of the cells, ascending, one more
-    than there are cells. `joint`: the masses by cell, shape of the edge, and lapse. Cells are narrow where the
+    than there are cells. `joint`: the masses by lapse, cell, and shape of the edge. Cells are narrow where the
     posterior is."""
 
     ends: Array
@@ -106,7 +106,7 @@ class Edge:
     @cached_property
     def mass(self) -> Array:
         """The probability that the edge lies in each cell."""
-        return np.asarray(self.joint.sum((1, 2)))
+        return np.asarray(self.joint.sum((0, 2)))
 
     @cached_property
     def _passed(self) -> Array:
@@ -130,13 +130,13 @@ class Edge:
     @cached_property
     def middle(self) -> Edge:
         """The posterior of the log rate that half of the quick starts hold, whatever the shape."""
-        return self._middle(self.joint.sum(2))
+        return self._middle(self.joint.sum(0))
 
     @cached_property
     def compared(self) -> Edge:
         """The posterior of the same rate for comparing settings, with `COMPARED_TWO_MODES` as the prior probability of
         two kinds of starts."""
-        masses = self.joint.sum(2) * COMPARED_WEIGHT
+        masses = self.joint.sum(0) * COMPARED_WEIGHT
         return self._middle(masses / masses.sum())
 
     def _middle(self, by_shape: Array) -> Edge:
@@ -147,7 +147,7 @@ class Edge:
         levels = np.concatenate([[0.0], levels, [1.0]])
         ends = np.interp(levels, masses.cumsum() - masses / 2, places[order])
         ends += 1e-9 * np.arange(len(ends))  # no cell is empty
-        return Edge(ends, np.diff(levels)[:, None, None])
+        return Edge(ends, np.diff(levels)[None, :, None])
 
     def half_width(self, confidence: float) -> float:
         """Half the width of the credible interval, in log rate."""
@@ -164,7 +164,7 @@ class Edge:
         fall of the posterior's entropy (Kontsevich & Tyler 1999), width and lapse being nuisances (Prins 2013).
         `in_flight`: log rates that are being tried; it keeps away from them, as far as the posterior allows for so
         many. `fits`: only log rates for which it is true are weighed, if there is one."""
-        low, high = self.quantile(0.02), self.quantile(0.98) + float(self.joint.sum((0, 2)) @ BELOW_MIDDLE)
+        low, high = self.quantile(0.02), self.quantile(0.98) + float(self.joint.sum((0, 1)) @ BELOW_MIDDLE)
         tried = np.minimum(np.linspace(low, high, CANDIDATES), ceiling)
         if fits is not None and any(fitting := [fits(each) for each in tried.tolist()]):
             tried = tried[fitting]
@@ -182,16 +182,15 @@ class Edge:
     def _gains(self, tried: Array) -> Array:
         """The mutual information of the edge and the outcome of a trial at each rate, in nats."""
         mass = np.maximum(self.mass, 1e-300)
-        shape = self.joint / mass[:, None, None]
-        undisturbed = (shape * (1 - LUCK - LAPSES)).sum(2)
-        holds = LUCK + (undisturbed * _bears(tried[:, None], self.log_rates)).sum(2)
+        undisturbed = np.tensordot(1 - LUCK - LAPSES, self.joint, 1) / mass[:, None]
+        holds = LUCK + np.einsum("cs,rcs->rc", undisturbed, _bears(tried[:, None], self.log_rates))
         overall = (holds * mass).sum(1)
         return np.asarray(_entropy(overall) - (_entropy(holds) * mass).sum(1))
 
 
 def holding(log_rate: float, edges: Array) -> Array:
-    """Probability that a trial at this rate holds, by edge, shape and lapse."""
-    return np.asarray(LUCK + (1 - LUCK - LAPSES) * _bears(log_rate, edges)[..., None])
+    """Probability that a trial at this rate holds, by lapse, edge and shape."""
+    return np.asarray(LUCK + (1 - LUCK - LAPSES)[:, None, None] * _bears(log_rate, edges))
 
 
 def _bears(log_rate: Array | float, edges: Array) -> Array:
@@ -232,7 +231,7 @@ def _on_cells(ends: Array, trials: Sequence[Answered], first_look: float) -> Edg
     edges, wide = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
     beyond = np.maximum(first_look - PLAUSIBLE_BELOW - edges, edges - first_look - PLAUSIBLE_ABOVE)
     prior = np.log(wide) - np.log1p((np.maximum(beyond, 0.0) / TAIL) ** 2)
-    log = prior[:, None, None] + np.log(SHAPE_PRIOR)[None, :, None] + np.log(LAPSE_PRIOR)[None, None, :]
+    log = np.log(LAPSE_PRIOR)[:, None, None] + prior[:, None] + np.log(SHAPE_PRIOR)
     outcomes = Counter((trial.log_rate, trial.held) for trial in trials)
     for rate in sorted({rate for rate, _ in outcomes}):
         holds = holding(rate, edges)
