@@ -40,14 +40,14 @@ tests = $(beside) \
 # the Rust tests' time is that of servers that rest, so that four share a CPU, and lint has what they leave.
 test: setup extras
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint rust-tests
-	$(call tests,not long and not table,7)
+	$(call tests,not long and not table,5)
 
 rust-tests:
 	RUST_TEST_THREADS=$$((4 * $$(nproc))) cargo test --locked --quiet
 
 # Six for two CPUs: a third of what these take is CPU time.
 test-long: setup extras
-	$(call tests,long and not table,6)
+	$(call tests,long and not table,5)
 
 # The rows of published tables that the two above leave out.
 test-tables: setup extras
