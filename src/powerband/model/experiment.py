@@ -249,13 +249,15 @@ _CONSTRAINT = re.compile(r"^\s*([A-Za-z_][\w.]*)\s*(<=|>=|==|<|>)\s*(\S.*?)\s*$"
 
 
 def parse_constraint(text: str) -> dict[str, Any]:
-    """Parses `p99 < 50ms` into the fields of a Constraint. Raises ValueError for an unknown metric and for a wrong
-    unit."""
+    """Parses `p99 < 50ms` into the fields of a Constraint. Raises ValueError for an unknown metric, for a wrong unit,
+    and for a share that is to be less than a number from 1 on, which is meant in percent."""
     match = _CONSTRAINT.match(text)
     if match is None:
         raise ValueError(f"{text!r} is no condition: write metric, comparison, threshold, for example p99 < 50ms")
     metric = metric_named(match[1])
     threshold = parse_quantity(match[3], metric.unit)
+    if metric.unit == "ratio" and match[2] in ("<", "<=") and threshold >= 1 and not match[3].endswith("%"):
+        raise ValueError(f"{text.strip()!r} holds always, since 1 is all: write {match[1]} {match[2]} {match[3]}%")
     return {"metric": metric.name, "op": match[2], "threshold": threshold, "text": text.strip()}
 
 

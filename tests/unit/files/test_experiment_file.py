@@ -174,6 +174,10 @@ MISTAKES = {
         "objective.subject_to[0] in x.yaml:5:45: '5%' is no duration: write a number with a unit "
         "ns, us, ms, s, m or h, for example 500ms or 3s",
     ),
+    "constraint that always holds": (
+        with_lines("objective: {maximise: goodput, subject_to: [errors < 1]}"),
+        "objective.subject_to[0] in x.yaml:5:45: 'errors < 1' holds always, since 1 is all: write errors < 1%",
+    ),
     "no constraint": (
         with_lines("objective: {maximise: goodput, subject_to: [fast]}"),
         "objective.subject_to[0] in x.yaml:5:45: 'fast' is no condition: write metric, comparison, threshold, "
