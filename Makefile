@@ -37,15 +37,15 @@ tests = $(beside) \
 	  && $(RUN) pytest -m "e2e and not crowded and $(1)" tests/e2e
 
 # Rust tests use the dev profile, which builds in a third of the release's time; Python's use the release engine. Most of
-# the Rust tests' time is that of servers that rest, so that four share a CPU, and lint has what they leave.
+# the Rust tests' time is that of servers that rest, so that three share a CPU, and lint has what they leave.
 test: setup extras
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint rust-tests
 	$(call tests,not long and not table,5)
 
 rust-tests:
-	RUST_TEST_THREADS=$$((4 * $$(nproc))) cargo test --locked --quiet
+	RUST_TEST_THREADS=$$((3 * $$(nproc))) cargo test --locked --quiet
 
-# Six for two CPUs: a third of what these take is CPU time.
+# Five for two CPUs: a third of what these take is CPU time.
 test-long: setup extras
 	$(call tests,long and not table,5)
 
