@@ -27,9 +27,9 @@ _TLS_CURES = {
 }
 
 
-def check_answered(outcomes: Counter[str], statuses: Mapping[str, int], handshakes: str = "") -> None:
+def check_answered(outcomes: Counter[str], statuses: Mapping[str, int], stderr_file: Path | None = None) -> None:
     """Raises TrialFailed if no request ended ok: then there is nothing to measure. `statuses`: rejected requests by
-    HTTP status, as far as they are known. `handshakes`: what `tls_failure` says of them."""
+    HTTP status, as far as they are known. `stderr_file`: what the engines of this machine wrote to stderr."""
     if outcomes["ok"]:
         return
     ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
@@ -39,7 +39,7 @@ def check_answered(outcomes: Counter[str], statuses: Mapping[str, int], handshak
             f"the server never answered a request ({ended}): check load.scenario and subject.url, or raise "
             "load.timeout and measure.warmup_max if it is that slow",
         )
-    cure = (outcomes["tls_failed"] and handshakes) or "check the path, the checks and the server's log"
+    cure = _handshakes(outcomes, stderr_file) or "check the path, the checks and the server's log"
     raise TrialFailed(
         Code.NO_VALID_RESPONSE, f"not one request was answered as it should be ({ended}{_named(statuses)}): {cure}"
     )
@@ -47,6 +47,10 @@ def check_answered(outcomes: Counter[str], statuses: Mapping[str, int], handshak
 
 def _named(statuses: Collection[str]) -> str:
     return f"; status {', '.join(sorted(statuses))}" if statuses else ""
+
+
+def _handshakes(ended: Counter[str], stderr_file: Path | None) -> str:
+    return tls_failure(stderr_file) if stderr_file is not None and ended["tls_failed"] else ""
 
 
 def tls_failure(stderr_file: Path) -> str:
@@ -58,14 +62,14 @@ def tls_failure(stderr_file: Path) -> str:
     return f"the TLS handshake failed: {error}{cure}" if error else ""
 
 
-def check_joined(summaries: Sequence[Summary], handshakes: str = "") -> None:
-    """Raises TrialFailed if no user of a WebSocket load could join. `handshakes`: as of `check_answered`."""
+def check_joined(summaries: Sequence[Summary], stderr_file: Path | None = None) -> None:
+    """Raises TrialFailed if no user of a WebSocket load could join. `stderr_file`: as in `check_answered`."""
     joins = [summary["websocket"] for summary in summaries if summary.get("websocket")]
     if not joins or any(part["joined"] for part in joins):
         return
     failed: Counter[str] = sum((Counter(part["joins_failed"]) for part in joins), Counter())
     ended = ", ".join(f"{count} {name}" for name, count in failed.most_common() if count) or "none ended"
-    cure = (failed["tls_failed"] and handshakes) or (
+    cure = _handshakes(failed, stderr_file) or (
         "check the path of subject.url, load.websocket (headers, subprotocols, dialect) and the server's log, or raise "
         "load.connect_timeout if it is that slow"
     )

@@ -176,22 +176,22 @@ class EngineFleet:
 
     @property
     def tls_failure(self) -> str:
-        """As of `answered.tls_failure`; of engines on other machines nothing is known."""
+        """Why TLS handshakes failed, and what to do; empty if none did, or only those of other machines' engines."""
         return tls_failure(self._stderr_file)
 
     def check_begun(self) -> None:
         """Raises TrialFailed if no request was answered so far."""
-        check_answered(self.seen, {}, self.tls_failure)
+        check_answered(self.seen, {}, self._stderr_file)
 
     def check_ended(self) -> None:
         """Raises TrialFailed if the run has nothing to measure."""
-        check_joined(self.summaries, self.tls_failure)
+        check_joined(self.summaries, self._stderr_file)
         total: Counter[str] = Counter()
         statuses: Counter[str] = Counter()
         for summary in self.summaries:
             total.update(summary["total"]["outcomes"])
             statuses.update(summary.get("rejected_statuses", {}))
-        check_answered(total, statuses, self.tls_failure)
+        check_answered(total, statuses, self._stderr_file)
         check_measured(self.summaries)
 
     def overdue(self, what: str) -> TrialFailed:

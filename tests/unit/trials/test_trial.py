@@ -79,11 +79,11 @@ def test_a_failed_handshake_says_why_and_what_to_do(tmp_path: Path, error: str, 
     said = tls_failure(log)
     assert error in said and cure in said
     with pytest.raises(TrialFailed, match=re.escape(said)):
-        check_answered(Counter(tls_failed=3), {}, said)
+        check_answered(Counter(tls_failed=3), {}, log)
     with pytest.raises(TrialFailed, match="check the path"):
-        check_answered(Counter(reset=3), {}, said)
+        check_answered(Counter(reset=3), {}, log)
     with pytest.raises(TrialFailed, match=re.escape(said)):
-        check_joined([joins(0, {"tls_failed": 3})], said)
+        check_joined([joins(0, {"tls_failed": 3})], log)
 
 
 def joins(joined: int, failed: dict[str, int]) -> dict[str, object]:
