@@ -35,7 +35,7 @@ GO_BUILT = os.environ.get("GOCACHE", str(cache_folder().parent / "go-build"))
 
 
 def pytest_collection() -> None:
-    """What is collected stays until the end: the garbage collector need not look at it again and again."""
+    """Collected tests live to the end of the run, so that the garbage collector leaves them out."""
     gc.disable()
 
 

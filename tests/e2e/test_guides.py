@@ -407,7 +407,7 @@ def test_a_server_elsewhere(tmp_path: Path) -> None:
 def test_the_pilot_tells_the_smallest_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of half as many trials as the command makes, each a third as long. A busy machine may spoil every trial."""
+    """The pilot makes three trials of a second here, instead of six of three. A busy machine may spoil every one."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(pilot, "PILOT_TRIALS", 3)
     monkeypatch.setattr(pilot, "PILOT_SECONDS", 1)

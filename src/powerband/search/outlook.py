@@ -268,11 +268,8 @@ class _Table:
 
 def _screened(experiment: Experiment, truth: Array, sd: Array, dice: Dice) -> tuple[Flags, Array]:
     """The settings that are left after the short trials, and the number of these trials, as `screening.py` decides."""
-    error, far, glance = (
-        1 - experiment.objective.confidence,
-        -math.log(1 - FAR),
-        glance_at(experiment, 2, screened=True),
-    )
+    error, far = 1 - experiment.objective.confidence, -math.log(1 - FAR)
+    glance = glance_at(experiment, 2, screened=True)
     table, everyone = _Table.empty(truth.shape), np.ones(truth.shape, dtype=bool)
     for _ in range(2):
         table.add(truth + sd * dice.standard_normal(truth.shape), everyone)

@@ -77,12 +77,13 @@ class ResponseTable:
         self.screened = bool(short) and full_blocks < (SCREENED_UNTIL if whole else 1)
         if self.screened:
             cells = short
-        blocks, window_ns = len({block for _, block in cells}), window_ns_of(cells.values())
-        look = glance_at(experiment, blocks, screened=self.screened, window_ns=window_ns)
-        self._look = look if experiment.is_race else None
         self._experiment = experiment
         self._cells = cells
         self.blocks = sorted({block for _, block in cells})
+        self._look: Glance | None = None  # of a race
+        if experiment.is_race:
+            window_ns = window_ns_of(cells.values())
+            self._look = glance_at(experiment, len(self.blocks), screened=self.screened, window_ns=window_ns)
         confidence = experiment.objective.confidence
         self.starts = {setting: starts_of(results, setting, confidence) for setting in settings}
         self.fits: dict[Scale, Fit] = {}
@@ -287,19 +288,18 @@ def hold_contest(
     objective = experiment.objective
     empty = Contest(
         settings,
-        None,
-        table.sign,
-        scale,
-        0.0,
-        objective.margin,
-        objective.confidence,
-        {},
-        {},
-        {},
-        {},
-        {},
-        left,
-        endless,
+        leader=None,
+        sign=table.sign,
+        scale=scale,
+        leader_mean=0.0,
+        margin=objective.margin,
+        confidence=objective.confidence,
+        difference={},
+        half={},
+        half_tost={},
+        shared={},
+        left=left,
+        endless=endless,
     )
     if not may_lead.any():
         return empty

@@ -106,9 +106,9 @@ def rounds_most(experiment: Experiment, window_ns: int | None = None) -> int:
 def share_at(experiment: Experiment, look_after: int, *, screened: bool = False, window_ns: int | None = None) -> float:
     """The share of the whole error for the look after so many blocks of an experiment; 1 for a plan that is fixed
     beforehand, which has one look, at its end. `screened`, `window_ns`: as in `glance_at`."""
-    return (
-        glance_at(experiment, look_after, screened=screened, window_ns=window_ns).share if experiment.is_race else 1.0
-    )
+    if not experiment.is_race:
+        return 1.0
+    return glance_at(experiment, look_after, screened=screened, window_ns=window_ns).share
 
 
 def glance_at(
