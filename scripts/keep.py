@@ -137,8 +137,11 @@ def block(kept: Kept) -> str:
         f"**{_LEFT_OUT.sub('', _first_sentence(found))}**",  # the table has the interval
         _table(*_settings(found)),
     ]
-    if found["claims"]:
-        parts.append(_table(*claim_rows(found["claims"])))
+    claims = found["claims"]
+    if any(ClaimVerdict(each["verdict"]) is not ClaimVerdict.UNDECIDED for each in claims):
+        parts.append(_table(*claim_rows(claims)))
+    elif claims:
+        parts.append(f"None of {plural(len(claims), 'claim')} is decided.")
     return "\n\n".join(parts)
 
 

@@ -131,6 +131,21 @@ fn checks_look_at_status_and_body_across_chunks() {
 }
 
 #[test]
+fn redirects_are_right_answers_and_counted_unless_the_step_asks_for_them() {
+    const FOUND: &str = "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 0\r\n\r\n";
+    const SAME: &str = "HTTP/1.1 304 Not Modified\r\n\r\n";
+    for (response, checks, redirects) in
+        [(FOUND, json!({}), 6), (FOUND, json!({"status": [302]}), 0), (SAME, json!({}), 0)]
+    {
+        let mut spec = spec(always(response));
+        spec["scenario"][0]["checks"] = checks.clone();
+        let summary = run(&spec);
+        assert_eq!(summary["total"]["outcomes"], json!({"ok": 6}), "{response} {checks}");
+        assert_eq!(number(&summary["redirects"]), redirects, "{response} {checks}");
+    }
+}
+
+#[test]
 fn an_idle_connection_that_the_server_closes_is_reopened_without_a_failure() {
     let address = serve(|mut peer| {
         peer.request();

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from fakes.stand import (
     scripted,
     short_load,
 )
-from powerband.model.experiment import Measure, Ready, SubjectStop
+from powerband.model.experiment import Measure, Ready, Subject, SubjectStop
 from powerband.model.host_use import HostUse, Pinning
 from powerband.model.load import Constant
 from powerband.model.warmup import WarmupSeries
@@ -175,6 +176,42 @@ def test_a_load_that_is_over_before_it_is_measured(tmp_path: Path) -> None:
 )
 def test_readiness_by_http_and_by_log(tmp_path: Path, ready: Ready, how: str) -> None:
     assert run_one(experiment(scripted(how, ready=ready)), tmp_path).failure is None
+
+
+# Each worker takes 0.2 s of a CPU and some memory to load it, as an application does; gunicorn listens before that.
+SLOW_TO_LOAD = """
+import time
+loaded, begun = [], time.process_time()
+while time.process_time() - begun < 0.2:
+    loaded.append(bytearray(4096))
+def app(environ, start_response):
+    time.sleep(0.05)
+    start_response("200 OK", [("Content-Length", "3")])
+    return [b"ok\\n"]
+"""
+
+
+def test_kept_connections_reach_workers_that_load_after_the_server_listens(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_TO_LOAD)
+    gunicorn = (
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "-k",
+        "gthread",
+        "-w",
+        "4",
+        "--threads",
+        "2",
+        "-b",
+        "127.0.0.1:{port}",
+    )
+    subject = Subject(name="gunicorn", command=(*gunicorn, "--chdir", str(tmp_path), "slow:app"))
+    record = run_one(experiment(subject, short_load(users=32, duration_ns=1_000 * MS)), tmp_path)
+    assert record.failure is None
+    (summary,) = record.engines
+    answered = sum(summary["window"]["outcomes"].values())
+    assert answered > 80, "2 threads of one worker answer 40 a second; those of four 160"
 
 
 def test_a_command_that_does_not_exist(tmp_path: Path) -> None:

@@ -168,6 +168,10 @@ pub struct Summary {
     /// refusals of opening handshakes that had a status.
     #[serde(default)]
     pub rejected_statuses: BTreeMap<String, u64>,
+    /// Number of accepted responses of the whole run that redirect elsewhere (301, 302, 303, 307, 308); none are
+    /// followed.
+    #[serde(default)]
+    pub redirects: u64,
     /// The reason why the run ended: `time`, `work` (all users left), `drain`, `stop`, `deadline` or `interrupted`.
     pub ended_by: String,
     /// Counts of users with WebSockets; absent without WebSockets.

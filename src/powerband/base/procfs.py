@@ -16,7 +16,7 @@ class ProcessStat(NamedTuple):
     """The process `pid` as the kernel describes it. `name`: its command, cut at 15 bytes; `state`: one letter (`R`
     runs, `S` sleeps, `Z` ended); `parent`, `session`: pids of its parent, and of the leader of its session. `started`:
     its start, in clock ticks since the machine's. `cpu_ticks`: the CPU time of all its threads; `reaped_ticks`: that of
-    children that ended and were waited for; both in clock ticks (`TICKS_PER_S`)."""
+    children that ended and were waited for; both in clock ticks (`TICKS_PER_S`). `rss_pages`: its resident memory."""
 
     pid: int
     name: str
@@ -26,6 +26,7 @@ class ProcessStat(NamedTuple):
     started: int
     cpu_ticks: int
     reaped_ticks: int
+    rss_pages: int
 
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -38,7 +39,7 @@ def process_stat(pid: int, proc: Path = _PROC) -> ProcessStat:
     fields = rest.split()
     parent, session, started = (int(fields[at]) for at in (1, 3, 19))
     own, reaped = (int(fields[at]) + int(fields[at + 1]) for at in (11, 13))
-    return ProcessStat(pid, head.partition("(")[2], fields[0], parent, session, started, own, reaped)
+    return ProcessStat(pid, head.partition("(")[2], fields[0], parent, session, started, own, reaped, int(fields[21]))
 
 
 def all_processes(proc: Path = _PROC) -> list[ProcessStat]:

@@ -28,6 +28,7 @@ PORTS_IN_USE = 0.9  # at most this share of them: connections closed a moment ag
 DESCRIPTORS_RESERVED = 48  # stdio, epoll, timers, resolver
 MAX_ENGINES = 64  # arbitrary: with 1,024 descriptors each, 62,000 connections; each is a process
 MAX_IN_FLIGHT = 10_000  # arbitrary: at 1,000/s ten seconds of arrivals; a server further behind is overloaded
+START_APART_NS, STARTED_NS = 1_000_000, 100_000_000  # a process that accepts is back in its queue in less; an interval
 DEADLINE_SLACK_NS = 30_000_000_000  # for commands that come late on a busy machine; only a defect meets the deadline
 FIRST_SOURCE = IPv4Address("127.0.0.2")
 
@@ -68,7 +69,7 @@ def fleet_specs(
     specs = []
     first_user = 0
     for index, sources in enumerate(fleet):
-        model, users = _model(load, bound, index, len(fleet))
+        model, users = _model(load, bound, index, len(fleet), _starting_ns(load, warmup_ns))
         specs.append(
             wire.LoadSpec(
                 target=wire.Target(
@@ -172,7 +173,19 @@ def _is_loopback_v4(host: str) -> bool:
     return address.version == 4 and address.is_loopback
 
 
-def _model(load: Load, in_flight: int, index: int, engines: int) -> tuple[wire.Closed | wire.Open, int]:
+def _starting_ns(load: Load, warmup_ns: int | None) -> int:
+    """Returns the time over which users start. Those that have no ramp start a little apart, early in the warm-up, as
+    clients of a server do: of connections that come at once, whichever of its processes wakes first takes all, and
+    keeps them."""
+    if load.joining_ns or load.users is None:
+        return load.joining_ns
+    apart_ns = min(load.users * START_APART_NS, STARTED_NS)
+    return apart_ns if warmup_ns is None else min(apart_ns, warmup_ns // 2)
+
+
+def _model(
+    load: Load, in_flight: int, index: int, engines: int, starting_ns: int
+) -> tuple[wire.Closed | wire.Open, int]:
     """Returns one engine's share of the load, and how many user numbers it takes."""
     if load.users is not None:
         users = _share(load.users, index, engines)
@@ -180,7 +193,7 @@ def _model(load: Load, in_flight: int, index: int, engines: int) -> tuple[wire.C
             users=users,
             think=_time(load.think),
             pace=None if load.pace is None else _time(load.pace),
-            ramp_ns=load.joining_ns,
+            ramp_ns=starting_ns,
             requests_per_user=load.requests_per_user,
         ), users
     assert load.rate_per_s is not None

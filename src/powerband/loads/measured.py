@@ -34,6 +34,7 @@ STARVED_RESPONSE_SHARE = 0.10  # more would be a visible part of the response ti
 SCHEDULE_SHARE = 0.02  # below the margin of verdicts, 3 %
 FEW_REQUESTS = 100  # the mean of so many exponential times is known to 10 % (1 / sqrt(100))
 RESPONSE = "response_time_ns"
+REDIRECTS_NOTE = 0.90  # of the right answers: a login or a moved page, not one step of a scenario
 BEYOND_LEAST = 10  # requests beyond a percentile: with fewer it is little more than the largest few
 Z_95 = 1.96  # of the normal distribution, two-sided
 
@@ -278,6 +279,7 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
         )
     else:
         yield from _percentiles(evidence)
+        yield from _redirects(fleet)
 
 
 def _percentiles(evidence: Evidence) -> Iterator[Problem]:
@@ -303,6 +305,16 @@ def _percentiles(evidence: Evidence) -> Iterator[Problem]:
             "unanswered_percentiles",
             f"{100 * share:.1f} % of the requests that were due got no correct response: percentiles from {open_from} "
             f"on are only known to be at least {format_duration(_standing_in(evidence.fleet, evidence.response))}",
+            fatal=False,
+        )
+
+
+def _redirects(fleet: MergedFleet) -> Iterator[Problem]:
+    if fleet.redirects >= REDIRECTS_NOTE * fleet.total.outcomes.get("ok", 0):
+        yield Problem(
+            "redirects",
+            f"{fleet.redirects:,} answers were redirects, which count as right and are not followed: the figures are "
+            "not those of the page behind them; load its own address, or say what an answer must contain (--expect)",
             fatal=False,
         )
 

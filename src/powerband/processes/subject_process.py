@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from powerband.base.hosts import has_scheme, http_url, is_loopback, request_target
@@ -50,6 +51,7 @@ from powerband.processes.ports import listening, older_listener, pick_ports, pic
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
+from powerband.processes.workers_up import await_workers, processes_below
 from powerband.store import SubjectAddress, temporary
 from powerband.wire.probe_events import Exited
 from powerband.wire.specs import SAMPLE_EVERY_NS, THREADS_EVERY_NS, Launch, ProbeSpec, ScrapePage, StatsdSink
@@ -117,11 +119,19 @@ class RunningSubject:
     log_file: Path
     counter: SubjectCounter | None = None
     limits: Limits = NO_LIMITS
+    generations_above: ClassVar[int] = 2  # of processes that are no part of the subject: the probe and its keeper
 
     @property
     def root_pid(self) -> int | None:
         """The process from which all of the subject descends; None if its processes are not visible."""
         return self.probe.pid
+
+    def await_workers(self, pump: Pump, timeout_s: float) -> None:
+        """Waits until the subject has started its worker processes, for `timeout_s` at most. Raises TrialInterrupted on
+        a stop request."""
+        if self.counter is None and self.root_pid is not None:
+            look = partial(processes_below, self.root_pid, self.generations_above)
+            await_workers(look, partial(pump.wait, lambda: self.probe.exited is not None), timeout_s)
 
     def thread_names(self) -> dict[int, str]:
         """Returns the full names of JVM threads, by thread id. It stops the JVMs for a moment, so it must not be called
@@ -148,6 +158,7 @@ class ContainerSubject(RunningSubject):
     """A subject that runs in a container. `container`: None if it was not found."""
 
     container: Container | None = None
+    generations_above: ClassVar[int] = 0
 
     @property
     def root_pid(self) -> int | None:

@@ -145,6 +145,11 @@ class MergedFleet:
         """The number of requests of the whole run that were rejected because of their status, by status."""
         return sum((Counter(summary.get("rejected_statuses", {})) for summary in self.summaries), Counter())
 
+    @property
+    def redirects(self) -> int:
+        """The number of accepted answers of the whole run that were redirects."""
+        return sum(summary.get("redirects", 0) for summary in self.summaries)
+
     def times(self, name: str) -> MergedTimes:
         """A distribution of the cohort by its name on the wire, e.g. `response_time_ns`."""
         return MergedTimes(encoded_times(self.summaries, name))

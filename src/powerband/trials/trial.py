@@ -205,6 +205,8 @@ class _Trial:
         with self._subject_up(driving, files, given, limits) as subject:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
+            if not self.deployed:
+                subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
             for name, pid in self.services.watched(setting).items():
                 subject.probe.watch(name, pid)
             for instrument in self.instruments:

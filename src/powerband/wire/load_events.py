@@ -227,8 +227,9 @@ class Summary(TypedDict):
 
     CPU time of the engine process within the window: `cpu_user_ns`, `cpu_system_ns`, and `thread_cpu_ns` of each
     thread; `max_rss_bytes`: its largest resident memory. `rejected_statuses`: responses of the whole run whose HTTP
-    status was refused, opening handshakes included, by status. `websocket`: absent without WebSockets. `ended_by`: why
-    the run ended: `time`, `work` (all users left), `drain`, `stop`, `deadline` or `interrupted`.
+    status was refused, opening handshakes included, by status; `redirects`: accepted responses that are redirects.
+    `websocket`: absent without WebSockets. `ended_by`: why the run ended: `time`, `work` (all users left), `drain`,
+    `stop`, `deadline` or `interrupted`.
     """
 
     type: Literal["summary"]
@@ -247,6 +248,7 @@ class Summary(TypedDict):
     thread_cpu_ns: list[Count]
     max_rss_bytes: Count
     rejected_statuses: NotRequired[Mapping[str, Count]]
+    redirects: NotRequired[Count]
     websocket: NotRequired[WebSocketSummary]
     ended_by: str
 

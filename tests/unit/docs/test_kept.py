@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,21 @@ def test_a_block_says_what_the_data_say(run: RunDir, tmp_path: Path) -> None:
         assert shown == pytest.approx(row["estimates"]["goodput_per_s"]["value"], rel=0.01)
         leads = row["setting"] == kept.analysis["answer"]["leader"]
         assert line.endswith(" leader |" if leads else f" {row['verdict']} |")
+
+
+@pytest.mark.parametrize("verdicts", [("undecided", "undecided"), ("undecided", "held")])
+def test_claims_that_nothing_decides_are_counted_and_not_listed(
+    verdicts: tuple[str, str], run: RunDir, tmp_path: Path
+) -> None:
+    kept = Kept.read(keep(run, COMMIT, tmp_path))
+    comparison = part("goodput[a=1] > 100/s", 100.0, 3.0, 2.0, 4.0)
+    claims = [
+        {"says": f"It is {verdict}.", "published": None, "verdict": verdict, "parts": [comparison | {"verdict": verdict}]}
+        for verdict in verdicts
+    ]
+    text = block(replace(kept, analysis={**kept.analysis, "claims": claims}))
+    assert ("None of 2 claims is decided." in text) is ("held" not in verdicts)
+    assert ("It is undecided" in text) is ("held" in verdicts)
 
 
 def test_the_shown_answer_consists_of_whole_lines_of_the_terminal_s() -> None:

@@ -125,6 +125,17 @@ def test_another_machine_has_one_source_address_and_its_ports() -> None:
     assert "26000 connections to 10.0.0.1, and this machine has 28232 ports" in failed.value.failure.message
 
 
+@pytest.mark.parametrize(
+    ("users", "warmup_ms", "starting_ms"), [(4, None, 4), (1000, None, 100), (1000, 20, 10), (4, 20, 4), (1000, 0, 0)]
+)
+def test_users_without_a_ramp_start_a_little_apart_in_the_warm_up(
+    users: int, warmup_ms: int | None, starting_ms: int
+) -> None:
+    warmup_ns = None if warmup_ms is None else warmup_ms * 10**6
+    (spec,) = fleet_specs(Load(users=users), url=URL, seed=1, descriptor_limit=2000, warmup_ns=warmup_ns)
+    assert isinstance(spec.model, wire.Closed) and spec.model.ramp_ns == starting_ms * 10**6
+
+
 def test_a_join_is_a_ramp_that_every_process_shares() -> None:
     load = Load(users=1000, join_per_s=100)
     specs = fleet_specs(load, url=URL, seed=1, descriptor_limit=600)

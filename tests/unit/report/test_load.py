@@ -93,10 +93,12 @@ def test_the_users_of_websockets_are_told_of() -> None:
     assert interval_text(now, 1_000_000_000).endswith("64 in flight, 1,000 users joined")
 
 
-def test_the_statuses_of_rejected_requests_are_named() -> None:
+def test_statuses_of_rejected_requests_and_redirects_are_named() -> None:
     merged = merge_fleet([summary(Figures(failed=20)) | {"rejected_statuses": {"403": 12, "302": 8}}])
     assert merged is not None
     assert "timeout 20; rejected: status 302, 403\n" in load_text(merged, LOAD)
+    redirected = merge_fleet([summary(Figures()) | {"redirects": 9_000}])
+    assert redirected is not None and "ok 10,000; 9,000 redirects, not followed\n" in load_text(redirected, LOAD)
 
 
 def test_percentiles_rank_what_was_not_answered_last_as_in_a_trial() -> None:

@@ -24,6 +24,12 @@ impl RequestPlan {
     pub fn accepts(&self, status: u16) -> bool {
         if self.status.is_empty() { (200..400).contains(&status) } else { self.status.contains(&status) }
     }
+
+    /// True for an accepted response that sends the client elsewhere, unless the step asks for that status.
+    #[inline]
+    pub fn is_redirected(&self, status: u16) -> bool {
+        status > 300 && self.status.is_empty() && matches!(status, 301 | 302 | 303 | 307 | 308)
+    }
 }
 
 /// The request line, the step's headers in their order, and `Host`, `Content-Length` and `Connection` if these are

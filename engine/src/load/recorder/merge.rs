@@ -199,6 +199,7 @@ pub fn summary(span: Span, names: &[String], threads: &[Final], ended_by: &str, 
             .into_iter()
             .map(|(status, count): (u16, u64)| (status.to_string(), count))
             .collect(),
+        redirects: threads.iter().map(|thread| thread.redirects).sum(),
         ended_by: ended_by.into(),
         websocket: websocket.map(WebSocketCounts::summary),
     }

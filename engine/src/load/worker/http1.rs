@@ -306,6 +306,7 @@ impl Http1 {
         } else if !response.contains {
             Outcome::CheckFailed
         } else {
+            core.recorder.redirects += u64::from(step.is_redirected(response.status));
             Outcome::Ok
         };
         let keep_alive = core.plan.spec.connection.keep_alive;

@@ -73,6 +73,8 @@ TAKES_TIME = frozenset({"error_rate", "users_unserved", "users_unserved_share"})
 """Metrics that count users whose answer may come after the end of a short trial."""
 RESUME = "resume the run to finish it"
 """The end of each warning of a plan that is not over; it is removed for a reader of a run that goes on."""
+NOTED = ("redirects", "out_of_memory", "much_logged", "jmeter_transactions")
+"""Problems that leave a trial valid, but may make its figures those of something else than was meant."""
 
 
 @dataclass(frozen=True)
@@ -538,12 +540,23 @@ def _warnings(
         yield f"{invalid} of {len(done)} trials failed or are invalid: they are excluded, each with its reason"
     partial = (problem.message for result in done for problem in result.problems if problem.code == PARTIAL_SWITCHES)
     yield from itertools.islice(partial, 1)
+    yield from _noted(done)
     unsure: dict[str, list[Setting]] = {}
     for row in rows:
         for what in row.uncertain_because:
             unsure.setdefault(what, []).append(row.setting)
     for what, those in unsure.items():
         yield f"it is not certain whether {names(those)} {verb(those, 'meets', 'meet')} the SLO ({what})"
+
+
+def _noted(done: Sequence[TrialResult]) -> Iterator[str]:
+    """Yields each note of `NOTED` as its first trial has it, and in how many more."""
+    for code in NOTED:
+        those = [(trial, note.message) for trial in done if trial.valid for note in trial.problems if note.code == code]
+        if those:
+            first, message = those[0]
+            others = f" (and {plural(len(those) - 1, 'other trial')})" if len(those) > 1 else ""
+            yield f"trial {first.number} ({first.setting.id}){others}: {message}"
 
 
 def _in_one_line(message: str) -> str:

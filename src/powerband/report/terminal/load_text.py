@@ -48,8 +48,9 @@ def load_text(
         lines.append(f"{label:13} " + " ".join(f"{figure:>9}" for figure in shown))
     outcomes = ", ".join(f"{name} {count:,}" for name, count in fleet.cohort.outcomes.items()) or "none"
     statuses = f"; rejected: status {', '.join(sorted(fleet.rejected_statuses))}" if fleet.rejected_statuses else ""
+    redirects = f"; {fleet.redirects:,} redirects, not followed" if fleet.redirects else ""
     dropped = f", dropped {fleet.cohort.dropped:,}" if fleet.cohort.dropped else ""
-    lines.append(f"outcomes      {outcomes}{dropped}{statuses}")
+    lines.append(f"outcomes      {outcomes}{dropped}{statuses}{redirects}")
     if 0 < share < 1:
         lines.append(
             f"{'':13} {100 * share:.3g} % of the requests due were not answered rightly: they rank last in the\n"

@@ -392,6 +392,15 @@ def test_an_unfinished_plan_and_settings_that_left_it_are_said() -> None:
     assert analyse(made, trials).warnings == ()
 
 
+def test_a_note_that_changes_what_the_figures_mean_is_said_once() -> None:
+    trials = results({1: [100.0, 101.0, 102.0], 2: [200.0, 202.0, 203.0]})
+    note = Problem("redirects", "900 answers were redirects", fatal=False)
+    noted = [replace(each, problems=(note,)) if each.setting == setting(2) else each for each in trials]
+    first = next(each.number for each in noted if each.problems)
+    said = f"trial {first} (threads=2) (and 2 other trials): 900 answers were redirects"
+    assert analyse(experiment({"threads": (1, 2)}), noted).warnings == (said,)
+
+
 def test_where_nothing_was_measured_the_answer_says_so_and_no_warning_repeats_it() -> None:
     died = "it died; its last log lines:\n  no such pool\n  bye"
     trials = [

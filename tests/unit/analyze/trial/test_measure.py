@@ -481,6 +481,14 @@ def test_a_percentile_that_too_many_never_had_is_at_least_the_window_and_says_so
     assert told.startswith("2.0 % of the requests that were due got no correct response: percentiles from p99 on")
 
 
+@pytest.mark.parametrize(("redirects", "said"), [(10_000, True), (5_000, False)])
+def test_a_load_that_only_gets_redirects_says_so(redirects: int, said: bool, tmp_path: Path) -> None:
+    result = measured(tmp_path, Figures(summary={"redirects": redirects}))
+    told = [problem.message for problem in result.problems if problem.code == "redirects"]
+    assert result.valid and bool(told) is said
+    assert all("10,000 answers were redirects" in message for message in told)
+
+
 @pytest.mark.parametrize(("limit", "said"), [("p999 < 50ms", True), ("p99 < 50ms", False)])
 def test_a_p999_without_an_end_is_told_of_where_a_condition_is_about_it(limit: str, said: bool, tmp_path: Path) -> None:
     objective = {"metric": "goodput_per_s", "subject_to": [limit]}
