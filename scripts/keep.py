@@ -137,12 +137,25 @@ def block(kept: Kept) -> str:
         f"**{_LEFT_OUT.sub('', _first_sentence(found))}**",  # the table has the interval
         _table(*_settings(found)),
     ]
-    claims = found["claims"]
-    if any(ClaimVerdict(each["verdict"]) is not ClaimVerdict.UNDECIDED for each in claims):
-        parts.append(_table(*claim_rows(claims)))
-    elif claims:
-        parts.append(f"None of {plural(len(claims), 'claim')} is decided.")
+    if found["claims"]:
+        parts.append(_table(*claim_rows(found["claims"])))
     return "\n\n".join(parts)
+
+
+def short_row(kept: Kept) -> tuple[str, str, str, str]:
+    """The run as a row of a table: its experiment and data, its valid trials, the best and the worst setting that has a
+    figure, each with it."""
+    found, objective = kept.analysis, kept.analysis["objective"]
+    valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
+    figures = [(row["setting"]["id"], row["estimates"].get(objective)) for row in found["settings"]]
+    ranked = sorted(
+        ((estimate["value"], name, format_estimate(_estimate(estimate), objective)) for name, estimate in figures if estimate),
+        reverse=found["direction"] == "maximise",
+    )
+    shown = [f"`{name}` {words}" for _, name, words in ranked]
+    first, last = (shown[0], shown[-1] if len(shown) > 1 else "") if shown else ("", "")
+    link = f"[`{found['name']}`](data/{kept.folder.name})"
+    return link, f"{valid} of {len(found['trials'])}", f"{metric_words(objective)}: {first}", last
 
 
 def _first_sentence(found: Mapping[str, Any]) -> str:

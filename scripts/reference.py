@@ -29,6 +29,7 @@ from scripts.man_page import man_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+PUBLISHED = "published"  # the profile of the authors' sizes
 MADE = "This page is made from the code by `make reference`."
 # Commands that describe the shared options, in this order.
 FIRST = ("tune", "run", "load")
@@ -53,10 +54,13 @@ def reference() -> dict[Path, str]:
     for path, mark, table in (
         (DOCS / "reference" / "metrics.md", "metrics", metrics_table()),
         (DOCS / "experiments" / "README.md", "experiments", experiments_table()),
+        (DOCS / "experiments" / "README.md", "published", published_table()),
         (DOCS / "methods" / "bottlenecks.md", "bottlenecks", bottlenecks_table()),
     ):
         made[path] = _between(made.get(path) or path.read_text(), mark, table, path)
     for kept in keep.all_kept():
+        if kept.profile == PUBLISHED:
+            continue
         page = _page_of(kept.analysis["name"])
         if page is None:
             raise SystemExit(f"{kept.folder}: no page tells of this experiment")
@@ -223,6 +227,12 @@ def experiments_table() -> str:
         page = _page_of(name)
         told.setdefault(f"[{page.stem}]({page.name})" if page else "none yet", []).append(_code(name))
     return _table(("what was found", "experiments"), ((page, ", ".join(names)) for page, names in sorted(told.items())))
+
+
+def published_table() -> str:
+    """The table of the runs of profiles `published`."""
+    rows = (keep.short_row(kept) for kept in keep.all_kept() if kept.profile == PUBLISHED)
+    return _table(("experiment", "valid trials", "best", "worst"), rows)
 
 
 def _own_page(name: str) -> list[str]:

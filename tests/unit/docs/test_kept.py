@@ -7,13 +7,12 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripts.answer import LEFT_OUT, analysis_of, answer_of, whole_answer
-from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, claim_rows, commit_of, keep
+from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, claim_rows, commit_of, keep, short_row
 
 from fakes.finished_run import new_run, run_to_its_end
 from fakes.pages import ROOT
@@ -61,19 +60,14 @@ def test_a_block_says_what_the_data_say(run: RunDir, tmp_path: Path) -> None:
         assert line.endswith(" leader |" if leads else f" {row['verdict']} |")
 
 
-@pytest.mark.parametrize("verdicts", [("undecided", "undecided"), ("undecided", "held")])
-def test_claims_that_nothing_decides_are_counted_and_not_listed(
-    verdicts: tuple[str, str], run: RunDir, tmp_path: Path
-) -> None:
+def test_a_short_row_has_the_best_and_the_worst_setting(run: RunDir, tmp_path: Path) -> None:
     kept = Kept.read(keep(run, COMMIT, tmp_path))
-    comparison = part("goodput[a=1] > 100/s", 100.0, 3.0, 2.0, 4.0)
-    claims = [
-        {"says": f"It is {verdict}.", "published": None, "verdict": verdict, "parts": [comparison | {"verdict": verdict}]}
-        for verdict in verdicts
-    ]
-    text = block(replace(kept, analysis={**kept.analysis, "claims": claims}))
-    assert ("None of 2 claims is decided." in text) is ("held" not in verdicts)
-    assert ("It is undecided" in text) is ("held" in verdicts)
+    trials = len(kept.analysis["trials"])
+    figures = {row["setting"]["id"]: row["estimates"]["goodput_per_s"]["value"] for row in kept.analysis["settings"]}
+    link, valid, *ends = short_row(kept)
+    assert link == "[`fake`](data/fake-2026-11-25)" and valid == f"{trials} of {trials}"
+    for words, at in zip(ends, (max, min), strict=True):
+        assert f"`{at(figures, key=lambda name: figures[name])}` " in words
 
 
 def test_the_shown_answer_consists_of_whole_lines_of_the_terminal_s() -> None:
