@@ -42,6 +42,22 @@ fn endless(address: std::net::SocketAddr) -> Value {
     spec
 }
 
+/// In step they would send all at 0, 400 and 800 ms, and so nothing in the window.
+#[test]
+fn users_who_begin_together_and_pause_for_one_time_do_not_stay_in_step() {
+    for think in [
+        json!({"kind": "constant", "ns": 400 * MS}),
+        json!({"kind": "uniform", "min_ns": 390 * MS, "max_ns": 410 * MS}),
+    ] {
+        let mut spec = spec(always(OK));
+        spec["model"] = json!({"kind": "closed", "users": 100, "think": think});
+        spec["phases"]["warmup_ns"] = json!(500 * MS);
+        spec["phases"]["measure_ns"] = json!(200 * MS);
+        let scheduled = number(&run(&spec)["cohort"]["scheduled"]);
+        assert!((20..=80).contains(&scheduled), "{scheduled} of 50 with {think}");
+    }
+}
+
 #[test]
 fn commands_move_the_phases() {
     let mut run = Run::start(&endless(always(OK)));

@@ -86,6 +86,7 @@ class Figures:
     memory_pressure: float = 0.0
     io_pressure: float = 0.0
     threads: int = 4
+    forks_per_s: int = 0
     rss_bytes: int = 50_000_000
     engines: int = 1
     stopped_ns: int = 0
@@ -212,7 +213,7 @@ def probe_lines(figures: Figures, period_ns: int = 100_000_000) -> list[dict[str
 def _tree(name: str, cores: float, passed: int, figures: Figures) -> dict[str, Any]:
     return {
         "name": name,
-        "processes_now": 1,
+        "processes_now": 1 + figures.forks_per_s * passed // SECOND,
         "threads_now": figures.threads,
         "threads_started": passed // SECOND,
         "cpu_user_ns": round(cores * passed * 0.75),

@@ -1,6 +1,6 @@
 //! A request in flight. Connections and sessions keep it until it is answered.
 
-/// One request in flight; `step` also holds the `COHORT` flag.
+/// One request in flight; `step` also holds the flags `COHORT` and `FIRST`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flight {
     pub intended_ns: u64,
@@ -12,9 +12,12 @@ pub struct Flight {
 /// counts agree.
 pub const COHORT: u16 = 1 << 15;
 
+/// Marks the step of a `Flight` as part of the first pass of a user through the scenario.
+pub const FIRST: u16 = 1 << 14;
+
 impl Flight {
     #[inline]
     pub fn step_index(self) -> u16 {
-        self.step & !COHORT
+        self.step & !(COHORT | FIRST)
     }
 }

@@ -75,12 +75,12 @@ pub fn draw(duration: &Duration, rng: &mut SmallRng) -> u64 {
     }
 }
 
-/// Draws the first pause of a user. A constant pause is cut to a random part, so that users who begin together do not
-/// stay in step.
+/// Draws a pause of a user's first pass through the scenario. It is cut to a random part, unless it is exponential and
+/// so has no memory: users who begin together would stay in step.
 pub fn draw_first(duration: &Duration, rng: &mut SmallRng) -> u64 {
-    match *duration {
-        Duration::Constant { ns } if ns > 0 => rng.random_range(0..ns),
-        _ => draw(duration, rng),
+    match draw(duration, rng) {
+        ns if ns > 0 && !matches!(duration, Duration::Exponential { .. }) => rng.random_range(0..ns),
+        ns => ns,
     }
 }
 

@@ -52,12 +52,13 @@ def fleet_specs(
     warmup_ns: int | None = None,
     warmup_max_ns: int = 0,
     acknowledge_at_once: bool = False,
+    at_once: bool = False,
 ) -> list[wire.LoadSpec]:
     """Returns one spec for each engine process; users, rate and in-flight bound add up to the load's.
 
     `environment`: where headers take values from. `descriptor_limit`: of one process. `local_ports`: of one address.
     The processes are dealt out to `machines` in turn, as many to each if there are enough users. `warmup_ns` None: the
-    warm-up lasts until the command, at most `warmup_max_ns`. Raises TrialFailed(descriptor_limit, port_limit) if even
+    warm-up lasts until the command, at most `warmup_max_ns`. `at_once`: users without a ramp all start in one instant. Raises TrialFailed(descriptor_limit, port_limit) if even
     the largest fleet cannot hold the connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
@@ -66,10 +67,11 @@ def fleet_specs(
     fleet = fleet_shape(most, descriptor_limit, parts.hostname or "", local_ports, max(1, busy))
     longest_warmup_ns = warmup_max_ns if warmup_ns is None else warmup_ns
     whole_ns = longest_warmup_ns + load.joining_ns + load.duration_ns + load.drain_ns
+    starting_ns = load.joining_ns if at_once else _starting_ns(load, warmup_ns)
     specs = []
     first_user = 0
     for index, sources in enumerate(fleet):
-        model, users = _model(load, bound, index, len(fleet), _starting_ns(load, warmup_ns))
+        model, users = _model(load, bound, index, len(fleet), starting_ns)
         specs.append(
             wire.LoadSpec(
                 target=wire.Target(
@@ -174,13 +176,17 @@ def _is_loopback_v4(host: str) -> bool:
 
 
 def _starting_ns(load: Load, warmup_ns: int | None) -> int:
-    """Returns the time over which users start. Those that have no ramp start a little apart, early in the warm-up, as
-    clients of a server do: of connections that come at once, whichever of its processes wakes first takes all, and
-    keeps them."""
+    """Returns the time over which users start. Those that have no ramp start a little apart, as clients of a server do:
+    of connections that come at once, whichever of its processes wakes first takes all, and keeps them. They do so
+    within the warm-up, or the first hundredth of a window without one, unless its length is the result."""
     if load.joining_ns or load.users is None:
         return load.joining_ns
     apart_ns = min(load.users * START_APART_NS, STARTED_NS)
-    return apart_ns if warmup_ns is None else min(apart_ns, warmup_ns // 2)
+    if warmup_ns is None:
+        return apart_ns
+    if load.requests_per_user is not None:
+        return 0
+    return min(apart_ns, warmup_ns // 2 or load.duration_ns // 100)
 
 
 def _model(

@@ -69,6 +69,7 @@ pss_bytes_max | bytes | probe | largest proportional set size
 threads_max | count | probe | most threads at once
 threads_mean | count | probe | mean threads
 threads_started_per_s | per_s | probe | threads created per second
+processes_added | count | probe | processes by which the server grew under load, until the end of the window
 context_switches_per_s | per_s | probe | context switches per second, exited threads included
 context_switches_per_request | per_request | probe | context switches per ended request
 involuntary_switch_share | ratio | probe | share of involuntary switches

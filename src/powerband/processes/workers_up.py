@@ -51,22 +51,23 @@ def await_workers(
     look: Callable[[], Processes],
     pause: Callable[[float], bool],
     timeout_s: float,
+    cores: float = 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Waits until a server of several processes has none new, and uses little CPU, for `REST_S`. A server of one
     process is not waited for, nor one that spins; gives up after `timeout_s`. `pause`: waits for so many seconds, and
-    returns True to end the wait."""
-    began_s = clock()
+    returns True to end the wait. `cores`: the CPU time per second that loading may use, if that is less than one."""
+    began_s, alone_s = clock(), ALONE_S if cores >= 1 else PERIOD_S + ALONE_S
     last = look()
     while len(last.pids) < 2:
-        if clock() - began_s > ALONE_S or pause(POLL_S / 2):
+        if clock() - began_s > alone_s or pause(POLL_S / 2):
             return
         last = look()
     rested = largest = last
     rested_s = grew_s = clock()
     while not pause(POLL_S):
         now, now_s = look(), clock()
-        busy = now.cpu_ticks - rested.cpu_ticks >= BUSY_CORES * REST_S * TICKS_PER_S
+        busy = now.cpu_ticks - rested.cpu_ticks >= BUSY * cores * REST_S * TICKS_PER_S
         if busy or now.pids != rested.pids:
             rested, rested_s = now, now_s
         if now.pids != largest.pids or now.rss_pages > largest.rss_pages + GROWTH_PAGES:

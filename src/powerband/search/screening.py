@@ -48,7 +48,7 @@ or to warm up, the race begins at once."""
 
 def far_behind(contest: Contest, live: Sequence[Setting], results: Sequence[TrialResult]) -> Iterator[Setting]:
     """Settings that are certainly worse than the leader by more than `FAR`. A setting that had not settled in any of
-    its short trials stays if it may still catch up."""
+    its short trials stays if it may still catch up; so does one to which each of them added processes."""
     if contest.leader in contest.endless:
         return
     far = max(contest.allowed, -contest.scale.allowed(-FAR, contest.leader_mean))
@@ -61,9 +61,16 @@ def far_behind(contest: Contest, live: Sequence[Setting], results: Sequence[Tria
             continue
         mine = [r for r in results if r.setting == setting and r.stage is Stage.SCREEN and r.valid]
         rises = all(r.rising or is_unsettled(r) for r in mine)
+        if mine and all(map(_still_forks, mine)):
+            continue
         if rises and (not contest.scale.log or math.exp(end) * RISES_MOST > 1):
             continue
         yield setting
+
+
+def _still_forks(trial: TrialResult) -> bool:
+    """True if the server's pool of processes still grew: how large it gets, a short trial does not show."""
+    return trial.metrics.get("processes_added", 0.0) > 0
 
 
 def looks_far(contest: Contest, live: Sequence[Setting]) -> frozenset[Setting]:
@@ -84,7 +91,8 @@ def hopeless(experiment: Experiment, live: Sequence[Setting], results: Sequence[
     best = max(rates.values(), default=0.0)
     uphill = {s for s in rates if any(_climbs(experiment, rates, s, name) for name in experiment.factors)}
     found = [s for s in live if s in rates and 0 < rates[s] * (UPHILL if s in uphill else HOPELESS) < best]
-    found = sorted((s for s in found if not first[s].rising), key=rates.__getitem__)
+    growing = {s for s in found if first[s].rising or _still_forks(first[s])}
+    found = sorted((s for s in found if s not in growing), key=rates.__getitem__)
     return frozenset(found[: max(0, len(live) - COMPARED)])
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from powerband.wire import specs as wire
 
 URL = "http://127.0.0.1:8080/ignored"
 FAR = "http://10.0.0.1:80/"
+MS = 1_000_000
 
 
 @given(st.integers(1, 200_000), st.integers(100, 100_000))
@@ -126,14 +129,21 @@ def test_another_machine_has_one_source_address_and_its_ports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "warmup_ms", "starting_ms"), [(4, None, 4), (1000, None, 100), (1000, 20, 10), (4, 20, 4), (1000, 0, 0)]
+    ("load", "more", "starting_ms"),
+    [
+        ({"users": 4}, {}, 4),
+        ({"users": 1000}, {}, 100),
+        ({"users": 1000}, {"warmup_ns": 20 * MS}, 10),
+        ({"users": 1000, "duration_ns": 3_000 * MS}, {"warmup_ns": 0}, 30),
+        ({"users": 1000, "requests_per_user": 9}, {"warmup_ns": 0}, 0),
+        ({"users": 1000}, {"at_once": True}, 0),
+    ],
 )
-def test_users_without_a_ramp_start_a_little_apart_in_the_warm_up(
-    users: int, warmup_ms: int | None, starting_ms: int
+def test_users_without_a_ramp_start_a_little_apart(
+    load: dict[str, Any], more: dict[str, Any], starting_ms: int
 ) -> None:
-    warmup_ns = None if warmup_ms is None else warmup_ms * 10**6
-    (spec,) = fleet_specs(Load(users=users), url=URL, seed=1, descriptor_limit=2000, warmup_ns=warmup_ns)
-    assert isinstance(spec.model, wire.Closed) and spec.model.ramp_ns == starting_ms * 10**6
+    (spec,) = fleet_specs(Load(**load), url=URL, seed=1, descriptor_limit=2000, **more)
+    assert isinstance(spec.model, wire.Closed) and spec.model.ramp_ns == starting_ms * MS
 
 
 def test_a_join_is_a_ramp_that_every_process_shares() -> None:

@@ -9,7 +9,7 @@ from powerband.processes.workers_up import Processes, await_workers
 SECONDS = 30.0
 
 
-def waited_s(state: Callable[[float], Processes], ends_s: float = SECONDS) -> float:
+def waited_s(state: Callable[[float], Processes], ends_s: float = SECONDS, cores: float = 1.0) -> float:
     """How long the wait lasts on a server that is in `state` after so many seconds, and ends after `ends_s`."""
     now_s = 0.0
 
@@ -18,7 +18,7 @@ def waited_s(state: Callable[[float], Processes], ends_s: float = SECONDS) -> fl
         now_s += seconds
         return now_s >= ends_s
 
-    await_workers(lambda: state(now_s), pause, SECONDS, lambda: now_s)
+    await_workers(lambda: state(now_s), pause, SECONDS, cores, lambda: now_s)
     return now_s
 
 
@@ -39,6 +39,11 @@ def test_workers_that_are_forked_late_and_load_for_a_while_are_waited_for() -> N
     """Three workers come 0.1 s apart, then all load for 4 s in turns."""
     assert waited_s(lambda s: server(min(4, 1 + int((s + 0.08) / 0.1)))) == pytest.approx(0.22 + 0.12, abs=0.041)
     assert waited_s(lambda s: server(4, min(s, 4), 500 * min(s, 4))) == pytest.approx(4.12, abs=0.05)
+
+
+def test_with_a_small_quota_less_is_busy() -> None:
+    assert waited_s(lambda s: server(4, 0.2 * min(s, 4), 500 * min(s, 4)), cores=0.2) == pytest.approx(4.12, abs=0.05)
+    assert waited_s(lambda s: server(1 + (s > 0.08)), cores=0.2) == pytest.approx(0.09 + 0.12, abs=0.03)
 
 
 def test_what_spins_is_given_up_and_what_grows_for_ever_at_the_timeout() -> None:

@@ -83,6 +83,19 @@ def test_settings_far_behind_get_no_full_trial_and_full_ones_confirm_the_best() 
     assert trials == {f"threads={n}": 1 if n < 3 else 2 for n in range(7)}, "of the hopeless one is enough"
 
 
+def test_a_setting_whose_pool_of_processes_still_grows_is_not_judged_by_short_trials() -> None:
+    """PHP-FPM adds a process a second, up to as many as its rival begins with."""
+
+    def grows(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        if spec.stage is not Stage.SCREEN or threads(spec) != 0:
+            return result
+        return replace(result, metrics={**result.metrics, "processes_added": 1.0, "goodput_per_s": 50.0})
+
+    _, specs, analysis = screened((1400.0, *FAR_APART), grows)
+    assert [spec for spec in specs if threads(spec) == 0 and spec.stage is Stage.COMPARE]
+    assert analysis.answer.setting is not None and analysis.answer.setting.id == "threads=0"
+
+
 def short_twice(rates: Sequence[float], factors: Mapping[str, tuple[Level, ...]] | None = None) -> set[int]:
     """The settings, by their place in the plan, that a race of these rates gives a second short trial."""
     made = experiment(factors or {"threads": tuple(range(len(rates)))}, design={"order": "race", "screen": "500ms"})

@@ -7,8 +7,8 @@
 use super::core::Core;
 use super::slot::State;
 use crate::contract::outcome::Outcome;
-use crate::load::flight::{COHORT, Flight};
-use crate::load::plan::draw;
+use crate::load::flight::{COHORT, FIRST, Flight};
+use crate::load::plan::{draw, draw_first};
 use crate::load::timers::Timer;
 
 /// The shortest pause of a user that could not connect, so that a refused port is not hammered.
@@ -25,7 +25,7 @@ impl Core {
             slot.lanes += 1;
         }
         for _ in 0..slot.lanes {
-            self.send_now(index, 0, due_ns);
+            self.send_now(index, FIRST, due_ns);
         }
     }
 
@@ -62,9 +62,11 @@ impl Core {
         if !self.slots[index].take_request() {
             return self.end_lane(index);
         }
-        let next = if anew { 0 } else { flight.step_index() + 1 };
+        let first = flight.step & FIRST;
+        let next = if anew { 0 } else { (flight.step_index() + 1) | first };
         let pause = self.plan.pauses[usize::from(flight.step_index())];
-        let pause_ns = draw(&pause, &mut self.rng).max(least_pause_ns(outcome));
+        let pause_ns = if first == 0 { draw(&pause, &mut self.rng) } else { draw_first(&pause, &mut self.rng) };
+        let pause_ns = pause_ns.max(least_pause_ns(outcome));
         if pause_ns == 0 {
             let free_ns = self.done_ns;
             if free_ns < self.now_ns {

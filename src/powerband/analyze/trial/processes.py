@@ -17,6 +17,7 @@ from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.probe_samples import Counters, ProbeSamples
 
 PARTIAL_SWITCHES = "switches_of_living_threads"
+STARTED_NS = 200_000_000  # after go: what a server starts at the first request is there, and all users have begun
 FIRST_READ_NS = 300_000_000  # a JVM is read four times a second: one that is ready is read within this time
 
 
@@ -29,6 +30,8 @@ def probe_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if (subject := probe.trees.get("subject")) is not None:
         metrics = _subject_metrics(subject, fleet)
         yield from metrics.items()
+        if added := _processes_added(evidence, subject):
+            yield "processes_added", added
         if (cpus := evidence.subject_cpus) and (cores := metrics.get("subject_cpu_cores")) is not None:
             yield "subject_cpu_share", cores / cpus
     if (quota := evidence.subject_quota) is not None:
@@ -108,6 +111,13 @@ def _subject_metrics(tree: Counters, fleet: MergedFleet) -> dict[str, float]:
         if fleet.achieved_per_s > 0:
             metrics["context_switches_per_request"] = sum(switches) / window_s / fleet.achieved_per_s
     return metrics
+
+
+def _processes_added(evidence: Evidence, tree: Counters) -> float:
+    """How many more processes there are at the end of the window than soon after go; 0 if that is not known."""
+    go_ns = evidence.record.phases.get("go")
+    levels = None if go_ns is None else tree.levels("processes_now", go_ns + STARTED_NS, evidence.window[1])
+    return 0.0 if levels is None else max(0.0, float(levels[-1] - levels[0]))
 
 
 def _gauges(tree: Counters, start_ns: int, end_ns: int) -> Iterator[tuple[str, float]]:

@@ -57,5 +57,6 @@ def fleet_for(
         warmup_ns=warmup_ns,
         warmup_max_ns=warmup_max_ns,
         acknowledge_at_once=acknowledge_at_once,
+        at_once=trial.experiment.measure.burst_ns > 0,
     )
     return fleet_up(engines, specs, events, trial.directory.engine_log, pump)

@@ -481,6 +481,12 @@ def test_a_percentile_that_too_many_never_had_is_at_least_the_window_and_says_so
     assert told.startswith("2.0 % of the requests that were due got no correct response: percentiles from p99 on")
 
 
+def test_processes_that_a_server_adds_under_load_are_counted_to_the_end_of_the_window(tmp_path: Path) -> None:
+    window_s = 10
+    assert measured(tmp_path / "1", Figures(forks_per_s=2)).metrics["processes_added"] == 2 * (window_s + 1)
+    assert "processes_added" not in measured(tmp_path / "2", Figures()).metrics
+
+
 @pytest.mark.parametrize(("redirects", "said"), [(10_000, True), (5_000, False)])
 def test_a_load_that_only_gets_redirects_says_so(redirects: int, said: bool, tmp_path: Path) -> None:
     result = measured(tmp_path, Figures(summary={"redirects": redirects}))
