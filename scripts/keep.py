@@ -149,7 +149,11 @@ def short_row(kept: Kept) -> tuple[str, str, str, str]:
     valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
     figures = [(row["setting"]["id"], row["estimates"].get(objective)) for row in found["settings"]]
     ranked = sorted(
-        ((estimate["value"], name, format_estimate(_estimate(estimate), objective)) for name, estimate in figures if estimate),
+        (
+            (estimate["value"], name, format_estimate(_estimate(estimate), objective))
+            for name, estimate in figures
+            if estimate
+        ),
         reverse=found["direction"] == "maximise",
     )
     shown = [f"`{name}` {words}" for _, name, words in ranked]

@@ -58,8 +58,8 @@ def fleet_specs(
 
     `environment`: where headers take values from. `descriptor_limit`: of one process. `local_ports`: of one address.
     The processes are dealt out to `machines` in turn, as many to each if there are enough users. `warmup_ns` None: the
-    warm-up lasts until the command, at most `warmup_max_ns`. `at_once`: users without a ramp all start in one instant. Raises TrialFailed(descriptor_limit, port_limit) if even
-    the largest fleet cannot hold the connections."""
+    warm-up lasts until the command, at most `warmup_max_ns`. `at_once`: users without a ramp all start in one instant.
+    Raises TrialFailed(descriptor_limit, port_limit) if even the largest fleet cannot hold the connections."""
     parts = urlsplit(http_url(url))
     bound = in_flight_bound(load, descriptor_limit)
     most = connections_of(load, bound)

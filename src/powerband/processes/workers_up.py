@@ -17,9 +17,8 @@ from powerband.base.procfs import TICKS_PER_S, all_processes, tree_of
 
 ALONE_S = 0.03  # a server that has not forked by then has one process: a fork takes some ms
 REST_S = 0.11  # gunicorn pauses for up to 0.1 s between two workers
-BUSY_CORES = (
-    0.25  # arbitrary: what loads an application uses a whole CPU, or its share of one; what waits for work, none
-)
+BUSY = 0.25  # arbitrary, of a CPU or the quota: what loads an application uses all of it; what waits for work, none
+PERIOD_S = 0.1  # of a quota: once that is used up, a server stands still until the period ends
 STALLED_S = 2.0  # what uses a CPU but neither grows nor forks for so long is no start: it spins
 GROWTH_PAGES = 16  # of memory, of 4 KiB in most kernels: any import takes more in so long
 POLL_S = 0.02

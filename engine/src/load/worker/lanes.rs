@@ -7,6 +7,7 @@
 use super::core::Core;
 use super::slot::State;
 use crate::contract::outcome::Outcome;
+use crate::contract::spec::Model;
 use crate::load::flight::{COHORT, FIRST, Flight};
 use crate::load::plan::{draw, draw_first};
 use crate::load::timers::Timer;
@@ -24,8 +25,10 @@ impl Core {
         while u32::from(slot.lanes) < pipeline && slot.take_request() {
             slot.lanes += 1;
         }
+        // A set number of requests is a job, and no load that is to be steady.
+        let endless = matches!(self.plan.spec.model, Model::Closed { requests_per_user: None, .. });
         for _ in 0..slot.lanes {
-            self.send_now(index, FIRST, due_ns);
+            self.send_now(index, if endless { FIRST } else { 0 }, due_ns);
         }
     }
 

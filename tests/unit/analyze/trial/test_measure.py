@@ -73,6 +73,7 @@ def test_a_quiet_trial_is_valid_and_yields_every_metric_that_its_files_back(tmp_
     others = {name for name in METRICS if name.startswith(kinds)} - {"dropped_rate"} | {"finish_s", "bench_cpu_cores"}
     assert set(METRICS) - set(result.metrics) - others == {
         "queue_growth_per_s",  # the load is closed
+        "processes_added",  # none are
         "host_awake_cores",  # nothing keeps CPUs awake
         "quiet_s",  # no other program disturbs it
         "quiet_held_up_share_max",
