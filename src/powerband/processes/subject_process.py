@@ -126,13 +126,12 @@ class RunningSubject:
         """The process from which all of the subject descends; None if its processes are not visible."""
         return self.probe.pid
 
-    def await_workers(self, pump: Pump, timeout_s: float, quota: float | None = None) -> None:
-        """Waits until the subject has started its worker processes, for `timeout_s` at most. `quota`: the CPUs that it
-        may use on average. Raises TrialInterrupted on a stop request."""
+    def await_workers(self, pump: Pump, timeout_s: float) -> None:
+        """Waits until the subject has started its worker processes, for `timeout_s` at most. Raises TrialInterrupted on
+        a stop request."""
         if self.counter is None and self.root_pid is not None:
             look = partial(processes_below, self.root_pid, self.generations_above)
-            pause = partial(pump.wait, lambda: self.probe.exited is not None)
-            await_workers(look, pause, timeout_s, min(1.0, quota or 1.0))
+            await_workers(look, partial(pump.wait, lambda: self.probe.exited is not None), timeout_s)
 
     def thread_names(self) -> dict[int, str]:
         """Returns the full names of JVM threads, by thread id. It stops the JVMs for a moment, so it must not be called

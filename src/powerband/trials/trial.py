@@ -206,8 +206,7 @@ class _Trial:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
             if not self.deployed:
-                quota = setup.experiment.host_for(setting).cpu_quota
-                subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9, quota)
+                subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
             for name, pid in self.services.watched(setting).items():
                 subject.probe.watch(name, pid)
             for instrument in self.instruments:
