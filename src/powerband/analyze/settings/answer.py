@@ -146,7 +146,9 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
             continue
         value, line = number_of(level), along(name, (row.setting for row in standing.rows), setting)
         added = threads_added({each: standing.value(of, "threads_max") for each, of in line.items()})
-        enough = added >= TRACKS[0] and (max(numbers) >= users or (found is not None and found.name in NO_MORE_THREADS))
+        enough = added >= TRACKS[0] and max(numbers) >= users
+        if not added < TRACKS[0] and found is not None:  # of few settings it is not known
+            enough |= found.name in NO_MORE_THREADS
         if value == max(numbers) and not loaded and not enough:
             clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
         elif value == min(numbers) and value not in (0, 1):
