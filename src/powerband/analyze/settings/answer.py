@@ -34,7 +34,7 @@ from powerband.analyze.settings.standing import (
 )
 from powerband.analyze.settings.starts import allowed_words, failed_words
 from powerband.analyze.settings.thread_line import TRACKS, along, threads_added
-from powerband.analyze.settings.why import CPU_NAMES, limit_of_setting, serves_less, why
+from powerband.analyze.settings.why import CPU_BUSY, CPU_NAMES, CPU_SHARE, limit_of_setting, serves_less, why
 from powerband.analyze.stats.edge import HELD_BY
 from powerband.base.units import (
     RATIO_SHOWN_MAX,
@@ -136,6 +136,8 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
     loaded = found is not None and found.name is BottleneckName.NONE
     users = inf if experiment.objective.is_capacity else experiment.load_for(setting).users or inf
     saturated = found is not None and not loaded
+    busy = (standing.value(setting, CPU_SHARE) or 0.0) >= CPU_BUSY
+    limited = busy if found is None else found.name in NO_MORE_THREADS
     smaller = ": try smaller ones too" if decision.kind is AnswerKind.BEST else ": a smaller one may serve as much"
     if (saturated and decision.kind is not AnswerKind.BEST) or serves_less(standing, setting):
         smaller = ""
@@ -146,9 +148,8 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
             continue
         value, line = number_of(level), along(name, (row.setting for row in standing.rows), setting)
         added = threads_added({each: standing.value(of, "threads_max") for each, of in line.items()})
-        enough = added >= TRACKS[0] and max(numbers) >= users
-        if not added < TRACKS[0] and found is not None:  # of few settings it is not known
-            enough |= found.name in NO_MORE_THREADS
+        # Of few settings it is not known what a value adds.
+        enough = (max(numbers) >= users and added >= TRACKS[0]) or (limited and not added < TRACKS[0])
         if value == max(numbers) and not loaded and not enough:
             clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
         elif value == min(numbers) and value not in (0, 1):
