@@ -148,7 +148,7 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
             continue
         value, line = number_of(level), along(name, (row.setting for row in standing.rows), setting)
         added = threads_added({each: standing.value(of, "threads_max") for each, of in line.items()})
-        # Of few settings it is not known what a value adds.
+        # NaN, where too few settings raced, is neither above nor below.
         enough = (max(numbers) >= users and added >= TRACKS[0]) or (limited and not added < TRACKS[0])
         if value == max(numbers) and not loaded and not enough:
             clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
