@@ -117,5 +117,4 @@ def _setting(setting: SettingState, state: RunState) -> Row:
 
 
 def _present(metric: str, state: RunState) -> bool:
-    """True if `metric` is not the objective and at least one setting has an estimate that the tables show."""
-    return metric != state.objective and has_column(metric, [setting.estimates for setting in state.settings])
+    return has_column(metric, [setting.estimates for setting in state.settings], beside=state.objective)

@@ -78,6 +78,13 @@ def test_a_finished_run_says_what_its_analysis_says(tmp_path: Path) -> None:
     assert state.warnings == analysis.warnings and state.current is None
 
 
+def test_goodput_stands_beside_another_objective(tmp_path: Path) -> None:
+    state = settled(RunFollower(written(tmp_path, "run", synthetic.analysis()).path))
+    row = run_row(replace(state, objective="rss_bytes_max"), "run")
+    assert "goodput" in row["columns"] and "memory" not in row["columns"]
+    assert all(setting["others"]["goodput"].endswith("/s") for setting in row["settings"] if setting["trials"])
+
+
 def test_a_race_says_who_is_out_after_which_block_and_why(tmp_path: Path) -> None:
     analysis = synthetic_verdicts.race_analysis()
     assert analysis.race is not None

@@ -16,6 +16,7 @@ from powerband.report.wording.words import (
     change_words,
     counted,
     margin_as_ratio,
+    present_columns,
     standing_words,
     tone,
     trial_counts,
@@ -93,6 +94,22 @@ def test_the_standing_agrees_with_the_answer(
 ) -> None:
     answer = Answer(kind, chosen, ONE, equivalent, undecided, ())
     assert standing_words(synthetic.analysis(answer=answer)) == words
+
+
+@pytest.mark.parametrize(
+    ("objective", "without"),
+    [
+        ("rss_bytes_max", "rss_bytes_max"),
+        ("response_time_ns_p99", "response_time_ns_p99"),
+        ("goodput_per_s", "goodput_per_s"),
+        ("capacity_per_s", "goodput_per_s"),
+    ],
+)
+def test_all_figures_stand_beside_the_objective_and_goodput_is_one_of_them(objective: str, without: str) -> None:
+    """What needs least may serve least."""
+    every = {"goodput_per_s", "response_time_ns_p99", "rss_bytes_max"}
+    shown = {column.metric for column in present_columns(synthetic.analysis(objective=objective))}
+    assert shown & every == every - {without}
 
 
 def test_a_setting_that_may_break_a_constraint_is_undecided() -> None:

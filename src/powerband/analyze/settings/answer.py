@@ -33,7 +33,8 @@ from powerband.analyze.settings.standing import (
     verb,
 )
 from powerband.analyze.settings.starts import allowed_words, failed_words
-from powerband.analyze.settings.why import limit_of_setting, why
+from powerband.analyze.settings.thread_line import TRACKS, along, threads_added
+from powerband.analyze.settings.why import CPU_BUSY, CPU_NAMES, CPU_SHARE, limit_of_setting, serves_less, why
 from powerband.analyze.stats.edge import HELD_BY
 from powerband.base.units import (
     RATIO_SHOWN_MAX,
@@ -54,6 +55,7 @@ from powerband.model.plan import REVISION, Setting, format_level, number_of, num
 from powerband.model.results import AnswerKind, SettingResult, Verdict
 
 EDGES_FROM = 3  # values of a parameter: two may be all there are, as of a switch
+NO_MORE_THREADS = (*CPU_NAMES, BottleneckName.LOCK, BottleneckName.DOWNSTREAM)  # the advice is that more do not help
 
 
 def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
@@ -127,21 +129,28 @@ def _unseen(standing: Standing, setting: Setting) -> str:
 
 def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> str:
     """Says that nothing beyond the setting was tried, for each parameter of the server of which it has the largest
-    value, or the smallest but 0 or 1. Nothing is said of more if no resource is saturated at this load, or each
-    user has one already, for then more serves no more."""
+    value, or the smallest but 0 or 1. Larger ones are not proposed if no resource is saturated at this load; of a
+    parameter that counts threads not if each user has one, or the bottleneck is one that more threads do not cure; nor
+    smaller ones than what serves too little already."""
     experiment, found = standing.experiment, standing.row(setting).bottleneck
     loaded = found is not None and found.name is BottleneckName.NONE
     users = inf if experiment.objective.is_capacity else experiment.load_for(setting).users or inf
     saturated = found is not None and not loaded
+    busy = (standing.value(setting, CPU_SHARE) or 0.0) >= CPU_BUSY
+    limited = busy if found is None else found.name in NO_MORE_THREADS
     smaller = ": try smaller ones too" if decision.kind is AnswerKind.BEST else ": a smaller one may serve as much"
-    smaller = "" if saturated and decision.kind is not AnswerKind.BEST else smaller
+    if (saturated and decision.kind is not AnswerKind.BEST) or serves_less(standing, setting):
+        smaller = ""
     clauses = []
     for name, level in setting.levels if experiment.design.vary == "all" else ():
         numbers = numbers_of(experiment.factors.get(name, ())) or []
         if name == REVISION or name.startswith(("load.", "host.")) or len(numbers) < EDGES_FROM:
             continue
-        value = number_of(level)
-        if value == max(numbers) < users and not loaded:
+        value, line = number_of(level), along(name, (row.setting for row in standing.rows), setting)
+        added = threads_added({each: standing.value(of, "threads_max") for each, of in line.items()})
+        # NaN, where too few settings raced, is neither above nor below.
+        enough = (max(numbers) >= users and added >= TRACKS[0]) or (limited and not added < TRACKS[0])
+        if value == max(numbers) and not loaded and not enough:
             clauses.append(f"{name}={format_level(level)} is the largest value tried: try larger ones too")
         elif value == min(numbers) and value not in (0, 1):
             clauses.append(f"{name}={format_level(level)} is the smallest value tried{smaller}")
@@ -214,7 +223,8 @@ def _in_full(standing: Standing, setting: Setting) -> str:
     but failed, and what will end it soon."""
     figure = f"{_figure(standing, setting)}{holds_for(standing, setting)}"
     ends = soon(standing.growing.get(setting, {}))
-    more = filter(None, (_left_out(standing, setting), _ahead_but_failed(standing, setting), ends))
+    less, failed = serves_less(standing, setting), _ahead_but_failed(standing, setting)
+    more = filter(None, (_left_out(standing, setting), less, failed, ends))
     return ". ".join([figure, *map(capital, more)])
 
 

@@ -47,7 +47,7 @@ from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, verb
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import may_catch_up, never_stabilised, still_rising, warnings_of, with_caveat
-from powerband.analyze.settings.why import commonest
+from powerband.analyze.settings.why import commonest, with_tried
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import beyond_generator, subjects_own, tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
@@ -116,6 +116,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         found = revisions_of(experiment, results, standing.race, rows)
         sentences = word_revisions(standing, found) if found.decides else sentences
     told = decision.chosen or standing.leader
+    rows = rows if told is None else with_tried(standing, told)
     answer = Answer(
         kind=decision.kind,
         setting=decision.chosen,

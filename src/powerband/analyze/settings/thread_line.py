@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -94,18 +94,20 @@ def thread_line(experiment: Experiment, trials: Sequence[TrialResult], through: 
                 counted[trial.setting] = (*counted.get(trial.setting, ()), trial)
     lines: list[tuple[float, ThreadLine]] = []
     for factor in experiment.factors:
-        settings = _along(factor, counted, through)
-        growth = _growth(settings, counted)
+        settings = along(factor, counted, through)
+        growth = threads_added({level: _threads(counted[setting]) for level, setting in settings.items()})
         if not factor.startswith(("load.", "host.")) and TRACKS[0] <= growth <= TRACKS[1]:
             line = ThreadLine(factor, settings, {setting: counted[setting] for setting in settings.values()})
             lines.append((abs(growth - 1), line))
     return min(lines, key=lambda found: found[0])[1] if lines else None
 
 
-def _along(factor: str, counted: Mapping[Setting, object], through: Setting) -> dict[float, Setting]:
+def along(factor: str, settings: Iterable[Setting], through: Setting) -> dict[float, Setting]:
+    """The settings that differ from `through` in this factor alone, and `through`, by its level, ascending. Levels that
+    are no numbers above 0 are left out."""
     held = {name: level for name, level in through.levels if name != factor}
     found: dict[float, Setting] = {}
-    for setting in counted:
+    for setting in settings:
         levels = setting.as_dict()
         level = levels.pop(factor, None)
         number = None if level is None else number_of(level)
@@ -114,12 +116,14 @@ def _along(factor: str, counted: Mapping[Setting, object], through: Setting) -> 
     return dict(sorted(found.items()))
 
 
-def _growth(line: Mapping[float, Setting], counted: Mapping[Setting, Sequence[TrialResult]]) -> float:
-    """The threads that a level higher by one adds, median; NaN if threads were not counted."""
-    points = [
-        (level, fmean(threads))
-        for level, setting in line.items()
-        if (threads := [t.metrics["threads_max"] for t in counted[setting] if "threads_max" in t.metrics])
-    ]
+def _threads(trials: Sequence[TrialResult]) -> float | None:
+    found = [trial.metrics["threads_max"] for trial in trials if "threads_max" in trial.metrics]
+    return fmean(found) if found else None
+
+
+def threads_added(threads: Mapping[float, float | None]) -> float:
+    """The threads that a level higher by one adds, median over neighbours; NaN if fewer than two are known. `threads`:
+    by level, ascending; None where they were not counted."""
+    points = [(level, count) for level, count in threads.items() if count is not None]
     steps = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in itertools.pairwise(points)]
     return median(steps) if steps else math.nan

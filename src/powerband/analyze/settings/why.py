@@ -13,6 +13,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from powerband.analyze.settings.standing import GOODPUT, Standing, sentences
+from powerband.analyze.settings.thread_line import TRACKS, along, threads_added
 from powerband.analyze.stats.intervals import mean_of
 from powerband.analyze.trial.bottleneck.clauses import of_cpus, with_cpu_use
 from powerband.base.units import format_bytes, format_value, plural, share, significant
@@ -20,7 +21,7 @@ from powerband.loads import kind_of
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
-from powerband.model.plan import Setting
+from powerband.model.plan import Setting, format_level, number_of
 from powerband.model.results import Bottleneck, Candidate, SettingResult, TrialResult, Verdict
 
 CPU_SHARE = "subject_cpu_share"
@@ -113,6 +114,54 @@ def bottleneck_sentences(setting: Setting, bottleneck: Bottleneck, *, advised: b
         for each in bottleneck.candidates
     )
     return f"With {setting.id} {' Or '.join(said)}"
+
+
+def serves_less(standing: Standing, setting: Setting) -> str:
+    """`it serves 195/s, threads=64 3,140/s: ...`: users who wait for a slow server ask less of it, so that it needs
+    less. Empty if goodput is the objective or has a condition, or no other setting's is higher for certain and by more
+    than the margin."""
+    objective = standing.experiment.objective
+    asked = {objective.metric, *(constraint.metric for constraint in objective.constraints)}
+    here = standing.row(setting).estimates.get(GOODPUT)
+    if here is None or objective.is_capacity or asked & {GOODPUT, "achieved_rate_per_s"}:
+        return ""
+    allowed = [(row.estimates.get(GOODPUT), row.setting) for row in standing.rows if row.feasible]
+    rates = [(found, of) for found, of in allowed if found is not None]
+    most, best = max(rates, key=lambda each: each[0].value, default=(here, setting))
+    overlap = here.high is not None and most.low is not None and most.low <= here.high
+    if overlap or most.value <= here.value * (1 + objective.margin):
+        return ""
+    ours, theirs = (format_value(each.value, METRICS[GOODPUT].unit) for each in (here, most))
+    return f"it serves {ours}, {best.id} {theirs}: set what it must serve (--slo 'goodput>...')"
+
+
+def with_tried(standing: Standing, setting: Setting) -> tuple[SettingResult, ...]:
+    """The rows. Where the pool of `setting` is too small, but the next larger value of a parameter had more threads and
+    was not better, its advice says so instead."""
+    rows, found, tried = tuple(standing.rows), standing.row(setting).bottleneck, _tried(standing, setting)
+    pool = BottleneckName.POOL_TOO_SMALL
+    if found is None or not tried:
+        return rows
+    if found.second is not None and found.second.name is pool:
+        found = replace(found, second=replace(found.second, advice=tried))
+    found = replace(found, advice=tried) if found.name is pool else found
+    return tuple(replace(row, bottleneck=found) if row.setting == setting else row for row in rows)
+
+
+def _tried(standing: Standing, setting: Setting) -> str:
+    """`threads=64, with more threads, was tried: it violates the SLO`; empty if none was, or it may be better."""
+    verdicts = {Verdict.WORSE: "is worse", Verdict.EQUIVALENT: "is no better"}
+    for name, level in setting.levels:
+        here, line = number_of(level), along(name, (row.setting for row in standing.rows), setting)
+        beyond = [each for each in line if here and each >= here][:2]
+        added = threads_added({each: standing.value(line[each], "threads_max") for each in beyond})
+        if name.startswith(("load.", "host.")) or not added >= TRACKS[0]:
+            continue
+        row = standing.row(line[beyond[1]])
+        said = verdicts.get(row.verdict, "") if row.feasible else "violates the SLO"
+        if said:
+            return f"{name}={format_level(row.setting.as_dict()[name])}, with more threads, was tried: it {said}"
+    return ""
 
 
 def _limit_here(standing: Standing, chosen: Setting) -> str | None:

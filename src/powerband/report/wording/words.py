@@ -23,6 +23,7 @@ class MetricColumn:
 
 
 COLUMNS = (
+    MetricColumn("goodput_per_s", "goodput", "goodput"),
     MetricColumn("response_time_ns_p50", "response time p50", "p50"),
     MetricColumn("response_time_ns_p99", "response time p99", "p99"),
     MetricColumn("error_rate", "errors", "errors"),
@@ -34,7 +35,7 @@ COLUMNS = (
 )
 
 # These fit on a narrow page.
-NARROW = ("response_time_ns_p99", "error_rate", "users_unserved", "subject_cpu_cores", "rss_bytes_max")
+NARROW = ("goodput_per_s", "response_time_ns_p99", "error_rate", "users_unserved", "subject_cpu_cores", "rss_bytes_max")
 
 # Words for a thread's state, by its name in the analysis.
 STATES = {
@@ -335,18 +336,21 @@ def rounds_of(trials: Iterable[TrialResult]) -> dict[int, int]:
 
 
 def present_columns(analysis: Analysis) -> tuple[MetricColumn, ...]:
-    """The columns for which at least one setting has an estimate to show."""
+    """The columns beside the objective for which at least one setting has an estimate to show."""
     noun = analysis.noun
     words = {"noun": noun, "short": noun[:3]}
     return tuple(
         MetricColumn(column.metric, column.heading.format(**words), column.short.format(**words))
         for column in COLUMNS
-        if has_column(column.metric, [row.estimates for row in analysis.settings])
+        if has_column(column.metric, [row.estimates for row in analysis.settings], beside=analysis.objective)
     )
 
 
-def has_column(metric: str, settings: Sequence[Mapping[str, Estimate]]) -> bool:
-    """True if a setting has an estimate of the metric; of users never served, only one that is not 0 counts."""
+def has_column(metric: str, settings: Sequence[Mapping[str, Estimate]], *, beside: str = "") -> bool:
+    """True if a setting has an estimate of the metric; of users never served, only one that is not 0 counts. `beside`:
+    the objective, which has a column of its own; that of a capacity says what is served there."""
+    if metric == beside or (metric, beside) == ("goodput_per_s", "capacity_per_s"):
+        return False
     found = [estimates[metric] for estimates in settings if metric in estimates]
     return bool(found) and (metric != "users_unserved" or any(estimate.value > 0 for estimate in found))
 

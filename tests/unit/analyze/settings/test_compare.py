@@ -84,6 +84,91 @@ def test_a_best_setting_at_the_edge_of_what_was_tried_says_so(rates: dict[int, f
     assert "largest value tried" not in idle, "the load is the limit"
 
 
+@pytest.mark.parametrize(
+    ("levels", "threads_added", "limit", "proposed"),
+    [
+        ((256, 512, 1024), 0.0, BottleneckName.DISK, True),  # not a number of threads: users do not bound it
+        ((25, 51, 60), 0.0, BottleneckName.DISK, True),
+        ((16, 32, 60), 1.0, BottleneckName.DISK, True),
+        ((16, 32, 64), 1.0, BottleneckName.DISK, False),  # each user has a thread
+        ((1, 2, 4), 1.0, BottleneckName.SUBJECT_CPU, False),  # more threads do not help
+        ((1, 2, 4), 1.0, BottleneckName.CPU_QUOTA, False),
+        ((1, 2, 4), 1.0, BottleneckName.TOO_MANY_RUNNABLE_THREADS, False),
+        ((1, 2, 4), 1.0, BottleneckName.LOCK, False),
+        ((1, 2, 4), 1.0, BottleneckName.DOWNSTREAM, False),
+        ((1, 2, 4), 1.0, None, False),  # its CPUs are busy
+        ((1, 2, 4), 1.0, BottleneckName.POOL_TOO_SMALL, True),
+        ((1, 2, 4), 0.0, BottleneckName.SUBJECT_CPU, True),  # it may make a request cheaper
+    ],
+)
+def test_larger_values_are_proposed_unless_they_are_threads_that_serve_no_more(
+    levels: tuple[int, ...], threads_added: float, limit: BottleneckName | None, proposed: bool
+) -> None:
+    rates = {level: noisy(100 * (1 + place), level) for place, level in enumerate(levels)}
+    counts = {level: {"threads_max": 10 + threads_added * level, "subject_cpu_share": 0.97} for level in levels}
+    named = None if limit is None else Bottleneck(limit, (), "")
+    trials = [replace(trial, bottleneck=named) for trial in results(rates, counts)]
+    found = analyse(experiment({"threads": levels}, load={"users": 64, "duration": 10**10}), trials).answer
+    assert found.setting == setting(levels[-1])
+    assert ("the largest value tried: try larger ones too" in found.sentences[1]) is proposed
+
+
+SAVING: dict[str, Any] = {"metric": "rss_bytes_max", "direction": "minimise"}
+
+
+def test_what_needs_least_because_it_serves_least_says_so() -> None:
+    """Users who wait ask nothing: the slowest setting needs the least memory."""
+    trials = results({4: noisy(195, 1), 16: noisy(790, 2), 64: noisy(3140, 3)})
+    found = judged(trials, (4, 16, 64), **SAVING).answer
+    assert found.setting == setting(4)
+    said = " It serves 195/s, threads=64 3,136/s: set what it must serve (--slo 'goodput>...')."
+    assert said in found.sentences[0]
+    assert "threads=4 is the smallest value tried." in found.sentences[1]
+    p99 = {threads: {"response_time_ns_p99": 1e6 * threads} for threads in (4, 16, 64)}
+    quick = results({4: noisy(195, 1), 16: noisy(790, 2), 64: noisy(3140, 3)}, p99)
+    assert said in judged(quick, (4, 16, 64), metric="response_time_ns_p99", direction="minimise").answer.sentences[0]
+
+
+def test_where_a_goodput_is_asked_for_or_all_serve_alike_nothing_is_said_of_it() -> None:
+    differ = results({4: noisy(195, 1), 16: noisy(790, 2), 64: noisy(3140, 3)})
+    asked = judged(differ, (4, 16, 64), **SAVING, subject_to=["goodput > 500"]).answer
+    assert asked.setting == setting(16) and "serves" not in asked.sentences[0]
+    barred = judged(differ, (4, 16, 64), **SAVING, subject_to=["memory < 10MB"]).answer
+    assert barred.setting == setting(4) and "serves" not in barred.sentences[0], "the others are not allowed"
+    alike = judged(results({threads: noisy(400, threads) for threads in (4, 16, 64)}), (4, 16, 64), **SAVING).answer
+    assert "serves" not in alike.sentences[0]
+    assert "threads=4 is the smallest value tried: try smaller ones too." in alike.sentences[1]
+    noise = results({4: noisy(400, 1, sd=0.3), 16: noisy(420, 2, sd=0.3), 64: noisy(440, 3, sd=0.3)})
+    assert "serves" not in judged(noise, (4, 16, 64), **SAVING).answer.sentences[0], "not certain"
+
+
+def pooled(goodput: Mapping[int, float], threads: Sequence[int], **objective: Any) -> Bottleneck:
+    """The bottleneck of the setting to use, where a pool is too small in these, and p99 rises with threads."""
+    values = {level: noisy(rate, level) for level, rate in goodput.items()}
+    extra = {level: {"response_time_ns_p99": 1e6 * level} for level in goodput}
+    small = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("32 requests queue",), "give `pool` more threads")
+    trials = [
+        replace(trial, bottleneck=small if trial.setting in map(setting, threads) else None)
+        for trial in results(values, extra)
+    ]
+    analysis = judged(trials, tuple(goodput), **objective)
+    (found,) = [row.bottleneck for row in analysis.settings if row.setting == analysis.answer.setting]
+    assert found is not None
+    return found
+
+
+def test_the_advice_for_a_pool_says_what_became_of_more_threads() -> None:
+    more = {16: 500.0, 32: 900.0, 64: 1000.0}
+    tried = "threads=64, with more threads, was tried: it "
+    assert pooled(more, (16, 32), subject_to=["p99 < 50ms"]).advice == f"{tried}violates the SLO"
+    assert pooled({**more, 64: 900.0}, (16, 32)).advice == f"{tried}is no better"
+    assert pooled({**more, 64: 700.0}, (16, 32)).advice == f"{tried}is worse"
+    assert pooled(more, (16, 32, 64)).advice == "give `pool` more threads", "no larger value was tried"
+    assert pooled({16: 195.0, 32: 790.0, 64: 3140.0}, (16,), **SAVING).advice == (
+        "threads=32, with more threads, was tried: it is worse"
+    )
+
+
 def test_of_settings_that_are_equivalent_no_smaller_one_is_said_to_be_better() -> None:
     found = judged(results({n: noisy(400, n) for n in (2, 4, 8)}), (2, 4, 8)).answer
     assert found.kind is not AnswerKind.BEST
