@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     Answer = Callable[[Experiment, Analysis, RunDir, Path | None], int]  # prints the answer, returns the exit code
 
 
+def answers_of(experiment: Experiment, output: str) -> Answer:
+    """A function that prints a finished run in a format and returns its exit code: a comparison of two revisions as
+    such, whichever command shows it."""
+    from powerband.analyze.runs.revisions import holds_revisions
+
+    return revision_answers(output) if holds_revisions(experiment) else answers(output)
+
+
 def answers(output: str) -> Answer:
     """A function that prints an analysis in a format and returns its exit code."""
 

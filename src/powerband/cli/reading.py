@@ -9,8 +9,8 @@ import click
 from click.core import ParameterSource
 
 from powerband.base.errors import UsageError
-from powerband.cli.answering import exit_code, revision_answers, show_comparison
-from powerband.cli.options import answer_format_option, print_analysis, report_page
+from powerband.cli.answering import answers_of, revision_answers, show_comparison
+from powerband.cli.options import answer_format_option, report_page
 from powerband.cli.running import View, measure, tune, tuned
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def report(directory: Path, output: str) -> int:
     from powerband.api.measuring import read
 
     run = read(directory)
-    print_analysis(run.analysis, run.directory, report_page(run.directory, run.analysis), output)
-    return exit_code(run.analysis)
+    page = report_page(run.directory, run.analysis)
+    return answers_of(run.experiment, output)(run.experiment, run.analysis, run.directory, page)
 
 
 def _options_of_tune(command: click.Command) -> click.Command:

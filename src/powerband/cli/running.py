@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from powerband.base.errors import UserInterruptError
-from powerband.cli.answering import answers, revision_answers
+from powerband.cli.answering import answers, answers_of
 from powerband.cli.options import (
     allow_host_option,
     answer_format_option,
@@ -167,15 +167,13 @@ def run(*, runs: Path, progress: bool, live: bool, output: str, **asked: Any) ->
 @answer_format_option
 def resume(directory: Path, cluster: str | None, progress: bool, live: bool, output: str) -> int:
     """Go on with a run that was interrupted or killed; finished trials are kept."""
-    from powerband.analyze.runs.revisions import holds_revisions
     from powerband.api.measuring import on_cluster
     from powerband.files.experiment_file import load_experiment
     from powerband.store import RunDir
 
     run_directory = RunDir.open(directory)
     experiment = on_cluster(load_experiment(run_directory.experiment), run_directory, cluster)
-    answer = revision_answers(output) if holds_revisions(experiment) else answers(output)
-    return _go_on(experiment, run_directory, View(progress, live), answer)
+    return _go_on(experiment, run_directory, View(progress, live), answers_of(experiment, output))
 
 
 @dataclass(frozen=True)

@@ -457,14 +457,16 @@ class Experiment(Frozen):
 
     @property
     def compares_revisions(self) -> bool:
-        """True if the question is how revisions of a server differ, and not which one to use."""
-        return tuple(self.factors) == (REVISION,)
+        """True if the question is how two revisions of a server differ, and not which one to use."""
+        return tuple(self.factors) == (REVISION,) and len(self.factors[REVISION]) == 2
 
     @property
     def asked(self) -> str:
         """The question; of a comparison without one: whether the new revision is worse."""
-        revisions = [format_level(level) for level in self.factors[REVISION]] if self.compares_revisions else []
-        return self.question or (f"Is {revisions[1]} worse than {revisions[0]}?" if len(revisions) == 2 else "")
+        if self.question or not self.compares_revisions:
+            return self.question
+        old, new = map(format_level, self.factors[REVISION])
+        return f"Is {new} worse than {old}?"
 
     @property
     def screened_ns(self) -> int | None:

@@ -19,6 +19,7 @@ from itertools import cycle
 
 import numpy as np
 
+from powerband.analyze.runs.revisions import revisions_of
 from powerband.analyze.settings.compare import Progress, confirmation_of, decision_of
 from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import (
@@ -450,27 +451,36 @@ class RacePlanner:
         compliance = compliance_of(table)
         contest = hold_contest(self._experiment, table, scale_of(table), compliance, self._departures)
         self._contest = contest
-        if contest.leader is None:
-            # Settings that certainly violate the SLO are paused; all others continue until one is allowed.
-            if self._bring_back(compliance):
-                return False
-            self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
-            return bool(self._live) and all(compliance[setting].missed for setting in self._live)
-        raced = self._live
-        effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
-        gone: list[Setting] = []
-        if compliance[contest.leader].certain:  # a leader that may violate the SLO eliminates no other setting
-            gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting])]
-        self._looks.append(Look(self._last, contest.leader, effects, tuple(gone)))
+        verdict, asked = self._verdict_on_new(), self._experiment.design.regret
+        if contest.leader is not None:
+            raced = self._live
+            effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
+            gone: list[Setting] = []
+            # A leader that may violate the SLO eliminates no other setting.
+            if compliance[contest.leader].certain and verdict is not Verdict.INCONCLUSIVE:
+                gone = [setting for setting in raced if self._leaves(setting, contest, compliance[setting])]
+            self._looks.append(Look(self._last, contest.leader, effects, tuple(gone)))
         if self._bring_back(compliance):
             return False
+        if verdict is not None and (contest.leader is None or asked is None):
+            self._settled = frozenset()
+            return verdict is not Verdict.INCONCLUSIVE
+        if contest.leader is None:
+            # Settings that certainly violate the SLO are paused; all others continue until one is allowed.
+            self._settled = frozenset(setting for setting in self._live if compliance[setting].missed)
+            return bool(self._live) and all(compliance[setting].missed for setting in self._live)
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
-        differences = self._experiment.compares_revisions
-        open_now = still_open(contest, {**compliance, **passing}, table, self._live, differences=differences)
-        if (asked := self._experiment.design.regret) is not None:
+        open_now = still_open(contest, {**compliance, **passing}, table, self._live)
+        if asked is not None:
             return self._look_at_bound(asked, contest.leader, open_now)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
         return compliance[contest.leader].certain and not open_now
+
+    def _verdict_on_new(self) -> Verdict | None:
+        """The verdict on the new one of two revisions that race; None in any other race, and once one of them left."""
+        if not (self._experiment.compares_revisions and len(self._live) == 2):
+            return None
+        return revisions_of(self._experiment, self._results, None, ()).verdict
 
     def _bring_back(self, compliance: Mapping[Setting, Compliance]) -> bool:
         """Brings back the settings that left as worse than one that can be no answer any more, since nothing says that
@@ -538,11 +548,8 @@ def still_open(
     compliance: Mapping[Setting, Compliance],
     table: ResponseTable,
     live: Sequence[Setting],
-    *,
-    differences: bool = False,
 ) -> list[Setting]:
-    """Settings for which more blocks could change the answer, or the verdict against the leader. `differences`: the
-    question is how the settings differ, not which serves best, so that every setting without a verdict is open.
+    """Settings for which more blocks could change the answer, or the verdict against the leader.
 
     A setting that cannot be better than the leader by more than the margin is not worth more trials just to prove that
     it is equivalent, or worse where another looks equivalent, since then none will be the best; unless it is cheaper
@@ -563,8 +570,6 @@ def still_open(
         verdict = contest.verdict(setting)
         if verdict is Verdict.WORSE:
             return False
-        if differences and verdict is Verdict.INCONCLUSIVE:
-            return True
         unsure = bool(compliance[setting].open)
         if verdict is Verdict.EQUIVALENT or setting not in contenders:
             decides_best = not alike and looks_worse(setting)

@@ -144,6 +144,22 @@ def test_a_comparison_that_is_resumed_answers_as_one(tmp_path: Path, capsys: pyt
     assert json.loads(capsys.readouterr().out)["verdict"] == "worse"
 
 
+@pytest.mark.parametrize(("new", "code"), [(800.0, 1), (1001.0, 0)])
+def test_report_answers_as_compare_and_resume_do(
+    new: float, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither revision meets the SLO, so that no setting could be the answer: exit code 1 of any other run."""
+    monkeypatch.setitem(SETTINGS, "objective", {"subject_to": ["p99 < 1ns"]})
+    run = run_of(tmp_path, REVISIONS, {"revision=old": 1000.0, "revision=new": new})
+    said = []
+    for command in ("report", "resume", "compare"):
+        assert invoke([command, str(run), "--format", "junit"]) == code, command
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] == said[2]
+    (case,) = Xml.fromstring(said[0]).findall("testsuite/testcase")
+    assert (case.find("failure") is not None) is (code == 1)
+
+
 def test_other_runs_of_the_experiment_tell_what_sessions_differ_by(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from fakes.races import race_of, result_of, run_experiment, run_planner, threads
 from fakes.trials import experiment
+from powerband.analyze.runs.revisions import compare_revisions
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable
 from powerband.analyze.stats.intervals import Scale
-from powerband.model.experiment import Claim, Experiment
+from powerband.model.experiment import Claim, Experiment, Objective
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import AnswerKind, Race, TrialResult, Verdict
 from powerband.search.race import RacePlanner, still_open
@@ -84,7 +85,6 @@ def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks()
     compliance = dict.fromkeys(contest.settings, Compliance())
     table = ResponseTable(made, made.settings(), results)
     assert still_open(contest, compliance, table, contest.settings) == [cheap]
-    assert still_open(contest, compliance, table, contest.settings, differences=True) == [cheap, dear]
 
 
 @pytest.mark.parametrize(("factor", "blocks"), [("revision", 8), ("flavour", 4)])
@@ -102,6 +102,44 @@ def test_revisions_go_on_until_they_have_a_verdict_and_settings_until_the_answer
 
     run_planner(planner, serve_alike)
     assert race_in(planner).blocks == blocks
+
+
+@pytest.mark.parametrize(
+    ("p99_ms", "ratio", "ended_by"),
+    [
+        pytest.param(lambda spec: None, 0.93, "decided", id="not measured"),
+        pytest.param(lambda spec: 60.0, 0.93, "decided", id="both miss the limit"),
+        pytest.param(lambda spec: 60.0 if spec.block == 0 else 40.0, 0.93, "decided", id="both missed it once"),
+        pytest.param(
+            lambda spec: 60.0 if spec.block == 0 and spec.setting.id == "revision=new" else 40.0,
+            0.93, "decided", id="the new one missed it once",
+        ),
+        pytest.param(lambda spec: 60.0, 1.0, "blocks", id="both miss it and serve alike"),
+    ],
+)  # fmt: skip
+def test_revisions_that_may_violate_the_slo_race_until_they_have_a_verdict_too(
+    p99_ms: Callable[[TrialSpec], float | None], ratio: float, ended_by: str
+) -> None:
+    """The noise is so large that a loss of 7 % takes more than the first looks."""
+    objective = Objective.model_validate({"subject_to": ["p99 < 50ms"]})
+    made = experiment(
+        {"revision": ("old", "new")},
+        objective=objective,
+        measure={"repeats": 12},
+        design={"order": "race", "confirm": 0},
+    )
+    planner = RacePlanner(made, 1)
+
+    def serve_worse(spec: TrialSpec) -> Mapping[str, float]:
+        rate = 1000 * noisy(spec, 0.02) * (ratio if spec.setting.id == "revision=new" else 1.0)
+        p99 = p99_ms(spec)
+        return {"goodput_per_s": rate, **({} if p99 is None else {"response_time_ns_p99": p99 * 1e6 * noisy(spec)})}
+
+    results = run_planner(planner, serve_worse)
+    race = race_in(planner)
+    assert race.ended_by == ended_by
+    verdict = compare_revisions(made, analyse(made, results, planner.progress)).verdict
+    assert verdict is (Verdict.WORSE if ratio < 1 else Verdict.INCONCLUSIVE)
 
 
 def test_looks_come_after_each_block_from_the_second_on() -> None:

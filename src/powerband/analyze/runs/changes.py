@@ -100,21 +100,23 @@ class RunComparison:
                     f"{second} is equivalent to {first} (the difference is under {within}){where}{self._listed(mine)}."
                 )
             case Verdict.INCONCLUSIVE:
-                decides = (
-                    "More rounds or longer trials" if self.sessions is SAME_SESSION else "Measuring both in one run"
-                )
-                return (
-                    f"It is not certain whether {second} differs from {first}{where}{self._listed(mine)}. "
-                    f"{decides} would decide."
-                )
+                told = f"It is not certain whether {second} differs from {first}{where}{self._listed(mine)}."
+                if all(change.because and change.ratio is not None for change in mine):
+                    return told  # the reason is not the width of an interval
+                same = self.sessions is SAME_SESSION
+                return f"{told} {'More rounds or longer trials' if same else 'Measuring both in one run'} would decide."
         return f"{second} is {verdict.value} than {first}{where}{self._listed(mine)}."
 
     def change_words(self, change: Change) -> str:
-        """The change of one setting in a clause; empty if nothing is known."""
+        """The change of one setting in a clause, and the reason for its verdict; empty if nothing is known."""
+        return "; ".join(filter(None, (self._figures(change), change.because)))
+
+    def _figures(self, change: Change) -> str:
+        """The change of one setting in figures; empty if there are none, or the verdict does not rest on them."""
         ratio = change.ratio
         metric = metric_words(self.objective)
-        if change.because or ratio is None:
-            return change.because
+        if ratio is None or (change.because and change.verdict is not Verdict.INCONCLUSIVE):
+            return ""
         base = 1.0 if not self.shares or change.first is None else change.first.value
         unit = "percentage points" if self.shares else "%"
         if ratio.low is None or ratio.high is None:
@@ -151,7 +153,7 @@ class RunComparison:
         parts = []
         alone = len(self.changes) == 1
         for change in changes[:_NAMED_MOST]:
-            words = self.change_words(change) if alone or not change.because else ""  # reasons of many: see each
+            words = self.change_words(change) if alone else self._figures(change)  # reasons of many: see each
             parts.append(", ".join(part for part in ("" if alone else change.setting.id, words) if part))
         if len(changes) > _NAMED_MOST:
             parts.append(f"{len(changes) - _NAMED_MOST} more")

@@ -14,10 +14,13 @@ from powerband.analyze.runs.changes import Change, smallest_difference
 from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
+from powerband.analyze.settings.standing import verb
 from powerband.analyze.settings.starts import failed_words, fails_more
-from powerband.analyze.stats.intervals import estimate
+from powerband.analyze.stats.intervals import estimate, mean_of
 from powerband.analyze.trial.faults import tried, unmeasured_pair
+from powerband.base.units import format_value, joined
 from powerband.model.experiment import Experiment
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import ChangeCost, Race, Starts, TrialResult, Verdict
 
@@ -65,16 +68,17 @@ def pair_change(
         return Change(of, first, second, None, verdict, None, because)
     compliance = compliance_of(table)
     contest = hold_contest(experiment, table, scale, compliance)
-    if contest.leader is None:
-        missed = (*compliance[pair[0]].barred, *compliance[pair[1]].barred)
-        because = f"both violate the SLO ({'; '.join(dict.fromkeys(missed))})"
-        return Change(of, first, second, None, Verdict.INCONCLUSIVE, None, because)
+    unmet = contest.leader is None  # neither was seen to meet the SLO
+    if unmet:
+        contest = hold_contest(experiment, table, scale, compliance, against=pair[0])
     other = pair[1] if contest.leader == pair[0] else pair[0]
     towards_new = contest.sign * (1 if other == pair[1] else -1)
-    ratio = contest.ratio(other, towards_new, first.value)
+    ratio = contest.ratio(other, towards_new, first.value) if other in contest.difference else None
     verdict, because = _by_starts([table.starts[setting] for setting in pair], names, experiment)
-    if not because:
+    if not because or (unmet and verdict is Verdict.BETTER):
         verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
+    if unmet and verdict is Verdict.INCONCLUSIVE and (worse := _worse_at_slo(experiment, pair, mine, names[1])):
+        verdict, because = Verdict.WORSE, worse
     smallest = smallest_difference(ratio, first, table.metric, log=scale.log)
     return Change(of, first, second, ratio, verdict, smallest, because)
 
@@ -100,21 +104,67 @@ def _verdict(
     contest: Contest, pair: Sequence[Setting], compliance: Sequence[Compliance], names: Sequence[str]
 ) -> tuple[Verdict, str]:
     """The verdict on the second and its reason. Constraints and failed starts come first: the one that certainly breaks
-    one while the other breaks none is worse, whatever it serves, and one that broke one in some starts is not the
-    better one."""
+    one while the other was seen to meet all is worse, whatever it serves. While it is not certain that both meet all,
+    neither is better, nor are they equivalent."""
     for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
-        if compliance[index].missed and not compliance[1 - index].barred:
-            return verdict, f"{names[index]} violates the SLO ({'; '.join(compliance[index].missed)})"
+        if because := _violation(compliance[index], compliance[1 - index], names[index]):
+            return verdict, because
     if contest.leader == pair[0]:
         verdict = contest.verdict(pair[1])
     else:
         seen = contest.verdict(pair[0])
         verdict = _SEEN_FROM_THE_OTHER.get(seen, seen)
-    unsure = next((index for index in (1, 0) if not compliance[index].certain), None)
-    if unsure is not None and verdict is not Verdict.WORSE:
-        what = "; ".join((*compliance[unsure].barred, *compliance[unsure].open))
-        return Verdict.INCONCLUSIVE, f"it is not certain whether {names[unsure]} meets the SLO ({what})"
+    if verdict is not Verdict.WORSE and (doubts := _doubts(compliance, names)):
+        return Verdict.INCONCLUSIVE, doubts
     return verdict, ""
+
+
+def _violation(its: Compliance, others: Compliance, name: str) -> str:
+    """Why the one called `name` is worse by the constraints, whatever it serves; empty if it is not."""
+    return f"{name} violates the SLO ({'; '.join(its.missed)})" if its.missed and others.seen_to_meet else ""
+
+
+def _doubts(compliance: Sequence[Compliance], names: Sequence[str]) -> str:
+    """Which of the two violate the SLO or may do so, with the figures; empty if both certainly meet it."""
+    who: dict[tuple[bool, str], list[str]] = {}
+    for name, each in zip(names, compliance, strict=True):
+        if not each.certain:
+            who.setdefault((bool(each.missed), "; ".join((*each.barred, *each.open))), []).append(name)
+    clauses = [
+        f"{joined(them)} {verb(them, 'violates', 'violate')} the SLO ({what})"
+        if missed
+        else f"it is not certain whether {joined(them)} {verb(them, 'meets', 'meet')} the SLO ({what})"
+        for (missed, what), them in who.items()
+    ]
+    if clauses and not any(each.barred for each in compliance):
+        clauses.append("more rounds or longer trials would decide that")
+    return "; ".join(clauses)
+
+
+def _worse_at_slo(experiment: Experiment, pair: Sequence[Setting], trials: Sequence[TrialResult], name: str) -> str:
+    """Why the second, called `name`, is worse by one metric of the SLO, though neither was seen to meet all of it: it
+    certainly breaks the constraint, which the first was seen to meet, or is certainly worse by more than the margin.
+    Empty if it is not. The constraints share the error (Bonferroni)."""
+    constraints = experiment.objective.constraints
+    judged = at_confidence_for_all(experiment, len(constraints))
+    for constraint in constraints:
+        metric, direction = constraint.metric, "maximise" if constraint.op.startswith(">") else "minimise"
+        asked = {"metric": metric, "direction": direction, "constraints": (constraint,)}
+        alone = judged.model_copy(update={"objective": judged.objective.model_copy(update=asked)})
+        table = ResponseTable(alone, pair, trials)
+        if not all(map(table.valid, pair)):
+            continue
+        compliance = compliance_of(table)
+        if because := _violation(compliance[pair[1]], compliance[pair[0]], name):
+            return because
+        contest = hold_contest(alone, table, scale_of(table), compliance, against=pair[0])
+        if constraint.op != "==" and contest.below(pair[1]):
+            unit = METRICS[metric].unit
+            means = [mean_of([trial.metrics[metric] for trial in table.valid(setting)], unit) for setting in pair]
+            before, after = (format_value(mean, unit) for mean in means)
+            least = "at least " if table.is_endless(pair[1]) else ""
+            return f"{metric_words(metric)} {least}{after} instead of {before}"
+    return ""
 
 
 def costs_of_changes(

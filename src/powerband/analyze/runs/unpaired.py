@@ -143,8 +143,8 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
 def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], error: float) -> Change:
     """The change with failed starts and constraints put first, as each run judged its own. A setting is worse in the
     run in which it breaks a constraint that it does not break in the other, whatever it serves; if it breaks one in
-    both, the verdict is inconclusive. The second is not better if some of its starts failed or broke one, even if it is
-    only luck that those of the first did not."""
+    both, it is worse where it serves worse, else the verdict is inconclusive. The second is not better if some of its
+    starts failed or broke one, even if it is only luck that those of the first did not."""
     found = [row.get(change.setting) for row in rows]
     if found[0] is not None and found[1] is not None and found[0].starts and found[1].starts:
         starts = (found[0].starts, found[1].starts)
@@ -156,7 +156,7 @@ def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], er
     if lapses and change.verdict is Verdict.BETTER:
         return replace(change, verdict=Verdict.INCONCLUSIVE, because=f"in the second run {lapses}")
     broken = [() if row is None or row.lapsed else row.infeasible_because for row in found]
-    if not any(broken):
+    if not any(broken) or (all(broken) and change.verdict is Verdict.WORSE):
         return change
     if all(broken):
         because = f"both runs violate the SLO ({'; '.join(dict.fromkeys((*broken[0], *broken[1])))})"

@@ -119,7 +119,9 @@ def _unseen(standing: Standing, setting: Setting) -> str:
     starts = standing.row(setting).starts
     if starts is None or not starts.made:
         return ""
-    most = f"up to {100 * starts.failed_most:.2g} % of starts"
+    most = f"up to {float(f'{100 * starts.failed_most:.2g}'):g} % of starts"
+    if starts.failed == starts.made:
+        return f"{setting.id} {failed_words(starts)}."
     if starts.failed:
         return f"{setting.id} {failed_words(starts)}: {most} may fail."
     if starts.made == 1:

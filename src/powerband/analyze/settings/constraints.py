@@ -46,6 +46,11 @@ class Compliance:
         return (*self.missed, *self.lapsed)
 
     @property
+    def seen_to_meet(self) -> bool:
+        """True if nothing bars the setting and the estimates meet all constraints, if only by luck."""
+        return self.seen and not self.barred
+
+    @property
     def certain(self) -> bool:
         """True if the setting certainly meets all constraints."""
         return not self.barred and not self.open

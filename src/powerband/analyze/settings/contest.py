@@ -275,7 +275,7 @@ def hold_contest(
     settings = tuple(table.settings[index] for index in columns)
     live = np.array([setting not in left for setting in settings], dtype=bool)
     certain = [compliance[setting].certain for setting in settings]
-    seen = [compliance[setting].seen and not compliance[setting].barred for setting in settings]
+    seen = [compliance[setting].seen_to_meet for setting in settings]
     may_lead = np.array(certain, dtype=bool) & live
     if not may_lead.any():
         may_lead = np.array(seen, dtype=bool) & live

@@ -225,6 +225,12 @@ def test_who_breaks_a_constraint_in_one_run_only_has_changed() -> None:
     (worse,) = compare_runs(good, bad).changes
     (better,) = compare_runs(bad, good).changes
     (neither,) = compare_runs(bad, bad).changes
+    half = replace(run_of({4: [2.5, 2.55, 2.52]}), settings=bad.settings)
+    assert [change.verdict for change in compare_runs(bad, half).changes] == [Verdict.WORSE], "a loss is one even so"
+    assert [change.verdict for change in compare_runs(half, bad).changes] == [Verdict.INCONCLUSIVE]
+    assert compare_runs(bad, bad).sentence.endswith("both runs violate the SLO (p99 < 1ms)."), (
+        "more rounds decide nothing"
+    )
     assert [worse.verdict, better.verdict, neither.verdict] == [Verdict.WORSE, Verdict.BETTER, Verdict.INCONCLUSIVE]
     assert (
         "second run violates the SLO (p99 < 1ms)" in worse.because

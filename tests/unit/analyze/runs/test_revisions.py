@@ -134,6 +134,90 @@ def test_who_breaks_a_constraint_is_worse_whatever_it_serves() -> None:
     assert found.sentence.startswith("new is worse than old: new violates the SLO (error_rate < 1%")
 
 
+MS = 1e6
+P99 = "response_time_ns_p99"
+UNMEASURED = "it is not certain whether old and new meet the SLO (p99 < 50ms: response time p99 was not measured)"
+
+
+def beside(old: list[dict[str, float]], new: list[dict[str, float]], ratio: float = 1.0) -> RunComparison:
+    """Two revisions with these metrics by block, besides a goodput that is `ratio` times the old one's. The SLO is that
+    of a usual gate."""
+    wobble = (1.001, 0.999, 1.0, 1.002, 0.998)
+    values: dict[tuple[object, ...], list[float]] = {
+        ("old",): DRIFT[:5],
+        ("new",): [value * ratio * off for value, off in zip(DRIFT, wobble, strict=False)],
+    }
+    rows = [
+        replace(row, metrics={**row.metrics, **(new if row.setting.id == "revision=new" else old)[row.block]})
+        for row in trials(values)
+    ]
+    return compared(case(pairs=False, subject_to=["p99 < 50ms", "error_rate < 1%"]), rows)
+
+
+def around(metric: str, value: float) -> list[dict[str, float]]:
+    return [{metric: value * off} for off in (1.0, 1.01, 0.99, 1.02, 0.98)]
+
+
+LAPSED = [{P99: (60 if block == 2 else 40 + block) * MS} for block in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("each", "told"),
+    [
+        pytest.param([{}] * 5, UNMEASURED, id="not measured"),
+        pytest.param(LAPSED, "old and new meet the SLO (p99 < 50ms: broken in 1 of 5 starts)", id="lapsed"),
+        pytest.param(around(P99, 60 * MS), "old and new violate the SLO (p99 < 50ms: it was 60.0 ms", id="missed"),
+        pytest.param(around("error_rate", 0.02), "error_rate < 1%: it was 2", id="errors"),
+    ],
+)
+def test_a_clear_loss_is_one_though_neither_meets_the_slo(each: list[dict[str, float]], told: str) -> None:
+    worse = beside(each, each, 0.6)
+    assert worse.verdict is Verdict.WORSE
+    assert worse.sentence.startswith("new is worse than old: goodput −40.0 %"), worse.sentence
+    for ratio in (1.0, 1.5):
+        found = beside(each, each, ratio)
+        assert found.verdict is Verdict.INCONCLUSIVE
+        assert told in found.sentence and "()" not in found.sentence
+        figures = "goodput −0.0 % (−0.2 to +0.2 %)" if ratio == 1.0 else "goodput +50.0 % ("
+        assert figures in found.sentence, "by how much it could be worse"
+        assert ("would decide" in found.sentence) is (each == [{}] * 5), "more rounds mend no limit that is broken"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "because"),
+    [
+        (around(P99, 60 * MS), around(P99, 900 * MS), "response time p99 900 ms instead of 60.0 ms"),
+        (around("error_rate", 0.02), around("error_rate", 0.6), "error rate 60.0 % instead of 2.00 %"),
+        (LAPSED, around(P99, 900 * MS), "response time p99 900 ms instead of 45.1 ms"),
+    ],
+)
+def test_a_metric_of_the_slo_that_is_clearly_worse_is_a_loss_where_neither_meets_it(
+    old: list[dict[str, float]], new: list[dict[str, float]], because: str
+) -> None:
+    (change,) = beside(old, new).changes
+    assert (change.verdict, change.because) == (Verdict.WORSE, because)
+    assert beside(new, old).verdict is Verdict.INCONCLUSIVE, "it still violates the SLO"
+
+
+def test_one_condition_that_the_new_one_alone_breaks_decides_though_another_was_not_measured() -> None:
+    errors = around("error_rate", 0.03)
+    (change,) = beside([{}] * 5, errors).changes
+    assert change.verdict is Verdict.WORSE
+    assert change.because.startswith("new violates the SLO (error_rate < 1%: it was 3")
+
+
+def test_a_new_one_whose_p99_was_not_measured_is_not_better_than_one_that_misses_it() -> None:
+    assert beside(around(P99, 60 * MS), [{}] * 5).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_revision_that_never_starts_has_no_bound_on_its_failures() -> None:
+    died = Problem("died", "the server exited with code 1")
+    new = Setting((("revision", "new"),))
+    failed = [TrialResult(9 + n, n, 1, new, "failed", (died,), {}) for n in range(3)]
+    told = analyse(case(pairs=False), [*trials({("old",): DRIFT}), *failed]).answer.sentences[1]
+    assert "revision=new failed 3 of 3 starts." in told
+
+
 def test_one_block_decides_nothing() -> None:
     (change,) = compared(case(pairs=False), trials({("old",): [100.0], ("new",): [50.0]})).changes
     assert change.verdict is Verdict.INCONCLUSIVE
