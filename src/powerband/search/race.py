@@ -25,6 +25,7 @@ from powerband.analyze.settings.contest import (
     SCREENED_UNTIL,
     Contest,
     ResponseTable,
+    cheapest_of,
     compliance_of,
     hold_contest,
     scale_of,
@@ -368,6 +369,10 @@ class RacePlanner:
         which may have begun."""
         self._cut |= set(self._trials.in_flight(Stage.COMPARE))
         self._begun = max(self._begun, self._screens)  # no short trials any more
+        if not self._experiment.design.confirm:  # an answer does not rest on short trials alone where there is time
+            short = ResponseTable(self._experiment, self._settings, self._results).screened
+            fits = self._trials.fits(Further(FRESH_MIN, min(2, len(self._settings))))
+            self._confirm_blocks = FRESH_MIN if short and fits else 0
         self._confirming = self._finalists() if self._confirm_blocks or self._ahead else ()
         foreseen = self._ahead > 0 and self._is_foreseen(self._confirming)
         self._trials.cut(confirming=not foreseen)
@@ -548,7 +553,9 @@ def still_open(
     it is equivalent, or worse where another looks equivalent, since then none will be the best; unless it is cheaper
     than the setting that would be named now."""
     found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
-    cheapest = min((table.cost(setting) for setting in found if compliance[setting].certain), default=None)
+    costs = {setting: table.cost(setting) for setting in live}
+    named = [setting for setting in found if compliance[setting].certain]
+    least = cheapest_of({setting: costs[setting] for setting in named})[:1]
     contenders = set(contest.contenders())
 
     def looks_worse(setting: Setting) -> bool:
@@ -568,7 +575,8 @@ def still_open(
         unsure = bool(compliance[setting].open)
         if verdict is Verdict.EQUIVALENT or setting not in contenders:
             decides_best = not alike and looks_worse(setting)
-            cheaper = cheapest is None or table.cost(setting) < cheapest
+            likely = {each: cost for each, cost in costs.items() if each in named or each == setting}
+            cheaper = cheapest_of(likely)[:1] != least
             return decides_best or (cheaper and (unsure or verdict is not Verdict.EQUIVALENT))
         return True
 
