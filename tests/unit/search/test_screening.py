@@ -94,7 +94,7 @@ def test_where_short_trials_alone_decide_full_ones_check_that_also_without_a_con
     answer = analysis.answer
     assert answer.kind is AnswerKind.BEST and answer.figure is not None and answer.figure.fresh
     assert analysis.race is not None and analysis.race.ended_by == ("regret" if design else "decided")
-    assert "3 fresh starts)" in answer.sentences[0]
+    assert f"{FRESH_MIN} fresh starts)" in answer.sentences[0]
 
 
 def test_a_bound_is_not_met_where_full_trials_turn_the_order_of_short_ones_round() -> None:

@@ -308,10 +308,10 @@ def _withdrawn(standing: Standing, setting: Setting) -> str:
     starts = standing.row(setting).starts
     if starts is not None and starts.failed:
         return f"The race named {setting.id}, but it {failed_words(starts)}. Leave it out and race again."
-    longer = "with longer trials"
+    cure = "with longer trials"
     if standing.experiment.screened_ns is not None:  # it sets the length of its trials itself
-        longer = "measure every setting in full trials (--order blocks, design.order)"
-    return f"The race named {setting.id}, but fresh starts contradict it. Race again on a quieter machine, or {longer}."
+        cure = "measure every setting in full trials (--order blocks, design.order)"
+    return f"The race named {setting.id}, but fresh starts contradict it. Race again on a quieter machine, or {cure}."
 
 
 def _none_seen(standing: Standing) -> tuple[str, ...]:
