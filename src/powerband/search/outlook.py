@@ -131,8 +131,8 @@ def race_so_far(
     column = {setting: whole[:, table.settings.index(setting)] for setting in live}
     costs = {setting: table.cost(setting) for setting in live if not np.isnan(column[setting]).all()}
     ordered: list[Setting] = []
-    while rest := {setting: cost for setting, cost in costs.items() if setting not in ordered}:
-        ordered += cheapest_of(rest)
+    while dearer := {setting: cost for setting, cost in costs.items() if setting not in ordered}:
+        ordered += cheapest_of(dearer)
     if len(ordered) < 2 or (table.screened and not scale.log):
         return None
     raw = np.column_stack([column[setting] for setting in ordered])

@@ -12,7 +12,7 @@ the results. No I/O here; the statistics are in `analyze/`. Method and figures: 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import cycle
@@ -553,10 +553,12 @@ def still_open(
     it is equivalent, or worse where another looks equivalent, since then none will be the best; unless it is cheaper
     than the setting that would be named now."""
     found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
+    certain = {setting for setting in found if compliance[setting].certain}
     costs = {setting: table.cost(setting) for setting in live}
-    named = [setting for setting in found if compliance[setting].certain]
-    least = cheapest_of({setting: costs[setting] for setting in named})[:1]
     contenders = set(contest.contenders())
+
+    def named(among: Collection[Setting]) -> list[Setting]:
+        return cheapest_of({setting: cost for setting, cost in costs.items() if setting in among})[:1]
 
     def looks_worse(setting: Setting) -> bool:
         return contest.difference.get(setting, -math.inf) < -contest.allowed
@@ -575,8 +577,7 @@ def still_open(
         unsure = bool(compliance[setting].open)
         if verdict is Verdict.EQUIVALENT or setting not in contenders:
             decides_best = not alike and looks_worse(setting)
-            likely = {each: cost for each, cost in costs.items() if each in named or each == setting}
-            cheaper = cheapest_of(likely)[:1] != least
+            cheaper = named({*certain, setting}) != named(certain)
             return decides_best or (cheaper and (unsure or verdict is not Verdict.EQUIVALENT))
         return True
 
