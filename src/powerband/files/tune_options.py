@@ -86,7 +86,7 @@ class Tuning:
                 "nothing to vary: name a setting of the command, for example -P threads=1..64", key="-P"
             )
         problems: list[FileProblem] = []
-        # A bound on regret allows for looking often and picking, so it needs no fresh starts.
+        # A bound on regret allows for looking often and picking: only short trials alone need fresh starts (`race.py`).
         confirm = {"confirm": 0} if "--regret" in self.options else {}
         race = {"name": "tune", "design": {"order": "race", "screen": DEFAULT_SCREEN, "confirm_early": True, **confirm}}
         root = _node("", race) if self.revisions is None else _of_revisions(alone=not self.parameters)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from powerband.analyze.settings.contest import ResponseTable, scale_of
+from powerband.analyze.settings.contest import ResponseTable, cheapest_of, scale_of
+from powerband.analyze.settings.headline import FRESH_MIN
 from powerband.analyze.stats.intervals import DF_MANY, SD_FLOOR, SMALL_SAMPLE, few_blocks
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, glance_at, rounds_most
@@ -128,7 +129,10 @@ def race_so_far(
     shows no noise: then that of the machine is taken."""
     whole, scale = table.values, scale_of(table)
     column = {setting: whole[:, table.settings.index(setting)] for setting in live}
-    ordered = sorted((setting for setting in live if not np.isnan(column[setting]).all()), key=table.cost)
+    costs = {setting: table.cost(setting) for setting in live if not np.isnan(column[setting]).all()}
+    ordered: list[Setting] = []
+    while dearer := {setting: cost for setting, cost in costs.items() if setting not in ordered}:
+        ordered += cheapest_of(dearer)
     if len(ordered) < 2 or (table.screened and not scale.log):
         return None
     raw = np.column_stack([column[setting] for setting in ordered])
@@ -209,10 +213,9 @@ class _Rules:
         shortest_ns = self.experiment.screened_ns or self.experiment.load.duration_ns
         return math.inf if budget_ns is None else budget_ns / max(1, shortest_ns)
 
-    @property
-    def confirming(self) -> int:
-        design = self.experiment.design
-        return min(CONFIRM_EARLY if design.confirm_early else 2 * design.confirm, 2 * design.confirm)
+    def confirming(self, blocks: int) -> int:
+        """The likely number of trials of so many blocks that confirm."""
+        return min(CONFIRM_EARLY, 2 * blocks) if self.experiment.design.confirm_early else 2 * blocks
 
 
 @dataclass
@@ -288,6 +291,8 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
     """The number of full trials of each race, and of those that confirm its winner."""
     most, done = rounds_most(rules.experiment, rules.window_ns), alive.sum(1) <= 1
     running, full = alive & ~done[:, None], np.zeros(len(truth))
+    fresh = rules.experiment.design.confirm
+    confirm = np.where(done, rules.confirming(fresh or FRESH_MIN), rules.confirming(fresh))
     begun = int(table.count.max())
     last = min(most, begun + PLAYED_BLOCKS)
     for blocks in range(begun, last + 1):
@@ -310,7 +315,7 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
             break
         table.add(truth + sd * rules.dice.standard_normal(truth.shape), running)
         full += running.sum(1)
-    return full, np.where(done, rules.confirming, 0)
+    return full, np.where(done, confirm, 0)
 
 
 def _open(rules: _Rules, difference: Array, half: Array, one: Array, others: Flags) -> Flags:

@@ -12,7 +12,7 @@ the results. No I/O here; the statistics are in `analyze/`. Method and figures: 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import cycle
@@ -26,6 +26,7 @@ from powerband.analyze.settings.contest import (
     SCREENED_UNTIL,
     Contest,
     ResponseTable,
+    cheapest_of,
     compliance_of,
     hold_contest,
     scale_of,
@@ -369,6 +370,10 @@ class RacePlanner:
         which may have begun."""
         self._cut |= set(self._trials.in_flight(Stage.COMPARE))
         self._begun = max(self._begun, self._screens)  # no short trials any more
+        if not self._experiment.design.confirm:  # an answer does not rest on short trials alone where there is time
+            short = ResponseTable(self._experiment, self._settings, self._results).screened
+            fits = self._trials.fits(Further(FRESH_MIN, min(2, len(self._settings))))
+            self._confirm_blocks = FRESH_MIN if short and fits else 0
         self._confirming = self._finalists() if self._confirm_blocks or self._ahead else ()
         foreseen = self._ahead > 0 and self._is_foreseen(self._confirming)
         self._trials.cut(confirming=not foreseen)
@@ -555,8 +560,12 @@ def still_open(
     it is equivalent, or worse where another looks equivalent, since then none will be the best; unless it is cheaper
     than the setting that would be named now."""
     found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
-    cheapest = min((table.cost(setting) for setting in found if compliance[setting].certain), default=None)
+    certain = {setting for setting in found if compliance[setting].certain}
+    costs = {setting: table.cost(setting) for setting in live}
     contenders = set(contest.contenders())
+
+    def named(among: Collection[Setting]) -> list[Setting]:
+        return cheapest_of({setting: cost for setting, cost in costs.items() if setting in among})[:1]
 
     def looks_worse(setting: Setting) -> bool:
         return contest.difference.get(setting, -math.inf) < -contest.allowed
@@ -573,7 +582,7 @@ def still_open(
         unsure = bool(compliance[setting].open)
         if verdict is Verdict.EQUIVALENT or setting not in contenders:
             decides_best = not alike and looks_worse(setting)
-            cheaper = cheapest is None or table.cost(setting) < cheapest
+            cheaper = named({*certain, setting}) != named(certain)
             return decides_best or (cheaper and (unsure or verdict is not Verdict.EQUIVALENT))
         return True
 

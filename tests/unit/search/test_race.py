@@ -62,11 +62,18 @@ def test_who_is_worse_for_certain_but_by_less_than_the_margin_stays() -> None:
     assert all(effect.high < 1 for name, effect in race_in(planner).looks[-1].effects.items() if name != "threads=2")
 
 
-def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks() -> None:
+@pytest.mark.parametrize(
+    ("threads_each", "memory"), [((1.0, 2.0, 3.0), (1.0, 1.0, 1.0)), ((9.0, 9.0, 9.0), (1.003, 1.0, 0.997))]
+)
+def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks(
+    threads_each: tuple[float, ...], memory: tuple[float, ...]
+) -> None:
+    """Of those that cost alike but for noise it is the first of the plan."""
     made = race_of(3)
     planner, results = RacePlanner(made, 1), []
     while len(results) < 3 and (spec := planner.ask()) is not None:
-        results.append(result_of(spec, {"goodput_per_s": 1000.0, "threads_max": 1.0 + threads(spec)}))
+        costs = {"threads_max": threads_each[threads(spec)], "rss_bytes_max": 1e8 * memory[threads(spec)]}
+        results.append(result_of(spec, {"goodput_per_s": 1000.0, **costs}))
         planner.tell(results[-1])
     cheap, leader, dear = made.settings()
     contest = Contest(

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.landscapes import threads_of
 from fakes.races import race_of, result_of, threads
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import analyse
+from powerband.analyze.settings.headline import FRESH_MIN
 from powerband.analyze.stats.spending import SCREEN_LOOKS, rounds_most, share_at
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
@@ -331,6 +333,47 @@ def test_a_budget_counts_short_and_full_trials_for_what_each_takes() -> None:
     assert Counter(spec.stage for spec in least) == {Stage.SCREEN: 4}, "a second block would not end in time"
     assert analysis.race is not None and analysis.race.ended_by == "budget"
     assert analysis.answer.regret is not None, "the short trials bound it"
+
+
+@pytest.mark.parametrize("design", [{"regret": 0.05}, {}])
+def test_where_short_trials_alone_decide_full_ones_check_that_also_without_a_confirmation(
+    design: dict[str, float],
+) -> None:
+    _, specs, analysis = screened(FAR_APART, confirm=0, **design)
+    assert Counter(spec.stage for spec in specs) == {Stage.SCREEN: 11, Stage.CONFIRM: 3}
+    answer = analysis.answer
+    assert answer.kind is AnswerKind.BEST and answer.figure is not None and answer.figure.fresh
+    assert analysis.race is not None and analysis.race.ended_by == ("regret" if design else "decided")
+    assert f"{FRESH_MIN} fresh starts)" in answer.sentences[0]
+
+
+def test_a_bound_is_not_met_where_full_trials_turn_the_order_of_short_ones_round() -> None:
+    def reversed_later(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        more = 2.5 if spec.stage is Stage.CONFIRM and threads(spec) == 5 else 1.0
+        return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * more})
+
+    _, specs, analysis = screened(FAR_APART, reversed_later, confirm=0, regret=0.05)
+    assert sum(spec.stage is Stage.CONFIRM for spec in specs) == 2 * FRESH_MIN
+    answer = analysis.answer
+    assert answer.kind is AnswerKind.NOT_ENOUGH_DATA and answer.setting is None and answer.bound_met is False
+    assert "fresh starts contradict it" in answer.sentences[1] and "--order blocks" in answer.sentences[1]
+
+
+def test_full_trials_judge_the_condition_that_short_ones_met() -> None:
+    def failing(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        errors = 0.5 if spec.stage is Stage.CONFIRM and threads(spec) == 6 else 0.0
+        return replace(result, metrics={**result.metrics, "error_rate": errors, "achieved_rate_per_s": 1000.0})
+
+    _, _, analysis = screened(FAR_APART, failing, confirm=0, regret=0.05, objective={"subject_to": ["error_rate < 1%"]})
+    assert analysis.answer.setting is None or threads_of(analysis.answer.setting) != 6
+
+
+def test_an_answer_for_which_there_is_only_time_for_short_trials_says_so() -> None:
+    """Eleven short trials take 16.5 s, and two full rounds of two settings 44 s."""
+    _, specs, analysis = screened(FAR_APART, confirm=0, regret=0.05, budget="50s")
+    assert {spec.stage for spec in specs} == {Stage.SCREEN}
+    assert analysis.answer.setting is not None and analysis.answer.bound_met
+    assert "2 short trials of 0.5 s)" in analysis.answer.sentences[0]
 
 
 def test_a_race_without_a_margin_measures_its_trials_as_long_as_it_was_told() -> None:

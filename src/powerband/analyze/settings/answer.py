@@ -16,6 +16,7 @@ from powerband.analyze.settings.bound_words import (
     missed_bound,
     more_trials,
     not_told_apart,
+    why_this_one,
 )
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s, longest_window_ns
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
@@ -319,10 +320,10 @@ def _withdrawn(standing: Standing, setting: Setting) -> str:
     starts = standing.row(setting).starts
     if starts is not None and starts.failed:
         return f"The race named {setting.id}, but it {failed_words(starts)}. Leave it out and race again."
-    return (
-        f"The race named {setting.id}, but fresh starts contradict it. Race again, on a quieter machine or with longer "
-        "trials."
-    )
+    cure = "with longer trials"
+    if standing.experiment.screened_ns is not None:  # it sets the length of its trials itself
+        cure = "measure every setting in full trials (--order blocks, design.order)"
+    return f"The race named {setting.id}, but fresh starts contradict it. Race again on a quieter machine, or {cure}."
 
 
 def _none_seen(standing: Standing) -> tuple[str, ...]:
@@ -353,11 +354,13 @@ def _figure(standing: Standing, setting: Setting) -> str:
     text = f"{standing.words_of(metric)} {_bound(metric) if rises else ''}{format_value(found.value, unit)}"
     if rises:
         text += ", and it still got faster while it was measured"
+    short = "short " if standing.short else ""
+    each = f" of {(standing.experiment.screened_ns or 0) / 1e9:g} s" if short else ""
     if found.low is None or found.high is None:
-        return f"{text}, from one trial"
+        return f"{text}, from one {short}trial{each}"
     low, high = format_value(found.low, unit), format_value(found.high, unit)
     interval = f"{percent(found.confidence)} interval {low} to {high}, " if low != high else ""
-    return f"{text} ({interval}{found.n} {'fresh starts' if figure.fresh else 'trials'})"
+    return f"{text} ({interval}{found.n} {'fresh starts' if figure.fresh else f'{short}trials{each}'})"
 
 
 def _bound(metric: str) -> str:
@@ -409,7 +412,8 @@ def _compared(standing: Standing, decision: Decision) -> list[str]:
         differ = verb(others, "difference is", "differences are")
         parts.append(f"{names(others)} {verb(others, 'is', 'are')} equivalent (the {differ} under {standing.margin})")
         if decision.kind is AnswerKind.EQUIVALENT_SET and decision.chosen is not None:
-            parts[-1] += f", but {decision.chosen.id} is {verb(others, 'cheaper', 'the cheapest')}"
+            but = "; " if standing.cheapest(decision.equivalent)[1:] else ", but "
+            parts[-1] += but + why_this_one(standing, decision.equivalent, decision.chosen)
     if decision.undecided:
         may_be = names(decision.undecided)
         parts.append(f"no setting is better by more than {standing.margin}; {may_be} may be equivalent")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from powerband.analyze.settings.contest import COSTS
 from powerband.analyze.settings.standing import Decision, Standing, names
 from powerband.base.units import percent
 from powerband.model.metrics import margin_words, regret_words
@@ -28,17 +29,31 @@ def bound_clause(standing: Standing, decision: Decision) -> str:
 
 
 def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
-    """Clauses which say that the cheapest was picked, which others may still be better, and what would narrow the
+    """Clauses which say why this one was picked, which others may still be better, and what would narrow the
     bound."""
     parts = []
     if len(decision.alike) > 1 and decision.chosen is not None:
-        parts.append(f"{names(decision.alike)} cannot be told apart; {decision.chosen.id} is the cheapest of them")
+        words = why_this_one(standing, decision.alike, decision.chosen)
+        parts.append(f"{names(decision.alike)} cannot be told apart; {words}")
     if decision.undecided and decision.chosen is not None:
         parts.append(may_be_better(standing, decision.undecided, decision.chosen))
     race = standing.race
     if decision.undecided and (race is None or race.ended_by not in ("regret", "running")):
         parts.append(f"{more_trials(standing)} or longer trials would narrow this")
     return parts
+
+
+def why_this_one(standing: Standing, among: Sequence[Setting], chosen: Setting) -> str:
+    """A clause on why `chosen` is named, of settings that serve alike: it is the cheapest, or the first of those that
+    cost alike."""
+    least = standing.cheapest(among)
+    if len(least) == 1:
+        return f"{chosen.id} is {'cheaper' if len(among) == 2 else 'the cheapest'}"
+    if not any(standing.value(chosen, name) for name in COSTS):
+        return f"{chosen.id} is the first of them"
+    if len(least) < len(among):
+        return f"{names(least)} cost least, and alike: the first is named"
+    return f"{'both' if len(among) == 2 else 'all'} cost alike, and the first is named"
 
 
 def may_be_better(standing: Standing, rivals: Sequence[Setting], than: Setting) -> str:

@@ -25,7 +25,6 @@ from powerband.analyze.settings.contest import (
     Contest,
     ResponseTable,
     compliance_of,
-    cost_of,
     hold_contest,
     last_valid,
     scale_of,
@@ -232,6 +231,7 @@ def _by_blocks(
         exploration=progress.exploration,
         figures=figures_of(experiment, table, scale),
         hidden={setting: compliance[setting].hidden for setting in settings},
+        short=table.screened,
     )
     decision = _decide(standing)
     if race is not None and decision.chosen is not None:
@@ -483,7 +483,7 @@ def _decide(standing: Standing) -> Decision:
     # That a start failed is a fact; that one broke a constraint may be luck at its limit.
     by_luck = any(row.lapsed and not (row.starts and row.starts.failed) for row in rows)
     if len(equivalent) > 1 or undecided or by_luck:
-        return Decision(AnswerKind.EQUIVALENT_SET, cheapest(rows, equivalent), equivalent, undecided)
+        return Decision(AnswerKind.EQUIVALENT_SET, standing.cheapest(equivalent)[0], equivalent, undecided)
     return Decision(AnswerKind.BEST, leader, equivalent, undecided)
 
 
@@ -494,12 +494,6 @@ def _may_answer(row: SettingResult) -> bool:
 def _is_open(row: SettingResult) -> bool:
     open_verdict = row.verdict in (Verdict.INCONCLUSIVE, Verdict.BETTER)
     return _may_answer(row) and (open_verdict or (bool(row.uncertain_because) and row.verdict is not Verdict.WORSE))
-
-
-def cheapest(rows: Sequence[SettingResult], among: Sequence[Setting]) -> Setting:
-    """The setting of least cost (`cost_of`); among equal ones the first of the plan."""
-    likely = (row for row in rows if row.setting in among)
-    return min(likely, key=lambda row: cost_of({name: mean.value for name, mean in row.estimates.items()})).setting
 
 
 def _warnings(

@@ -27,16 +27,27 @@ from powerband.model.plan import Setting, Stage
 from powerband.model.results import Departure, Estimate, TrialResult, Verdict
 
 COSTS = ("threads_max", "rss_bytes_max")
+CHEAPER_BY = 1.2  # a smaller difference in cost is noise, or not worth a clause
 SCREENED_UNTIL = 2  # blocks of short trials, then of full ones, are needed: one alone shows no noise
 
 
 def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
-    """The cost of a setting: its threads, then its memory; infinite if not measured. The cheapest of equals has the
-    least.
+    """The cost of a setting: its threads, then its memory; infinite if not measured. `cheapest_of` compares them.
 
     `means`: as `mean_of` makes them, since a reader finds these in the table of settings and can check."""
     threads, memory = (means.get(name, math.inf) for name in COSTS)
     return (threads if math.isinf(threads) else round(threads), memory)
+
+
+def cheapest_of(costs: Mapping[Setting, tuple[float, float]]) -> list[Setting]:
+    """The settings that cost least, in the order of `costs`, which is that of the plan: the first is the one to name.
+    They have less than `CHEAPER_BY` times the fewest threads and, of these, less than so many times the least
+    memory."""
+    found = list(costs)
+    for part in range(len(COSTS)):
+        least = min((costs[setting][part] for setting in found), default=math.inf)
+        found = [s for s in found if costs[s][part] == least or costs[s][part] < CHEAPER_BY * least]
+    return found
 
 
 def last_valid(results: Iterable[TrialResult], stage: Stage = Stage.COMPARE) -> dict[tuple[Setting, int], TrialResult]:
@@ -120,12 +131,12 @@ class ResponseTable:
         """True if the setting's valid results are those of short trials."""
         return any(result.stage is Stage.SCREEN for result in self.valid(setting))
 
-    def cost(self, setting: Setting) -> tuple[float, float, int]:
-        """The cost of a setting, as `cost_of` has it; among equal ones the first of the plan is the cheapest."""
+    def cost(self, setting: Setting) -> tuple[float, float]:
+        """The cost of a setting, as `cost_of` has it."""
         trials = [result.metrics for result in self.valid(setting)]
         measured = {name: [metrics[name] for metrics in trials if name in metrics] for name in COSTS}
         means = {name: mean_of(values, METRICS[name].unit) for name, values in measured.items() if values}
-        return (*cost_of(means), self.settings.index(setting))
+        return cost_of(means)
 
     @cached_property
     def values(self) -> Array:

@@ -1,8 +1,8 @@
-"""Words the answer for a server that was deployed already, or is in a container: what the intervals include, and what
-was not seen.
+"""Words what was not seen: a difference between the settings; of a server that was deployed already, or is in a
+container, also what the intervals do not include.
 
-In: an answer that is worded for fresh starts, the settings, the trials. Out: the answer worded for trials, with one
-sentence more. Nothing is judged here.
+In: an answer that is worded for fresh starts, the settings, the trials. Out: the answer, for a deployed server worded
+for trials, with one sentence more. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from powerband.analyze.settings.contest import CHEAPER_BY, COSTS
 from powerband.model.experiment import Experiment
+from powerband.model.plan import REVISION
 from powerband.model.results import Analysis, Answer, SettingResult, TrialResult, Verdict
 
+CPU = "subject_cpu_cores"
 NOT_RESTARTED = (
     "The server was deployed already and was not restarted between settings: the intervals come from repeated rounds "
     "on that one server, and do not include differences between its starts."
@@ -30,23 +33,31 @@ _START = re.compile(r"(?<![\w.=-])(fresh )?start(s?)(?![\w=-])")
 def deployed_answer(
     experiment: Experiment, answer: Answer, rows: Sequence[SettingResult], results: Sequence[TrialResult]
 ) -> Answer:
-    """The answer with what a deployed server adds to it, or a container that was not found."""
+    """The answer with what a deployed server adds to it, a container that was not found, or settings that do not
+    differ."""
     subject = experiment.subject
-    if subject.is_own_process:
-        return answer
+    deployed = subject.deployed is not None
     valid = [result for result in results if result.valid]
-    unseen = bool(valid) and not any("subject_cpu_cores" in result.metrics for result in valid)
-    if subject.deployed is None:
-        return replace(answer, sentences=(*answer.sentences, NOT_FOUND)) if unseen else answer
-    said = [NOT_RESTARTED] if valid else []
-    if unseen:
-        said.append(FROM_OUTSIDE)
-    compared = [row for row in rows if row.trials > 1]
-    alike = all(row.feasible and row.verdict not in (Verdict.WORSE, Verdict.BETTER) for row in rows)
-    if len(compared) > 1 and len(compared) == len(rows) and alike:
+    said = [NOT_RESTARTED] if valid and deployed else []
+    if valid and not subject.is_own_process and not any(CPU in result.metrics for result in valid):
+        said.append(FROM_OUTSIDE if deployed else NOT_FOUND)
+    compared = len(rows) > 1 and all(row.feasible and row.trials > 1 for row in rows)
+    if compared and (_no_better(rows) if deployed else _all_alike(experiment, rows)):
         said.append(NO_DIFFERENCE)
-    sentences = (*map(_of_trials, answer.sentences), *([" ".join(said)] if said else []))
-    return replace(answer, sentences=sentences)
+    sentences = (*(map(_of_trials, answer.sentences) if deployed else answer.sentences), " ".join(said))
+    return replace(answer, sentences=tuple(filter(None, sentences)))
+
+
+def _no_better(rows: Sequence[SettingResult]) -> bool:
+    return all(row.verdict not in (Verdict.WORSE, Verdict.BETTER) for row in rows)
+
+
+def _all_alike(experiment: Experiment, rows: Sequence[SettingResult]) -> bool:
+    """True if settings of the server are equivalent and alike in threads, memory and CPU, as if it never got them."""
+    values = [[row.estimates[name].value for row in rows if name in row.estimates] for name in (*COSTS, CPU)]
+    of_server = any(name != REVISION and not name.startswith("load.") for name in experiment.factors)
+    equivalent = all(row.verdict is Verdict.EQUIVALENT for row in rows)
+    return of_server and equivalent and all(max(each) <= CHEAPER_BY * min(each) for each in values if each)
 
 
 def in_words_of_trials(analysis: Analysis) -> Analysis:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from powerband.analyze.settings.constraints import Compliance
-from powerband.analyze.settings.contest import ResponseTable, hold_contest
+from powerband.analyze.settings.contest import ResponseTable, cheapest_of, hold_contest
 from powerband.analyze.settings.standing import Decision
 from powerband.analyze.stats.intervals import Scale
 from powerband.model.experiment import Experiment
@@ -94,7 +94,7 @@ def with_regret(
         alike = regrets.alike(regrets.above, scale, experiment.objective.margin, experiment.design.regret)
         if not alike:
             return decision
-        chosen = min(alike, key=table.cost)
+        chosen = cheapest_of({setting: table.cost(setting) for setting in alike})[0]
         ahead = tuple(s for s, above in regrets.above[chosen].items() if above > experiment.objective.margin)
         decision = Decision(AnswerKind.BOUNDED, chosen, (chosen,), ahead, alike=tuple(alike))
     assert decision.chosen is not None

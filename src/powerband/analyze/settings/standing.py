@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from powerband.analyze.settings.contest import cheapest_of, cost_of
 from powerband.base.units import capital, format_value, joined
 from powerband.loads import kind_of
 from powerband.model.cpu_use import CpuUse
@@ -59,6 +60,8 @@ class Standing:
     """Constraints that a setting meets, but too few requests show for certain."""
     rising: frozenset[Setting] = frozenset()
     """Settings that still got faster while they were measured."""
+    short: bool = False
+    """True if the settings are compared by short trials alone."""
 
     def row(self, setting: Setting) -> SettingResult:
         """The row of a setting, which must be among `rows`."""
@@ -68,6 +71,11 @@ class Standing:
         """The estimate of a metric in the metric's unit; None if no valid trial of the setting has it."""
         found = self.row(setting).estimates.get(metric)
         return None if found is None else found.value
+
+    def cheapest(self, among: Collection[Setting]) -> list[Setting]:
+        """The settings of `among` that cost least, as `cheapest_of` has them."""
+        rows = (row for row in self.rows if row.setting in among)
+        return cheapest_of({r.setting: cost_of({name: mean.value for name, mean in r.estimates.items()}) for r in rows})
 
     @property
     def shares(self) -> bool:

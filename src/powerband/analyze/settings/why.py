@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 
+from powerband.analyze.settings.contest import CHEAPER_BY
 from powerband.analyze.settings.standing import GOODPUT, Standing, sentences
 from powerband.analyze.settings.thread_line import TRACKS, along, threads_added
 from powerband.analyze.stats.intervals import mean_of
@@ -31,7 +32,6 @@ CPU_NAMES = (BottleneckName.SUBJECT_CPU, BottleneckName.CPU_QUOTA, BottleneckNam
 CPU_IDLE = 0.70  # below it 40 % more would fit
 FAILS_MANY = 0.1  # of its requests: what else it does is then of less interest
 TIED_LEAST = 2  # trials that name another bottleneck: a single one among several is chance
-CHEAPER_BY = 1.2  # a smaller difference in cost is not worth a clause
 SOONER_BY = 1.5  # a smaller difference in p99 that is not certain is not worth one
 
 

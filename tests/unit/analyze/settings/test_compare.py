@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,8 @@ import pytest
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.settings.constraints import Compliance, judge
-from powerband.analyze.settings.contest import ResponseTable, cost_of
+from powerband.analyze.settings.contest import ResponseTable, cheapest_of, cost_of
+from powerband.analyze.settings.in_place import NO_DIFFERENCE
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Design, Objective
 from powerband.model.plan import Setting
@@ -277,7 +279,63 @@ def test_a_race_and_the_answer_agree_on_which_of_equals_is_the_cheapest() -> Non
     ]
     race = experiment({"threads": (2, 4)}, objective=Objective())
     table = ResponseTable(race, race.settings(), trials)
-    assert judged(trials, (2, 4)).answer.setting == setting(4) == min(table.settings, key=table.cost)
+    assert (
+        judged(trials, (2, 4)).answer.setting
+        == setting(4)
+        == cheapest_of({each: table.cost(each) for each in table.settings})[0]
+    )
+
+
+def of_costs(costs: Mapping[int, tuple[float, float]], seed: int = 0, spread: float = 0.0) -> list[TrialResult]:
+    """Trials of equivalent settings with so many threads and bytes each; memory varies by `spread`."""
+    dice = random.Random(seed)
+    return [
+        replace(
+            trial,
+            metrics={
+                **trial.metrics,
+                "threads_max": costs[level][0],
+                "rss_bytes_max": costs[level][1] * dice.uniform(1 - spread, 1 + spread),
+                "subject_cpu_cores": 0.9,
+            },
+        )
+        for trial in results({level: [400.0, 401.0, 400.5] for level in costs})
+        if isinstance(level := trial.setting.as_dict()["threads"], int)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_noise_in_memory_makes_no_setting_the_cheapest(seed: int) -> None:
+    levels = (2, 4, 8)
+    answer = judged(of_costs(dict.fromkeys(levels, (66.0, 1e8)), seed, 0.003), levels).answer
+    assert answer.kind is AnswerKind.EQUIVALENT_SET and answer.setting == setting(2)
+    assert "all cost alike, and the first is named" in answer.sentences[1]
+    assert "cheape" not in " ".join(answer.sentences)
+    assert NO_DIFFERENCE in answer.sentences
+
+
+@pytest.mark.parametrize(
+    ("costs", "named", "words"),
+    [
+        ({2: (9, 3e8), 4: (9, 2e8), 8: (9, 1e8)}, 8, ", but threads=8 is the cheapest."),
+        ({2: (90, 1e8), 4: (9, 2e8)}, 4, ", but threads=4 is cheaper."),
+        ({2: (10, 2e8), 4: (11, 1e8), 8: (30, 1e7)}, 4, ", but threads=4 is the cheapest."),
+        (
+            {2: (30, 1e8), 4: (10, 1.1e8), 8: (11, 1e8)},
+            4,
+            "; threads=4 and threads=8 cost least, and alike: the first is",
+        ),
+        ({2: (10, 1.1e8), 4: (11, 1e8)}, 2, "; both cost alike, and the first is named."),
+    ],
+)
+def test_the_cheapest_costs_less_by_more_than_noise(
+    costs: dict[int, tuple[float, float]], named: int, words: str
+) -> None:
+    trials = of_costs(costs)
+    for order in (trials, trials[::-1]):
+        answer = judged(order, tuple(costs)).answer
+        assert answer.setting == setting(named) and words in answer.sentences[1]
+        assert (NO_DIFFERENCE in answer.sentences) is ("both" in words)
 
 
 def test_noise_gives_no_answer_but_the_candidates() -> None:

@@ -86,5 +86,5 @@ def test_a_server_that_is_started_is_told_of_as_ever() -> None:
     started = EXPERIMENT.model_copy(
         update={"subject": EXPERIMENT.subject.model_copy(update={"deployed": None, "command": ("s",)})}
     )
-    assert deployed_answer(started, analysis.answer, analysis.settings, analysis.trials) is analysis.answer
+    assert deployed_answer(started, analysis.answer, analysis.settings, analysis.trials) == analysis.answer
     assert in_words_of_trials(analysis) is analysis
