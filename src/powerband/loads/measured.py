@@ -152,6 +152,14 @@ def requests_for(metric: str) -> int:
     return requests_at(QUANTILES[key]) if stem == RESPONSE and key in QUANTILES else 0
 
 
+def least_of(metric: str, metrics: Mapping[str, float]) -> float | None:
+    """What a trial's percentile of response times is at least if the trial had too few requests for it: the highest
+    lower one that was measured. None if there is none, and for every other metric."""
+    lower = [f"{RESPONSE}_{key}" for key in QUANTILES]
+    lower = lower[: lower.index(metric)] if metric in lower else []
+    return next((metrics[name] for name in reversed(lower) if name in metrics), None)
+
+
 def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
     """True if a trial's percentile of response times falls on requests without a right answer, so that it is a lower
     bound."""
@@ -293,8 +301,8 @@ def _percentiles(evidence: Evidence) -> Iterator[Problem]:
         what = f"a {metric_words(metric)} needs {needed:,}" if needed else f"at least {FEW_REQUESTS} are needed"
         yield Problem(
             "few_requests",
-            f"only {due:,} requests were due in the window, and {what}: a load.duration of {longer} s would do at this "
-            "rate",
+            f"only {due:,} requests were due in the window, and {what}: a load.duration of {longer} s "
+            f"(--duration {longer}s) would do at this rate",
             fatal=False,
         )
     share = unanswered_share(evidence.fleet, evidence.load)

@@ -129,7 +129,10 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         regret_asked=experiment.design.regret,
     )
     answer = with_caveat(answer, restless)
-    if soak is not None:
+    if soak is not None and soak.lasts is False:  # what was asked for failed, so it stands in front
+        first, *rest = answer.sentences
+        answer = replace(answer, sentences=(f"{first} But {soak.sentence[0].lower()}{soak.sentence[1:]}", *rest))
+    elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
     answer = deployed_answer(experiment, answer, rows, results)
     nodes = nodes_of(experiment, results, told, _half(progress), standing.race)
@@ -445,6 +448,7 @@ def _standing(
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
         cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
         rising=rising,
+        few_requests={r.setting: p.message for r in results if r.valid for p in r.problems if p.code == "few_requests"},
     )
 
 

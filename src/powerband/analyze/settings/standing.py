@@ -59,6 +59,8 @@ class Standing:
     """Constraints that a setting meets, but too few requests show for certain."""
     rising: frozenset[Setting] = frozenset()
     """Settings that still got faster while they were measured."""
+    few_requests: Mapping[Setting, str] = field(default_factory=dict)
+    """By setting: how long a trial would do, if its valid ones had too few requests for what was asked."""
 
     def row(self, setting: Setting) -> SettingResult:
         """The row of a setting, which must be among `rows`."""

@@ -124,9 +124,17 @@ def test_a_soak_changes_no_figure_of_the_comparison() -> None:
     slow = trial(6, stage=Stage.SOAK, goodput_per_s=1.0)
     plain, soaking = analyse(case(soak_ns=None), BEFORE), analyse(case(), [*BEFORE, slow])
     assert soaking.settings == plain.settings
-    assert soaking.answer.sentences == (*plain.answer.sentences, soaking.soak.sentence if soaking.soak else "")
+    first, *rest = plain.answer.sentences
+    told = "But run for 10 min more, threads=4 does not last: in its last 1 min goodput 1.00/s (1,001/s before: worse)"
+    assert soaking.answer.sentences[0].startswith(f"{first} {told}") and soaking.answer.sentences[1:] == tuple(rest)
     jsonschema.validate({"run": None, **soaking.to_json()}, SCHEMA)
     assert soaking.trials[-1] == slow and soaking.to_json()["soak"]["lasts"] is False
+
+
+def test_a_soak_that_lasts_is_told_at_the_end() -> None:
+    analysis = analyse(case(), [*BEFORE, trial(6, stage=Stage.SOAK)])
+    assert analysis.soak is not None and analysis.answer.sentences[-1] == analysis.soak.sentence
+    assert "run for" not in analysis.answer.sentences[0]
 
 
 def test_what_stops_growing_in_a_soak_is_not_told_of_the_trials_before() -> None:
