@@ -293,8 +293,7 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
 def _percentiles(evidence: Evidence) -> Iterator[Problem]:
     """Reports percentiles of the objective and its constraints that rest on too few requests, and those that fall on
     requests without a right answer."""
-    objective, due = evidence.experiment.objective, due_requests(evidence)
-    asked = {objective.metric, *(constraint.metric for constraint in objective.constraints)}
+    asked, due = evidence.experiment.objective.asked, due_requests(evidence)
     needed, metric = max((requests_for(metric), metric) for metric in asked)
     if due < max(needed, FEW_REQUESTS):
         longer = math.ceil(evidence.fleet.window_s * max(needed, FEW_REQUESTS) / max(due, 1))

@@ -298,9 +298,9 @@ class Race:
     eliminated; `confirmation`: the winner's fresh starts, None if none is valid. `blocks`: finished blocks; `trials`:
     all trials, including the confirmation and repeats; `grid_trials`: the trials of the full grid, with every setting
     in as many blocks as the race could have had. `ended_by`: `decided`, `regret` (the bound asked for was met),
-    `blocks` (the most were run, or more would not decide), `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of the winner is valid, None if one
-    is or none was made. `half`: numbers of blocks that do not count, because they are in flight or were cut short when
-    others had decided."""
+    `blocks` (the most were run, or more would not decide), `budget`, `stopped`, or `running`. `unconfirmed`: why no
+    fresh start of the winner is valid, None if one is or none was made. `half`: numbers of blocks that do not count,
+    because they are in flight or were cut short when others had decided."""
 
     looks: tuple[Look, ...]
     departures: tuple[Departure, ...]

@@ -448,8 +448,15 @@ def _standing(
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
         cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
         rising=rising,
-        few_requests={r.setting: p.message for r in results if r.valid for p in r.problems if p.code == "few_requests"},
+        few_requests=_few_requests(experiment, results),
     )
+
+
+def _few_requests(experiment: Experiment, results: Sequence[TrialResult]) -> dict[Setting, str]:
+    """The note on the last full trial of each setting that had too few requests for a metric asked for."""
+    full = [result for result in results if result.valid and result.stage in (Stage.EXPLORE, Stage.COMPARE)]
+    lacking = [result for result in full if not experiment.objective.asked <= result.metrics.keys()]
+    return {r.setting: note.message for r in lacking for note in r.problems if note.code == "few_requests"}
 
 
 def _lacks(metric: str, lacking: Sequence[TrialResult]) -> str:

@@ -85,7 +85,7 @@ def judge(
         (missed if starts.wrong else lapsed).append(f"{allowed_words(allowed)}: it {failed_words(starts)}")
     for constraint in constraints:
         bounds = [_breaking_bound(constraint, metrics) for metrics in trials]
-        known = [{**metrics, **bound} for metrics, bound in zip(trials, bounds, strict=True)]
+        known = [{**metrics, **bound} if bound else metrics for metrics, bound in zip(trials, bounds, strict=True)]
         measured = [metrics for metrics in known if constraint.metric in metrics]
         if not measured:
             unsure.append(f"{constraint.text}: {metric_words(constraint.metric)} was not measured")

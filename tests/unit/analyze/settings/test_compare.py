@@ -200,7 +200,7 @@ def test_a_p50_beyond_the_limit_breaks_that_of_a_p99_of_too_few_requests() -> No
 def test_the_highest_percentile_below_stands_for_one_of_too_few_requests() -> None:
     made = experiment({"threads": (1,)}, objective={"subject_to": ["p99 < 50ms"]})
     seen = [{"response_time_ns_p50": 10e6, "response_time_ns_p95": p95} for p95 in (60e6, 61e6, 60e6)]
-    assert judge(made, seen, settings=1).missed == ("p99 < 50ms: it was at least 60.3 ms, 59.4 to 61.3 ms",)
+    assert judge(made, seen, settings=1).missed == ("p99 < 50ms: it was at least 60.3 ms",)
     unlike = [{"response_time_ns_p50": 20e6}, *[{"response_time_ns_p50": 10e6, "response_time_ns_p99": 20e6}] * 3]
     assert judge(made, unlike, settings=1).open == ("p99 < 50ms: not measured in 1 of 4 starts",)
     one_bad = [{"response_time_ns_p50": 55e6}, *[{"response_time_ns_p99": 1e6}] * 20]
