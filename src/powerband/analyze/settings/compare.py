@@ -44,7 +44,7 @@ from powerband.analyze.settings.regret import regrets_of, unbounded, with_regret
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
-from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, verb
+from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, sentence, verb
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import may_catch_up, never_stabilised, still_rising, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest
@@ -129,9 +129,10 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         regret_asked=experiment.design.regret,
     )
     answer = with_caveat(answer, restless)
-    if soak is not None and soak.lasts is False:  # what was asked for failed, so it stands in front
+    if soak is not None and soak.lasts is False:  # this was asked for, so it comes first
         first, *rest = answer.sentences
-        answer = replace(answer, sentences=(f"{first} But {soak.sentence[0].lower()}{soak.sentence[1:]}", *rest))
+        first = f"{sentence(_in_one_line(soak.sentence))} {re.sub('^Use ', 'But for that, use ', first)}"
+        answer = replace(answer, sentences=(first, *rest))
     elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
     answer = deployed_answer(experiment, answer, rows, results)
