@@ -168,7 +168,7 @@ def test_a_soak_shows_that_a_leak_goes_on(tmp_path: Path) -> None:
     assert run.analysis.trials[-1].warmup_s == pytest.approx(2, abs=0.2)
     memory = next(figure for figure in soak.figures if figure.metric == "rss_bytes_max")
     assert memory.before is not None and memory.soaked > memory.before
-    assert "to the end memory grows by " in run.answer.sentences[-1]
+    assert "to the end memory grows by " in run.answer.sentences[0]
     # A run that is read back gives the same sentences.
     assert powerband.read(run.path).answer.sentences == run.answer.sentences
 

@@ -128,4 +128,4 @@ def exit_code(analysis: Analysis) -> int:
             )
             return (SubjectError if by_subject else MeasurementError).exit_code
     refuted = any(claim.verdict is ClaimVerdict.REFUTED for claim in analysis.claims)
-    return EXIT_THRESHOLD if refuted or analysis.answer.bound_met is False else EXIT_OK
+    return EXIT_THRESHOLD if refuted or analysis.falls_short else EXIT_OK

@@ -152,6 +152,14 @@ def requests_for(metric: str) -> int:
     return requests_at(QUANTILES[key]) if stem == RESPONSE and key in QUANTILES else 0
 
 
+def least_of(metric: str, metrics: Mapping[str, float]) -> float | None:
+    """What a trial's percentile of response times is at least if the trial had too few requests for it: the highest
+    lower one that was measured. None if there is none, and for every other metric."""
+    lower = [f"{RESPONSE}_{key}" for key in QUANTILES]
+    lower = lower[: lower.index(metric)] if metric in lower else []
+    return next((metrics[name] for name in reversed(lower) if name in metrics), None)
+
+
 def is_lower_bound(metric: str, metrics: Mapping[str, float]) -> bool:
     """True if a trial's percentile of response times falls on requests without a right answer, so that it is a lower
     bound."""
@@ -285,16 +293,15 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
 def _percentiles(evidence: Evidence) -> Iterator[Problem]:
     """Reports percentiles of the objective and its constraints that rest on too few requests, and those that fall on
     requests without a right answer."""
-    objective, due = evidence.experiment.objective, due_requests(evidence)
-    asked = {objective.metric, *(constraint.metric for constraint in objective.constraints)}
+    asked, due = evidence.experiment.objective.asked, due_requests(evidence)
     needed, metric = max((requests_for(metric), metric) for metric in asked)
     if due < max(needed, FEW_REQUESTS):
         longer = math.ceil(evidence.fleet.window_s * max(needed, FEW_REQUESTS) / max(due, 1))
         what = f"a {metric_words(metric)} needs {needed:,}" if needed else f"at least {FEW_REQUESTS} are needed"
         yield Problem(
             "few_requests",
-            f"only {due:,} requests were due in the window, and {what}: a load.duration of {longer} s would do at this "
-            "rate",
+            f"only {due:,} requests were due in the window, and {what}: a load.duration of {longer} s "
+            f"(--duration {longer}s) would do at this rate",
             fatal=False,
         )
     share = unanswered_share(evidence.fleet, evidence.load)

@@ -367,6 +367,11 @@ class Objective(Section):
         """True if the run searches for each setting's highest rate, instead of measuring all under one load."""
         return self.metric == "capacity_per_s"
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """The metrics without which a trial decides nothing."""
+        return frozenset({self.metric, *(constraint.metric for constraint in self.constraints)})
+
 
 class ClusterUse(Frozen):
     """The nodes of a Ray cluster on which whole blocks run, each block on one node. It is written `cluster: auto`, or

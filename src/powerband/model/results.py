@@ -298,9 +298,9 @@ class Race:
     eliminated; `confirmation`: the winner's fresh starts, None if none is valid. `blocks`: finished blocks; `trials`:
     all trials, including the confirmation and repeats; `grid_trials`: the trials of the full grid, with every setting
     in as many blocks as the race could have had. `ended_by`: `decided`, `regret` (the bound asked for was met),
-    `blocks`, `budget`, `stopped`, or `running`. `unconfirmed`: why no fresh start of the winner is valid, None if one
-    is or none was made. `half`: numbers of blocks that do not count, because they are in flight or were cut short when
-    others had decided."""
+    `blocks` (the most were run, or more would not decide), `budget`, `stopped`, or `running`. `unconfirmed`: why no
+    fresh start of the winner is valid, None if one is or none was made. `half`: numbers of blocks that do not count,
+    because they are in flight or were cut short when others had decided."""
 
     looks: tuple[Look, ...]
     departures: tuple[Departure, ...]
@@ -588,6 +588,11 @@ class Analysis:
     deployed: bool = False  # the server ran already, and was not restarted between settings
     changes: tuple[ChangeCost, ...] = ()  # the most expensive first; empty unless factors vary one at a time
     nodes: Nodes | None = None  # None: all ran on one machine
+
+    @property
+    def falls_short(self) -> bool:
+        """True if the bound asked for was not met, or the answer did not last through the soak asked for."""
+        return self.answer.bound_met is False or (self.soak is not None and self.soak.lasts is False)
 
     def to_json(self) -> dict[str, Any]:
         """The document `analysis.json`: plain JSON types; settings appear as {factor: level} with their id."""

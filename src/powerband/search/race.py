@@ -352,6 +352,8 @@ class RacePlanner:
             decided = self._look()
         if decided or not self._live:
             self._ended_by = "regret" if self._met else "decided"
+        elif self._compared >= 2 and self._never_decides:
+            self._ended_by = "blocks"
         elif self._racing:
             self._trials.cut(self._next, confirming=False)
             return  # blocks in flight decide
@@ -364,6 +366,18 @@ class RacePlanner:
         else:
             return
         self._race_over()
+
+    @property
+    def _never_decides(self) -> bool:
+        """True after a look without a leader, if each setting that may meet the conditions lacks the objective, or the
+        metric of one, in all its full trials: as a rule a percentile of too few requests, and more rounds have no
+        more."""
+        if self._contest is None or self._contest.leader is not None:
+            return False
+        asked = self._experiment.objective.asked
+        full = [result for result in self._results if result.stage is Stage.COMPARE and result.valid]
+        lacking = [[not asked <= result.metrics.keys() for result in full if result.setting == s] for s in self._next]
+        return all(each and all(each) for each in lacking)
 
     def _race_over(self) -> None:
         """Drops the trials of the race that are still to come; fresh starts confirm the setting that it names, some of

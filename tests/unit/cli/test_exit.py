@@ -6,7 +6,7 @@ import pytest
 
 from powerband.cli.answering import exit_code
 from powerband.model.plan import Setting
-from powerband.model.results import Analysis, Answer, AnswerKind, ClaimResult, ClaimVerdict, Problem, TrialResult
+from powerband.model.results import Analysis, Answer, AnswerKind, ClaimResult, ClaimVerdict, Problem, Soak, TrialResult
 
 SETTING = Setting((("threads", 1),))
 
@@ -54,3 +54,9 @@ def test_a_bound_that_was_asked_for_and_is_not_met_is_exit_code_1(
 ) -> None:
     found = analysis(AnswerKind.BOUNDED)
     assert exit_code(replace(found, answer=replace(found.answer, regret=regret, regret_asked=asked))) == code
+
+
+@pytest.mark.parametrize(("lasts", "code"), [(True, 0), (None, 0), (False, 1)])
+def test_an_answer_that_did_not_last_is_exit_code_1(lasts: bool | None, code: int) -> None:
+    soak = Soak(SETTING, 9, 600 * 10**9, 60 * 10**9, (), lasts=lasts, sentence="")
+    assert exit_code(replace(analysis(AnswerKind.BEST), soak=soak)) == code

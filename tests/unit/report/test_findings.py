@@ -47,7 +47,7 @@ def test_two_candidates_are_said_with_their_evidence_and_advice() -> None:
     [
         ("decided", "The race was decided after 5 rounds: 25 trials, 56 % of the full grid's 45."),
         ("regret", "The race reached the bound asked for after 5 rounds"),
-        ("blocks", "The race was not decided after 5 rounds, the most that were allowed: 25 trials"),
+        ("blocks", "The race was not decided after 5 rounds: 25 trials"),
         ("budget", "The race ended with its budget after 5 rounds"),
         ("stopped", "The race was interrupted after 5 rounds"),
         ("running", "The race goes on after 5 rounds"),

@@ -9,7 +9,7 @@ import pytest
 from fakes.synthetic import analysis
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.model.plan import Setting
-from powerband.model.results import AnswerKind, Estimate, Verdict
+from powerband.model.results import AnswerKind, Estimate, Soak, Verdict
 from powerband.report.documents.junit import render_analysis, render_changes
 
 
@@ -115,6 +115,13 @@ def test_a_bound_that_is_not_met_is_a_failure_as_in_the_exit_code(kind: AnswerKi
         answer = replace(of.answer, kind=kind, regret=regret, regret_asked=0.05)
         suite = parsed(render_analysis(replace(of, answer=answer), None))
         assert outcomes(suite)["powerband.answer:answer"] == "failure"
+
+
+@pytest.mark.parametrize(("lasts", "outcome"), [(True, "passed"), (None, "passed"), (False, "failure")])
+def test_an_answer_that_did_not_last_is_a_failure_as_in_the_exit_code(lasts: bool | None, outcome: str) -> None:
+    of = analysis()
+    soak = Soak(of.settings[0].setting, 9, 600 * 10**9, 60 * 10**9, (), lasts=lasts, sentence="")
+    assert outcomes(parsed(render_analysis(replace(of, soak=soak), None)))["powerband.answer:answer"] == outcome
 
 
 def test_a_setting_that_was_not_measured_is_an_error() -> None:

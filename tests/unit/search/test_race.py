@@ -465,3 +465,22 @@ def test_a_budget_is_not_blamed_where_every_setting_only_fails() -> None:
     analysis = run_experiment(made, lambda spec: "not_ready")
     assert analysis.answer.kind is AnswerKind.NONE_VALID
     assert "budget" not in " ".join(analysis.answer.sentences)
+
+
+@pytest.mark.parametrize("lacks", ["objective", "condition"])
+def test_a_race_that_more_rounds_cannot_decide_ends_after_two(lacks: str) -> None:
+    objective = {"metric": "response_time_ns_p99", "direction": "minimise"}
+    made = race_of(3, objective=objective if lacks == "objective" else {"subject_to": ["p99 < 50ms"]})
+    few = {"goodput_per_s": 50.0, "response_time_ns_p50": 10e6, "error_rate": 0.0}
+    planner = RacePlanner(made, 1)
+    assert len(run_planner(planner, lambda _: few)) == 6
+    assert race_in(planner).ended_by == "blocks" and planner.progress.to_come == 0
+
+
+def test_a_race_in_which_one_setting_has_what_others_lack_goes_on() -> None:
+    def serve_some(spec: TrialSpec) -> Mapping[str, float]:
+        p99 = {"response_time_ns_p99": 50e6 * noisy(spec, 0.1)} if threads(spec) == 2 else {}
+        return {"goodput_per_s": 50.0, "response_time_ns_p50": 10e6, "error_rate": 0.0, **p99}
+
+    planner = RacePlanner(race_of(3, objective={"subject_to": ["p99 < 50ms"]}), 1)
+    assert len(run_planner(planner, serve_some)) > 6

@@ -311,7 +311,8 @@ def _not_enough(standing: Standing) -> tuple[str, ...]:
         who, what = names([row.setting for row in unsure]), unsure[0].uncertain_because
         parts.append(f"it is not certain whether {who} {verb(unsure, 'meets', 'meet')} the SLO ({'; '.join(what)})")
     if parts and not one_trial_each and not standing.experiment.objective.is_capacity:
-        parts.append(f"{more_trials(standing)} or longer trials would decide")
+        few = next((few for row in unsure if (few := standing.few_requests.get(row.setting))), None)
+        parts.append(few or f"{more_trials(standing)} or longer trials would decide")
     return (first, sentences([*parts, _unmeasured(standing)]))
 
 
@@ -336,6 +337,7 @@ def _none_seen(standing: Standing) -> tuple[str, ...]:
         shown = nearest if nearest in unsure else unsure[0]
         parts.append(f"{names([row.setting for row in unsure])} may meet it")
         parts.append(f"for {shown.setting.id} the open condition is {'; '.join(shown.uncertain_because)}")
+        parts.append(standing.few_requests.get(shown.setting, ""))
     return (first, sentences([*parts, _unmeasured(standing)]))
 
 

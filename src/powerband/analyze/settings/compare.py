@@ -43,7 +43,7 @@ from powerband.analyze.settings.regret import regrets_of, unbounded, with_regret
 from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
-from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, verb
+from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, sentence, verb
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import may_catch_up, never_stabilised, still_rising, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest, with_tried
@@ -129,7 +129,11 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         regret_asked=experiment.design.regret,
     )
     answer = with_caveat(answer, restless)
-    if soak is not None:
+    if soak is not None and soak.lasts is False:  # this was asked for, so it comes first
+        first, *rest = answer.sentences
+        first = f"{sentence(_in_one_line(soak.sentence))} {re.sub('^Use ', 'But for that, use ', first)}"
+        answer = replace(answer, sentences=(first, *rest))
+    elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
     answer = deployed_answer(experiment, answer, rows, results)
     nodes = nodes_of(experiment, results, told, _half(progress), standing.race)
@@ -446,7 +450,15 @@ def _standing(
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
         cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
         rising=rising,
+        few_requests=_few_requests(experiment, results),
     )
+
+
+def _few_requests(experiment: Experiment, results: Sequence[TrialResult]) -> dict[Setting, str]:
+    """The note on the last full trial of each setting that had too few requests for a metric asked for."""
+    full = [result for result in results if result.valid and result.stage in (Stage.EXPLORE, Stage.COMPARE)]
+    lacking = [result for result in full if not experiment.objective.asked <= result.metrics.keys()]
+    return {r.setting: note.message for r in lacking for note in r.problems if note.code == "few_requests"}
 
 
 def _lacks(metric: str, lacking: Sequence[TrialResult]) -> str:

@@ -17,7 +17,7 @@ from powerband.analyze.settings.counting import counted_share
 from powerband.analyze.settings.starts import allowed_words, failed_words, is_allowed, is_surely_more
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.base.units import format_value, percent, plural
-from powerband.loads.measured import as_judged
+from powerband.loads.measured import as_judged, least_of
 from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS, metric_words
@@ -71,7 +71,8 @@ def judge(
     The intervals are one-sided t intervals, each at the error (1 - confidence) / (settings x constraints) (Bonferroni):
     with the confidence asked for, none of all these judgements is wrong. One trial alone decides only if there is
     nothing to choose from. A percentile of which a trial has only a lower bound meets no upper limit there, and one
-    that a trial had too few requests for leaves the constraint open: few requests may be the sign of a slow start.
+    that a trial had too few requests for leaves the constraint open: few requests may be the sign of a slow start. But
+    it is at least the highest lower percentile that was measured, which takes its place where it breaks the limit.
     A constraint that the mean may meet lapses if more starts break it than are allowed (`is_allowed`, at the same
     error), and is missed if these are certainly more than luck (`is_surely_more`). A trial alone, and each start, has
     the interval that its number of requests gives to a share of them; a share of which none was seen meets its limit,
@@ -88,7 +89,9 @@ def judge(
     if starts is not None and not (starts.wrong == 0 and is_allowed(starts.failed, starts.made, allowed, error)):
         (missed if starts.wrong else lapsed).append(f"{allowed_words(allowed)}: it {failed_words(starts)}")
     for constraint in constraints:
-        measured = [metrics for metrics in trials if constraint.metric in metrics]
+        bounds = [_breaking_bound(constraint, metrics) for metrics in trials]
+        known = [{**metrics, **bound} if bound else metrics for metrics, bound in zip(trials, bounds, strict=True)]
+        measured = [metrics for metrics in known if constraint.metric in metrics]
         if not measured:
             unsure.append(f"{constraint.text}: {metric_words(constraint.metric)} was not measured")
             seen = False
@@ -98,14 +101,14 @@ def judge(
         found = _by_number(experiment, constraint.metric, estimate_of(values, constraint.metric, confidence), measured)
         ends_each = [
             _ends_of_start(experiment, constraint.metric, value, metrics, confidence)
-            for metrics in trials
+            for metrics in known
             if (value := as_judged(constraint.metric, metrics)) is not None
         ]
         unit = METRICS[constraint.metric].unit
-        has_no_end = (math.inf, math.inf) in ends_each
-        here = _meets(constraint, math.inf if has_no_end else found.value)
+        at_least = (math.inf, math.inf) in ends_each or any(bounds)
+        here = _meets(constraint, math.inf if at_least else found.value)
         seen &= here
-        text = f"{constraint.text}: it was {'at least ' if has_no_end else ''}{format_value(found.value, unit)}"
+        text = f"{constraint.text}: it was {'at least ' if at_least else ''}{format_value(found.value, unit)}"
         if found.low is None:
             verdict = _certainly(constraint, *max(ends_each)) if settings == 1 else None
             text += " in its only trial"
@@ -138,6 +141,13 @@ def in_force(objective: Objective, trials: Sequence[Mapping[str, float]]) -> tup
     text = f"at most {percent(objective.allow_unserved)} of the users unserved (allow_unserved)"
     allowed = Constraint(metric=UNSERVED, op="<=", threshold=objective.allow_unserved, text=text)
     return (*objective.constraints, allowed)
+
+
+def _breaking_bound(constraint: Constraint, metrics: Mapping[str, float]) -> dict[str, float]:
+    """A percentile that a trial lacks, as the highest lower one if that breaks an upper limit; empty in other cases."""
+    least = None if constraint.metric in metrics else least_of(constraint.metric, metrics)
+    breaks = least is not None and constraint.op in ("<", "<=") and not _meets(constraint, least)
+    return {constraint.metric: least} if least is not None and breaks else {}
 
 
 def shortfall(constraint: Constraint, value: float | None) -> float | None:

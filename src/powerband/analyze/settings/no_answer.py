@@ -12,6 +12,7 @@ from powerband.analyze.settings.capacity import TRIALS_MIN
 from powerband.analyze.settings.standing import Standing, names, sentence
 from powerband.base.units import format_duration, format_value
 from powerband.loads import kind_of
+from powerband.loads.measured import requests_for
 from powerband.model.metrics import ALIASES, METRICS, OWN, metric_words
 from powerband.model.results import Exploration
 
@@ -65,6 +66,8 @@ def _why_unmeasured(standing: Standing, metric: str) -> str:
     """The reason why the trials lack the metric, as far as its name and the kind of load tell."""
     if (reason := kind_of(standing.experiment).why_missing(metric)) is not None:
         return reason
+    if requests_for(metric) and standing.few_requests:
+        return next(iter(standing.few_requests.values()))
     if metric in ("users_mean", "littles_law_deviation") and standing.experiment.load.users is None:
         return _CLOSED_ONLY
     if "per_request" in metric:

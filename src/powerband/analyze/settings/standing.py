@@ -62,6 +62,8 @@ class Standing:
     """Settings that still got faster while they were measured."""
     short: bool = False
     """True if the settings are compared by short trials alone."""
+    few_requests: Mapping[Setting, str] = field(default_factory=dict)
+    """By setting: how long a trial would do, if its valid ones had too few requests for what was asked."""
 
     def row(self, setting: Setting) -> SettingResult:
         """The row of a setting, which must be among `rows`."""

@@ -42,7 +42,7 @@ FACTOR_BELOW, FACTOR_ABOVE = 0.5, 2.0  # a change beyond these is shown as a fac
 _ENDED = {
     "decided": "The race was decided after {blocks}",
     "regret": "The race reached the bound asked for after {blocks}",
-    "blocks": "The race was not decided after {blocks}, the most that were allowed",
+    "blocks": "The race was not decided after {blocks}",
     "budget": "The race ended with its budget after {blocks}",
     "stopped": "The race was interrupted after {blocks}",
     "running": "The race goes on after {blocks}",

@@ -250,6 +250,56 @@ def test_a_start_with_too_few_requests_for_a_p99_leaves_the_limit_open() -> None
     assert rows[1].uncertain_because == ("p99 < 100ms: not measured in 1 of 5 starts",)
 
 
+FEW = "only 500 requests were due in the window, and a response time p99 needs 1,000: a load.duration of 20 s would do"
+
+
+def few_requests(p50_ns: float, **objective: Any) -> Analysis:
+    """Two settings with five trials each, in which all requests were answered, but too few for a p99."""
+    extra = {"response_time_ns_p50": p50_ns, "error_rate": 0.0}
+    return judged(
+        [
+            replace(trial, problems=(Problem("few_requests", FEW, fatal=False),))
+            for trial in results({1: noisy(50, 1), 4: noisy(50, 2)}, {1: extra, 4: extra})
+        ],
+        (1, 4),
+        **objective,
+    )
+
+
+def test_an_objective_of_too_few_requests_says_how_long_a_trial_would_do() -> None:
+    found = few_requests(10e6, **P99)
+    assert found.answer.kind is AnswerKind.NONE_VALID
+    assert found.answer.sentences[1].startswith(f"O{FEW[1:]}. The trials are kept")
+
+
+def test_a_condition_of_too_few_requests_says_how_long_a_trial_would_do() -> None:
+    found = few_requests(10e6, subject_to=["p99 < 50ms"])
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.answer.setting is None
+    assert found.answer.sentences[1].endswith(f"p99 was not measured. O{FEW[1:]}.")
+
+
+def test_a_p50_beyond_the_limit_breaks_that_of_a_p99_of_too_few_requests() -> None:
+    found = few_requests(640e6, subject_to=["p99 < 50ms"])
+    assert found.answer.kind is AnswerKind.NONE_FEASIBLE
+    assert [row.infeasible_because for row in found.settings] == [("p99 < 50ms: it was at least 640 ms",)] * 2
+
+
+def test_the_highest_percentile_below_stands_for_one_of_too_few_requests() -> None:
+    made = experiment({"threads": (1,)}, objective={"subject_to": ["p99 < 50ms"]})
+    seen = [{"response_time_ns_p50": 10e6, "response_time_ns_p95": p95} for p95 in (60e6, 61e6, 60e6)]
+    assert judge(made, seen, settings=1).missed == ("p99 < 50ms: it was at least 60.3 ms",)
+    unlike = [{"response_time_ns_p50": 20e6}, *[{"response_time_ns_p50": 10e6, "response_time_ns_p99": 20e6}] * 3]
+    assert judge(made, unlike, settings=1).open == ("p99 < 50ms: not measured in 1 of 4 starts",)
+    one_bad = [{"response_time_ns_p50": 55e6}, *[{"response_time_ns_p99": 1e6}] * 20]
+    assert judge(made, one_bad, settings=1).lapsed == ("p99 < 50ms: broken in 1 of 21 starts",)
+
+
+def test_a_lower_bound_of_a_percentile_meets_no_limit() -> None:
+    made = experiment({"threads": (1,)}, objective={"subject_to": ["p99 < 50ms"], "allow_failed_starts": 0.5})
+    found = judge(made, [{"response_time_ns_p50": 55e6}, *[{"response_time_ns_p99": 1e6}] * 20], settings=1)
+    assert not found.barred and not found.certain and not found.seen
+
+
 def test_a_setting_that_lacks_the_objective_in_a_trial_is_not_called_best() -> None:
     found = judged(with_p99({1: [90e6, 91e6, 92e6, 90e6], 4: [60e6, 61e6, None, 60e6]}, {}), (1, 4), **P99)
     assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA

@@ -124,9 +124,24 @@ def test_a_soak_changes_no_figure_of_the_comparison() -> None:
     slow = trial(6, stage=Stage.SOAK, goodput_per_s=1.0)
     plain, soaking = analyse(case(soak_ns=None), BEFORE), analyse(case(), [*BEFORE, slow])
     assert soaking.settings == plain.settings
-    assert soaking.answer.sentences == (*plain.answer.sentences, soaking.soak.sentence if soaking.soak else "")
+    first, *rest = plain.answer.sentences
+    assert soaking.soak is not None and first.startswith("Use ")
+    assert soaking.answer.sentences == (f"{soaking.soak.sentence} But for that, u{first[1:]}", *rest)
     jsonschema.validate({"run": None, **soaking.to_json()}, SCHEMA)
     assert soaking.trials[-1] == slow and soaking.to_json()["soak"]["lasts"] is False
+
+
+def test_a_soak_that_lasts_is_told_at_the_end() -> None:
+    analysis = analyse(case(), [*BEFORE, trial(6, stage=Stage.SOAK)])
+    assert analysis.soak is not None and analysis.answer.sentences[-1] == analysis.soak.sentence
+    assert analysis.answer.sentences[0].startswith("Use threads=4: ")
+
+
+def test_the_answer_leaves_the_log_of_a_server_that_did_not_last_to_the_report() -> None:
+    died = Problem("died", "it exited with code 1; its last log lines:\n  out of memory")
+    analysis = analyse(case(), [*BEFORE, replace(trial(6, stage=Stage.SOAK), status="failed", problems=(died,))])
+    told = "Run for 10 min more, threads=4 did not last: it exited with code 1. But for that, use threads=4: "
+    assert analysis.answer.sentences[0].startswith(told)
 
 
 def test_what_stops_growing_in_a_soak_is_not_told_of_the_trials_before() -> None:

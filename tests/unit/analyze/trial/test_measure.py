@@ -518,7 +518,7 @@ def test_a_condition_on_too_few_requests_says_how_long_a_trial_would_do(tmp_path
     result = measured(tmp_path, timed([10] * 500), objective=objective)
     (told,) = [problem.message for problem in result.problems if problem.code == "few_requests"]
     assert "only 500 requests were due in the window, and a response time p99 needs 1,000" in told
-    assert "a load.duration of 20 s would do" in told
+    assert "a load.duration of 20 s (--duration 20s) would do" in told
 
 
 def test_the_interval_of_a_p99_holds_the_true_one(tmp_path: Path) -> None:
