@@ -92,7 +92,7 @@ def rich(kind: LoadKind, folder: Path) -> Evidence:
     """The evidence of a trial that has every measurement possible with this kind of load."""
     of: Experiment = experiment(measure=Measure.model_validate(MEASURED), **LOADS[kind])
     assert kind_of(of) is kind
-    figures = Figures(summary={"ended_by": "work", **({"websocket": JOINS} if kind is WEBSOCKET else {})})
+    figures = Figures(forks_per_s=1, summary={"ended_by": "work", **({"websocket": JOINS} if kind is WEBSOCKET else {})})
     directory = TrialDir(folder / "0001")
     record = replace(record_of(spec(), figures), **RECORDED)
     looks = {
@@ -136,7 +136,7 @@ def test_every_metric_is_made_by_some_kind(tmp_path: Path) -> None:
     assert closed.probe is not None
     kept_awake = replace(closed.probe, awake=(closed.probe.trees["subject"],))
     trials.append((HTTP, replace(closed, probe=kept_awake)))
-    disturbed = Figures(loud_s=5.0)
+    disturbed = Figures(forks_per_s=1, loud_s=5.0)
     record = write_trial(beside := TrialDir(tmp_path / "beside"), record_of(spec(), disturbed), disturbed)
     fleet = merge_fleet(record.engines)
     assert fleet is not None
