@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from fakes.stand import MS, experiment, reference, run_one, short_load
+from fakes.needs import without
+from fakes.stand import FAKES, MS, experiment, reference, run_one, short_load
 from powerband.analyze.trial.honesty import MACHINE_CODES
 from powerband.analyze.trial.measure import measure
-from powerband.model.experiment import Experiment, Measure
+from powerband.model.cpu_use import CpuUse
+from powerband.model.experiment import Experiment, Measure, Subject
 from powerband.model.host_use import HostUse, Pinning
 from powerband.model.results import TrialResult
 from powerband.store import TrialDir
@@ -56,6 +60,24 @@ def test_littles_law_is_exact_whatever_the_edges_cut(tmp_path: Path, load: dict[
     result, codes = judged(case, tmp_path)
     assert result.metrics["littles_law_deviation"] < 0.005
     assert codes <= {"few_requests"}
+
+
+@pytest.mark.crowded
+@pytest.mark.parametrize("sets_its_own", [True, False])
+def test_a_server_that_runs_on_cpus_that_it_was_not_given_is_noted(tmp_path: Path, sets_its_own: bool) -> None:
+    """A shell starts it, as it would start nginx with `worker_cpu_affinity auto`."""
+    machine = os.sched_getaffinity(0)
+    if len(machine) < 2:
+        without("there is one CPU")
+    code = f"import os, sys; {sets_its_own} and os.sched_setaffinity(0, {machine}); os.execv(sys.argv[1], sys.argv[1:])"
+    server = (sys.executable, str(FAKES / "forking_server.py"), "{port}", "2", "4000")
+    command = ("sh", "-c", '"$@"; true', "sh", sys.executable, "-c", code, *server)
+    subject = Subject(name="forking", command=command)
+    case = experiment(subject, short_load(users=8, duration_ns=2_000 * MS), measure=FIXED, host=HostUse(cpus=1))
+    result, codes = judged(case, tmp_path)
+    assert ("own_affinity" in codes) is sets_its_own
+    count = len(machine)
+    assert result.cpus == CpuUse(count if sets_its_own else 1, count, shared=sets_its_own)
 
 
 @pytest.mark.crowded

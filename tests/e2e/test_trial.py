@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from fakes.stand import (
     scripted,
     short_load,
 )
+from powerband.model.deployed import Deployed
 from powerband.model.experiment import Measure, Ready, Subject, SubjectStop
 from powerband.model.host_use import HostUse, Pinning
 from powerband.model.load import Constant
@@ -192,15 +195,39 @@ def app(environ, start_response):
 """
 
 
+def slow_gunicorn(folder: Path, port: str, workers: str) -> list[str]:
+    (folder / "slow.py").write_text(SLOW_TO_LOAD)
+    serves = ["-k", "gthread", "-b", f"127.0.0.1:{port}", "--chdir", str(folder), "slow:app"]
+    return [sys.executable, "-m", "gunicorn", "-w", workers, *serves]
+
+
+def check_that_all_had_loaded(record: TrialRecord, folder: Path) -> None:
+    assert record.failure is None
+    loaded_ns = [int(file.read_text()) for file in folder.glob("*.loaded")]
+    assert len(loaded_ns) == 4 and max(loaded_ns) < record.phases["go"]
+
+
 def test_the_load_waits_for_workers_that_load_after_the_server_listens(tmp_path: Path) -> None:
     """Else kept connections all go to the first."""
-    (tmp_path / "slow.py").write_text(SLOW_TO_LOAD)
-    gunicorn = (sys.executable, "-m", "gunicorn", "-k", "gthread", "-w", "4", "-b", "127.0.0.1:{port}")
-    subject = Subject(name="gunicorn", command=(*gunicorn, "--chdir", str(tmp_path), "slow:app"))
+    subject = Subject(name="gunicorn", command=tuple(slow_gunicorn(tmp_path, "{port}", "4")))
     record = run_one(experiment(subject), tmp_path / "run")
-    assert record.failure is None
-    loaded_ns = [int(file.read_text()) for file in tmp_path.glob("*.loaded")]
-    assert len(loaded_ns) == 4 and max(loaded_ns) < record.phases["go"]
+    check_that_all_had_loaded(record, tmp_path)
+
+
+def test_the_load_waits_for_workers_of_a_server_that_a_command_has_just_restarted(tmp_path: Path) -> None:
+    """The user's own script ends the server, and returns before the new one listens."""
+    port, script, pid_file = str(pick_port()), tmp_path / "restart.sh", tmp_path / "pid"
+    serve = shlex.join([*slow_gunicorn(tmp_path, port, "WORKERS"), "--daemon", "--pid", str(pid_file)])
+    stop = f"kill $(cat {pid_file}); while test -e {pid_file}; do sleep 0.02; done; rm -f {tmp_path}/*.loaded"
+    script.write_text(f"if test -e {pid_file}; then {stop}; fi\ntest $1 = 0 || {serve.replace('WORKERS', '$1')}\n")
+    subprocess.run(["sh", str(script), "1"], check=True)
+    try:
+        restarted = Deployed(command=("sh", str(script), "{workers}"))
+        subject = Subject(name="gunicorn", url=f"http://127.0.0.1:{port}/", deployed=restarted)
+        record = run_one(experiment(subject, factors={"workers": (4,)}), tmp_path / "run")
+        check_that_all_had_loaded(record, tmp_path)
+    finally:
+        subprocess.run(["sh", str(script), "0"], check=True)
 
 
 def test_a_command_that_does_not_exist(tmp_path: Path) -> None:

@@ -437,7 +437,15 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     server, generator = metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores")
     # If powerband itself chose to share the CPUs, it did so because the server takes nearly all of them.
     meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
-    if evidence.is_here and not evidence.pinned and not meant:
+    if (own := evidence.own_affinity) is not None and not evidence.pinned:
+        yield Problem(
+            "own_affinity",
+            f"the server sets its own CPU affinity: it was given {len(evidence.record.cpus['subject'])} CPUs, but "
+            f"may run on {own}, so that it and the load generator took time from each other; start it without taskset, "
+            "worker_cpu_affinity and the like, or give it all CPUs (--cpus all)",
+            fatal=False,
+        )
+    elif evidence.is_here and not evidence.pinned and not meant:
         known = server is not None and generator is not None
         used = f" (the server used {server:.2f}, the load generator {generator:.2f})" if known else ""
         decided = evidence.experiment.subject.is_own_process

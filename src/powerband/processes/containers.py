@@ -16,7 +16,7 @@ from pathlib import Path
 from powerband.base.procfs import all_processes
 from powerband.processes.ports import listener
 
-PUBLISHERS = ("docker-proxy", "dockerd")
+_PUBLISHERS = ("docker-proxy", "dockerd")
 """The programs that listen on a container's published port; dockerd itself if its `userland-proxy` is off."""
 _ANSWERS_WITHIN_S = 5.0  # arbitrary: an answer takes some tens of ms
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -47,6 +47,16 @@ def container_at(client: Sequence[str], port: int) -> Container | None:
     # A client may speak to another machine's daemon, whose numbers are not those of processes here.
     known = (Container(tuple(client), pid, name) for pid, name in found if name and _id_of(pid) == name)
     return next(known, None)
+
+
+def server_at(port: int) -> tuple[str, int] | None:
+    """Returns name and pid of the program that listens on a local port, the oldest of several; if a container publishes
+    it, the container's first process. None if that cannot be seen."""
+    found = listener(port)
+    if found is None or found[0] not in _PUBLISHERS:
+        return found
+    inside = container_at(("docker",), port)
+    return None if inside is None else ("a container", inside.pid)
 
 
 def _publishing(client: Sequence[str], port: int) -> Iterable[tuple[int, str]]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +28,7 @@ from powerband.model.experiment import Experiment, Ready, Subject
 from powerband.model.plan import Setting
 from powerband.model.secrets import line_without_secrets
 from powerband.model.subjects import render_deployed_command
+from powerband.processes.containers import server_at
 from powerband.processes.engine_process import Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.probe_process import RunningProbe, probe_up
@@ -40,6 +42,7 @@ from powerband.processes.subject_process import (
     ready_check,
     render,
 )
+from powerband.processes.workers_up import await_workers, processes_below
 from powerband.store import SubjectAddress, open_private, temporary, writing
 from powerband.wire.specs import ProbeSpec, ScrapePage, Watch
 
@@ -49,6 +52,7 @@ HELD_S = 0.1  # a container's proxy notices within 1 ms that nobody listens behi
 COMMAND_EVERY_S = 0.02  # how often it is checked whether a command has returned
 COMMAND_GRACE_S = 2.0  # arbitrary: time that a command has to end after each signal
 SAID_BYTES = 1 << 18  # arbitrary: the end of a command's errors, which may be many
+INIT_PID = 1  # all processes descend from it
 SAID_CHARACTERS = 300  # of the last line that a command wrote
 
 
@@ -122,6 +126,8 @@ def deployed_up(
             Code.NOT_READY,
             f"the server did not answer within {limit_s:g} s after its setting was changed to {setting.id} ({reason})",
         )
+    if argv and here:
+        _await_workers(rendered, pid, pump, limit_s)
     spec = _probe_spec(rendered, pid, scraped, here=here)
     with probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe:
         on_watched(probe, here=here)
@@ -130,6 +136,14 @@ def deployed_up(
         listening = replace(rendered, ready=Ready())
         if reason := _unanswered(listening, files.log, pump, limit_s):
             raise TrialFailed(Code.DIED, f"the server takes no connection any more since it was loaded ({reason})")
+
+
+def _await_workers(rendered: Rendered, pid: int | None, pump: Pump, limit_s: float) -> None:
+    """Waits until a server of this machine that the command may have restarted has started its worker processes. What
+    listens for others (socket activation) is no such server."""
+    found = server_at(rendered.port) if pid is None else ("", pid)
+    if found is not None and found[1] != INIT_PID:
+        await_workers(partial(processes_below, found[1], 0), partial(pump.wait, lambda: False), limit_s)
 
 
 def change(rendered: Rendered, argv: Sequence[str], log_file: Path, pump: Pump) -> None:

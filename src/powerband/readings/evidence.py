@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median_low
 from typing import Any
 
 from powerband.model.clocks import GeneratorNode
@@ -105,7 +106,20 @@ class Evidence:
         if self.record.generators:
             return True
         subject, engine = (set(self.record.cpus.get(role, ())) for role in ("subject", "engine"))
-        return bool(subject and engine) and not subject & engine
+        return bool(subject and engine) and not subject & engine and self.own_affinity is None
+
+    @cached_property
+    def own_affinity(self) -> int | None:
+        """The number of CPUs that the subject chose for itself: those on which it may run during most of the window, if
+        powerband gave it fewer; else None. A kernel before 6.2 lets the threads that it adds for io_uring run on any
+        CPU, so a subject that has such threads chose nothing."""
+        given = len(self.record.cpus.get("subject", ()))
+        tree = None if self.probe is None else self.probe.trees.get("subject")
+        levels = None if tree is None or not given else tree.levels("cpus_now", *self.window)
+        if levels is None or any(pool.name.startswith("iou-") for pool in self.pools):
+            return None
+        most = int(median_low(levels.tolist()))
+        return most if most > given else None
 
     @property
     def apart(self) -> str:

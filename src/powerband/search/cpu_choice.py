@@ -18,6 +18,8 @@ from powerband.model.results import TrialResult
 
 TOO_LATE = "generator_"
 """The prefix of the problem codes of trials in which the load generator was the limit."""
+OWN_AFFINITY = "own_affinity"
+"""The code of the note on a server that left its CPUs, and so shared the load generator's."""
 
 
 class CpuChoice:
@@ -40,7 +42,12 @@ class CpuChoice:
         )
         self._decided = not is_open or any(result.valid for result in results)
         last = (counting or measured)[-1:]
-        self.shared = is_open and any(result.cpus is not None and result.cpus.shared for result in last)
+        self.shared = is_open and any(
+            result.cpus is not None
+            and result.cpus.shared
+            and all(problem.code != OWN_AFFINITY for problem in result.problems)
+            for result in last
+        )
 
     @property
     def experiment(self) -> Experiment:
@@ -59,7 +66,7 @@ class CpuChoice:
             self._decided = result.valid
             metrics = result.metrics
             dear = shares_well(metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores"))
-            if not result.valid or result.cpus.shared or not dear:  # if shared already, there is only one CPU
+            if not result.valid or result.cpus.machine == 1 or not dear:
                 return False
             self.shared, self._decided = True, False
             return True

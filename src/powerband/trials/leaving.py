@@ -21,12 +21,11 @@ from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis
 from powerband.model.subjects import render_deployed_command
-from powerband.processes.containers import PUBLISHERS, container_at
+from powerband.processes.containers import server_at
 from powerband.processes.deployed_subject import change
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
-from powerband.processes.ports import listener
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import render
 from powerband.store import (
@@ -160,12 +159,9 @@ def _runs_already(experiment: Experiment) -> str:
     if subject.deployed.pid is not None or not is_loopback(parts.hostname or ""):
         return text
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    if (found := listener(port)) is None:
+    if (found := server_at(port)) is None:
         return text
     name, pid = found
-    if name in PUBLISHERS:
-        inside = container_at(("docker",), port)
-        return text if inside is None else f"{text}; it is in a container, and --pid {inside.pid} would watch it"
     return f"{text}; {name} listens there, and --pid {pid} would watch it"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from powerband.processes import containers
-from powerband.processes.containers import Container, container_at
+from powerband.processes.containers import Container, container_at, server_at
 from powerband.processes.ports import pick_port
 
 ID = "0123456789abcdef" * 4
@@ -50,3 +50,23 @@ def test_it_is_killed_only_while_its_process_is_still_there(
     processes_in(monkeypatch, container)
     Container((str(client),), 4711, ID).end()
     assert client.with_name("killed").exists() is (container == ID)
+
+
+@pytest.mark.parametrize(
+    ("listens", "inside", "server"),
+    [
+        (("server", 7), None, ("server", 7)),
+        (("docker-proxy", 7), Container(("docker",), 4711, ID), ("a container", 4711)),
+        (("dockerd", 7), None, None),
+        (None, None, None),
+    ],
+)
+def test_the_server_behind_a_port_is_not_the_proxy_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+    listens: tuple[str, int] | None,
+    inside: Container | None,
+    server: tuple[str, int] | None,
+) -> None:
+    monkeypatch.setattr(containers, "listener", lambda port: listens)
+    monkeypatch.setattr(containers, "container_at", lambda client, port: inside)
+    assert server_at(80) == server

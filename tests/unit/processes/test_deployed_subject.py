@@ -156,6 +156,23 @@ def test_a_proxy_that_closes_what_it_takes_is_no_server_that_is_up_again(
         assert unanswered(there, tmp_path / "log", pump, 30, restarted=True) == ""
 
 
+@pytest.mark.parametrize(
+    ("pid", "found", "root"),
+    [(None, ("gunicorn", 7), 7), (8, ("gunicorn", 7), 8), (None, ("systemd", 1), None), (None, None, None)],
+)
+def test_the_workers_waited_for_are_those_of_the_server_itself(
+    pump: Pump, monkeypatch: pytest.MonkeyPatch, pid: int | None, found: tuple[str, int] | None, root: int | None
+) -> None:
+    """systemd listens for a server that it starts at the first connection, and all processes descend from it."""
+    there = render(Subject(name="s", url="http://127.0.0.1:1/", deployed=Deployed()), Setting(()), Path("e"))
+    looked: list[tuple[int, int]] = []
+    monkeypatch.setattr(deployed_subject, "server_at", lambda port: found)
+    monkeypatch.setattr(deployed_subject, "processes_below", lambda *what: looked.append(what))
+    monkeypatch.setattr(deployed_subject, "await_workers", lambda look, pause, timeout_s: look())
+    deployed_subject._await_workers(there, pid, pump, 30.0)
+    assert looked == ([] if root is None else [(root, 0)])
+
+
 def test_of_errors_without_end_only_the_last_are_kept(tmp_path: Path, pump: Pump) -> None:
     said = failure(tmp_path, pump, "sh", "-c", f"head -c {3 * SAID_BYTES} /dev/zero >&2; echo last >&2; exit 1")
     assert said.endswith("last") and (tmp_path / "apply.log").stat().st_size == SAID_BYTES

@@ -18,7 +18,7 @@ from powerband.model.plan import Setting, TrialSpec
 from powerband.model.results import Problem, TrialResult
 from powerband.processes.cpus import cpu_split
 from powerband.processes.stop_request import StopRequest
-from powerband.search.cpu_choice import CpuChoice
+from powerband.search.cpu_choice import OWN_AFFINITY, CpuChoice
 from powerband.search.observer import Observer
 from powerband.search.session import run_session
 from powerband.store import RunDir, TrialDir, TrialRecord
@@ -97,6 +97,18 @@ def test_what_was_asked_for_is_left_alone(host: HostUse) -> None:
 def test_a_resumed_run_goes_on_as_it_began(shared: bool) -> None:
     choice = CpuChoice(experiment(), [a_result("host_foreign"), a_result(shared=shared, number=2)])
     assert choice.shared is shared and not choice.again(a_result(shared=shared))
+
+
+def test_a_server_that_leaves_its_cpus_decides_like_another_and_so_after_a_resume() -> None:
+    cheap, much = (a_result(OWN_AFFINITY, server=cores, shared=True) for cores in (0.3, 0.9))
+    cheap, much = (
+        replace(each, problems=tuple(replace(problem, fatal=False) for problem in each.problems))
+        for each in (cheap, much)
+    )
+    choice = CpuChoice(experiment())
+    assert not choice.again(cheap) and not choice.shared
+    assert not CpuChoice(experiment(), [cheap]).shared
+    assert CpuChoice(experiment()).again(much)
 
 
 def dear(cpus: list[Any]) -> Callable[..., TrialRecord]:

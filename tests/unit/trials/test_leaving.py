@@ -15,7 +15,6 @@ from powerband.base.errors import MeasurementError, SubjectError
 from powerband.model.deployed import Deployed
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import Level
-from powerband.processes.containers import Container
 from powerband.processes.failures import Code
 from powerband.store import RunDir
 from powerband.trials import leaving
@@ -205,16 +204,10 @@ def test_a_terminal_that_is_closed_meanwhile_does_not_cut_it_short(run: RunDir, 
 
 
 @pytest.mark.parametrize(
-    ("name", "inside", "said"),
-    [
-        ("server", None, "; server listens there, and --pid 7 would watch it"),
-        ("docker-proxy", Container(("docker",), 4711, "id"), "; it is in a container, and --pid 4711 would watch it"),
-        ("dockerd", None, ""),
-    ],
+    ("found", "said"), [(("server", 7), "; server listens there, and --pid 7 would watch it"), (None, "")]
 )
-def test_the_process_to_watch_is_the_server_not_the_proxy_before_it(
-    knob: Path, monkeypatch: pytest.MonkeyPatch, name: str, inside: Container | None, said: str
+def test_the_process_to_watch_is_named(
+    knob: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[str, int] | None, said: str
 ) -> None:
-    monkeypatch.setattr(leaving, "listener", lambda port: (name, 7))
-    monkeypatch.setattr(leaving, "container_at", lambda client, port: inside)
+    monkeypatch.setattr(leaving, "server_at", lambda port: found)
     assert leaving._runs_already(deployed(knob)).endswith(f"it is not restarted{said}")

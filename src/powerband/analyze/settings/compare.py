@@ -72,7 +72,7 @@ TAKES_TIME = frozenset({"error_rate", "users_unserved", "users_unserved_share"})
 """Metrics that count users whose answer may come after the end of a short trial."""
 RESUME = "resume the run to finish it"
 """The end of each warning of a plan that is not over; it is removed for a reader of a run that goes on."""
-NOTED = ("redirects", "out_of_memory", "much_logged", "jmeter_transactions")
+NOTED = ("own_affinity", "redirects", "out_of_memory", "much_logged", "jmeter_transactions")
 """Problems that leave a trial valid, but may make its figures those of something else than was meant."""
 
 
@@ -438,6 +438,9 @@ def _standing(
         own = bool(mine) and all(not result.valid and subjects_own(result) for result in mine)
         (failed if own else unmeasured)[row.setting] = row.infeasible_because[0]
     in_play = {row.setting for row in rows if _may_answer(row)}
+    # With a quota, or if the server sets its own affinity, each setting may have other CPUs.
+    with_cpus = [each for each in results if each.valid and each.cpus]
+    with_cpus.sort(key=lambda each: each.setting == contest.leader)
     return Standing(
         experiment=experiment,
         rows=rows,
@@ -448,7 +451,7 @@ def _standing(
         unmeasured=unmeasured,
         explored=tuple(result for result in results if result.stage is Stage.EXPLORE and _shows(experiment, result)),
         measured=frozenset(name for result in results if result.valid for name in result.metrics),
-        cpus=next((result.cpus for result in reversed(results) if result.valid and result.cpus), None),
+        cpus=with_cpus[-1].cpus if with_cpus else None,
         rising=rising,
         few_requests=_few_requests(experiment, results),
     )

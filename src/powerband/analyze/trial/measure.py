@@ -106,7 +106,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     # Threads that serve no requests hold none.
     rate_per_s = fleet.achieved_per_s if kind.sends_requests else 0.0
     return replace(
-        _result(record, problems, {**metrics, **quiet}),
+        _result(record, problems, {**metrics, **quiet}, evidence.own_affinity),
         steady=None if quiet else evidence.steady,
         held_up=held_up(evidence, metrics),
         rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(metrics),
@@ -154,7 +154,12 @@ def _still_compiles(metrics: Mapping[str, float]) -> bool:
     return metrics.get("jvm_compile_share", 0.0) >= COMPILES
 
 
-def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping[str, float]) -> TrialResult:
+def _result(
+    record: TrialRecord,
+    problems: tuple[Problem, ...],
+    metrics: Mapping[str, float],
+    own_affinity: int | None = None,
+) -> TrialResult:
     go, begun = record.phases.get("go"), record.phases.get("measure")
     return TrialResult(
         number=record.spec.number,
@@ -167,7 +172,7 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
         warmup_s=None if go is None or begun is None else (begun - go) / SECOND_NS,
         warmup_ended_by=record.warmup_ended_by,
         stage=record.spec.stage,
-        cpus=_cpu_use(record, metrics.get("cpu_quota_cores")),
+        cpus=_cpu_use(record, metrics.get("cpu_quota_cores"), own_affinity),
         neighbours=record.neighbours,
         node=record.node,
         generators=tuple(GeneratorNode.from_json(each) for each in record.generators),
@@ -179,13 +184,14 @@ def _result(record: TrialRecord, problems: tuple[Problem, ...], metrics: Mapping
     )
 
 
-def _cpu_use(record: TrialRecord, subject_quota: float | None) -> CpuUse | None:
+def _cpu_use(record: TrialRecord, subject_quota: float | None, own_affinity: int | None) -> CpuUse | None:
     machine, server, engine = (record.cpus.get(name, []) for name in ("machine", "subject", "engine"))
     if not machine:
         return None
     allowed = [quota for quota in (record.cpu_quota, subject_quota) if quota is not None]
-    shared = not record.generators and bool(set(server or machine) & set(engine or machine))
-    return CpuUse(min([float(len(server or machine)), *allowed]), len(machine), shared)
+    meet = own_affinity is not None or bool(set(server or machine) & set(engine or machine))
+    count = own_affinity or len(server or machine)
+    return CpuUse(min([float(count), *allowed]), len(machine), meet and not record.generators)
 
 
 def _failure(record: TrialRecord) -> Problem:

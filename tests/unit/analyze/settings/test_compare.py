@@ -16,6 +16,7 @@ from powerband.analyze.settings.constraints import Compliance, judge
 from powerband.analyze.settings.contest import ResponseTable, cheapest_of, cost_of
 from powerband.analyze.settings.in_place import NO_DIFFERENCE
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Design, Objective
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
@@ -592,6 +593,15 @@ def test_a_note_that_changes_what_the_figures_mean_is_said_once() -> None:
     first = next(each.number for each in noted if each.problems)
     said = f"trial {first} (threads=2) (and 2 other trials): 900 answers were redirects"
     assert analyse(experiment({"threads": (1, 2)}), noted).warnings == (said,)
+
+
+@pytest.mark.parametrize(("best", "said"), [(1, "on 1 of this machine's 2 CPUs"), (2, "on all 2 CPUs of this machine")])
+def test_the_cpus_of_the_answer_are_those_of_the_setting_that_it_names(best: int, said: str) -> None:
+    """nginx with `worker_cpu_affinity auto`: its second worker runs on the load generator's CPU."""
+    trials = results({best: [200.0, 202.0, 203.0], 3 - best: [100.0, 101.0, 102.0]})
+    uses = {setting(1): CpuUse(1, 2, shared=False), setting(2): CpuUse(2, 2, shared=True)}
+    trials = [replace(each, cpus=uses[each.setting]) for each in trials]
+    assert said in analyse(experiment({"threads": (1, 2)}), trials).answer.sentences[0]
 
 
 def test_where_nothing_was_measured_the_answer_says_so_and_no_warning_repeats_it() -> None:

@@ -24,6 +24,7 @@ from fakes.trials import (
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.trial.measure import measure, quantile_table
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Constraint, Measure, Objective
 from powerband.model.load import Load
 from powerband.model.metrics import METRICS
@@ -270,6 +271,38 @@ def test_the_cpus_on_which_the_kernel_lets_the_subject_run_are_what_it_may_use(
     if affinity is not None:
         tell_more(directory, lambda at_ns: {"cpus_now": affinity if at_ns > 5 * SECOND else 1})
     assert measure(directory, record, experiment()).metrics["subject_cpu_share"] == pytest.approx(share, rel=0.01)
+
+
+def most_of_it(at_ns: int) -> int:
+    return 2 if at_ns > 4 * SECOND else 1
+
+
+def a_while(at_ns: int) -> int:
+    return 2 if at_ns > 6 * SECOND else 1
+
+
+@pytest.mark.parametrize(
+    ("affinity", "pool", "noted"),
+    [
+        (most_of_it, "worker", True),
+        (a_while, "worker", False),
+        (lambda at_ns: 1, "worker", False),
+        (lambda at_ns: None, "worker", False),
+        (most_of_it, "iou-wrk", False),
+    ],
+)
+def test_a_server_on_more_cpus_than_it_was_given_shares_those_of_the_load_generator(
+    tmp_path: Path, affinity: Callable[[int], int | None], pool: str, noted: bool
+) -> None:
+    """A child of another affinity that lives for a while, or a thread that the kernel adds, is no such server."""
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    cpus = {"subject": [0], "engine": [1], "probe": [1], "machine": [0, 1]}
+    record = write_trial(directory, replace(record_of(spec(), figures), cpus=cpus), figures)
+    tell_more(directory, lambda at_ns: {"cpus_now": affinity(at_ns)})
+    directory.probe.write_text(directory.probe.read_text().replace('"pool": "worker"', f'"pool": "{pool}"'))
+    result = measure(directory, record, experiment())
+    assert codes(result) == ({"own_affinity"} if noted else set()) and result.valid
+    assert result.cpus == (CpuUse(2, 2, shared=True) if noted else CpuUse(1, 2, shared=False))
 
 
 @pytest.mark.parametrize(("own_quota", "named"), [(None, True), (2.0, False)])
