@@ -2,7 +2,8 @@
 failed starts are outcomes, too.
 
 In: the trials of a run. Out: `Starts` of a setting; whether too many failed, also in words. A trial that the load
-engine or the machine spoilt says nothing of the server and counts as no start. Method: docs/methods/failed-starts.md.
+engine or the machine spoilt says nothing of the server and counts as no start, nor does an excused first start.
+Method: docs/methods/failed-starts.md.
 """
 
 from __future__ import annotations
