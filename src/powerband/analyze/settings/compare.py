@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -138,7 +139,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     answer = with_caveat(answer, restless)
     if soak is not None and soak.lasts is False:  # this was asked for, so it comes first
         first, *rest = answer.sentences
-        first = f"{sentence(_in_one_line(soak.sentence))} {re.sub('^Use ', 'But for that, use ', first)}"
+        first = f"{sentence(in_one_line(soak.sentence))} {re.sub('^Use ', 'But for that, use ', first)}"
         answer = replace(answer, sentences=(first, *rest))
     elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
