@@ -1,4 +1,5 @@
-"""A real server exits at once in two of five starts at one level, and is faster there than at any other level."""
+"""A real server exits at once in two of five starts at one level, and is faster there than at any other level; another
+is ready only after its very first start."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ from powerband.model.results import AnswerKind
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
+CASE: dict[str, Any] = {
+    "name": "flaky",
+    "factors": {"level": [1, 2, 3]},
+    "load": {"users": 8, "duration": "1s", "drain": "200ms", "scenario": [{"name": "get", "path": "/"}]},
+    "measure": {"warmup": "200ms", "repeats": 4, "slots": False, "foreign_cpu_max": "100%", "steal_max": "100%"},
+    "objective": {"maximise": "goodput"},
+    "design": {"order": "race", "confirm": 2, "seed": 3},
+}
+
 
 def test_a_level_that_fails_starts_is_not_named_however_fast_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [sys.executable, str(FAKES / "flaky_server.py"), "{port}", "{level}", str(tmp_path / "starts")]
-    case: dict[str, Any] = {
-        "name": "flaky",
-        "subject": {"command": command},
-        "factors": {"level": [1, 2, 3]},
-        "load": {"users": 8, "duration": "1s", "drain": "200ms", "scenario": [{"name": "get", "path": "/"}]},
-        "measure": {"warmup": "200ms", "repeats": 4, "slots": False, "foreign_cpu_max": "100%", "steal_max": "100%"},
-        "objective": {"maximise": "goodput"},
-        "design": {"order": "race", "confirm": 2, "seed": 3},
-    }
-    run = powerband.run(case, runs=tmp_path)
+    run = powerband.run({**CASE, "subject": {"command": command}}, runs=tmp_path)
     analysis = run.analysis
     flaky = analysis.settings[2]
     assert flaky.starts is not None and flaky.starts.failed >= 1
@@ -46,3 +47,43 @@ def test_a_level_that_fails_starts_is_not_named_however_fast_it_is(
     assert invoke(["report", str(run.path)]) == 0
     shown = capsys.readouterr().out
     assert "failed starts" in shown and "found its cache half written" in shown
+
+
+ONCE = """
+import pathlib, socket, sys, threading, time
+
+port, level, first = int(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
+if not first.exists():
+    first.write_text(level)
+    print("pulling the image", flush=True)
+    time.sleep(600)
+pause_s = 0.012 if first.read_text() == level else 0.06
+
+
+def serve(connection):
+    while received := connection.recv(65_536):
+        time.sleep(pause_s)
+        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok" * received.count(b"\\r\\n\\r\\n"))
+
+
+listener = socket.create_server(("127.0.0.1", port), backlog=64)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+def test_a_server_whose_very_first_start_takes_long_bars_no_level(tmp_path: Path) -> None:
+    """The level that has the first start is the fastest."""
+    (tmp_path / "server.py").write_text(ONCE)
+    command = [sys.executable, str(tmp_path / "server.py"), "{port}", "{level}", str(tmp_path / "first")]
+    subject = {"command": command, "ready": {"timeout": "5s"}}
+    analysis = powerband.run({**CASE, "subject": subject}, runs=tmp_path).analysis
+    first = analysis.trials[0]
+    assert [problem.code for problem in first.problems] == ["not_ready", "first_start"]
+    (row,) = [row for row in analysis.settings if row.setting == first.setting]
+    assert row.starts is not None and row.starts.failed == 0 and row.feasible
+    assert analysis.answer.leader == first.setting
+    if analysis.answer.kind not in (AnswerKind.NOT_ENOUGH_DATA, AnswerKind.BOUNDED):  # they occur beside other tests
+        assert analysis.answer.setting == first.setting
+    (said,) = [warning for warning in analysis.warnings if "the first start failed" in warning]
+    assert "was not ready within 5 s" in said and "pulling the image" in said

@@ -8,6 +8,7 @@ from typing import Any
 from fakes.landscapes import threads_of
 from fakes.trials import experiment
 from powerband.analyze.settings.compare import analyse
+from powerband.analyze.trial.faults import with_first_start
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, TrialSpec
 from powerband.model.results import Analysis, Problem, TrialResult
@@ -53,7 +54,7 @@ def run_planner(planner: Planner, outcome: Outcome) -> list[TrialResult]:
     """Runs the planner to its end; returns the results."""
     results = []
     while (spec := planner.ask()) is not None:
-        results.append(result_of(spec, outcome(spec)))
+        results.append(with_first_start(result_of(spec, outcome(spec)), results))
         planner.tell(results[-1])
     return results
 

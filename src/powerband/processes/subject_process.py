@@ -76,6 +76,10 @@ CAUSE_CHARACTERS = 500  # arbitrary: what fits a message; the log has all
 SOCKET_PARENT_BYTES = 70  # the path of a Unix socket has at most 107 bytes (unix(7)), and ours adds 31
 FEW_LINES = 3  # as long as the sentence that would replace them
 
+_BUFFERED = (
+    ", or its output waits in a buffer, as that of many programs does where they write to no terminal: set "
+    "PYTHONUNBUFFERED=1 (--env PYTHONUNBUFFERED=1), or write stdbuf -oL in front of the command"
+)
 _WORDS_APART = "write its words apart, without quotes around all of them"
 # The words of operating systems and JVMs; of Spring Boot, of Docker, and of gunicorn.
 _PORT_TAKEN = re.compile(
@@ -527,10 +531,11 @@ def _wait_ready(
                 if counter is not None:
                     raise counter.missing()
                 cure = "correct that, or raise subject.ready.timeout (--ready-timeout)"
+                buffered = "" if rendered.ready.log is None or size_of(log_file) else _BUFFERED
                 raise TrialFailed(
                     Code.NOT_READY,
                     f"the server was not ready within {timeout_s:g} s ({_how_ready(rendered)}): "
-                    f"{listens_elsewhere(rendered, probe.pid) or cure}{last_lines(log_file)}",
+                    f"{listens_elsewhere(rendered, probe.pid) or cure}{last_lines(log_file)}{buffered}",
                 )
             pause_s = min(pause_s * 1.3, POLL_LONGEST_S)
     pump.wait(lambda: probe.exited is not None, 0.001)

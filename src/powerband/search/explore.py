@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from powerband.analyze.settings.constraints import shortfall
-from powerband.analyze.trial.faults import fatal_codes, subjects_own
+from powerband.analyze.trial.faults import fatal_codes, is_first_start, subjects_own
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.errors import UsageError
 from powerband.loads.measured import as_judged
@@ -111,7 +111,8 @@ class Explorer(InFlight[_Tried]):
 
     def _is_repeated(self, result: TrialResult) -> bool:
         may = result.attempt <= self._experiment.measure.retries and self._retries_left > 0
-        return may and not result.valid and not _is_own(result) and not self._out_of_time()
+        own = _is_own(result) and not is_first_start(result)
+        return may and not result.valid and not own and not self._out_of_time()
 
     def _shows_speed(self, result: TrialResult, common: Setting) -> bool:
         """True if the node of this result is to run the common setting, which it has not run yet."""

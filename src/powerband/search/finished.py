@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from powerband.analyze.stored import stored_analysis, stored_results
+from powerband.analyze.trial.faults import with_first_start
 from powerband.analyze.trial.measure import measure
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment
@@ -73,7 +74,8 @@ def finished_trials(experiment: Experiment, run: RunDir) -> Finished:
         for number, why in lost.items()
         if number in specs
     }
-    return Finished(dict(sorted(results.items())), specs, dict(sorted(lost.items())), seen)
+    results = {number: with_first_start(result, results.values()) for number, result in sorted(results.items())}
+    return Finished(results, specs, dict(sorted(lost.items())), seen)
 
 
 def keep_seen(run: RunDir, finished: Finished) -> None:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.settings.node_costs import with_node_costs
 from powerband.analyze.settings.nodes import CONFIRMED_ON, confirmed_on
+from powerband.analyze.trial.faults import with_first_start
 from powerband.analyze.trial.measure import measure
 from powerband.analyze.trial.steady import is_steady
 from powerband.base.errors import MeasurementError, UsageError
@@ -300,7 +301,7 @@ class _Session:
         if spec.number in self.repeated_s:
             record = replace(record, repeated_s=self.repeated_s.pop(spec.number))
             directory.write_record(record)
-        result = measure(directory, record, self.experiment)
+        result = with_first_start(measure(directory, record, self.experiment), self.results.values())
         if choice.again(result):
             self.repeated_s[spec.number] = result.spent_s
             self.observer.note(_dealt_anew(choice))

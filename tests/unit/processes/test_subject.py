@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -38,6 +38,7 @@ from powerband.processes.subject_process import (
     ready_check,
     render,
 )
+from powerband.store import Failure
 from powerband.wire.probe_events import Exited
 
 ENGINE = Path("/opt/engine")
@@ -302,6 +303,36 @@ def test_ready_by_http_when_nobody_listens(tmp_path: Path, pump: Pump) -> None:
         assert not is_ready(1)
 
 
+def failure_of(subject: Subject, log: Path, pump: Pump) -> Failure:
+    """How a start of the subject fails; `log`: its output."""
+    with LineFile(log.with_name("lines")) as lines, pytest.raises(TrialFailed) as failed, subject_process.subject_up(
+        subject,
+        Setting(()),
+        engine=ENGINE,
+        cpus=CpuSplit(),
+        files=SubjectFiles(log, log.with_name("engine.log"), lines, log, lambda _: None),
+        pump=pump,
+        on_launched=lambda _: None,
+    ):  # fmt: skip
+        pass
+    return failed.value.failure
+
+
+@pytest.mark.parametrize("said", ["", "starting\n"])
+@pytest.mark.parametrize("log", ["^Serving$", None])
+def test_a_log_that_stays_empty_may_wait_in_a_buffer(
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch, log: str | None, said: str
+) -> None:
+    (tmp_path / "log").write_text(said)
+    running = SimpleNamespace(exited=None, pid=os.getpid())
+    monkeypatch.setattr(subject_process, "probe_up", lambda *_: nullcontext(running))
+    subject = Subject(name="s", command=("sh", "{port}"), ready=Ready(log=log, timeout_ns=1))
+    failed = failure_of(subject, tmp_path / "log", pump)
+    assert failed.code == Code.NOT_READY
+    hint = r"it printed nothing, or its output waits in a buffer.* PYTHONUNBUFFERED=1.*stdbuf -oL"
+    assert bool(re.search(hint, failed.message)) is (log is not None and not said)
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -327,20 +358,8 @@ def test_a_start_on_another_port_is_judged_by_its_own_part_of_the_log(
 
     monkeypatch.setattr(subject_process, "probe_up", first_loses_its_port)
     monkeypatch.setattr(subject_process, "POLL_FIRST_S", 0.0)
-    lines = LineFile(tmp_path / "lines")
-    files = SubjectFiles(log, tmp_path / "engine.log", lines, log, lambda _: None)
     subject = Subject(name="s", command=("sh", "{port}"), ready=Ready(log="^never$", timeout_ns=10**9))
-    with lines, pytest.raises(TrialFailed) as failed, subject_process.subject_up(
-        subject,
-        Setting(()),
-        engine=ENGINE,
-        cpus=CpuSplit(),
-        files=files,
-        pump=pump,
-        on_launched=lambda _: None,
-    ):  # fmt: skip
-        pass
-    assert failed.value.failure.code == Code.DIED_BEFORE_READY and len(launched) == 2
+    assert failure_of(subject, log, pump).code == Code.DIED_BEFORE_READY and len(launched) == 2
     ready_once = subject.model_copy(update={"ready": Ready(log="^ready$", timeout_ns=10**9)})
     with ready_check(render(ready_once, Setting(()), ENGINE), log, pump, None, log.stat().st_size) as is_ready:
         assert not is_ready(1)

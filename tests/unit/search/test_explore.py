@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fakes.trials import experiment
+from powerband.analyze.trial.faults import with_first_start
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting, Stage, TrialSpec
 from powerband.model.results import NODE_LOST, Problem, TrialResult
@@ -177,6 +178,21 @@ def test_a_setting_that_fails_is_not_repeated_and_is_learnt_from() -> None:
     late = [result for result in results[20:] if not result.valid]
     assert len(late) < 40 * 3 / 8 * 0.7, "it keeps away from where they die"
     assert all(float(setting.as_dict()["threads"]) <= 16 for setting in explorer.finalists())
+
+
+def test_a_first_start_that_was_never_ready_is_repeated_at_once() -> None:
+    explorer = Explorer(large(), 7)
+    ran = list[TrialResult]()
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        if spec.number in (1, 3):
+            ran.append(with_first_start(told(spec, {}, "not_ready", "failed"), ran))
+        else:
+            ran.append(told(spec, {"goodput_per_s": goodput(spec.setting)}))
+        return ran[-1]
+
+    explore(explorer, answer)
+    assert [(each.block, each.attempt) for each in ran[:4]] == [(0, 1), (0, 2), (1, 1), (2, 1)]
 
 
 def test_an_interrupted_trial_is_repeated_and_costs_nothing() -> None:

@@ -14,7 +14,7 @@ from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable
 from powerband.analyze.stats.intervals import Scale
 from powerband.model.experiment import Claim, Experiment, Objective
-from powerband.model.plan import Stage, TrialSpec
+from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Race, TrialResult, Verdict
 from powerband.search.race import RacePlanner, still_open
 
@@ -287,6 +287,26 @@ def test_who_only_fails_leaves_without_an_effect() -> None:
     left = next(left for left in analysis.race.departures if left.setting.id == "threads=0")
     assert left.effect is None and "because of not_ready" in left.reason
     assert analysis.answer.setting is not None
+
+
+@pytest.mark.parametrize("order", ["race", "blocks"])
+@pytest.mark.parametrize("code", ["not_ready", "died"])
+def test_a_slow_first_start_bars_no_setting(code: str, order: str) -> None:
+    """The best of all settings has the first start of the run."""
+    best = list[Setting]()
+
+    def serve(spec: TrialSpec) -> Mapping[str, float] | str:
+        if not best:
+            best.append(spec.setting)
+            return code
+        return {"goodput_per_s": (1200 if spec.setting == best[0] else 1000) * noisy(spec), "threads_max": 1.0}
+
+    analysis = run_experiment(race_of(3, repeats=4, order=order), serve)
+    first, second, *_ = [trial for trial in analysis.trials if trial.setting == best[0]]
+    assert (second.block, second.attempt) == (first.block, 2), "it has its repeat in the same round"
+    named = analysis.answer.setting == best[0]
+    assert named is (code == "not_ready")
+    assert any("the first start failed" in warning for warning in analysis.warnings) is named
 
 
 def serve_well(spec: TrialSpec) -> Mapping[str, float]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.trials import Figures, experiment, record_of, write_trial
+from fakes.trials import Figures, experiment, failed_record, record_of, write_trial
 from powerband.base.errors import UsageError
 from powerband.model.experiment import Experiment, Measure
 from powerband.model.plan import Stage, TrialSpec
@@ -79,6 +79,27 @@ def test_a_stop_ends_after_the_trial_in_flight_and_resume_goes_on(run: RunDir, s
     run_session(experiment(), run, watching, again, trial=by_threads)
     again.close()
     assert len(run.records()) == 9 and watching.calls[0] == "run 4/9"
+
+
+def test_a_first_start_that_was_never_ready_is_excused_in_a_resumed_run_too(run: RunDir, stop: StopRequest) -> None:
+    made = experiment(design={"order": "race", "seed": 7}, measure=Measure(repeats=8))
+
+    def slow_at_first(made: Experiment, spec: TrialSpec, directory: TrialDir, **rest: Any) -> TrialRecord:
+        if spec.number == 5 and not stop.requested:
+            stop.request()
+        if spec.number == 1:
+            return write_trial(directory, failed_record(spec), None)
+        return by_threads(made, spec, directory, **rest)
+
+    run_session(made, run, Observer(), stop, trial=slow_at_first)
+    again = StopRequest()
+    analysis = run_session(made, run, Observer(), again, trial=by_threads)
+    again.close()
+    first = analysis.trials[0]
+    (row,) = [row for row in analysis.settings if row.setting == first.setting]
+    assert not first.valid and row.starts is not None and row.starts.failed == 0 and row.feasible
+    assert any("the first start failed: it never got ready" in warning for warning in analysis.warnings)
+    assert analyse_run(made, run) == analysis
 
 
 def test_a_run_that_had_ended_says_so_when_it_is_resumed(run: RunDir, stop: StopRequest) -> None:

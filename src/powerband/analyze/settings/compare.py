@@ -48,7 +48,14 @@ from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import may_catch_up, never_stabilised, still_rising, warnings_of, with_caveat
 from powerband.analyze.settings.why import commonest, with_tried
 from powerband.analyze.stats.intervals import estimate_of
-from powerband.analyze.trial.faults import beyond_generator, subjects_own, tried
+from powerband.analyze.trial.faults import (
+    FIRST_START,
+    beyond_generator,
+    in_one_line,
+    is_excused,
+    subjects_own,
+    tried,
+)
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.units import format_duration, plural, time_text
 from powerband.loads.measured import is_lower_bound
@@ -72,8 +79,9 @@ TAKES_TIME = frozenset({"error_rate", "users_unserved", "users_unserved_share"})
 """Metrics that count users whose answer may come after the end of a short trial."""
 RESUME = "resume the run to finish it"
 """The end of each warning of a plan that is not over; it is removed for a reader of a run that goes on."""
-NOTED = ("own_affinity", "redirects", "out_of_memory", "much_logged", "jmeter_transactions")
-"""Problems that leave a trial valid, but may make its figures those of something else than was meant."""
+NOTED = (FIRST_START, "own_affinity", "redirects", "out_of_memory", "much_logged", "jmeter_transactions")
+"""Problems that leave a trial valid, but may make its figures those of something else than was meant; and the first
+start that does not count."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     answer = with_caveat(answer, restless)
     if soak is not None and soak.lasts is False:  # this was asked for, so it comes first
         first, *rest = answer.sentences
-        first = f"{sentence(_in_one_line(soak.sentence))} {re.sub('^Use ', 'But for that, use ', first)}"
+        first = f"{sentence(in_one_line(soak.sentence))} {re.sub('^Use ', 'But for that, use ', first)}"
         answer = replace(answer, sentences=(first, *rest))
     elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
@@ -403,12 +411,7 @@ def _spoilt(result: TrialResult) -> bool:
 def _absent_because(setting: Setting, results: Sequence[TrialResult], metric: str) -> tuple[str, ...]:
     """The reasons why a setting has no valid trial: the fatal problems of its trials, each once."""
     mine = tried(results, setting)
-    messages = [
-        problem.message
-        for result in mine
-        for problem in result.problems
-        if problem.fatal or result.status != "measured"
-    ]
+    messages = [problem.message for result in mine for problem in result.problems if problem.fatal]
     if not messages and any(result.valid for result in mine):
         return (f"{metric_words(metric)} was not measured",)
     return tuple(dict.fromkeys(messages)) or (NOT_TRIED,)
@@ -544,7 +547,7 @@ def _warnings(
     if experiment.objective.is_capacity:
         yield from filter(None, (_cut_short(experiment, rows, progress), short_windows(experiment)))
     for setting, reason in progress.left.items():
-        yield f"{setting.id} is no longer tried: it {_in_one_line(reason)}"
+        yield f"{setting.id} is no longer tried: it {in_one_line(reason)}"
     invalid = sum(row.invalid for row in rows)
     if 0 < invalid < len(done):  # the answer says that nothing could be measured, and why
         yield f"{invalid} of {len(done)} trials failed or are invalid: they are excluded, each with its reason"
@@ -562,13 +565,9 @@ def _warnings(
 def _noted(done: Sequence[TrialResult]) -> Iterator[str]:
     """Yields each note of `NOTED` as its first trial has it, and in how many more."""
     for code in NOTED:
-        those = [(trial, note.message) for trial in done if trial.valid for note in trial.problems if note.code == code]
+        noted = [trial for trial in done if trial.valid or is_excused(trial, done)]
+        those = [(trial, note.message) for trial in noted for note in trial.problems if note.code == code]
         if those:
             first, message = those[0]
             others = f" (and {plural(len(those) - 1, 'other trial')})" if len(those) > 1 else ""
             yield f"trial {first.number} ({first.setting.id}){others}: {message}"
-
-
-def _in_one_line(message: str) -> str:
-    """A message without the log lines at its end, and the clause that announces them."""
-    return re.sub(r"(; [^;\n]*:)?\n.*", "", message, flags=re.DOTALL)

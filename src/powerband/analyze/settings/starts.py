@@ -2,7 +2,8 @@
 failed starts are outcomes, too.
 
 In: the trials of a run. Out: `Starts` of a setting; whether too many failed, also in words. A trial that the load
-engine or the machine spoilt says nothing of the server and counts as no start. Method: docs/methods/failed-starts.md.
+engine or the machine spoilt says nothing of the server and counts as no start, nor does an excused first start.
+Method: docs/methods/failed-starts.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from math import comb
 
 from powerband.analyze.stats.shares import share_least, share_most
-from powerband.analyze.trial.faults import fatal_codes, is_failed_start, tried
+from powerband.analyze.trial.faults import fatal_codes, is_excused, is_failed_start, tried
 from powerband.base.units import plural
 from powerband.model.plan import Setting
 from powerband.model.results import Starts, TrialResult
@@ -23,7 +24,7 @@ LUCK = 0.5
 def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: float) -> Starts:
     """Counts the fresh starts of a setting, over every stage and attempt, and those of them that failed."""
     mine = tried(results, setting)
-    bad = [result for result in mine if is_failed_start(result)]
+    bad = [result for result in mine if is_failed_start(result) and not is_excused(result, mine)]
     made = len(bad) + sum(result.valid for result in mine)
     wrong = sum("invariant" in fatal_codes(result) for result in bad)
     return Starts(made, len(bad), wrong, share_most(len(bad), made, 1 - confidence))

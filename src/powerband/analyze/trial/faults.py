@@ -3,12 +3,14 @@ machine."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES
-from powerband.model.plan import Setting, Stage
-from powerband.model.results import DAMAGED, TrialResult, Verdict
+from powerband.model.plan import REVISION, Level, Setting, Stage
+from powerband.model.results import DAMAGED, Problem, TrialResult, Verdict
 
 GENERATOR_FULL = "generator_cpu"
 LATE = frozenset({"generator_lag", "generator_starved"})
@@ -23,6 +25,8 @@ OWN_FAILURES = frozenset(
     {"engine_failed", "probe_failed", "descriptor_limit", "port_limit", "port_in_use", "link_failed", "jmeter_failed"}
     | {"plan_ended", "ended_in_warmup", DAMAGED}
 )
+NEVER_READY = frozenset({"died_before_ready", "not_ready"})
+FIRST_START = "first_start"
 
 
 def tried(results: Iterable[TrialResult], setting: Setting) -> list[TrialResult]:
@@ -81,6 +85,45 @@ def beyond_generator(results: Iterable[TrialResult]) -> bool:
 def is_failed_start(result: TrialResult) -> bool:
     """True if the subject spoilt the trial by itself, on a machine that was not disturbed meanwhile."""
     return not result.valid and subjects_own(result) and not machine_disturbed(result)
+
+
+def with_first_start(result: TrialResult, others: Iterable[TrialResult]) -> TrialResult:
+    """The result, with a note if the server never got ready in it and it is the run's first on its node and of its
+    revision. `others`: the other results of the run."""
+    earlier = (other for other in others if other.number < result.number and other.status != "interrupted")
+    if not fatal_codes(result) & NEVER_READY or any(_place(other) == _place(result) for other in earlier):
+        return result
+    message = result.problems[0].message
+    said = f"; the last line that it printed: {message.splitlines()[-1].strip()}" if "\n" in message else ""
+    where = f" on {result.node}" if result.node else ""
+    note = (
+        f"the first start{where} failed: {in_one_line(message)}{said}. It does not count once a later start of this "
+        "setting succeeds, since it may have had work that is done only once (an image, a migration)"
+    )
+    return replace(result, problems=(*result.problems, Problem(FIRST_START, note, fatal=False)))
+
+
+def _place(result: TrialResult) -> tuple[str, Level | None]:
+    return result.node, result.setting.as_dict().get(REVISION)
+
+
+def is_first_start(result: TrialResult) -> bool:
+    """True if the result has the note of `with_first_start`."""
+    return any(problem.code == FIRST_START for problem in result.problems)
+
+
+def is_excused(result: TrialResult, others: Iterable[TrialResult]) -> bool:
+    """True for a failed first start after which the same setting started on the same node: its cause belonged to the
+    machine, and was there only once."""
+    return is_first_start(result) and any(
+        other.valid and other.number > result.number and (other.setting, other.node) == (result.setting, result.node)
+        for other in others
+    )
+
+
+def in_one_line(message: str) -> str:
+    """A message without the log lines at its end, and the clause that announces them."""
+    return re.sub(r"(; [^;\n]*:)?\n.*", "", message, flags=re.DOTALL)
 
 
 def unmeasured_pair(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fakes.trials import experiment
@@ -9,7 +11,8 @@ from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.settings.starts import failed_words, fails_more, is_allowed, starts_of
-from powerband.model.plan import Setting, Stage
+from powerband.analyze.trial.faults import with_first_start
+from powerband.model.plan import REVISION, Setting, Stage
 from powerband.model.results import Analysis, Problem, Starts, TrialResult, Verdict
 
 OF = Setting((("threads", 1),))
@@ -42,6 +45,54 @@ def test_a_failed_start_is_the_servers_own_doing(codes: tuple[str, ...], status:
     found = starts_of([trial(1, *codes, status=status), trial(2), trial(3, stage=Stage.CONFIRM)], OF, 0.95)
     assert (found.made, found.failed) == ((3, 1) if failed else (2, 0))
     assert found.wrong == ("invariant" in codes)
+
+
+def noted(*trials: TrialResult) -> list[TrialResult]:
+    return [with_first_start(each, trials) for each in trials]
+
+
+@pytest.mark.parametrize("code", ["not_ready", "died_before_ready"])
+def test_a_first_start_that_was_never_ready_does_not_count_once_a_later_one_is(code: str) -> None:
+    failed = trial(1, code, status="failed")
+    found = starts_of(noted(failed, trial(2), trial(3)), OF, 0.95)
+    assert (found.made, found.failed) == (2, 0)
+    found = starts_of(noted(failed, trial(2, code, status="failed"), trial(3)), OF, 0.95)
+    assert (found.made, found.failed) == (2, 1), "the second start is not excused"
+    found = starts_of(noted(failed, trial(2, code, status="failed")), OF, 0.95)
+    assert (found.made, found.failed) == (2, 2), "it never started"
+
+
+def test_only_a_first_start_that_was_never_ready_is_excused() -> None:
+    for code, status in (("died", "failed"), ("invariant", "measured"), ("no_request_ok", "measured")):
+        assert starts_of(noted(trial(1, code, status=status), trial(2)), OF, 0.95).failed == 1
+    late = trial(2, "not_ready", status="failed")
+    assert starts_of(noted(trial(1), late, trial(3)), OF, 0.95).failed == 1
+    stopped = replace(trial(1), status="interrupted")
+    assert starts_of(noted(stopped, late, trial(3)), OF, 0.95).failed == 0
+
+
+def test_each_node_and_each_revision_has_a_first_start() -> None:
+    elsewhere = replace(trial(2, "not_ready", status="failed"), node="b")
+    before = replace(trial(1), node="a")
+    assert starts_of(noted(before, elsewhere, replace(trial(3), node="a")), OF, 0.95).failed == 1
+    assert starts_of(noted(before, elsewhere, replace(trial(3), node="b")), OF, 0.95).failed == 0
+    old, new = (Setting(((REVISION, name),)) for name in ("old", "new"))
+    ran = [replace(trial(1), setting=old), replace(trial(2, "not_ready", status="failed"), setting=new)]
+    assert starts_of(noted(*ran, replace(trial(3), setting=new)), new, 0.95).failed == 0
+
+
+def test_the_answer_says_once_that_the_first_start_failed_and_what_it_printed() -> None:
+    message = "the server was not ready within 2 s: raise it; its last log lines:\n  hello\n  pulling the image"
+    failed = replace(trial(1, status="failed"), problems=(Problem("not_ready", message),))
+    warnings = analyse(experiment({"threads": (1,)}), noted(failed, trial(2), trial(3))).warnings
+    (said,) = [warning for warning in warnings if "first start" in warning]
+    assert said.startswith(
+        "trial 1 (threads=1): the first start failed: the server was not ready within 2 s: raise it; the last line "
+        "that it printed: pulling the image. It does not count"
+    )
+    analysis = analyse(experiment({"threads": (1,)}), noted(failed, trial(2, "not_ready", status="failed")))
+    assert not any("first start" in warning for warning in analysis.warnings)
+    assert analysis.settings[0].infeasible_because == (message, "because of not_ready")
 
 
 def starts(failed: int, made: int) -> Starts:
