@@ -92,7 +92,9 @@ def rich(kind: LoadKind, folder: Path) -> Evidence:
     """The evidence of a trial that has every measurement possible with this kind of load."""
     of: Experiment = experiment(measure=Measure.model_validate(MEASURED), **LOADS[kind])
     assert kind_of(of) is kind
-    figures = Figures(forks_per_s=1, summary={"ended_by": "work", **({"websocket": JOINS} if kind is WEBSOCKET else {})})
+    figures = Figures(
+        forks_per_s=1, summary={"ended_by": "work", **({"websocket": JOINS} if kind is WEBSOCKET else {})}
+    )
     directory = TrialDir(folder / "0001")
     record = replace(record_of(spec(), figures), **RECORDED)
     looks = {
