@@ -116,14 +116,15 @@ class Rendered:
 @dataclass(frozen=True)
 class RunningSubject:
     """A subject that is ready. `rendered`: its launch and addresses. `probe`: the probe that watches it. `log_file`:
-    its output. `counter`: that of a self-driven subject, None for others. `limits`: its cgroups."""
+    its output. `counter`: that of a self-driven subject, None for others. `limits`: its cgroups. `generations_above`:
+    how many generations below `root_pid`, itself included, are no part of the subject."""
 
     rendered: Rendered
     probe: RunningProbe
     log_file: Path
     counter: SubjectCounter | None = None
     limits: Limits = NO_LIMITS
-    generations_above: ClassVar[int] = 2  # of processes that are no part of the subject: the probe and its keeper
+    generations_above: ClassVar[int] = 2  # the keeper and the probe
 
     @property
     def root_pid(self) -> int | None:
@@ -159,7 +160,7 @@ class RunningSubject:
 
 @dataclass(frozen=True)
 class ContainerSubject(RunningSubject):
-    """A subject that runs in a container. `container`: None if it was not found."""
+    """A subject that runs in a container. `container`: None if it was not found. `generations_above`: none."""
 
     container: Container | None = None
     generations_above: ClassVar[int] = 0

@@ -15,7 +15,7 @@ def plant(root: Path, *rows: tuple[int, int, str, int, int]) -> Path:
     for pid, parent, name, own, reaped in rows:
         folder = root / "proc" / str(pid)
         folder.mkdir(parents=True)
-        numbers = f"0 0 0 0 0 0 0 0 0 {own} 0 {reaped} 0 20 0 1 0 {pid * 10} 0"
+        numbers = f"0 0 0 0 0 0 0 0 0 {own} 0 {reaped} 0 20 0 1 0 {pid * 10} 0 0"
         (folder / "stat").write_text(f"{pid} ({name}) S {parent} {numbers}\n")
     (root / "proc" / "self").mkdir()
     return root
@@ -49,7 +49,7 @@ def test_a_pid_that_is_another_process_now_counts_whole(tmp_path: Path) -> None:
     after = processes(plant(tmp_path / "b", (20, 1, "new", 30, 0)))
     (tmp_path / "c").mkdir()
     stat = tmp_path / "b" / "proc" / "20" / "stat"
-    stat.write_text(stat.read_text().replace(" 200 0\n", " 999 0\n"))
+    stat.write_text(stat.read_text().replace(" 200 0 0\n", " 999 0 0\n"))
     after = processes(tmp_path / "b")
     assert used_by_others(before, after, 7) == [("new", 30 / HERTZ)]
 
