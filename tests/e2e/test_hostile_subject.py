@@ -35,10 +35,13 @@ def test_ready_ends_in_time_whatever_the_server_answers(kind: str, tmp_path: Pat
 @pytest.mark.parametrize("kind", ["drip", "endless"])
 def test_a_person_who_stops_waits_for_no_knob(kind: str, tmp_path: Path) -> None:
     stop = StopRequest()
-    threading.Timer(2.0, stop.request).start()
+    timer = threading.Timer(2.0, stop.request)
+    timer.start()
     begun_s = time.monotonic()
     case = experiment(server(kind, apply=(Step(name="PUT /knob", method="PUT", path="/knob"),)))
     record = run_one(case, tmp_path, stop=stop)
+    timer.cancel()  # the trial may have failed before
+    timer.join()
     stop.close()
     assert record.status in ("interrupted", "failed") and time.monotonic() - begun_s < 9
     if kind == "drip":

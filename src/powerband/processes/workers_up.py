@@ -24,8 +24,8 @@ RUNNING = {"R", "D"}  # on a CPU, waiting for one (throttled by a quota, too), o
 
 
 class Processes(NamedTuple):
-    """The processes of a server at one instant, by `pids`. `running`: the first thread of one of them runs or is ready to.
-    `rss_pages`: their memory."""
+    """The processes of a server at one instant, by `pids`. `running`: the first thread of one of them runs or is ready
+    to. `rss_pages`: their memory."""
 
     pids: frozenset[int]
     running: bool
