@@ -125,12 +125,11 @@ def check_places(run: RunDir, texts: Mapping[str, str]) -> None:
 def block(kept: Kept) -> str:
     """The block of a page that shows the run, its answer, the settings and the claims, all of it from the data."""
     found, host = kept.analysis, kept.host
-    valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
     cpus = host_fact(host, "CPUs allowed")
     told = [
         f"`{kept.command.replace(' --no-progress', '')}` on {kept.date}",
         f"{host_fact(host, 'CPU')}, {len(cpus) if isinstance(cpus, list) else '?'} CPUs",
-        f"{valid} of {plural(len(found['trials']), 'trial')} valid",
+        f"{_valid_of(found)} of {plural(len(found['trials']), 'trial')} valid",
     ]
     parts = [
         f"{'; '.join(told)}. [Its data](data/{kept.folder.name}).",
@@ -146,7 +145,6 @@ def short_row(kept: Kept) -> tuple[str, str, str, str]:
     """The run as a row of a table: its experiment and data, its valid trials, the best and the worst setting that has a
     figure, each with it."""
     found, objective = kept.analysis, kept.analysis["objective"]
-    valid = sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
     figures = [(row["setting"]["id"], row["estimates"].get(objective)) for row in found["settings"]]
     ranked = sorted(
         (
@@ -159,7 +157,7 @@ def short_row(kept: Kept) -> tuple[str, str, str, str]:
     shown = [f"`{name}` {words}" for _, name, words in ranked]
     first, last = (shown[0], shown[-1] if len(shown) > 1 else "") if shown else ("", "")
     link = f"[`{found['name']}`](data/{kept.folder.name})"
-    return link, f"{valid} of {len(found['trials'])}", f"{metric_words(objective)}: {first}", last
+    return link, f"{_valid_of(found)} of {len(found['trials'])}", f"{metric_words(objective)}: {first}", last
 
 
 def _first_sentence(found: Mapping[str, Any]) -> str:
@@ -274,6 +272,10 @@ def _value(value: float, unit: str) -> str:
 
 def _estimate(told: Mapping[str, Any] | None) -> Estimate | None:
     return None if told is None else Estimate(**told)
+
+
+def _valid_of(found: Mapping[str, Any]) -> int:
+    return sum(trial["status"] == "measured" and not _fatal(trial) for trial in found["trials"])
 
 
 def _fatal(trial: Mapping[str, Any]) -> bool:

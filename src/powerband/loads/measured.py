@@ -153,8 +153,8 @@ def requests_for(metric: str) -> int:
 
 
 def least_of(metric: str, metrics: Mapping[str, float]) -> float | None:
-    """What a trial's percentile of response times is at least if the trial had too few requests for it: the highest
-    lower one that was measured. None if there is none, and for every other metric."""
+    """A lower bound for a percentile of response times that a trial had too few requests for: the highest lower
+    percentile that was measured. None if there is none, and for every other metric."""
     lower = [f"{RESPONSE}_{key}" for key in QUANTILES]
     lower = lower[: lower.index(metric)] if metric in lower else []
     return next((metrics[name] for name in reversed(lower) if name in metrics), None)

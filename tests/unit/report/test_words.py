@@ -106,7 +106,7 @@ def test_the_standing_agrees_with_the_answer(
     ],
 )
 def test_all_figures_stand_beside_the_objective_and_goodput_is_one_of_them(objective: str, without: str) -> None:
-    """What needs least may serve least."""
+    """The setting that uses the least memory may also serve the fewest requests, so readers see goodput beside it."""
     every = {"goodput_per_s", "response_time_ns_p99", "rss_bytes_max"}
     shown = {column.metric for column in present_columns(synthetic.analysis(objective=objective))}
     assert shown & every == every - {without}

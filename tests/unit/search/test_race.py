@@ -68,7 +68,7 @@ def test_who_is_worse_for_certain_but_by_less_than_the_margin_stays() -> None:
 def test_only_the_cheaper_of_those_that_may_be_equivalent_is_worth_more_blocks(
     threads_each: tuple[float, ...], memory: tuple[float, ...]
 ) -> None:
-    """Of those that cost alike but for noise it is the first of the plan."""
+    """Settings whose costs differ only by noise count as equally cheap, and the first of the plan is named."""
     made = race_of(3)
     planner, results = RacePlanner(made, 1), []
     while len(results) < 3 and (spec := planner.ask()) is not None:

@@ -9,7 +9,7 @@ use crate::contract::spec::{Duration, LoadSpec, Model, Step};
 use fields::{Checked, DAY_NS, at_least, at_most, between, check_headers, check_path, is_token, wrong};
 use messages::{check_message, check_messages};
 
-/// The most steps a scenario may have: a request's step number shares 16 bits with a flag.
+/// The most steps a scenario may have: a request's step number shares 16 bits with two flags.
 const MAX_STEPS: usize = 1 << 14;
 const MAX_PIPELINE: u32 = 1024; // arbitrary: far deeper than any client; each request in flight costs its user 24 bytes
 const MAX_THREADS: u32 = 1024; // as many CPUs as a cpu_set_t can name: more event loops could not be pinned

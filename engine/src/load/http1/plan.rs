@@ -28,7 +28,7 @@ impl RequestPlan {
     /// True for an accepted response that sends the client elsewhere, unless the step asks for that status.
     #[inline]
     pub fn is_redirected(&self, status: u16) -> bool {
-        status > 300 && self.status.is_empty() && matches!(status, 301 | 302 | 303 | 307 | 308)
+        self.status.is_empty() && matches!(status, 301 | 302 | 303 | 307 | 308)
     }
 }
 

@@ -34,8 +34,17 @@ from powerband.analyze.settings.standing import (
     verb,
 )
 from powerband.analyze.settings.starts import allowed_words, failed_words
-from powerband.analyze.settings.thread_line import TRACKS, along, threads_added
-from powerband.analyze.settings.why import CPU_BUSY, CPU_NAMES, CPU_SHARE, limit_of_setting, serves_less, why
+from powerband.analyze.settings.thread_line import TRACKS
+from powerband.analyze.settings.why import (
+    CPU_BUSY,
+    CPU_NAMES,
+    CPU_SHARE,
+    added_along,
+    limit_of_setting,
+    line_through,
+    serves_less,
+    why,
+)
 from powerband.analyze.stats.edge import HELD_BY
 from powerband.base.units import (
     RATIO_SHOWN_MAX,
@@ -149,8 +158,7 @@ def _at_the_edge(standing: Standing, decision: Decision, setting: Setting) -> st
         numbers = numbers_of(experiment.factors.get(name, ())) or []
         if name == REVISION or name.startswith(("load.", "host.")) or len(numbers) < EDGES_FROM:
             continue
-        value, line = number_of(level), along(name, (row.setting for row in standing.rows), setting)
-        added = threads_added({each: standing.value(of, "threads_max") for each, of in line.items()})
+        value, added = number_of(level), added_along(standing, line_through(standing, name, setting))
         # NaN, where too few settings raced, is neither above nor below.
         enough = (max(numbers) >= users and added >= TRACKS[0]) or (limited and not added < TRACKS[0])
         if value == max(numbers) and not loaded and not enough:

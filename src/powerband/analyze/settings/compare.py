@@ -34,7 +34,7 @@ from powerband.analyze.settings.cpus_kept import cpus_kept, runtime_limits
 from powerband.analyze.settings.disturbers import disturbers
 from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.headline import Fresh, figures_of
-from powerband.analyze.settings.in_place import deployed_answer, in_words_of_trials
+from powerband.analyze.settings.in_place import in_words_of_trials, with_unseen
 from powerband.analyze.settings.lasting import growing, lasting_warnings
 from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
 from powerband.analyze.settings.nodes import nodes_of
@@ -143,7 +143,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         answer = replace(answer, sentences=(first, *rest))
     elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
-    answer = deployed_answer(experiment, answer, rows, results)
+    answer = with_unseen(experiment, answer, rows, results)
     nodes = nodes_of(experiment, results, told, _half(progress), standing.race)
     if nodes is not None:
         answer = replace(answer, sentences=(*answer.sentences, *nodes.sentences))
@@ -564,8 +564,8 @@ def _warnings(
 
 def _noted(done: Sequence[TrialResult]) -> Iterator[str]:
     """Yields each note of `NOTED` as its first trial has it, and in how many more."""
+    noted = [trial for trial in done if trial.valid or is_excused(trial, done)]
     for code in NOTED:
-        noted = [trial for trial in done if trial.valid or is_excused(trial, done)]
         those = [(trial, note.message) for trial in noted for note in trial.problems if note.code == code]
         if those:
             first, message = those[0]

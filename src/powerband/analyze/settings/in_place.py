@@ -30,7 +30,7 @@ _START = re.compile(r"(?<![\w.=-])(fresh )?start(s?)(?![\w=-])")
 """Matches `start` as a word of its own, not as the name or level of a setting."""
 
 
-def deployed_answer(
+def with_unseen(
     experiment: Experiment, answer: Answer, rows: Sequence[SettingResult], results: Sequence[TrialResult]
 ) -> Answer:
     """The answer with what a deployed server adds to it, a container that was not found, or settings that do not

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -148,13 +148,23 @@ def with_tried(standing: Standing, setting: Setting) -> tuple[SettingResult, ...
     return tuple(replace(row, bottleneck=found) if row.setting == setting else row for row in rows)
 
 
+def line_through(standing: Standing, name: str, setting: Setting) -> dict[float, Setting]:
+    """The settings of the rows that differ from `setting` in the parameter `name` alone, by its level (`along`)."""
+    return along(name, (row.setting for row in standing.rows), setting)
+
+
+def added_along(standing: Standing, line: Mapping[float, Setting]) -> float:
+    """The threads that a level of the line higher by one adds (`threads_added`)."""
+    return threads_added({level: standing.value(of, "threads_max") for level, of in line.items()})
+
+
 def _tried(standing: Standing, setting: Setting) -> str:
     """`threads=64, with more threads, was tried: it violates the SLO`; empty if none was, or it may be better."""
     verdicts = {Verdict.WORSE: "is worse", Verdict.EQUIVALENT: "is no better"}
     for name, level in setting.levels:
-        here, line = number_of(level), along(name, (row.setting for row in standing.rows), setting)
+        here, line = number_of(level), line_through(standing, name, setting)
         beyond = [each for each in line if here and each >= here][:2]
-        added = threads_added({each: standing.value(line[each], "threads_max") for each in beyond})
+        added = added_along(standing, {each: line[each] for each in beyond})
         if name.startswith(("load.", "host.")) or not added >= TRACKS[0]:
             continue
         row = standing.row(line[beyond[1]])

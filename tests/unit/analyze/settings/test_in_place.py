@@ -13,8 +13,8 @@ from powerband.analyze.settings.in_place import (
     NOT_FOUND,
     NOT_RESTARTED,
     _of_trials,
-    deployed_answer,
     in_words_of_trials,
+    with_unseen,
 )
 from powerband.model.experiment import Experiment
 from powerband.model.results import Analysis, Verdict
@@ -44,7 +44,7 @@ def test_starts_are_trials_and_names_stay(said: str, told: str) -> None:
 
 
 def sentences(analysis: Analysis) -> str:
-    return " ".join(deployed_answer(EXPERIMENT, analysis.answer, analysis.settings, analysis.trials).sentences)
+    return " ".join(with_unseen(EXPERIMENT, analysis.answer, analysis.settings, analysis.trials).sentences)
 
 
 def test_what_is_seen_inside_is_not_denied() -> None:
@@ -70,7 +70,7 @@ def test_a_container_that_was_not_found_is_told_of() -> None:
     started = EXPERIMENT.model_copy(update={"subject": EXPERIMENT.subject.model_copy(update=update)})
     seen = synthetic.analysis()
     for analysis, told in ((seen, False), (blind(seen), True)):
-        answer = deployed_answer(started, analysis.answer, analysis.settings, analysis.trials)
+        answer = with_unseen(started, analysis.answer, analysis.settings, analysis.trials)
         assert (NOT_FOUND in answer.sentences) is told and NOT_RESTARTED not in " ".join(answer.sentences)
 
 
@@ -86,5 +86,5 @@ def test_a_server_that_is_started_is_told_of_as_ever() -> None:
     started = EXPERIMENT.model_copy(
         update={"subject": EXPERIMENT.subject.model_copy(update={"deployed": None, "command": ("s",)})}
     )
-    assert deployed_answer(started, analysis.answer, analysis.settings, analysis.trials) == analysis.answer
+    assert with_unseen(started, analysis.answer, analysis.settings, analysis.trials) == analysis.answer
     assert in_words_of_trials(analysis) is analysis
