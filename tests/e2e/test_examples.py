@@ -50,7 +50,7 @@ def built(name: str, checkout: Path, command: str) -> Path:
 
 
 def joined(trials: list[dict[str, Any]], users: int) -> bool:
-    """Whether most of the users joined in each trial, and no more. A busy machine may keep some waiting into the window."""
+    """Whether most of the users joined in each trial, and no more: a busy machine may keep some waiting."""
     return all(users / 2 < trial["metrics"]["joined_users"] <= users for trial in trials)
 
 

@@ -34,6 +34,7 @@ def judged(case: Experiment, folder: Path) -> tuple[TrialResult, set[str]]:
         "host_steal_some",
         "generator_starved",
         "generator_lag",
+        "engine_stopped",
         "not_steady",
         "memory_pressure",
         "io_pressure",

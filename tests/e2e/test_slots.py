@@ -119,7 +119,6 @@ def test_a_full_cpu_is_not_looked_at(tmp_path: Path) -> None:
     assert "slots" not in measure(TrialDir(tmp_path / "0001"), record, case).metrics
 
 
-@pytest.mark.crowded
 def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) -> None:
     case = experiment(
         reference("--model", "fixed", "--threads", "4", "--wait", "300ms"),
@@ -132,7 +131,6 @@ def test_an_answer_that_takes_long_is_refused_with_the_reason(tmp_path: Path) ->
     assert "one user alone got" in next(each.message for each in result.problems if each.code == "no_slots")
 
 
-@pytest.mark.crowded
 def test_a_server_that_does_not_survive_twice_the_users_was_measured_all_the_same(tmp_path: Path) -> None:
     """The server exits at the seventh simultaneous connection; the load has four users."""
     code = (

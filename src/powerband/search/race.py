@@ -346,7 +346,7 @@ class RacePlanner:
             return  # they decide first
         if self._begun == 1 < self._screens:
             self._settled = hopeless(self._experiment, self._live, self._results)
-        elif self._screening:
+        elif self._screening or self._compared == 1:
             decided = self._screen()
         if not decided and not self._screening and self._compared >= 2:
             decided = self._look()
@@ -426,7 +426,8 @@ class RacePlanner:
 
     def _screen(self) -> bool:
         """Eliminates the settings that short trials show far behind; returns True if only the leader is left. Another
-        block of short trials follows if it may eliminate more."""
+        block of short trials follows if it may eliminate more. After the first full trials, those leave that short ones
+        had shown far behind, but not settled."""
         begun, self._screening = self._begun, False
         self._settled, self._begun = frozenset(), max(begun, self._screens)
         table = ResponseTable(self._experiment, self._settings, self._results)
@@ -439,7 +440,9 @@ class RacePlanner:
             return False
         raced = self._live
         effects = {setting.id: effect for setting in raced if (effect := contest.effect(setting)) is not None}
-        gone = tuple(far_behind(contest, raced, self._results))
+        gone = tuple(far_behind(self._experiment, contest, raced, self._results))
+        if self._compared and not gone:
+            return False
         for setting in gone:
             effect = contest.effect(setting)
             reason = _worse_by(effect, contest, contest.leader)

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from powerband.analyze.settings.contest import Contest, ResponseTable
+from powerband.analyze.settings.contest import Contest, ResponseTable, compared
 from powerband.analyze.settings.unsettled import RISES_MOST, is_unsettled
 from powerband.analyze.trial.faults import was_too_short
 from powerband.model.experiment import Experiment
@@ -46,9 +46,12 @@ WORTH = 2 / 3
 or to warm up, the race begins at once."""
 
 
-def far_behind(contest: Contest, live: Sequence[Setting], results: Sequence[TrialResult]) -> Iterator[Setting]:
-    """Settings that are certainly worse than the leader by more than `FAR`. A setting that had not settled in any of
-    its short trials stays if it may still catch up; so does one to which each of them added processes."""
+def far_behind(
+    experiment: Experiment, contest: Contest, live: Sequence[Setting], results: Sequence[TrialResult]
+) -> Iterator[Setting]:
+    """Settings that are certainly worse than the leader by more than `FAR`, by the contest of the short trials. A
+    setting that had not settled in any of its trials, short or full, stays if it may still catch up; so does one to
+    which each of them added processes, and one that came nearer in a full trial."""
     if contest.leader in contest.endless:
         return
     far = max(contest.allowed, -contest.scale.allowed(-FAR, contest.leader_mean))
@@ -59,13 +62,30 @@ def far_behind(contest: Contest, live: Sequence[Setting], results: Sequence[Tria
         end = contest.difference.get(setting, math.nan) + half
         if setting == contest.leader or not end < -far:
             continue
-        mine = [r for r in results if r.setting == setting and r.stage is Stage.SCREEN and r.valid]
+        mine = [r for r in results if r.setting == setting and r.stage in (Stage.SCREEN, Stage.COMPARE) and r.valid]
         rises = all(r.rising or is_unsettled(r) for r in mine)
         if mine and all(map(_still_forks, mine)):
             continue
         if rises and (not contest.scale.log or math.exp(end) * RISES_MOST > 1):
             continue
+        if _came_nearer(experiment, contest, setting, results, far):
+            continue
         yield setting
+
+
+def _came_nearer(
+    experiment: Experiment, contest: Contest, setting: Setting, results: Sequence[TrialResult], far: float
+) -> bool:
+    """True if a full trial of the setting was not so far behind the leader's of its block."""
+    assert contest.leader is not None
+    cells, metric = compared(experiment, results), experiment.objective.metric
+    for (of, block), result in cells.items():
+        best = cells.get((contest.leader, block))
+        if of == setting and best is not None and {metric} <= result.metrics.keys() & best.metrics.keys():
+            mine, leaders = contest.scale.scaled([result.metrics[metric], best.metrics[metric]])
+            if contest.sign * (mine - leaders) > -far:
+                return True
+    return False
 
 
 def _still_forks(trial: TrialResult) -> bool:

@@ -201,6 +201,25 @@ def test_settings_that_had_not_settled_leave_where_four_times_as_much_would_not_
     assert {threads(spec) for spec in specs if spec.stage is Stage.COMPARE} == {4, 5, 6}
 
 
+@pytest.mark.parametrize(("full", "leaves"), [("steady", True), ("limit", False), ("nearer", False)])
+def test_a_setting_that_had_not_settled_leaves_once_a_full_trial_had_and_was_as_far_behind(
+    full: str, *, leaves: bool
+) -> None:
+    def unsettled(spec: TrialSpec, result: TrialResult) -> TrialResult:
+        if threads(spec) != 5:
+            return result
+        if spec.stage is Stage.SCREEN or full == "limit":
+            return replace(result, warmup_ended_by="limit")
+        more = 1.6 if full == "nearer" else 1.0
+        return replace(result, metrics={**result.metrics, "goodput_per_s": result.metrics["goodput_per_s"] * more})
+
+    _, specs, analysis = screened(FAR_APART, unsettled)
+    trials = Counter(threads(spec) for spec in specs if spec.stage is Stage.COMPARE)
+    assert set(trials) == {5, 6}
+    assert (trials[5] == 1) is leaves
+    assert analysis.answer.kind is AnswerKind.BEST
+
+
 def test_a_third_short_trial_is_made_where_two_differ_too_much_to_show_what_they_show() -> None:
     def once_more(spec: TrialSpec, result: TrialResult) -> TrialResult:
         more = 1.1 if spec.stage is Stage.SCREEN and (threads(spec), spec.block) == (5, 0) else 1.0

@@ -13,6 +13,7 @@ from powerband.model.plan import REVISION, Level, Setting, Stage
 from powerband.model.results import DAMAGED, Problem, TrialResult, Verdict
 
 GENERATOR_FULL = "generator_cpu"
+STOPPED = "engine_stopped"
 LATE = frozenset({"generator_lag", "generator_starved"})
 HALF_BUSY = 0.5
 """A load engine whose busiest thread used less than this of a CPU, and that was late while other programs ran, waited
@@ -56,6 +57,8 @@ def subjects_own(result: TrialResult) -> bool:
     codes = fatal_codes(result)
     if was_too_short(result):
         return False
+    if STOPPED in codes:
+        codes -= UNANSWERED  # nobody asked meanwhile
     return bool(codes & SUBJECT_CODES) or (result.status == "failed" and not codes & OWN_FAILURES)
 
 

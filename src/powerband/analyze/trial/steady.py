@@ -36,8 +36,9 @@ Kendall 1975, table 1). As little is certain of five values, they must not even 
 `EARLY_SHIFT`."""
 EARLY_SHIFT = 0.03  # a server that starts at half speed and takes ten seconds to get going shifts by 4.6 %
 LEVEL_BATCHES, LEVEL = 3, 0.01
-"""Response times of busy users that lie so close together in the last batches have settled, whatever came before: the
-opening of connections, a queue that fills. Those of a server that takes ten seconds to get going are 2 % apart."""
+"""Response times of busy users that lie so close together in the last batches, of many in their later half, have
+settled, whatever came before: the opening of connections, a queue that fills. Those of a server that takes ten seconds
+to get going are 2 % apart."""
 CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
 DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
 BATCH_INTERVALS = 5  # MSER-5's
@@ -107,10 +108,12 @@ def settled(counts: Array, times: Array, *, truncate: bool, tied: bool = False) 
     total = weights.sum(axis=1)
     mean_time = np.divide(sums, total, out=np.full(batches, np.nan), where=total > 0)
     mean_time = mean_time[~np.isnan(mean_time)]
-    alone = tied and mean_time.size == batches < BATCHES_MIN
-    if alone:
-        last = mean_time[-LEVEL_BATCHES:]
-        return bool(np.ptp(last) <= LEVEL * np.median(last)) or _series_settled(mean_time, truncate)
+    if tied and mean_time.size == batches:
+        last = mean_time[-max(LEVEL_BATCHES, batches // 2) :]
+        if np.ptp(last) <= LEVEL * np.median(last):
+            return True
+        if batches < BATCHES_MIN:
+            return _series_settled(mean_time, truncate)
     return all(_series_settled(series, truncate) for series in (rate, mean_time) if series.size >= least)
 
 

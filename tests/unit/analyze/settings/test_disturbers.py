@@ -126,3 +126,10 @@ def test_a_disturbed_machine_excuses_server_and_generator_and_a_little_disturban
         assert [blamed(replace(faulty, held_up=share)) for share in (0.0, 0.05, 0.2)] == [True, True, False]
         in_part = replace(faulty, metrics={"goodput_per_s": 1.0, "quiet_s": 0.5, "held_up_share_max": 0.2})
         assert not blamed(in_part), "the fault may have come while others ran"
+
+
+def test_no_answer_while_the_load_engine_stood_still_is_no_fault_of_the_server() -> None:
+    made = result_of(TrialSpec(1, 0, 1, race_of(2).settings()[0], 1), {"goodput_per_s": 1.0})
+    for code, blamed in (("no_request_ended", False), ("memory_kills", True)):
+        problems = (Problem(code, "it is so"), Problem("engine_stopped", "it is so"))
+        assert is_failed_start(replace(made, problems=problems)) is blamed

@@ -108,6 +108,10 @@ def test_users_who_are_always_busy_are_judged_early_by_their_times() -> None:
     opening, filling = (74e6, 52.5e6, 51.1e6, 50.6e6, 50.8e6), (53e6, 109e6, 101.3e6, 101.3e6, 101.5e6)
     for settled_late in (opening, filling):
         assert is_steady(WarmupSeries(INTERVAL_S, counts, settled_late, busy_users=True))
+    filled = (51e6, 105.8e6, 182.2e6, 203.5e6, 203.1e6, 203.2e6, 203.6e6, 203.8e6, 203.7e6, 203e6)
+    for last, steady in ((203e6, True), (206e6, False)):
+        longer = WarmupSeries(INTERVAL_S, (160.0, *[320.0] * 9), (*filled[:-1], last), busy_users=True)
+        assert is_steady(longer) is steady
     rising = tuple(20e6 * (1 - 0.05 * at) for at in range(5))
     assert not is_steady(WarmupSeries(INTERVAL_S, counts, rising, busy_users=True))
     assert not is_steady(WarmupSeries(INTERVAL_S, (*counts[:4], 0.0), (*times[:4], math.nan), busy_users=True))
