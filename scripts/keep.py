@@ -39,7 +39,10 @@ BYTES_MAX = 256 * 1024  # of all files of a folder
 _CWD = re.compile(r"^( +cwd: ).*$", re.MULTILINE)  # a server's working folder; ours run in any folder
 DROPPED = ("hostname", "uptime_s")
 _UNIT = re.compile(r"(/s| %| times| points)$")
-_LEFT_OUT = re.compile(r"\d+ ?% interval [^)]*?, (?=\d+ (?:trials|fresh starts)\))| \(the load took [^)]*\)")
+_LEFT_OUT = re.compile(  # the table has the interval, the line above it the CPUs
+    r"\d+ ?% interval [^)]*?, (?=\d+ (?:trials|fresh starts)\))| \(the load took [^)]*\)"
+    r"|, on all \d+ CPUs of this machine"
+)
 
 
 class NotKeptError(Exception):
@@ -133,7 +136,7 @@ def block(kept: Kept) -> str:
     ]
     parts = [
         f"{'; '.join(told)}. [Its data](data/{kept.folder.name}).",
-        f"**{_LEFT_OUT.sub('', _first_sentence(found))}**",  # the table has the interval
+        f"**{_LEFT_OUT.sub('', _first_sentence(found))}**",
         _table(*_settings(found)),
     ]
     if found["claims"]:
