@@ -7,6 +7,8 @@ use crate::load::http1::parse::Expected;
 pub struct RequestPlan {
     pub request: Vec<u8>,
     pub expected: Expected,
+    /// True if sending it twice changes nothing that sending it once does not (RFC 9110, section 9.2.2).
+    pub idempotent: bool,
     status: Vec<u16>,
 }
 
@@ -16,6 +18,7 @@ impl RequestPlan {
         RequestPlan {
             request: request(step, authority, keep_alive),
             expected: Expected { head: step.method == "HEAD", needles: Needles::new(&step.checks.body_contains) },
+            idempotent: matches!(step.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"),
             status: step.checks.status.clone(),
         }
     }

@@ -212,7 +212,7 @@ impl Core {
         let slot = &mut self.slots[index];
         slot.fd = fd;
         slot.state = State::Connecting;
-        slot.connect_us = (self.now_ns / 1_000) as u32;
+        slot.stamp_us = (self.now_ns / 1_000) as u32;
         if tls.is_some() {
             slot.extra.get_or_insert_default().tls = tls;
         }
@@ -242,7 +242,7 @@ impl Core {
     /// takes.
     pub fn connecting_ns(&self, index: usize) -> u64 {
         let now_us = (now_ns().max(self.now_ns) / 1_000) as u32;
-        u64::from(now_us.wrapping_sub(self.slots[index].connect_us)) * 1_000
+        u64::from(now_us.wrapping_sub(self.slots[index].stamp_us)) * 1_000
     }
 
     /// True while the TLS handshake of a connection is under way.

@@ -8,13 +8,15 @@ use super::core::{Core, READ_BUFFER_BYTES};
 use super::protocol::Protocol;
 use super::slot::{Slot, State};
 use crate::contract::outcome::Outcome;
-use crate::load::http1::parse::{HeadCache, Partial, Progress, Response};
+use crate::load::http1::parse::{HeadCache, Parser, Partial, Progress, Response};
 use crate::load::http1::plan::RequestPlan;
 use crate::load::sys;
 use crate::load::timers::Timer;
 
 /// Most bytes of requests gathered for one write; the first request may be longer.
 const GATHER_BYTES: usize = 64 * 1024; // arbitrary: a larger write saves nothing more
+const RESTED_US: i32 = 900_000; // servers give up a connection that rests after a second or more, less the way there
+const CROSSED_NS: u64 = 20_000_000; // most time between a request and the end of the connection that crossed it
 
 pub struct Http1 {
     steps: Arc<[RequestPlan]>,
@@ -310,6 +312,7 @@ impl Http1 {
             Outcome::Ok
         };
         let keep_alive = core.plan.spec.connection.keep_alive;
+        slot.stamp_us = (core.now_ns / 1_000) as u32;
         // This response answers a request that is only half written: the rest of the request would be taken for another
         // one.
         let cut_short = slot.in_flight == slot.unwritten;
@@ -337,6 +340,12 @@ impl Http1 {
         if slot.state == State::Fresh && slot.begun() == 0 && slot.in_flight > 0 {
             return self.fail_all(core, index, outcome);
         }
+        if matches!(outcome, Outcome::ClosedEarly | Outcome::Reset) && self.crossed(core, index) {
+            let slot = &mut core.slots[index];
+            (slot.unwritten, slot.offset) = (1, 0);
+            core.close(index);
+            return self.advance(core, index);
+        }
         // A late or bad response belongs to the oldest request; those behind it only lose their connection.
         let behind = match outcome {
             Outcome::Timeout | Outcome::BadResponse => Outcome::ClosedEarly,
@@ -348,6 +357,21 @@ impl Http1 {
             core.end_request(index, if nth == 0 { outcome } else { behind });
         }
         self.advance(core, index);
+    }
+
+    /// True if a request crossed the end of a connection that the server gave up since it rested: the server has seen
+    /// nothing of it. Clients send such a request again (RFC 9112, section 9.3.1).
+    fn crossed(&self, core: &Core, index: usize) -> bool {
+        let slot = &core.slots[index];
+        let flight = slot.front();
+        let rested_us = ((flight.sent_ns / 1_000) as u32).wrapping_sub(slot.stamp_us) as i32;
+        slot.state == State::Open
+            && (slot.in_flight, slot.begun()) == (1, 1)
+            && slot.parser == Parser::default()
+            && slot.extra.as_ref().is_none_or(|extra| extra.partial.is_empty())
+            && self.steps[usize::from(flight.step_index())].idempotent
+            && rested_us >= RESTED_US
+            && core.now_ns.saturating_sub(flight.sent_ns) <= CROSSED_NS
     }
 
     /// Closes a lost connection. All its requests fail, since none of them could begin.

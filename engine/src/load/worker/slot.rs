@@ -47,8 +47,9 @@ pub struct Slot {
     /// Number of requests that the user may still begin; `u32::MAX`: no limit.
     requests_left: u32,
     pub parser: Parser,
-    /// The instant of connect() in us, low 32 bits; for a closing WebSocket, the instant of its close frame.
-    pub connect_us: u32,
+    /// In us, low 32 bits: the instant of connect(), then that of the last answer; for a closing WebSocket, that of its
+    /// close frame.
+    pub stamp_us: u32,
     intended_ns: u64,
     sent_ns: u64,
     pub extra: Option<Box<Extra>>,
@@ -77,7 +78,7 @@ impl Slot {
             offset: 0,
             requests_left,
             parser: Parser::default(),
-            connect_us: 0,
+            stamp_us: 0,
             intended_ns: 0,
             sent_ns: 0,
             extra: None,

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::fd::AsRawFd;
 use std::sync::mpsc::channel;
 
 use super::core::start_after_ns;
 use super::*;
+use crate::load::flight::Flight;
 use crate::load::plan;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -93,6 +95,58 @@ fn an_answer_that_came_before_the_server_closed_counts_although_the_request_cann
     let (_, report) = worker.core.recorder.finish(now_ns());
     assert_eq!(report.total.outcomes[Outcome::StatusRejected as usize], 1, "{:?}", report.total.outcomes);
     assert_eq!(report.rejected.into_iter().collect::<Vec<_>>(), [(413, 1)]);
+}
+
+/// Answers one request of a user who then rests for so long, closes the connection when the next request has come, and
+/// answers what follows on another connection, if anything does. Returns how many requests ended ok, and how many by a
+/// reset.
+fn after_a_rest(method: &str, rested_us: u32) -> (u64, u64) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let step = format!(r#"{{"name": "a", "method": "{method}"}}"#);
+    let model = r#"{"kind": "open", "arrivals": "constant", "rate_per_s": 0.001, "max_in_flight": 1}"#;
+    let (mut worker, _) = worker(listener.local_addr().unwrap().port(), &step, model);
+    let mut buffer = vec![0; READ_BUFFER_BYTES];
+    let connected = |worker: &mut Worker<Http1>| {
+        let mut events = [Event { events: 0, u64: 0 }; 1];
+        assert_eq!(worker.core.epoll.wait(&mut events, Some(SECOND_NS)), 1);
+        worker.connected(0, 0);
+        listener.accept().unwrap().0
+    };
+    let answer = |server: &mut std::net::TcpStream, worker: &mut Worker<Http1>, buffer: &mut [u8]| {
+        assert!(server.read(&mut [0; 1000]).unwrap() > 0);
+        server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        crate::sys::poll(&mut [crate::sys::readable(worker.core.slots[0].fd)], Some(SECOND_NS));
+        worker.read(0, buffer);
+    };
+    worker.arrive();
+    let mut server = connected(&mut worker);
+    answer(&mut server, &mut worker, &mut buffer);
+    worker.arrive();
+    // Sent later than it ends, so that no pause of this test counts.
+    let slot = &mut worker.core.slots[0];
+    let sent_ns = now_ns() + 600 * SECOND_NS;
+    let flight = Flight { sent_ns, ..slot.pop() };
+    slot.push(flight);
+    slot.unwritten = 0;
+    slot.stamp_us = ((sent_ns / 1_000) as u32).wrapping_sub(rested_us);
+    crate::sys::poll(&mut [crate::sys::readable(server.as_raw_fd())], Some(SECOND_NS));
+    drop(server); // with an unread request, which resets the connection
+    crate::sys::poll(&mut [crate::sys::readable(worker.core.slots[0].fd)], Some(SECOND_NS));
+    worker.exchange(0, READABLE, &mut buffer);
+    if worker.core.slots[0].state != State::Closed {
+        let mut server = connected(&mut worker);
+        answer(&mut server, &mut worker, &mut buffer);
+    }
+    let (_, report) = worker.core.recorder.finish(now_ns());
+    let outcomes = &report.total.outcomes;
+    (outcomes[Outcome::Ok as usize], outcomes[Outcome::Reset as usize])
+}
+
+#[test]
+fn a_request_that_crosses_the_end_of_a_rested_connection_is_sent_again_unless_it_may_change_something() {
+    assert_eq!(after_a_rest("GET", 2_000_000), (2, 0));
+    assert_eq!(after_a_rest("POST", 2_000_000), (1, 1));
+    assert_eq!(after_a_rest("GET", 2_000), (1, 1));
 }
 
 #[test]

@@ -298,7 +298,7 @@ impl Messages {
         self.closing += 1;
         let slot = &mut core.slots[index];
         slot.state = State::Closing;
-        slot.connect_us = (core.now_ns / 1_000) as u32;
+        slot.stamp_us = (core.now_ns / 1_000) as u32;
         core.sweep_by(core.now_ns + CLOSING_NS);
     }
 
