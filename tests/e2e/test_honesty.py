@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -93,3 +95,22 @@ def test_an_engine_on_the_subjects_cpu_is_noted_and_its_waits_are_measured(tmp_p
     assert metrics["engine_run_wait_cores"] > 0 and metrics["engine_run_wait_ns_mean"] > 0
     used = metrics["subject_cpu_cores"] + metrics["engine_cpu_cores"] + metrics["host_foreign_cores"]
     assert used < 1.1, "of one CPU"
+
+
+@pytest.mark.crowded
+def test_a_server_that_another_program_started_is_told_of(engine: Path, tmp_path: Path) -> None:
+    """The command asks a daemon for the server, as that of a build tool or of containers would."""
+    asked = tmp_path / "asked"
+    os.mkfifo(asked)
+    daemon = f"read port < {asked}; {engine} serve --port $port --wait 5ms & wait"
+    subject = Subject(name="asks", command=("sh", "-c", f"sleep 0.05; echo {{port}} > {asked}; sleep 60"))
+    with subprocess.Popen(["sh", "-c", daemon], start_new_session=True) as started:
+        try:
+            result, codes = judged(experiment(subject, short_load(), measure=FIXED), tmp_path)
+        finally:
+            os.killpg(started.pid, signal.SIGKILL)
+    assert codes <= {"served_by_another", "few_requests"}
+    (told,) = [problem.message for problem in result.problems if problem.code == "served_by_another"]
+    assert f"{engine.name[:15]} (pid " in told
+    assert result.metrics["goodput_per_s"] > 0 and "subject_cpu_cores" not in result.metrics
+    assert result.cpus is not None and result.cpus.shared

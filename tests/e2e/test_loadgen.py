@@ -49,3 +49,9 @@ def test_why_handshakes_fail_is_told(url: str, stop: StopRequest) -> None:
 def test_an_engine_that_gives_up_is_quoted(engine: Path, stop: StopRequest) -> None:
     with pytest.raises(MeasurementError, match=r"missing\.pem"):
         run_load("https://127.0.0.1:1/", short_load(tls_ca_file="missing.pem"), stop=stop)
+
+
+def test_the_ramp_is_no_part_of_the_window(url: str, stop: StopRequest) -> None:
+    result = run_load(url, short_load(users=20, ramp_ns=400 * MS), stop=stop)
+    (summary,) = result.summaries
+    assert summary["measure_start_ns"] - summary["go_ns"] >= 400 * MS

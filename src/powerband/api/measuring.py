@@ -282,7 +282,7 @@ def carry_out(
 def _machine_changes(run: RunDir) -> Iterator[str]:
     """Yields a sentence for each fact of the machine that is not as when the run was begun."""
     now = host.host_facts(engine_fleet.find_engine(), command=())
-    for name, then, is_now in changed_facts(read_host(run.host), now):
+    for name, then, is_now in changed_facts(read_host(run.host), now, "commit"):
         yield (
             f"{name} was {then} when this run was begun, and {is_now} when it was resumed: trials of before and after "
             "may differ by it"

@@ -153,7 +153,8 @@ def run(*, runs: Path, progress: bool, live: bool, output: str, **asked: Any) ->
     FILE_OR_NAME is a YAML file, or an experiment that `powerband list` names. The first Ctrl-C stops in order and
     saves, the second quits at once; `powerband resume` goes on.
     """
-    return measure(load(**asked), runs, View(progress, live), answers(output))
+    experiment = load(**asked)
+    return measure(experiment, runs, View(progress, live), answers_of(experiment, output))
 
 
 @click.command()

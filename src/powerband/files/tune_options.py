@@ -96,7 +96,11 @@ class Tuning:
         for key, text in PROFILES[profile].items():
             root = merge(root, _at(key, f"--profile {profile}", parse_scalar(text)))
         kind = kind_of_options(self.url, self.counts)
-        root = _with_options(root, self.options, closed=kind.sends_requests)
+        factors = _factors(self.parameters, problems)
+        rates = factors.children.get("load.rate") if "--users" not in self.options else None
+        root = _with_options(root, self.options, closed=kind.sends_requests and rates is None)
+        if rates is not None and rates.items:  # the load has a rate, then, and no number of users
+            root = merge(root, Node({"load": Node({"rate": rates.items[0]}, "-P load.rate")}))
         root = merge(root, _subject(self.command, self.url, self.env))
         if self.apply:
             root = merge(root, Node({"subject": Node({"apply": _requests(self.apply)})}))
@@ -111,7 +115,6 @@ class Tuning:
             root = merge(root, _counter(self.counts, self.metrics_url, [*self.command, *self.env]))
         root = merge(root, _objective(self.objective, self.slo, kind.default_slo))
         root = merge(root, _at("allow_hosts", "--allow-host", list(self.allow_hosts)))
-        factors = _factors(self.parameters, problems)
         if self.revisions is not None:
             factors = _with_revisions(factors, self.revisions, problems)
         root = root.with_children({"factors": factors})
@@ -274,6 +277,8 @@ def _request(url: str, request: Mapping[str, str], expect: Sequence[str], header
     if "method" in request:
         method = request["method"].upper()
         step["method"] = Node(method, f"--method {method}")
+    elif "body" in request:  # as other clients do
+        step["method"] = Node("POST", "--body")
     step |= {key: Node(request[key], f"--{key}") for key in ("body", "message") if key in request}
     if expect:
         step["expect"] = Node(tuple(Node(text, f"--expect {text}") for text in expect), "--expect")

@@ -356,7 +356,7 @@ class RunFollower:
             path=str(self.run.path),
             name=experiment.name,
             status=status,
-            question=experiment.asked,
+            question=experiment.question_shown,
             objective=metric,
             unit=METRICS[metric].unit,
             direction=experiment.objective.direction,

@@ -293,7 +293,7 @@ def _ended(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem
 def _percentiles(evidence: Evidence) -> Iterator[Problem]:
     """Reports percentiles of the objective and its constraints that rest on too few requests, and those that fall on
     requests without a right answer."""
-    asked, due = evidence.experiment.objective.asked, due_requests(evidence)
+    asked, due = evidence.experiment.objective.needed_metrics, due_requests(evidence)
     needed, metric = max((requests_for(metric), metric) for metric in asked)
     if due < max(needed, FEW_REQUESTS):
         longer = math.ceil(evidence.fleet.window_s * max(needed, FEW_REQUESTS) / max(due, 1))
@@ -437,7 +437,15 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     server, generator = metrics.get("subject_cpu_cores"), metrics.get("engine_cpu_cores")
     # If powerband itself chose to share the CPUs, it did so because the server takes nearly all of them.
     meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
-    if (own := evidence.own_affinity) is not None and not evidence.pinned:
+    if evidence.served_by:
+        yield Problem(
+            "served_by_another",
+            f"not the command's own processes serve, but {evidence.served_by}, which another program started: the "
+            "server's CPU, memory and threads are not known, and it shares CPUs with the load generator; start the "
+            "server itself (docker run in place of docker compose, a build tool without its daemon)",
+            fatal=False,
+        )
+    elif (own := evidence.own_affinity) is not None and not evidence.pinned:
         yield Problem(
             "own_affinity",
             f"the server sets its own CPU affinity: it was given {len(evidence.record.cpus['subject'])} CPUs, but "

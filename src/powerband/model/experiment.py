@@ -20,7 +20,7 @@ from powerband.base.hosts import LOADABLE, has_scheme, split_url
 from powerband.base.units import parse_quantity
 from powerband.model.claim_expression import parse_claim
 from powerband.model.deployed import WrittenDeployed
-from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed
+from powerband.model.fields import Argv, Frozen, Ns, Section, Share, SmallShare, Timeout, field_named, listed
 from powerband.model.host_use import HostUse
 from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
@@ -357,10 +357,14 @@ class Objective(Section):
     metric: MetricName = "goodput_per_s"
     direction: Literal["maximise", "minimise"] = "maximise"
     constraints: Constraints = Field(default=(), alias="subject_to")
-    margin: Share = 0.03
+    margin: SmallShare = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
-    allow_unserved: Share = 0.01  # share of the users who may get nothing; a setting that leaves out more is no answer
-    allow_failed_starts: Share = 0.0  # share of starts that may fail or violate a constraint; 0: none seen to do so
+    allow_unserved: SmallShare = (
+        0.01  # share of the users who may get nothing; a setting that leaves out more is no answer
+    )
+    allow_failed_starts: SmallShare = (
+        0.0  # share of starts that may fail or violate a constraint; 0: none seen to do so
+    )
 
     @property
     def is_capacity(self) -> bool:
@@ -368,7 +372,7 @@ class Objective(Section):
         return self.metric == "capacity_per_s"
 
     @property
-    def asked(self) -> frozenset[str]:
+    def needed_metrics(self) -> frozenset[str]:
         """The metrics without which a trial decides nothing."""
         return frozenset({self.metric, *(constraint.metric for constraint in self.constraints)})
 
@@ -466,7 +470,7 @@ class Experiment(Frozen):
         return tuple(self.factors) == (REVISION,) and len(self.factors[REVISION]) == 2
 
     @property
-    def asked(self) -> str:
+    def question_shown(self) -> str:
         """The question; of a comparison without one: whether the new revision is worse."""
         if self.question or not self.compares_revisions:
             return self.question

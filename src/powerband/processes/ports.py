@@ -4,10 +4,12 @@ kernel takes ports for outgoing connections; and finds out who uses a port."""
 from __future__ import annotations
 
 import errno
+import os
 import random
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from powerband.base.errors import MeasurementError
 from powerband.base.procfs import LISTEN, TcpSocket, all_processes, socket_inodes, tcp_sockets, tree_of
@@ -69,9 +71,17 @@ def someone_listens(host: str, port: int) -> bool:
     return True
 
 
-def older_listener(port: int, root: int) -> str | None:
-    """Returns the program that listens on a local port, as `name (pid N)`, if it was started before the process `root`
-    and no descendant of `root` listens there too. Otherwise None, also if /proc does not show it."""
+class Stranger(NamedTuple):
+    """A program that listens on a port. `name`: with its pid, where that is known. `older`: True if it was started
+    before the process that was asked about."""
+
+    name: str
+    older: bool
+
+
+def stranger_on(port: int, root: int) -> Stranger | None:
+    """Returns the program that listens on a local port, the oldest of several, if neither the process `root` nor a
+    descendant of it does; None as well if /proc does not show it."""
     inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
     if not inodes:
         return None
@@ -79,12 +89,13 @@ def older_listener(port: int, root: int) -> str | None:
     if root not in processes:
         return None
     tree = tree_of(root, processes.values())
-    if any(_holds(pid, inodes) for pid in tree):
+    if any(_holds(pid, inodes) or not os.access(f"/proc/{pid}/fd", os.R_OK) for pid in tree & processes.keys()):
         return None
-    for pid, process in processes.items():
-        if pid not in tree and process.started < processes[root].started and _holds(pid, inodes):
-            return f"{process.name} (pid {pid})"
-    return None
+    outside = (process for pid, process in processes.items() if pid not in tree and _holds(pid, inodes))
+    oldest = min(outside, key=lambda process: process.started, default=None)
+    if oldest is None:
+        return Stranger("a program of another user", older=False)
+    return Stranger(f"{oldest.name} (pid {oldest.pid})", oldest.started < processes[root].started)
 
 
 def listener(port: int) -> tuple[str, int] | None:

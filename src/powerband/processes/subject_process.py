@@ -47,7 +47,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.jvm_attach import thread_names
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import listening, older_listener, pick_ports, pick_udp_port, someone_listens
+from powerband.processes.ports import listening, pick_ports, pick_udp_port, someone_listens, stranger_on
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
@@ -116,14 +116,15 @@ class Rendered:
 @dataclass(frozen=True)
 class RunningSubject:
     """A subject that is ready. `rendered`: its launch and addresses. `probe`: the probe that watches it. `log_file`:
-    its output. `counter`: that of a self-driven subject, None for others. `limits`: its cgroups. `generations_above`:
-    how many generations below `root_pid`, itself included, are no part of the subject."""
+    its output. `counter`: that of a self-driven subject, None for others. `limits`: its cgroups. `served_by`: as the
+    function. `generations_above`: how many generations below `root_pid`, itself included, are no part of it."""
 
     rendered: Rendered
     probe: RunningProbe
     log_file: Path
     counter: SubjectCounter | None = None
     limits: Limits = NO_LIMITS
+    served_by: str = ""
     generations_above: ClassVar[int] = 2  # the keeper and the probe
 
     @property
@@ -209,7 +210,7 @@ def render(
     return Rendered(
         argv=argv,
         env=tuple(render_env(subject, setting, given).items()),
-        cwd=None if subject.cwd is None else text(subject.cwd),
+        cwd=None if subject.cwd is None else _folder(subject.cwd, text),
         url=url,
         host=parts.hostname or "127.0.0.1",
         port=parts.port or (443 if parts.scheme == "https" else 80),
@@ -227,6 +228,12 @@ def render(
         statsd_socket=given[unix] if unix in wanted else None,
         apply=tuple(render_step(subject, setting, given, step) for step in subject.apply),
     )
+
+
+def _folder(template: str, fill: Callable[[str], str]) -> str:
+    """The filled-in folder. What stands before a value that is an absolute path is left out."""
+    before, slash, after = template.partition("/{")
+    return str(Path(fill(before) or "/", fill("{" + after))) if slash else fill(template)
 
 
 class SubjectCounter(Protocol):
@@ -310,10 +317,9 @@ def subject_up(
                 if container is not None:
                     probe.watch("subject", container.pid)
                     afterwards.callback(container.end)
-                elif counter is None:
-                    check_listener(rendered, probe)
+                other = served_by(rendered, probe) if container is None and counter is None else ""
                 apply_knobs(rendered, pump)
-                running = RunningSubject(rendered, probe, files.log, counter, limits)
+                running = RunningSubject(rendered, probe, files.log, counter, limits, other)
                 yield ContainerSubject(**vars(running), container=container) if rendered.client else running
                 return
 
@@ -383,20 +389,20 @@ def check_command(rendered: Rendered) -> None:
         )
 
 
-def check_listener(rendered: Rendered, probe: RunningProbe) -> None:
-    """Raises TrialFailed(port_in_use) if the port belongs to a program that ran before the subject was started.
-
-    An unknown owner passes: that of another machine's port, a process of another user, or a program that listens on
-    behalf of the subject, such as a container's proxy."""
-    if not is_loopback(rendered.host):
-        return
-    stranger = older_listener(rendered.port, probe.pid)
-    if stranger is not None:
+def served_by(rendered: Rendered, probe: RunningProbe) -> str:
+    """Returns the program that serves in the subject's place, which its command had another start: a daemon of a build
+    tool, the proxy of a container. Empty if the subject serves by itself, or it is not known who does, as on another
+    machine's port. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
+    stranger = stranger_on(rendered.port, probe.pid) if is_loopback(rendered.host) else None
+    if stranger is None:
+        return ""
+    if stranger.older:
         raise TrialFailed(
             Code.PORT_IN_USE,
-            f"not the server but another program, {stranger}, listens on {rendered.host}:{rendered.port}: stop it, or "
-            "let the server listen on a port of its own ({port} in the command and in subject.url)",
+            f"not the server but another program, {stranger.name}, listens on {rendered.host}:{rendered.port}: stop "
+            "it, or let the server listen on a port of its own ({port} in the command and in subject.url)",
         )
+    return stranger.name
 
 
 def apply_knobs(rendered: Rendered, pump: Pump) -> None:

@@ -64,17 +64,24 @@ class Evidence:
     ) -> Evidence:
         """The evidence of a whole trial, as far as its record, its events and the probe's samples go."""
         load = experiment.load_for(record.spec.setting, record.spec.rate_per_s)
+        if probe is not None and record.subject.get("served_by"):
+            probe = probe.without_subject()
         intervals = [event for event in events if event.get("type") == "interval"]
         response = fleet.times("response_time_ns")
         return cls(experiment, record, load, fleet, response, probe, intervals, looks=RecordedLooks(record.slots))
 
     @property
     def sees_inside(self) -> bool:
-        """True if the probe watched a process of the server; False if the server was deployed already, or is in a
-        container."""
+        """True if the probe watched a process of the server; False if the server was deployed already, is in a
+        container, or was started by another program."""
         if self.probe is None:
             return self.experiment.subject.deployed is None
         return "subject" in self.probe.trees
+
+    @property
+    def served_by(self) -> str:
+        """The program that served in place of what the subject's command started; empty if none did."""
+        return str(self.record.subject.get("served_by", ""))
 
     @property
     def is_here(self) -> bool:
@@ -88,7 +95,8 @@ class Evidence:
         in front of a container. If its process is watched and the experiment sets `foreign_cpu_max`, the others are
         judged all the same."""
         limited = self.experiment.measure.foreign_cpu_max is not None and self.sees_inside
-        return self.experiment.subject.is_own_process or not self.is_here or limited
+        own = self.experiment.subject.is_own_process and not self.served_by
+        return own or not self.is_here or limited
 
     @cached_property
     def generators(self) -> tuple[GeneratorNode, ...]:

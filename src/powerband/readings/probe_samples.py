@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +144,11 @@ class ProbeSamples:
     def matching(self, prefix: str) -> list[Counters]:
         """The trees named `prefix` or `prefix-...`, e.g. every engine of a trial."""
         return [tree for name, tree in self.trees.items() if name.split("-")[0] == prefix]
+
+    def without_subject(self) -> ProbeSamples:
+        """The samples without the processes of the subject, and without what was read from them."""
+        trees = {name: tree for name, tree in self.trees.items() if name != "subject"}
+        return replace(self, trees=trees, threads=(), jvms=(), jvm_pids=(), dotnets=())
 
 
 def read_probe(events: Iterable[Any]) -> ProbeSamples | None:

@@ -375,7 +375,7 @@ class RacePlanner:
         if self._contest is None or self._contest.leader is not None:
             return False
         objective = self._experiment.objective
-        asked = {objective.metric} if self._experiment.compares_revisions else objective.asked
+        asked = {objective.metric} if self._experiment.compares_revisions else objective.needed_metrics
         full = [result for result in self._results if result.stage is Stage.COMPARE and result.valid]
         lacking = [[not asked <= result.metrics.keys() for result in full if result.setting == s] for s in self._next]
         return all(each and all(each) for each in lacking)

@@ -57,7 +57,8 @@ def run_load(
     on_interval: Callable[[FleetInterval], None] = lambda interval: None,
     engines: Engines | None = None,
 ) -> LoadResult:
-    """Drives `load` for `warmup_ns` and then its duration; the users of a WebSocket load join before. A load without a
+    """Drives `load` for `warmup_ns`, at least for its ramp, and then its duration; the users of a WebSocket load join
+    before. A load without a
     scenario requests the URL's path. `engines`: the machines that the engines run on, by default this one.
 
     A request to stop ends the measured window early and drains. Raises UsageError for an invalid URL or a host that is
@@ -65,6 +66,8 @@ def run_load(
     host = check_url(url, allow_hosts)
     load = _with_path(load, url)
     warmup_ns += kind_of_load(load).joining_ns(load)
+    if load.requests_per_user is None:  # as in a trial, the ramp is no part of the window
+        warmup_ns = max(warmup_ns, load.joining_ns)
     engines = engines or EnginesHere(find_engine())
     with tempfile.TemporaryDirectory(prefix="powerband-load-") as folder:
         stderr_file = Path(folder) / "engine.log"

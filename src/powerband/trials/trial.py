@@ -174,6 +174,7 @@ class _Trial:
             engines=self.driver.summaries if self.driver else (),
             subject=(self.probe.facts() if self.probe else {}) | self.facts,
             cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()}
+            | ({"subject": []} if "served_by" in self.facts else {})
             | {"machine": self.machine}
             | self._kept_awake,
             cpu_quota=None if self.deployed else quota_of(),
@@ -205,6 +206,8 @@ class _Trial:
         with self._subject_up(driving, files, given, limits) as subject:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
+            if subject.served_by:
+                self.facts["served_by"] = subject.served_by
             if not self.deployed:
                 subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
             for name, pid in self.services.watched(setting).items():

@@ -76,3 +76,19 @@ def test_a_container_is_limited_by_its_engine(host: str, factors: str, option: s
 def test_what_is_no_limit_is_named_with_its_place(host: str, factors: str, said: str) -> None:
     with pytest.raises(ExperimentError, match=said):
         parse_experiment(text(host, factors), "x.yaml")
+
+
+DOCKER = ("docker", "run", "--rm", "-p", "127.0.0.1:{port}:80")
+
+
+@pytest.mark.parametrize("words", [(), ("-e", "OTHER"), ("--name", "WORKERS")])
+def test_a_variable_that_docker_does_not_pass_on_is_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(ExperimentError, match=r"does not pass it on: write -e WORKERS"):
+        tune_experiment((*DOCKER, *words, "image"), ["threads=1,2"], env=["WORKERS={threads}"])
+
+
+@pytest.mark.parametrize(
+    "words", [("-e", "WORKERS"), ("--env=WORKERS",), ("-eWORKERS",), ("--env-file", "x"), ("-e", "WORKERS={threads}")]
+)
+def test_a_variable_that_docker_passes_on_is_taken(words: tuple[str, ...]) -> None:
+    assert tune_experiment((*DOCKER, *words, "image"), ["threads=1,2"], env=["WORKERS={threads}", "PLAIN=1"])

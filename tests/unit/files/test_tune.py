@@ -67,6 +67,18 @@ def test_every_option_arrives() -> None:
     assert parse_experiment(resolved_yaml(experiment), "experiment.yaml") == experiment
 
 
+def test_a_body_alone_is_posted() -> None:
+    (step,) = tune_experiment(COMMAND, ["threads=1"], request={"body": "x"}).load.scenario
+    assert (step.method, step.body) == ("POST", "x")
+
+
+def test_the_rate_may_vary_without_an_option_that_makes_the_load_open() -> None:
+    made = tune_experiment(COMMAND[:-2], ["load.rate=100,200"])
+    loads = [made.load_for(setting) for setting in made.settings()]
+    assert [(load.users, load.rate_per_s) for load in loads] == [(None, 100), (None, 200)]
+    assert parse_experiment(resolved_yaml(made), "experiment.yaml") == made
+
+
 def test_the_server_gets_texts_as_they_were_typed() -> None:
     made = tune_experiment(
         COMMAND, ["threads=1.9,1.10,'8',0x10"], env=["V=0755"], options={"--cwd": "007", "--name": "1e3"}
@@ -156,6 +168,7 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"options": {"--stop-signal": "TREM"}}, "--stop-signal TREM: 'TREM' is not allowed; did you mean TERM?"),
         ({"slo": ["p99.9<5ms"]}, "--slo p99.9<5ms: there is no metric p99.9; did you mean p999?"),
         ({"options": {"--regret": "5"}}, "--regret 5: 5 is above 1: write 5% or 0.05"),
+        ({"options": {"--margin": "1"}}, "--margin 1: 1 is all: write 1% or 0.01"),
         ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),
         ({"objective": ("maximise", "memry")}, "--objective memry: there is no metric memry; did you mean memory?"),
         ({"objective": ("minimise", "memry")}, "--minimise memry: there is no metric memry; did you mean memory?"),

@@ -142,6 +142,7 @@ def test_answers_that_match_no_message_explain_timeouts(
     result = measured(tmp_path, of=load(websocket={"match": match}), made=Figures(failed=7), unmatched=unmatched)
     (cause,) = [error.cause for error in result.errors if error.kind == "timeout"]
     assert cause.startswith("no answer came within load.timeout") and cause.endswith(said)
+    assert any(problem.code == "unasked_messages" for problem in result.problems) is (match == "order")
 
 
 def test_statuses_are_those_of_refused_handshakes(tmp_path: Path) -> None:

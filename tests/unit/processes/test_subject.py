@@ -26,7 +26,7 @@ from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import local_port_range, older_listener, pick_port, port_is_free, someone_listens
+from powerband.processes.ports import Stranger, local_port_range, pick_port, port_is_free, someone_listens, stranger_on
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import (
     Rendered,
@@ -79,6 +79,20 @@ def test_templates_are_filled_in_and_the_port_is_the_same_everywhere() -> None:
     assert result.ready.http == f"/health?port={result.port}"
 
 
+@pytest.mark.parametrize(
+    ("cwd", "of", "folder"),
+    [
+        ("/here/{of}", "old", "/here/old"),
+        ("/here/{of}/src", "/there/old", "/there/old/src"),
+        ("/{of}", "/there", "/there"),
+        ("/here", "old", "/here"),
+    ],
+)
+def test_a_folder_may_be_named_by_a_value(cwd: str, of: str, folder: str) -> None:
+    subject = Subject(name="s", command=("server",), cwd=cwd, url="http://localhost:8081/")
+    assert render(subject, Setting((("of", of),)), ENGINE).cwd == folder
+
+
 def test_a_port_that_only_the_command_is_told_does_not_make_the_urls_port_ours() -> None:
     subject = Subject(name="s", command=("server", "{port}"), url="http://localhost:8081/")
     result = render(subject, Setting(()), ENGINE)
@@ -123,12 +137,12 @@ def test_who_listens_on_a_port_is_told_by_age_and_descent() -> None:
         time.sleep(0.05)  # start times are counted in hundredths of a second
         with subprocess.Popen(["sleep", "60"]) as younger:
             try:
-                assert older_listener(port, younger.pid) == f"{own_name()} (pid {os.getpid()})"
-                assert older_listener(port, os.getpid()) is None
-                assert older_listener(port, os.getppid()) is None
+                assert stranger_on(port, younger.pid) == Stranger(f"{own_name()} (pid {os.getpid()})", older=True)
+                assert stranger_on(port, os.getpid()) is None
+                assert stranger_on(port, os.getppid()) is None
             finally:
                 younger.kill()
-    assert older_listener(port, os.getpid()) is None
+    assert stranger_on(port, os.getpid()) is None
 
 
 def own_name() -> str:

@@ -71,9 +71,10 @@ _HOST_FACTS = (
 )
 
 
-def changed_facts(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the name and both values of each host fact that differs and is known of both."""
-    for name in _HOST_FACTS:
+def changed_facts(first: Mapping[str, Any], second: Mapping[str, Any], *more: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the name and both values of each host fact that differs and is known of both. `more`: names of facts that
+    other runs may differ in."""
+    for name in (*_HOST_FACTS, *more):
         a, b = (_known(host, name) for host in (first, second))
         if a is not None and b is not None and a != b:
             yield name, a, b

@@ -79,7 +79,10 @@ TAKES_TIME = frozenset({"error_rate", "users_unserved", "users_unserved_share"})
 """Metrics that count users whose answer may come after the end of a short trial."""
 RESUME = "resume the run to finish it"
 """The end of each warning of a plan that is not over; it is removed for a reader of a run that goes on."""
-NOTED = (FIRST_START, "own_affinity", "redirects", "out_of_memory", "much_logged", "jmeter_transactions")
+NOTED = (
+    *(FIRST_START, "served_by_another", "own_affinity", "redirects", "out_of_memory", "much_logged"),
+    *("killed_at_stop", "jmeter_transactions"),
+)
 """Problems that leave a trial valid, but may make its figures those of something else than was meant; and the first
 start that does not count."""
 
@@ -149,7 +152,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
         answer = replace(answer, sentences=(*answer.sentences, *nodes.sentences))
     analysis = Analysis(
         name=experiment.name,
-        question=experiment.asked,
+        question=experiment.question_shown,
         objective=experiment.objective.metric,
         direction=experiment.objective.direction,
         constraints=tuple(constraint.text for constraint in experiment.objective.constraints),
@@ -463,7 +466,7 @@ def _standing(
 def _few_requests(experiment: Experiment, results: Sequence[TrialResult]) -> dict[Setting, str]:
     """The note on the last full trial of each setting that had too few requests for a metric asked for."""
     full = [result for result in results if result.valid and result.stage in (Stage.EXPLORE, Stage.COMPARE)]
-    lacking = [result for result in full if not experiment.objective.asked <= result.metrics.keys()]
+    lacking = [result for result in full if not experiment.objective.needed_metrics <= result.metrics.keys()]
     return {r.setting: note.message for r in lacking for note in r.problems if note.code == "few_requests"}
 
 

@@ -19,7 +19,7 @@ from powerband.analyze.trial.disturbance import (
     steal_allowed,
 )
 from powerband.base.logs import out_of_memory
-from powerband.base.units import format_bytes, format_value
+from powerband.base.units import format_bytes, format_duration, format_value
 from powerband.loads import kind_of
 from powerband.loads.measured import is_lower_bound
 from powerband.model.claim_expression import OPERATORS
@@ -191,9 +191,24 @@ def _logged_much(evidence: Evidence) -> Iterator[Problem]:
     )
 
 
+def _killed_at_stop(evidence: Evidence) -> Iterator[Problem]:
+    """Yields a note if the subject outlived its grace: each trial takes so much longer, and what a server does at its
+    end, such as saving, was cut off."""
+    stop, record = evidence.experiment.subject.stop, evidence.record
+    took_ns = record.phases.get("stopped", 0) - record.phases.get("end", 0)
+    if record.subject.get("killed") and took_ns >= stop.grace_ns:
+        yield Problem(
+            "killed_at_stop",
+            f"the server still ran {format_duration(stop.grace_ns)} after SIG{stop.signal}, and was killed: each trial "
+            "takes so much longer; send what it ends by (--stop-signal), or change how long it may take (--stop-grace)",
+            fatal=False,
+        )
+
+
 def _log_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     yield from memory_problem(evidence.log)
     yield from _logged_much(evidence)
+    yield from _killed_at_stop(evidence)
 
 
 def _machine_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from powerband.base.errors import FileProblem, did_you_mean
@@ -80,13 +82,27 @@ def check_subject(subject: Subject, root: Node, kind: LoadKind) -> Iterator[File
 
 
 def _check_container(subject: Subject, root: Node) -> Iterator[FileProblem]:
-    """Checks that no limit is set on a container engine's client, which is not the server."""
+    """Checks that nothing is set of a container engine's client, which is not the server: a limit, or a variable that
+    does not reach the container."""
     for key, option in (("cpu_quota", "--cpus"), ("memory_limit", "--memory")) if subject.container_client else ():
         for entry in (root.at("host", key), root.at("factors", f"host.{key}")):
             if entry.plain() is not None:
                 yield entry.key_problem(
                     f"this would limit `docker run`, which is not the server: leave it out, and give docker {option}"
                 )
+    client = subject.container_client
+    if not client or PurePath(client[-1]).name != "docker":  # of `docker compose`, they may stand in its file
+        return
+    words = (subject.command or ())[len(client) :]
+    after = [word for before, word in pairwise(words) if before in ("-e", "--env")]
+    joined = [word.removeprefix("--env=").removeprefix("-e") for word in words if word.startswith(("--env=", "-e"))]
+    passed = {word.partition("=")[0] for word in (*after, *joined)}
+    for name, entry in root.at("subject", "env").children.items():
+        names = placeholders([str(entry.value)])
+        if names and name not in passed and not any(word.startswith("--env-file") for word in words):
+            yield entry.key_problem(
+                f"this reaches `docker run`, which does not pass it on: write -e {name} before the image"
+            )
 
 
 def _check_port(subject: Subject, node: Node) -> Iterator[FileProblem]:

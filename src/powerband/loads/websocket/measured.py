@@ -82,6 +82,14 @@ def crowd_problems(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[P
         )
     if crowd.dropped:
         yield Problem("users_dropped", _dropped_text(crowd), fatal=False)
+    if crowd.unmatched and load.websocket is not None and load.websocket.match == "order":
+        yield Problem(
+            "unasked_messages",
+            f"{crowd.unmatched:,} messages came to users who waited for no answer: one that comes while a user waits "
+            "is taken for the answer, which makes times too short; name a text of these messages in "
+            "load.websocket.unsolicited, or match answers by number (load.websocket.match)",
+            fatal=False,
+        )
     wanted = load.users or 0
     if crowd.joined_at_start is not None and crowd.joined_at_start < JOINED_SHARE * wanted:
         yield Problem(

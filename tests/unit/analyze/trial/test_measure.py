@@ -348,6 +348,15 @@ def test_a_server_that_prints_much_is_noted(tmp_path: Path, bytes_each: int, dro
     assert not any(problem.fatal for problem in found)
 
 
+@pytest.mark.parametrize(("killed", "took_s", "noted"), [(1, 5.1, True), (0, 5.1, False), (1, 0.2, False)])
+def test_a_server_that_outlived_its_grace_is_noted(tmp_path: Path, killed: int, took_s: float, *, noted: bool) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures()
+    made = record_of(spec(), figures)
+    phases = {**made.phases, "stopped": made.phases["end"] + round(took_s * 1e9)}
+    record = write_trial(directory, replace(made, subject={"killed": killed}, phases=phases), figures)
+    assert ("killed_at_stop" in codes(measure(directory, record, experiment()))) is noted
+
+
 def test_foreign_cpu_may_be_allowed_and_is_then_still_noted(tmp_path: Path) -> None:
     refused = measured(tmp_path / "a", Figures(busy_cores=1.5), measure=Measure(repeats=3, foreign_cpu_max=0.1))
     (problem,) = refused.problems
