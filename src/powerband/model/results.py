@@ -408,7 +408,7 @@ class SettingResult:
     uncertain_because: tuple[str, ...] = ()  # constraints that the setting may meet or violate
     bottleneck: Bottleneck | None = None  # the most frequent one of its valid trials, with the median one's evidence
     capacity: Capacity | None = None  # if the objective is capacity
-    starts: Starts | None = None  # None: an older analysis
+    starts: Starts | None = None  # None: an older analysis, or a capacity search in which none failed
     lapsed: bool = False  # infeasible since some starts failed or broke a constraint; others may be as bad and lucky
 
 

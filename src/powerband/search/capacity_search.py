@@ -48,7 +48,8 @@ class CapacityPlanner(InFlight[_Round]):
     Sampling of a setting pauses once its capacity is known closely enough: to half the equivalence margin, so that two
     equal settings can be shown equivalent, or to the margin if there is only one setting. A setting is eliminated if
     the SLO holds at none of the rates or at every rate that the load generator can offer, if it is certainly worse than
-    the leader by more than the margin, or if it cannot be measured. Invalid trials are repeated at the end of their
+    the leader by more than the margin, if a start of it never got ready and none may fail, or if it cannot be measured.
+    Invalid trials are repeated at the end of their
     round, like those of a block."""
 
     confirming = None
@@ -180,6 +181,10 @@ class CapacityPlanner(InFlight[_Round]):
         self._leave_without_look()
         if any(search.answers for search in map(self._search, self._settings)):
             contest = self._contest()
+            if contest.barred:
+                self._out.clear()  # what left as worse may only have been worse than one that failed starts since
+                if contest.leader and not self._looks and not self._experiment.objective.allow_failed_starts:
+                    self._out |= contest.barred.keys()
             self._out |= {s for s, search in contest.searches.items() if search.nowhere or search.everywhere}
             self._out |= {*contest.worse_beyond_margin(), *self._left}
             margin = self._experiment.objective.margin
@@ -195,10 +200,15 @@ class CapacityPlanner(InFlight[_Round]):
         self._close()
         self._leave_without_look()
 
+    @property
+    def _looks(self) -> bool:
+        """True if a round of first looks is in flight."""
+        return any(each.stage is Stage.SATURATE for each in self._open.values())
+
     def _leave_without_look(self) -> None:
         """Eliminates settings of which no trial under a closed load (first look) gave a rate, once none is in
         flight."""
-        if any(each.stage is Stage.SATURATE for each in self._open.values()):
+        if self._looks:
             return
         for setting in self._live:
             if self._search(setting).first_look is None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 from fakes.edges import Server, answers_of, capacity_experiment, result, search, setting
 from powerband.analyze.settings.capacities import hold_capacity_contest
 from powerband.analyze.settings.compare import Progress, analyse
+from powerband.analyze.trial.faults import with_first_start
 from powerband.model.experiment import Design, Experiment, Objective
 from powerband.model.plan import Setting, Stage, TrialSpec
-from powerband.model.results import AnswerKind, TrialResult, Verdict
+from powerband.model.results import Analysis, AnswerKind, TrialResult, Verdict
 from powerband.search.capacity_search import CapacityPlanner
 from powerband.search.planners import dry_run
 
@@ -195,6 +197,56 @@ def test_a_setting_that_never_answers_leaves_after_its_attempts() -> None:
     assert "because of not_ready" in planner.left[setting(1)]
     answer = analyse(made, results, planner.progress).answer
     assert answer.setting == setting(2)
+
+
+def sometimes_not_ready(made: Experiment, every: int) -> tuple[Analysis, list[TrialResult]]:
+    """A search in which threads=2 serves twice as much, but does not get ready in one of `every` starts."""
+    honest, starts = answers_of({1: Server(), 2: Server(2000.0)}, dice()), Counter[Setting]()
+
+    def answer(spec: TrialSpec) -> TrialResult:
+        starts[spec.setting] += 1
+        fails = spec.setting == setting(2) and starts[spec.setting] % every == 0
+        return result(spec, {}, "not_ready", status="failed") if fails else honest(spec)
+
+    planner, results = search(made, answer)
+    return analyse(made, results, planner.progress), results
+
+
+def test_a_setting_that_does_not_always_get_ready_is_no_answer() -> None:
+    analysis, results = sometimes_not_ready(capacity_experiment((1, 2)), 4)
+    assert analysis.answer.setting == setting(1)
+    row = next(row for row in analysis.settings if row.setting == setting(2))
+    assert not row.feasible and row.starts is not None and row.starts.failed == 1
+    assert row.infeasible_because == (f"all starts must succeed: it failed 1 of {row.starts.made} starts",)
+    assert f", but failed 1 of {row.starts.made} starts" in analysis.answer.sentences[0]
+    tried = [sum(each.setting == setting(threads) for each in results) for threads in (1, 2)]
+    assert tried[1] < 10 < tried[0], "it left, and the other one came back"
+
+
+def test_failed_starts_that_are_allowed_bar_no_capacity() -> None:
+    wanted = Objective(metric="capacity", subject_to=["p99 < 50ms"], allow_failed_starts=0.6)
+    analysis, results = sometimes_not_ready(capacity_experiment((1, 2), objective=wanted), 4)
+    assert analysis.answer.setting == setting(2)
+    failed = sum(each.setting == setting(2) and not each.valid for each in results)
+    assert failed > 1 and f"It failed {failed} of" in " ".join(analysis.answer.sentences)
+
+
+def test_where_each_setting_failed_starts_no_other_rate_is_proposed() -> None:
+    analysis, _ = sometimes_not_ready(capacity_experiment((2,)), 4)
+    assert analysis.answer.kind is AnswerKind.NONE_FEASIBLE
+    first, second = analysis.answer.sentences
+    assert first == "No setting meets the SLO (p99 < 50ms and errors < 0.1% and all starts must succeed)."
+    assert "all starts must succeed (it failed" in second and "load.duration" not in second
+
+
+def test_a_first_start_that_is_not_ready_bars_no_capacity() -> None:
+    made = capacity_experiment((1,))
+    honest = answers_of({1: Server()}, dice())
+    planner, results = search(
+        made, lambda spec: result(spec, {}, "not_ready", status="failed") if spec.number == 1 else honest(spec)
+    )
+    results[0] = with_first_start(results[0], results)
+    assert analyse(made, results, planner.progress).answer.setting == setting(1)
 
 
 def test_an_interrupted_trial_is_asked_for_again() -> None:

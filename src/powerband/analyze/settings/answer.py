@@ -197,7 +197,7 @@ def _none_feasible(standing: Standing) -> tuple[str, ...]:
         f"it violates the SLO: {'; '.join(map(_broken, nearest.infeasible_because))}",
         _failed(standing),
     ]
-    if standing.experiment.objective.is_capacity:
+    if standing.experiment.objective.is_capacity and not nearest.lapsed:
         least = significant(floor_per_s(standing.experiment))
         longest = time_text(longest_window_ns(standing.experiment))
         clauses += [
@@ -380,7 +380,8 @@ def _bound(metric: str) -> str:
 
 def _capacity_figure(standing: Standing, row: SettingResult) -> str:
     assert row.capacity is not None
-    found, wanted = row.capacity.estimate, _wanted(standing)
+    found = row.capacity.estimate
+    wanted = " and ".join(constraint.text for constraint in standing.experiment.objective.constraints)
     if found is not None and row.uncertain_because:
         return f"it missed {wanted} in all of {found.n} trials; lower rates were not tested"
     if found is None or found.low is None or found.high is None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from powerband.analyze.settings.capacity import Search, search_of
+from powerband.analyze.settings.constraints import judge
 from powerband.analyze.stats.edge import difference_quantiles
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
@@ -61,13 +62,15 @@ def gap_between(search: Search, leader: Search, error: float) -> Gap:
 class CapacityContest:
     """All settings compared by capacity. `searches`: by setting. `leader`: None if no setting may hold at any rate.
     `margin`: a relative difference that does not matter; `confidence`: that of all intervals together. `gaps`: those of
-    all settings that may hold at some rate, but the leader."""
+    all settings that may hold at some rate, but the leader. `barred`: settings of which more starts failed than may,
+    in words; they neither lead nor have a gap."""
 
     searches: Mapping[Setting, Search]
     leader: Setting | None
     margin: float
     confidence: float
     gaps: Mapping[Setting, Gap]
+    barred: Mapping[Setting, tuple[str, ...]]
 
     def verdict(self, setting: Setting) -> Verdict:
         """The verdict on a setting compared with the leader; inconclusive if it has no gap."""
@@ -135,14 +138,16 @@ def contest_of(experiment: Experiment, searches: Mapping[Setting, Search]) -> Ca
     The leader has the highest median among those with at least half as many answers as any other: the median of a
     setting that was tried once depends on where its first trial happened to lie."""
     known = [setting for setting, search in searches.items() if search.answers and search.first_look]
-    in_play = [setting for setting in known if not searches[setting].nowhere]
+    judged = {s: judge(experiment, [], settings=len(searches), starts=each.starts) for s, each in searches.items()}
+    barred = {setting: found.barred for setting, found in judged.items() if found.barred}
+    in_play = [setting for setting in known if not searches[setting].nowhere and setting not in barred]
     objective = experiment.objective
     if not in_play:
-        return CapacityContest(searches, None, objective.margin, objective.confidence, {})
+        return CapacityContest(searches, None, objective.margin, objective.confidence, {}, barred)
     most = max(len(searches[setting].answers) for setting in in_play)
     eligible = [setting for setting in in_play if 2 * len(searches[setting].answers) >= most]
     leader = max(eligible, key=lambda setting: searches[setting].edge.quantile(0.5))
     error = (1 - objective.confidence) / max(1, len(searches) - 1)
     others = [setting for setting in in_play if setting != leader]
     gaps = {setting: gap_between(searches[setting], searches[leader], error) for setting in others}
-    return CapacityContest(searches, leader, objective.margin, objective.confidence, gaps)
+    return CapacityContest(searches, leader, objective.margin, objective.confidence, gaps, barred)

@@ -15,10 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
+from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.edge import Answered, Edge, locate
 from powerband.analyze.stats.shares import share_most
 from powerband.analyze.stats.theory import relaxation_s
-from powerband.analyze.trial.faults import LIMITED_TRIALS, fatal_codes, met_generator_limit
+from powerband.analyze.trial.faults import LIMITED_TRIALS, NEVER_READY, fatal_codes, met_generator_limit
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.units import format_duration, format_value, plural
 from powerband.loads.measured import FEW_REQUESTS, as_judged, is_lower_bound, requests_for
@@ -26,7 +27,7 @@ from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Capacity, CapacityPoint, Estimate, TrialResult
+from powerband.model.results import Capacity, CapacityPoint, Estimate, Starts, TrialResult
 
 FLOOR_SLACK = 1.1  # times the requests needed: three standard deviations of 1,000 random arrivals
 TRIALS_PER_REPEAT = 5
@@ -122,6 +123,12 @@ class Search:
     def answers(self) -> tuple[Answered, ...]:
         """The log rate of each of `answered`, with whether the SLO held."""
         return tuple(Answered(math.log(trial.rate_per_s or 1.0), held) for trial, held in self.answered)
+
+    @cached_property
+    def starts(self) -> Starts:
+        """Its starts, and those that failed since the server never got ready. That one died later is no failed start:
+        the search loads it with more than it bears."""
+        return starts_of(self.trials, self.setting, self.objective.confidence, NEVER_READY)
 
     @cached_property
     def edge(self) -> Edge:

@@ -338,9 +338,10 @@ def _capacity_row(
     if capacity is not None and capacity.estimate is not None:
         estimates[experiment.objective.metric] = capacity.estimate
     answered = len(search.answers)
-    because: tuple[str, ...] = ()
+    barred = contest.barred.get(setting, ())
+    because = barred
     if answered and search.nowhere:
-        because = misses(search)
+        because = (*misses(search), *barred)
     elif not answered:
         because = _unanswered(search) or _absent_because(setting, results, experiment.objective.metric)
     return SettingResult(
@@ -350,11 +351,13 @@ def _capacity_row(
         estimates=estimates,
         effect=contest.effect(setting),
         verdict=contest.verdict(setting),
-        feasible=bool(answered) and not search.nowhere,
+        feasible=bool(answered) and not search.nowhere and not barred,
         infeasible_because=because,
         uncertain_because=misses(search) if search.unseen else (),
         bottleneck=limit_of(search),
         capacity=capacity,
+        starts=search.starts if search.starts.failed else None,
+        lapsed=bool(answered and barred) and not search.nowhere,
     )
 
 

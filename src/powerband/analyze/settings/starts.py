@@ -8,7 +8,7 @@ Method: docs/methods/failed-starts.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import comb
 
 from powerband.analyze.stats.shares import share_least, share_most
@@ -21,11 +21,15 @@ LUCK = 0.5
 """Up to this share of bad starts, one setting may show some and an equally bad one none: they are not told apart."""
 
 
-def starts_of(results: Iterable[TrialResult], setting: Setting, confidence: float) -> Starts:
-    """Counts the fresh starts of a setting, over every stage and attempt, and those of them that failed."""
+def starts_of(
+    results: Iterable[TrialResult], setting: Setting, confidence: float, codes: Collection[str] = ()
+) -> Starts:
+    """Counts the fresh starts of a setting, over every stage and attempt, and those of them that failed. `codes`: the
+    problems that make a start a failed one; empty: all that are the server's own fault."""
     mine = tried(results, setting)
     bad = [result for result in mine if is_failed_start(result) and not is_excused(result, mine)]
     made = len(bad) + sum(result.valid for result in mine)
+    bad = [result for result in bad if not codes or fatal_codes(result).intersection(codes)]
     wrong = sum("invariant" in fatal_codes(result) for result in bad)
     return Starts(made, len(bad), wrong, share_most(len(bad), made, 1 - confidence))
 
