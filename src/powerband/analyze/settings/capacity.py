@@ -39,6 +39,7 @@ C / rate. So a rate of up to 3 % above C still counts as held, and 3 % is the ma
 IN_FLIGHT_ERRORS = 3.0
 """The number of requests in flight differs by chance between the window's two ends. A shortfall of up to this many
 standard deviations of that difference counts as served."""
+ERROR_RATES = frozenset({"error_rate", "run_error_rate"})
 OVERLOADED = SUBJECT_CODES | {"no_response", "no_valid_response", "died"}
 """Problems by which an invalid trial shows that the subject does not bear the rate."""
 LIMIT_KNOWN = 1.15
@@ -73,7 +74,8 @@ def holds(experiment: Experiment, result: TrialResult) -> bool | None:
         return False if result.status != "interrupted" and fatal_codes(result) & OVERLOADED else None
     met = [_met(constraint, result) for constraint in experiment.objective.constraints]
     window_s = experiment.load.duration_ns / 1e9 if result.window_s is None else result.window_s
-    if False in met or not _kept_up(result, window_s):
+    judged = any(constraint.metric in ERROR_RATES for constraint in experiment.objective.constraints)
+    if False in met or not _kept_up(result, window_s, errors_judged=judged):
         return False
     return None if None in met else True
 
@@ -83,13 +85,16 @@ def _met(constraint: Constraint, result: TrialResult) -> bool | None:
     return None if value is None else OPERATORS[constraint.op](value, constraint.threshold)
 
 
-def _kept_up(result: TrialResult, window_s: float) -> bool:
-    offered, goodput = result.metrics.get("offered_rate_per_s"), result.metrics.get("goodput_per_s")
-    if offered is None or goodput is None:
+def _kept_up(result: TrialResult, window_s: float, *, errors_judged: bool) -> bool:
+    """True if the server answered what was offered; rightly, unless a condition judges its errors."""
+    offered, served = result.metrics.get("offered_rate_per_s"), result.metrics.get("goodput_per_s")
+    if errors_judged:
+        served = result.metrics.get("achieved_rate_per_s", served)
+    if offered is None or served is None:
         return True
     in_flight = offered * result.metrics.get("response_time_ns_mean", 0.0) / 1e9  # Little's law
     chance = IN_FLIGHT_ERRORS * math.sqrt(2 * in_flight) / window_s
-    return goodput >= KEPT_UP * offered - chance
+    return served >= KEPT_UP * offered - chance
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from powerband.analyze.settings.capacity_limit import limit_of
 from powerband.analyze.settings.compare import analyse
 from powerband.analyze.stats.edge import Answered, difference_quantiles, locate
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.experiment import Objective
 from powerband.model.load import Load
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Bottleneck, Problem, TrialResult, Verdict
@@ -49,6 +50,21 @@ def trial(rate: float | None, number: int = 1, threads: int = 1, code: str = "",
 )
 def test_what_a_trial_says(made: TrialResult, answer: bool | None) -> None:
     assert holds(capacity_experiment(), made) is answer
+
+
+@pytest.mark.parametrize(
+    ("conditions", "answer"),
+    [(("p95 < 200ms", "errors < 5%"), True), (("p95 < 200ms",), False), (("p95 < 200ms", "errors < 3%"), False)],
+)
+def test_wrong_answers_count_as_served_where_a_condition_judges_errors(
+    conditions: tuple[str, ...], answer: bool
+) -> None:
+    wanted = Objective(metric="capacity", subject_to=list(conditions))
+    rates = {"goodput_per_s": 960.0, "achieved_rate_per_s": 1000.0}
+    made = trial(1000.0, error_rate=0.04, response_time_ns_p95=20e6, **rates)
+    assert holds(capacity_experiment(objective=wanted), made) is answer
+    behind = replace(made, metrics={**made.metrics, "achieved_rate_per_s": 965.0})
+    assert holds(capacity_experiment(objective=wanted), behind) is False
 
 
 def test_a_condition_that_was_not_measured_says_nothing() -> None:
