@@ -282,13 +282,14 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
         return None
     row = max(larger, key=lambda row: standing.value(row.setting, "threads_max") or 0.0)
     costs = [f"{standing.value(row.setting, 'threads_max') or 0:,.0f} threads instead of {threads:,.0f}"]
+    capacity = standing.experiment.objective.is_capacity  # p99s at different rates say nothing of each other
     for metric, text, show in (
         ("rss_bytes_max", "memory", format_bytes),
         (P99, "p99 response time", lambda value: format_value(value, "ns")),
         ("context_switches_per_request", f"context switches per {standing.experiment.noun}", significant),
     ):
         here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
-        if here and there and there >= CHEAPER_BY * here:
+        if here and there and there >= CHEAPER_BY * here and not (capacity and metric == P99):
             costs.append(f"{text} {show(there)} instead of {show(here)}")
     uses = f"{row.setting.id} costs more: {', '.join(costs[:3])}."
     if row.bottleneck is not None and row.bottleneck.name is BottleneckName.TOO_MANY_RUNNABLE_THREADS:
@@ -299,8 +300,8 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
 def _quicker(standing: Standing, chosen: Setting) -> str | None:
     """The setting with the lowest p99 of those that may serve as well, which the choice by cost would hide. It is lower
     for certain if its whole interval is below that of the one to use; else it must be lower by far."""
-    here = standing.row(chosen).estimates.get(P99)
-    if here is None or standing.experiment.objective.metric == P99:
+    here, objective = standing.row(chosen).estimates.get(P99), standing.experiment.objective
+    if here is None or objective.metric == P99 or objective.is_capacity:
         return None
     alike = [
         (there, row.setting)
@@ -316,4 +317,5 @@ def _quicker(standing: Standing, chosen: Setting) -> str | None:
     p99s = f"a p99 of {format_value(there.value, 'ns')} instead of {format_value(here.value, 'ns')}"
     if certain:
         return f"{setting.id} answers sooner: {p99s}. Use it where response times matter more than cost."
-    return f"{setting.id} may answer sooner ({p99s}): if response times matter, set a limit for them (--slo)."
+    limit = "set a limit for them" if not standing.experiment.allowed_times_ns() else "tighten their limit"
+    return f"{setting.id} may answer sooner ({p99s}): if response times matter, {limit} (--slo)."

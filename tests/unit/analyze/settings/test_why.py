@@ -9,6 +9,7 @@ from fakes.trials import experiment
 from powerband.analyze.settings.standing import Standing
 from powerband.analyze.settings.why import why
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.experiment import Objective
 from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Estimate, SettingResult, Verdict
 
@@ -31,9 +32,9 @@ def row(count: int, verdict: Verdict, bottleneck: Bottleneck | None, **figures: 
     return SettingResult(threads(count), 3, 0, estimates, effect, verdict, True, bottleneck=bottleneck)
 
 
-def said(*rows: SettingResult, chosen: int) -> str:
+def said(*rows: SettingResult, chosen: int, **changes: object) -> str:
     leader = threads(chosen)
-    case = experiment({"threads": tuple(int(row.setting.as_dict()["threads"]) for row in rows)})
+    case = experiment({"threads": tuple(int(row.setting.as_dict()["threads"]) for row in rows)}, **changes)
     standing = Standing(experiment=case, rows=rows, leader=leader, contenders=frozenset(), blocks=3)
     return " ".join(why(standing, leader))
 
@@ -111,5 +112,23 @@ def test_one_that_serves_as_much_and_answers_sooner_is_named() -> None:
         "threads=4 may answer sooner (a p99 of 160 ms instead of 300 ms): if response times matter, set a limit for "
         "them (--slo)."
     )
+    limited = Objective(subject_to=["p99 < 400ms"])
+    assert said(rows[0], answering(4, Verdict.EQUIVALENT, 160, 130), chosen=2, objective=limited).endswith(
+        "if response times matter, tighten their limit (--slo)."
+    )
     for beside in (answering(4, Verdict.EQUIVALENT, 230, 130), answering(4, Verdict.WORSE, 160, 30)):
         assert " sooner" not in said(rows[0], beside, chosen=2)
+
+
+def test_response_times_at_the_rates_of_different_capacities_are_not_compared() -> None:
+    wanted = Objective(metric="capacity", subject_to=["p99 < 400ms"])
+    slow, quick = (
+        replace(each, estimates={**each.estimates, "response_time_ns_p99": Estimate(ms * 1e6, None, None, 0.95, 3)})
+        for each, ms in ((row(2, Verdict.EQUIVALENT, CPU), 300), (row(4, Verdict.EQUIVALENT, CPU), 50))
+    )
+    assert "sooner" in said(slow, quick, chosen=2)
+    assert "sooner" not in said(slow, quick, chosen=2, objective=wanted)
+    small, large = replace(quick, setting=threads(2)), replace(slow, setting=threads(4))
+    estimates = {**large.estimates, "threads_max": Estimate(8.0, None, None, 0.95, 3)}
+    told = said(small, replace(large, estimates=estimates), chosen=2, objective=wanted)
+    assert told.endswith("threads=4 costs more: 8 threads instead of 4.")
