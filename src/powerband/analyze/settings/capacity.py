@@ -373,20 +373,23 @@ def misses(search: Search) -> tuple[str, ...]:
 
 
 def short_windows(experiment: Experiment) -> str | None:
-    """A warning if trials are too short to show an overload of the margin: one by a share e shows in a time limit L
-    only once warm-up and window are longer than L / e."""
+    """A warning if even the longest trials are too short to show an overload of the margin: one by a share e shows in a
+    time limit L only once warm-up and window are longer than L / e."""
     warmup_ns = experiment.warmup_ns_of(Stage.CAPACITY) or 0
-    whole_ns = warmup_ns + experiment.load.duration_ns
-    limits = [limit for limit in experiment.allowed_times_ns() if limit > 0]
-    unseen = max(limits, default=0.0) / whole_ns
-    margin = experiment.objective.margin
+    longest_ns = warmup_ns + longest_window_ns(experiment)
+    limit_ns = max(experiment.allowed_times_ns(), default=0.0)
+    unseen, margin = limit_ns / longest_ns, experiment.objective.margin
     if unseen <= margin:
         return None
-    long_enough = f"{format_duration(max(limits) / margin)} or longer" if margin else "longer"
+    longer = "make load.duration (--duration) longer"
+    if margin:
+        needed_ns = limit_ns / margin - warmup_ns
+        needed_ns /= LONGEST_WINDOW if needed_ns <= LONGEST_WINDOW_NS else 1
+        longer = f"set load.duration (--duration) to {format_duration(needed_ns)} or longer"
     return (
-        f"trials of {format_duration(whole_ns)} (warm-up and load.duration) cannot see an overload of less than "
-        f"{100 * unseen:.1f} %, so capacities may be too high by as much; for the margin of {100 * margin:.1f} % make "
-        f"them {long_enough}"
+        f"even the longest trials of the search, {format_duration(longest_ns)} with their warm-up, cannot see an "
+        f"overload of less than {100 * unseen:.1f} %, so capacities may be too high by as much; for the margin of "
+        f"{100 * margin:.1f} % {longer}"
     )
 
 

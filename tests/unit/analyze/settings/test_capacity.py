@@ -217,12 +217,19 @@ def test_a_first_look_and_a_condition_that_nothing_measured_are_told_apart() -> 
 
 def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
     assert short_windows(capacity_experiment()) is None
-    short = capacity_experiment(load=Load(users=4, duration_ns=500_000_000), measure={"warmup": "200ms"})
+    load = Load(users=4, duration_ns=3_000_000_000)
+    assert short_windows(capacity_experiment(load=load)) is None, "windows grow to 30 s"
+    slow = Objective(metric="capacity", subject_to=["p99 < 1.5s"])
+    short = capacity_experiment(load=load, objective=slow)
     warning = short_windows(short)
-    assert warning is not None and "less than 7.1 %" in warning and "1.67 s or longer" in warning
-    objective = short.objective.model_copy(update={"margin": 0.0})
-    warning = short_windows(short.model_copy(update={"objective": objective}))
-    assert warning is not None and warning.endswith("for the margin of 0.0 % make them longer")
+    assert warning is not None and "32.0 s with their warm-up" in warning and "less than 4.7 %" in warning
+    assert warning.endswith("for the margin of 3.0 % set load.duration (--duration) to 4.80 s or longer")
+    slower = short.objective.model_copy(update={"constraints": Objective(subject_to=["p99 < 3s"]).constraints})
+    warning = short_windows(short.model_copy(update={"objective": slower}))
+    assert warning is not None and warning.endswith("to 98.0 s or longer"), "no window grows beyond 60 s"
+    exact = short.objective.model_copy(update={"margin": 0.0})
+    warning = short_windows(short.model_copy(update={"objective": exact}))
+    assert warning is not None and warning.endswith("make load.duration (--duration) longer")
 
 
 def test_what_held_in_no_trial_is_no_answer_whatever_is_extrapolated() -> None:
