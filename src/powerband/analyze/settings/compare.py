@@ -45,7 +45,14 @@ from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, sentence, verb
 from powerband.analyze.settings.starts import starts_of
-from powerband.analyze.settings.unsettled import may_catch_up, never_stabilised, still_rising, warnings_of, with_caveat
+from powerband.analyze.settings.unsettled import (
+    cold_capacity,
+    may_catch_up,
+    never_stabilised,
+    still_rising,
+    warnings_of,
+    with_caveat,
+)
 from powerband.analyze.settings.why import commonest, with_tried
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.analyze.trial.faults import (
@@ -168,6 +175,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
             *runtime_limits(experiment, results),
             *lasting_warnings(standing.growing, soak.setting if soak and soak.lasts is not None else None),
             *warnings_of(results, restless),
+            *cold_capacity(experiment, results, told),
         ),
         claims=judge_claims(experiment, _whole(results, progress)),
         race=standing.race,

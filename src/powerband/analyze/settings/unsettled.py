@@ -28,6 +28,7 @@ APART = (Stage.CAPACITY, Stage.SCREEN, Stage.SOAK)
 """Stages that do not count: near a capacity a queue grows; a short trial leaves no time to settle, and decides only
 what is far apart; a soak is judged by itself."""
 NAMED_MOST = 5  # arbitrary: the report marks each
+WARM_S = 20  # arbitrary: most of a JVM's code is compiled by then
 RISES_MOST = 4.0  # times what it gave: a JVM that computes gave 3.4 times as much after a minute as after five seconds
 
 
@@ -61,6 +62,20 @@ def still_rising(experiment: Experiment, trials: Sequence[TrialResult]) -> froze
     if metric != GOODPUT and not metric.startswith("response_time"):
         return frozenset()
     return frozenset(_mostly(trials, lambda trial: trial.rising))
+
+
+def cold_capacity(experiment: Experiment, trials: Sequence[TrialResult], setting: Setting | None) -> Iterator[str]:
+    """Yields a warning if the capacity of this setting was measured before its server was warm: if it still got faster
+    in most of its valid trials, and in more than chance gives."""
+    mine = [trial for trial in trials if trial.valid and (trial.stage, trial.setting) == (Stage.CAPACITY, setting)]
+    seen = Unsettled(sum(trial.rising for trial in mine), len(mine))
+    if setting is None or 2 * seen.times <= seen.trials or _by_chance(seen) > ERROR:
+        return
+    longer_s = max(WARM_S, math.ceil(2 * (experiment.warmup_ns_of(Stage.CAPACITY) or 0) / 1e9))
+    yield (
+        f"{setting.id} still got faster while it was measured, in {seen.times} of {seen.trials} trials: once warm its "
+        f"capacity is higher; give it a longer warm-up (--warmup {longer_s}s)"
+    )
 
 
 def _mostly(trials: Sequence[TrialResult], mark: Callable[[TrialResult], bool]) -> dict[Setting, Unsettled]:

@@ -369,3 +369,24 @@ def test_a_damaged_first_look_leaves_the_answers_without_a_capacity_until_it_is_
     found = analyse(capacity_experiment(), [look, *(trial(rate, n) for n, rate in enumerate((400.0, 500.0), 2))])
     row = next(row for row in found.settings if row.setting == setting(1))
     assert (row.trials, row.capacity, row.bottleneck) == (2, None, None)
+
+
+@pytest.mark.parametrize(("rises", "warmup", "said"), [(8, None, "20s"), (8, "15s", "30s"), (5, None, "")])
+def test_a_capacity_measured_before_the_server_was_warm_is_said_to_be_low(
+    rises: int, warmup: str | None, said: str
+) -> None:
+    """A cold JVM: the fixed warm-up of 2 s does not wait until its code is compiled."""
+    rates = (*(900.0 + 10 * n for n in range(6)), *(1100.0 + 10 * n for n in range(4)))
+    late = {"response_time_ns_p99": 90e6}
+    trials = [trial(rate, n, **({} if rate < 1000 else late)) for n, rate in enumerate(rates, 2)]
+    trials = [replace(each, rising=each.number < 2 + rises) for each in trials]
+    made = capacity_experiment(measure={"warmup": warmup or "auto"})
+    warnings = [each for each in analyse(made, [trial(None, 1), *trials]).warnings if "got faster" in each]
+    assert warnings == (
+        [
+            f"threads=1 still got faster while it was measured, in {rises} of 10 trials: once warm its capacity is "
+            f"higher; give it a longer warm-up (--warmup {said})"
+        ]
+        if said
+        else []
+    )
