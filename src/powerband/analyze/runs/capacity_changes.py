@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.capacities import gap_between
 from powerband.analyze.settings.capacity import Search, capacity_of, search_of
+from powerband.analyze.settings.starts import by_starts, failed_words, is_allowed
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Capacity, Verdict
@@ -49,9 +51,21 @@ def compare_capacities(
 def capacity_change(
     of: Setting, first: Search, second: Search, names: Sequence[str], error: float, *, session_half: float = 0.0
 ) -> Change:
-    """The change of a setting's capacity from the first search to the second, judged by the first one's margin.
-    `error`: the chance that the interval of the ratio may miss. `session_half`: by how much sessions may differ
-    besides, on the log scale."""
+    """The change of a setting's capacity from the first search to the second, judged by the first one's margin. Failed
+    starts come first, as under one load. `error`: the chance that the interval of the ratio may miss. `session_half`:
+    by how much sessions may differ besides, on the log scale."""
+    change = _by_rates(of, first, second, names, error, session_half=session_half)
+    starts, allowed = (first.starts, second.starts), second.objective.allow_failed_starts
+    verdict, because = by_starts(starts, names, error)
+    if change.verdict is Verdict.BETTER and not because:
+        fails = not is_allowed(starts[1].failed, starts[1].made, allowed, error)
+        because = f"{names[1]} {failed_words(starts[1])}" if fails else ""
+    return replace(change, verdict=verdict, because=because) if because else change
+
+
+def _by_rates(
+    of: Setting, first: Search, second: Search, names: Sequence[str], error: float, *, session_half: float
+) -> Change:
     found = [capacity_of(search) for search in (first, second)]
     estimates = [None if capacity is None else capacity.estimate for capacity in found]
     before, after = estimates

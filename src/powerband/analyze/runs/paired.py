@@ -15,14 +15,14 @@ from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.settings.standing import verb
-from powerband.analyze.settings.starts import failed_words, fails_more
+from powerband.analyze.settings.starts import by_starts
 from powerband.analyze.stats.intervals import estimate, mean_of
 from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.base.units import format_value, joined
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Level, Setting, Stage
-from powerband.model.results import ChangeCost, Race, Starts, TrialResult, Verdict
+from powerband.model.results import ChangeCost, Race, TrialResult, Verdict
 
 _SEEN_FROM_THE_OTHER = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
 
@@ -53,10 +53,10 @@ def pair_change(
     """The change from the first of the pair to the second, as that of the setting `of`. `names`: what the two are
     called. The experiment's own confidence is that of the comparison, `confidence` that of each figure alone. Never
     raises for what trials hold."""
-    mine = [trial for trial in trials if trial.setting in pair]
+    mine, error = [trial for trial in trials if trial.setting in pair], 1 - experiment.objective.confidence
     if experiment.objective.is_capacity:
         searches = [search_of(experiment, setting, mine) for setting in pair]
-        return capacity_change(of, searches[0], searches[1], list(names), 1 - experiment.objective.confidence)
+        return capacity_change(of, searches[0], searches[1], list(names), error)
     table = ResponseTable(experiment, pair, mine)
     scale = scale_of(table)
     first, second = (
@@ -74,7 +74,7 @@ def pair_change(
     other = pair[1] if contest.leader == pair[0] else pair[0]
     towards_new = contest.sign * (1 if other == pair[1] else -1)
     ratio = contest.ratio(other, towards_new, first.value) if other in contest.difference else None
-    verdict, because = _by_starts([table.starts[setting] for setting in pair], names, experiment)
+    verdict, because = by_starts([table.starts[setting] for setting in pair], names, error)
     if not because or (unmet and verdict is Verdict.BETTER):
         verdict, because = _verdict(contest, pair, [compliance[setting] for setting in pair], names)
     if unmet and verdict is Verdict.INCONCLUSIVE and (worse := _worse_at_slo(experiment, pair, mine, names[1])):
@@ -89,15 +89,6 @@ def _unmeasured(
     ran = [tried(trials, setting) for setting in pair]
     states = ["could not be measured" if some else "was not tried" for some in ran]
     return unmeasured_pair(ran, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
-
-
-def _by_starts(starts: Sequence[Starts], names: Sequence[str], experiment: Experiment) -> tuple[Verdict, str]:
-    """The verdict by failed starts: the one that certainly fails more is worse. The reason is empty if neither does."""
-    for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
-        if fails_more(starts[index], starts[1 - index], 1 - experiment.objective.confidence):
-            told = (f"{name} {failed_words(each)}" for name, each in zip(names, starts, strict=True))
-            return verdict, ", ".join(told)
-    return Verdict.INCONCLUSIVE, ""
 
 
 def _verdict(

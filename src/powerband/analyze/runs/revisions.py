@@ -17,12 +17,13 @@ from powerband.model.metrics import margin_words
 from powerband.model.plan import REVISION, Setting, format_level, grid
 from powerband.model.results import Analysis, Estimate, Race, SettingResult, TrialResult, Verdict
 
+P99 = "response_time_ns_p99"
 CLEARLY = 1.5
 """The least factor between two costs that deserves a sentence. Arbitrary: less is not what a reader of CI misses."""
 _COSTS = {
     "subject_cpu_ns_per_request": "uses {times} the CPU per {noun}",
     "rss_bytes_max": "uses {times} the memory",
-    "response_time_ns_p99": "has {times} the p99 response time",
+    P99: "has {times} the p99 response time",
 }
 
 
@@ -81,6 +82,8 @@ def _costs(experiment: Experiment, name: str, change: Change, pair: Sequence[Map
     for metric, words in _COSTS.items():
         before, after = (estimates.get(metric) for estimates in pair)
         if metric == experiment.objective.metric or before is None or after is None:
+            continue
+        if metric == P99 and experiment.objective.is_capacity:  # each was measured at another rate
             continue
         if min(before.n, after.n) < 2 or before.at_least or after.at_least:
             continue

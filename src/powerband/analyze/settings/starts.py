@@ -8,14 +8,14 @@ Method: docs/methods/failed-starts.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from math import comb
 
 from powerband.analyze.stats.shares import share_least, share_most
 from powerband.analyze.trial.faults import fatal_codes, is_excused, is_failed_start, tried
 from powerband.base.units import plural
 from powerband.model.plan import Setting
-from powerband.model.results import Starts, TrialResult
+from powerband.model.results import Starts, TrialResult, Verdict
 
 LUCK = 0.5
 """Up to this share of bad starts, one setting may show some and an equally bad one none: they are not told apart."""
@@ -60,6 +60,16 @@ def fails_more(first: Starts, second: Starts, error: float) -> bool:
         return False
     tail = sum(comb(first.made, k) * comb(second.made, failed - k) for k in range(first.failed, failed + 1))
     return tail / comb(made, failed) <= error
+
+
+def by_starts(starts: Sequence[Starts], names: Sequence[str], error: float) -> tuple[Verdict, str]:
+    """The verdict on the second of two by their failed starts, and its reason: the one that certainly fails more is
+    worse. The reason is empty if neither does. `error`: the chance of a false answer that it may take."""
+    for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
+        if fails_more(starts[index], starts[1 - index], error):
+            told = (f"{name} {failed_words(each)}" for name, each in zip(names, starts, strict=True))
+            return verdict, ", ".join(told)
+    return Verdict.INCONCLUSIVE, ""
 
 
 def is_surely_more(bad: int, of: int, allowed: float, error: float) -> bool:

@@ -9,13 +9,13 @@ import pytest
 from fakes.edges import Server, answers_of, capacity_experiment, result, search, setting
 from powerband.analyze.runs.capacity_changes import capacity_change, compare_capacities
 from powerband.analyze.runs.changes import RunComparison
-from powerband.analyze.runs.revisions import compare_revisions
+from powerband.analyze.runs.revisions import compare_revisions, revisions_of
 from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.settings.capacity import Search, capacity_of, search_of
 from powerband.analyze.settings.compare import analyse
 from powerband.model.experiment import Experiment
 from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
-from powerband.model.results import Analysis, TrialResult, Verdict
+from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult, Verdict
 
 MADE = capacity_experiment()
 
@@ -99,3 +99,29 @@ def test_sessions_may_differ_although_one_capacity_has_no_figure() -> None:
         0.0: Verdict.BETTER,
         0.14: Verdict.INCONCLUSIVE,
     }
+
+
+@pytest.mark.parametrize(
+    ("most_per_s", "failed", "verdict"),
+    [(1500.0, 12, Verdict.WORSE), (1500.0, 1, Verdict.INCONCLUSIVE), (700.0, 1, Verdict.WORSE)],
+)
+def test_failed_starts_come_before_rates(most_per_s: float, failed: int, verdict: Verdict) -> None:
+    results = searched(Server(most_per_s=most_per_s), 2)[1]
+    made = len(results) + failed
+    spec = TrialSpec(0, 30, 1, setting(1), 1, Stage.CAPACITY, 500.0)
+    results += [result(replace(spec, number=100 + n), {}, "not_ready", "failed") for n in range(failed)]
+    second = analyse(MADE, results)
+    (change,) = compare_capacities((MADE, MADE), (searched(Server(), 1)[0], second), sessions=SAME_SESSION).changes
+    assert change.verdict is verdict
+    assert (f"the second run failed {failed} of {made} starts" in change.because) is (most_per_s > 1000)
+
+
+def test_p99s_at_the_rates_of_two_capacities_are_no_cost_of_a_revision() -> None:
+    made: Experiment = MADE.model_copy(update={"factors": {REVISION: ("old", "new")}})
+    rows = []
+    for name, value in (("old", 1e6), ("new", 4e7)):
+        both = dict.fromkeys(("response_time_ns_p99", "rss_bytes_max"), Estimate(value, value, value, 0.95, 5))
+        of = Setting(((REVISION, name),))
+        rows.append(SettingResult(of, 5, 0, both, None, Verdict.EQUIVALENT, feasible=True))
+    said = " ".join(revisions_of(made, [], None, rows).further)
+    assert "the memory" in said and "p99" not in said
