@@ -45,5 +45,5 @@ def _figures(run: RunDir, of: ComparedRun) -> Iterator[tuple[Setting, float]]:
         return
     for row in stored_analysis(run.analysis.read_text("utf-8", "replace")).settings:
         estimate = row.estimates.get(of.analysis.objective) if row.capacity is None else row.capacity.estimate
-        if estimate is not None and estimate.value > 0:
+        if estimate is not None and estimate.value > 0 and not estimate.at_least:
             yield row.setting, estimate.value

@@ -534,6 +534,7 @@ class RacePlanner:
             effect = contest.effect(setting)
             assert contest.leader is not None
             reason = _worse_by(effect, contest, contest.leader)
+            reason = f"at least {reason}" if setting in contest.endless else reason
             self._departures[setting] = Departure(setting, self._last, reason, effect, worse=True)
         return setting in self._departures
 
@@ -594,6 +595,8 @@ def still_open(
     def is_open(setting: Setting) -> bool:
         if setting == contest.leader or compliance[setting].barred:
             return False
+        if setting in table.lacking:  # they can only show it worse
+            return contest.verdict(setting) is not Verdict.WORSE and contest.difference.get(setting, 0.0) < 0
         verdict = contest.verdict(setting)
         if verdict is Verdict.WORSE:
             return False

@@ -111,9 +111,9 @@ def test_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert invoke(["compare", str(a), str(b)]) == 5
     captured = capsys.readouterr()
     assert "Measured in the first run only: threads=1" in captured.out
-    assert "Nothing can be compared: no setting has a valid trial in both" in captured.out
+    assert "Nothing can be compared: no setting was measured in both" in captured.out
     assert invoke(["compare", str(a), str(b), "--format", "json"]) == 5
-    assert f"no setting has a valid trial in both {a} and {b}" in capsys.readouterr().err
+    assert f"no setting was measured in both {a} and {b}" in capsys.readouterr().err
 
 
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

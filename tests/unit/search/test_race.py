@@ -487,6 +487,35 @@ def test_a_budget_is_not_blamed_where_every_setting_only_fails() -> None:
     assert "budget" not in " ".join(analysis.answer.sentences)
 
 
+@pytest.mark.parametrize(
+    ("lower_ns", "kind"),
+    [
+        pytest.param(640e6, AnswerKind.BEST, id="lies above"),
+        pytest.param(1e6, AnswerKind.NOT_ENOUGH_DATA, id="lies below"),
+        pytest.param(None, AnswerKind.NOT_ENOUGH_DATA, id="none"),
+    ],
+)
+def test_a_setting_with_too_few_requests_for_a_p99_keeps_no_race_open(
+    lower_ns: float | None, kind: AnswerKind
+) -> None:
+    made = race_of(3, objective={"metric": "response_time_ns_p99", "direction": "minimise"})
+
+    def serve_late(spec: TrialSpec) -> Mapping[str, float]:
+        if threads(spec) == 0:
+            return {} if lower_ns is None else {"response_time_ns_p50": lower_ns * noisy(spec)}
+        return {"response_time_ns_p99": (0, 20e6, 40e6)[threads(spec)] * noisy(spec)}
+
+    planner = RacePlanner(made, 1)
+    results = run_planner(planner, serve_late)
+    race = race_in(planner)
+    assert race.ended_by == "decided" and race.blocks == 2
+    found = analyse(made, results, planner.progress)
+    assert found.answer.kind is kind
+    if kind is AnswerKind.BEST:
+        assert found.answer.setting is not None and found.answer.setting.id == "threads=1"
+        assert any(left.reason.startswith("at least ") for left in race.departures)
+
+
 @pytest.mark.parametrize("lacks", ["objective", "condition"])
 def test_a_race_that_more_rounds_cannot_decide_ends_after_two(lacks: str) -> None:
     objective = {"metric": "response_time_ns_p99", "direction": "minimise"}

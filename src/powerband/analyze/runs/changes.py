@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from powerband.analyze.runs.sessions import SAME_SESSION, SessionSpread
-from powerband.base.units import signed_percent
+from powerband.base.units import format_value, signed_percent
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Estimate, Verdict, plain
@@ -89,7 +89,7 @@ class RunComparison:
         """The verdict in words, with the settings that decide it; a long list of them is cut."""
         first, second = self.names
         if not self.decides:
-            return f"Nothing can be compared: no setting has a valid trial in both {first} and {second}."
+            return f"Nothing can be compared: no setting was measured in both {first} and {second}."
         verdict = self.verdict
         mine = [change for change in self.changes if change.verdict is verdict]
         where = "" if len(self.changes) == 1 else f" in {len(mine)} of {len(self.changes)} settings"
@@ -159,6 +159,22 @@ class RunComparison:
             parts.append(f"{len(changes) - _NAMED_MOST} more")
         text = "; ".join(part for part in parts if part)
         return f": {text.removesuffix('.')}" if text else ""
+
+
+def by_bound(change: Change, bounded: int, verdict: Verdict, metric: str, not_measured: str) -> Change:
+    """The change where the side `bounded` (0: the first) has only a lower bound of a metric that is to be least: it can
+    be shown worse, and nothing else. `verdict`: by the bound. `not_measured`: says that it was not measured, and why."""
+    sides = [change.first, change.second]
+    side = sides[bounded]
+    assert side is not None
+    sides[bounded] = replace(side, at_least=True)
+    found = Change(change.setting, *sides, None, Verdict.INCONCLUSIVE, because=not_measured)
+    if verdict is not (Verdict.WORSE if bounded else Verdict.BETTER):
+        return found
+    unit = METRICS[metric].unit
+    before, after = ((" at least" * each.at_least, format_value(each.value, unit)) for each in sides if each)
+    because = f"{metric_words(metric)}{after[0]} {after[1]} instead of{before[0]} {before[1]}"
+    return replace(found, verdict=verdict, because=because)
 
 
 def smallest_difference(ratio: Estimate | None, first: Estimate | None, objective: str, *, log: bool) -> float | None:

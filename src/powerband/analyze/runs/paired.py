@@ -8,9 +8,10 @@ baseline. Callers choose which other pairs are compared (`revisions.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from powerband.analyze.runs.capacity_changes import capacity_change
-from powerband.analyze.runs.changes import Change, smallest_difference
+from powerband.analyze.runs.changes import Change, by_bound, smallest_difference
 from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
@@ -61,7 +62,7 @@ def pair_change(
     scale = scale_of(table)
     first, second = (
         estimate(values, confidence, log=scale.log) if values else None
-        for values in ([trial.metrics[table.metric] for trial in table.valid(setting)] for setting in pair)
+        for values in (list(map(table.value, table.valid(setting))) for setting in pair)
     )
     if first is None or second is None:
         verdict, because = _unmeasured(pair, names, mine, measured=(first is not None, second is not None))
@@ -80,7 +81,13 @@ def pair_change(
     if unmet and verdict is Verdict.INCONCLUSIVE and (worse := _worse_at_slo(experiment, pair, mine, names[1])):
         verdict, because = Verdict.WORSE, worse
     smallest = smallest_difference(ratio, first, table.metric, log=scale.log)
-    return Change(of, first, second, ratio, verdict, smallest, because)
+    found = Change(of, first, second, ratio, verdict, smallest, because)
+    for index in (0, 1):
+        if table.is_bounded(pair[index]):
+            _, why = _unmeasured(pair, names, mine, measured=(index != 0, index != 1))
+            bounded = by_bound(found, index, verdict, table.metric, why)
+            return replace(bounded, verdict=verdict, because=because) if because else bounded
+    return found
 
 
 def _unmeasured(
@@ -151,7 +158,7 @@ def _worse_at_slo(experiment: Experiment, pair: Sequence[Setting], trials: Seque
         contest = hold_contest(alone, table, scale_of(table), compliance, against=pair[0])
         if constraint.op != "==" and contest.below(pair[1]):
             unit = METRICS[metric].unit
-            means = [mean_of([trial.metrics[metric] for trial in table.valid(setting)], unit) for setting in pair]
+            means = [mean_of(list(map(table.value, table.valid(setting))), unit) for setting in pair]
             before, after = (format_value(mean, unit) for mean in means)
             least = "at least " if table.is_endless(pair[1]) else ""
             return f"{metric_words(metric)} {least}{after} instead of {before}"

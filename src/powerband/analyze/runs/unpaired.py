@@ -8,19 +8,21 @@ by which sessions of a machine differ is added to each interval (`sessions.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from powerband.analyze.runs.changes import Change, RunComparison, smallest_difference
+from powerband.analyze.runs.changes import Change, RunComparison, by_bound, smallest_difference
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.starts import failed_words, fails_more
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.errors import UsageError
+from powerband.loads.measured import least_of
 from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, metric_words
@@ -40,6 +42,8 @@ def compare_runs(
             "only living ones, since perf was not permitted there; run both with the same rights"
         )
     values = _like_with_like(first, second)
+    bounds = _bounds((first, second), values)
+    values = [run | bound for run, bound in zip(values, bounds, strict=True)]
     rows = [{row.setting: row for row in analysis.settings} for analysis in (first, second)]
     common = [setting for setting in values[0] if setting in values[1]]
     ran = [setting for setting in rows[0] if all(tried(run.trials, setting) for run in (first, second))]
@@ -52,7 +56,12 @@ def compare_runs(
             return _fails(setting, (first, second), values)
         both = [run[setting] for run in values]
         found = _change(setting, both, first, scale, confidence=each, sessions=sessions)
-        return _allowed(_with_ends(found, rows, first.objective), rows, 1 - each)
+        found = _with_ends(found, rows, first.objective)
+        for index in (0, 1):
+            if setting in bounds[index]:
+                _, why = _unmeasured(setting, (first, second), (index != 0, index != 1))
+                found = by_bound(found, index, found.verdict, first.objective, why)
+        return _allowed(found, rows, 1 - each)
 
     return RunComparison.of(
         first,
@@ -105,9 +114,13 @@ def experiment_differences(first: Experiment, second: Experiment) -> Iterator[st
 def _like_with_like(first: Analysis, second: Analysis) -> list[dict[Setting, list[float]]]:
     """The objective of every setting in both runs, from trials of the same purpose: those of blocks; if a run has none,
     the fresh starts that confirmed the setting in both; else the short trials of both."""
-    found = [_values(analysis, first.objective, Stage.COMPARE) for analysis in (first, second)]
+
+    def read(metrics: Mapping[str, float]) -> float | None:
+        return metrics.get(first.objective)
+
+    found = [_values(analysis, read, Stage.COMPARE) for analysis in (first, second)]
     for stage in (Stage.CONFIRM, Stage.SCREEN):
-        others = [_values(analysis, first.objective, stage) for analysis in (first, second)]
+        others = [_values(analysis, read, stage) for analysis in (first, second)]
         for setting in others[0].keys() & others[1].keys():
             if not all(setting in run for run in found):
                 for run, other in zip(found, others, strict=True):
@@ -116,13 +129,29 @@ def _like_with_like(first: Analysis, second: Analysis) -> list[dict[Setting, lis
     return [dict(sorted(run.items(), key=lambda each: order.get(each[0], len(order)))) for run in found]
 
 
-def _values(analysis: Analysis, metric: str, stage: Stage) -> dict[Setting, list[float]]:
-    """The metric of every valid, undisturbed trial of a stage, by setting, in the order of the analysis' settings."""
+def _bounds(
+    runs: Sequence[Analysis], values: Sequence[Mapping[Setting, list[float]]]
+) -> list[dict[Setting, list[float]]]:
+    """Lower bounds of a percentile that is to be least, for settings with too few requests for it in one run alone."""
+    if runs[0].direction == "maximise":
+        return [{}, {}]
+    least = [_values(run, partial(least_of, runs[0].objective), Stage.COMPARE) for run in runs]
+    return [
+        {setting: found[setting] for setting in found if setting in other and setting not in own}
+        for found, own, other in zip(least, values, values[::-1], strict=True)
+    ]
+
+
+def _values(
+    analysis: Analysis, read: Callable[[Mapping[str, float]], float | None], stage: Stage
+) -> dict[Setting, list[float]]:
+    """A figure of every valid, undisturbed trial of a stage, by setting, in the order of the analysis' settings. `read`:
+    takes it from a trial's metrics; None: it has none."""
     found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
     for trial in analysis.trials:
         whole = not trial.held_up and not trial.by_quiet_time
-        if trial.valid and whole and trial.stage is stage and metric in trial.metrics:
-            found.setdefault(trial.setting, []).append(trial.metrics[metric])
+        if trial.valid and whole and trial.stage is stage and (value := read(trial.metrics)) is not None:
+            found.setdefault(trial.setting, []).append(value)
     return {setting: values for setting, values in found.items() if values}
 
 
@@ -136,9 +165,13 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
     metric, confidence = runs[0].objective, runs[0].confidence
     estimates = [estimate_of(run[setting], metric, confidence) if setting in run else None for run in values]
     measured = [found is not None for found in estimates]
-    words = [f"not measured in the {which} run" for which in ("first", "second")]
-    verdict, because = unmeasured_pair([tried(run.trials, setting) for run in runs], measured, words)
+    verdict, because = _unmeasured(setting, runs, measured)
     return Change(setting, estimates[0], estimates[1], None, verdict, None, because)
+
+
+def _unmeasured(setting: Setting, runs: Sequence[Analysis], measured: Sequence[bool]) -> tuple[Verdict, str]:
+    words = [f"not measured in the {which} run" for which in ("first", "second")]
+    return unmeasured_pair([tried(run.trials, setting) for run in runs], measured, words)
 
 
 def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], error: float) -> Change:

@@ -215,6 +215,9 @@ def _by_blocks(
     table = ResponseTable(experiment, settings, _whole(results, progress))
     scale = scale_of(table)
     estimates = {setting: _estimates(table.experiment_of(setting), table.valid(setting)) for setting in settings}
+    for setting in filter(table.is_bounded, settings):
+        bound = estimate_of(list(map(table.value, table.valid(setting))), table.metric, experiment.objective.confidence)
+        estimates[setting][table.metric] = replace(bound, at_least=True)
     race = progress.race
     departures = {departure.setting: departure for departure in race.departures} if race else {}
     compliance = compliance_of(table)
@@ -427,7 +430,7 @@ def _absent_because(setting: Setting, results: Sequence[TrialResult], metric: st
     mine = tried(results, setting)
     messages = [problem.message for result in mine for problem in result.problems if problem.fatal]
     if not messages and any(result.valid for result in mine):
-        return (f"{metric_words(metric)} was not measured",)
+        return (f"{metric_words(metric)} was not measured{_why_lacking(metric, mine)}",)
     return tuple(dict.fromkeys(messages)) or (NOT_TRIED,)
 
 
@@ -483,9 +486,13 @@ def _few_requests(experiment: Experiment, results: Sequence[TrialResult]) -> dic
 
 def _lacks(metric: str, lacking: Sequence[TrialResult]) -> str:
     """Says that valid trials lack the objective. These may be the worst: a slow start has the fewest requests."""
+    return f"{plural(len(lacking), 'trial')} of it measured no {metric_words(metric)}{_why_lacking(metric, lacking)}"
+
+
+def _why_lacking(metric: str, lacking: Sequence[TrialResult]) -> str:
+    """The note on a trial that lacks the objective, after a colon; empty if there is none."""
     code = "users_unfinished" if metric == "finish_s" else "few_requests"
-    why = next((f": {p.message}" for result in lacking for p in result.problems if p.code == code), "")
-    return f"{plural(len(lacking), 'trial')} of it measured no {metric_words(metric)}{why}"
+    return next((f": {p.message}" for result in lacking for p in result.problems if p.code == code), "")
 
 
 def _shows(experiment: Experiment, result: TrialResult) -> bool:

@@ -51,12 +51,12 @@ def confirm(
     # A zero among the fresh ones has no logarithm, whatever the race had.
     scale = replace(scale, log=scale.log and all(value > 0 for value in fresh.values()))
     back = _Back(scale, objective.confidence)
-    raced = {result.block: result.metrics[table.metric] for result in table.valid(setting)}
+    raced = {result.block: table.value(result) for result in table.valid(setting)}
     change = back.unpaired(list(own.values()), list(raced.values()))
     beside = against = None
     if rival is not None:
         of_rival = {block: value for (of, block), value in fresh.items() if of == rival}
-        rival_raced = {result.block: result.metrics[table.metric] for result in table.valid(rival)}
+        rival_raced = {result.block: table.value(result) for result in table.valid(rival)}
         beside = back.paired(own, of_rival)
         against = _less(beside, back.paired(raced, rival_raced), objective.confidence)
     fresh_starts = [result for result in results if result.stage is Stage.CONFIRM]

@@ -20,7 +20,7 @@ from powerband.analyze.stats.counts import EDGES
 from powerband.analyze.stats.intervals import Fit, Scale, compare_with_leader, fit_of, mean_of
 from powerband.analyze.stats.special import Array
 from powerband.analyze.stats.spending import Glance, glance_at
-from powerband.loads.measured import is_lower_bound
+from powerband.loads.measured import is_lower_bound, least_of
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -74,7 +74,10 @@ class ResponseTable:
 
     If a race begins with short trials (`Stage.SCREEN`), the table holds these until there are two blocks of full trials
     (`screened`), and then only full ones: the two kinds differ in noise. A setting that left before its first full
-    trial is still described by its short ones (`valid`), but no longer compared (`values`)."""
+    trial is still described by its short ones (`valid`), but no longer compared (`values`).
+
+    A setting whose trials all had too few requests for the percentile that is to be least, while another one had
+    enough, is in the table with lower bounds of it (`is_bounded`)."""
 
     def __init__(self, experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> None:
         self.settings = settings
@@ -82,6 +85,12 @@ class ResponseTable:
         self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
         measured = [result for result in results if self.metric in result.metrics or result.lost]
         cells = compared(experiment, measured)
+        has = {setting for setting, _ in cells if setting in settings}
+        lacking = [result for result in results if result.setting not in has and self.metric not in result.metrics]
+        if has and self.sign < 0:
+            cells = compared(experiment, [*measured, *(r for r in lacking if not math.isnan(self.value(r)))])
+        self.lacking = frozenset(result.setting for result in lacking if result.valid and result.stage is Stage.COMPARE)
+        """Settings of which full trials are valid, none of them with the objective: more rounds have no more."""
         short = last_valid(measured, Stage.SCREEN) if experiment.screened_ns is not None else {}
         whole = len({block for _, block in short}) >= SCREENED_UNTIL
         full_blocks = len({block for _, block in cells})
@@ -118,10 +127,20 @@ class ResponseTable:
         """The setting's valid results, in the order of the blocks."""
         return self._valid.get(setting, [])
 
+    def value(self, result: TrialResult) -> float:
+        """The objective in a trial; a lower bound of it where it had too few requests for it, NaN without one."""
+        least = least_of(self.metric, result.metrics)
+        return result.metrics.get(self.metric, math.nan if least is None else least)
+
+    def is_bounded(self, setting: Setting) -> bool:
+        """True if the setting's valid trials have only lower bounds of the objective, from lower percentiles."""
+        return setting in self.lacking and bool(self.valid(setting))
+
     def is_endless(self, setting: Setting) -> bool:
-        """True if the objective is a percentile that falls on requests without a right answer in a valid trial: its
-        figure is a lower bound then."""
-        return any(is_lower_bound(self.metric, result.metrics) for result in self.valid(setting))
+        """True if the setting's figure is a lower bound: the objective is a percentile that falls on requests without a
+        right answer in a valid trial, or that lower ones stand for."""
+        endless = any(is_lower_bound(self.metric, result.metrics) for result in self.valid(setting))
+        return endless or self.is_bounded(setting)
 
     def experiment_of(self, setting: Setting) -> Experiment:
         """The experiment as the trials of `valid` ran it: with the measured time that they had."""
@@ -141,7 +160,7 @@ class ResponseTable:
     @cached_property
     def values(self) -> Array:
         """The objective as measured, (blocks, settings); NaN for missing cells."""
-        return self._of_cells(lambda result: result.metrics[self.metric])
+        return self._of_cells(self.value)
 
     @cached_property
     def _held_up(self) -> Array:
@@ -278,15 +297,16 @@ def hold_contest(
     against: Setting | None = None,
 ) -> Contest:
     """Compares all settings that have data. Those that certainly meet the constraints may lead; if there are none,
-    those that were seen to meet them; of these, those whose figures are no lower bounds, if any. `left`: settings that
-    left the race; none of these leads. `against`: a setting to compare with, whichever leads."""
+    those that were seen to meet them; of these, those whose figures are no lower bounds, if any, and never one that is
+    bounded by lower percentiles. `left`: settings that left the race; none of these leads. `against`: a setting to compare with, whichever leads."""
     left = left or {}
     raw = table.values
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
     settings = tuple(table.settings[index] for index in columns)
     live = np.array([setting not in left for setting in settings], dtype=bool)
-    certain = [compliance[setting].certain for setting in settings]
-    seen = [compliance[setting].seen_to_meet for setting in settings]
+    measured = [setting for setting in settings if not table.is_bounded(setting)]
+    certain = [compliance[setting].certain and setting in measured for setting in settings]
+    seen = [compliance[setting].seen_to_meet and setting in measured for setting in settings]
     may_lead = np.array(certain, dtype=bool) & live
     if not may_lead.any():
         may_lead = np.array(seen, dtype=bool) & live

@@ -140,8 +140,8 @@ def unmeasured_pair(
         if measured[index]:
             continue
         tried = trials[index]
-        problems = chain.from_iterable(trial.problems for trial in tried)
-        message = next((problem.message for problem in problems if problem.fatal), "")
+        told = [p for p in chain.from_iterable(trial.problems for trial in tried) if p.fatal or p.code == "few_requests"]
+        message = max(told, key=lambda problem: problem.fatal).message if told else ""
         clauses.append(f"{words[index]}: {message}" if message else words[index])
         if measured[1 - index] and tried and all(map(subjects_own, tried)):
             verdict = Verdict.WORSE if index == 1 else Verdict.BETTER

@@ -206,6 +206,31 @@ def test_a_lower_bound_of_p99_is_not_called_better_nor_the_same(
     assert ("is only a lower bound in" in change.because) is (verdict is Verdict.INCONCLUSIVE)
 
 
+@pytest.mark.parametrize(
+    ("p50_ns", "verdict", "said"),
+    [
+        (640e6, Verdict.WORSE, "response time p99 at least 64"),
+        (10e6, Verdict.INCONCLUSIVE, "not measured in the second run: only 500 requests"),
+        (None, Verdict.INCONCLUSIVE, "not measured in the second run: only 500 requests"),
+    ],
+)
+def test_a_run_with_too_few_requests_for_a_p99_is_worse_where_a_lower_percentile_lies_above_the_other_s(
+    p50_ns: float | None, verdict: Verdict, said: str
+) -> None:
+    setting, few = Setting((("threads", 4),)), Problem("few_requests", "only 500 requests", fatal=False)
+    first = run_of({4: noisy(20e6, 6, 0.005, 1)}, "minimise", "response_time_ns_p99")
+    values = noisy(p50_ns or 1.0, 6, 0.005, 2)
+    second = run_of({4: values}, "minimise", "goodput_per_s" if p50_ns is None else "response_time_ns_p50")
+    short = tuple(replace(trial, problems=(few,)) for trial in second.trials)
+    second = replace(second, trials=short, objective=first.objective)
+    found = compare_runs(*(replace(run, settings=(row(setting),)) for run in (first, second)), sessions=SAME_SESSION)
+    (change,) = found.changes
+    assert change.verdict is found.verdict is verdict
+    assert said in found.change_words(change)
+    assert found.decides is (p50_ns is not None)
+    assert change.second is None or change.second.at_least
+
+
 @pytest.mark.parametrize(("code", "verdict"), [("not_ready", Verdict.WORSE), ("engine_failed", Verdict.INCONCLUSIVE)])
 def test_a_setting_that_served_before_and_now_fails_is_worse(code: str, verdict: Verdict) -> None:
     setting = Setting((("threads", 8),))

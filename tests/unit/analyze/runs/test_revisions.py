@@ -115,9 +115,33 @@ def test_a_new_one_that_fails_by_itself_is_worse_and_one_that_was_disturbed_is_n
     disturbed = [replace(failed[0], status="measured", problems=(Problem("host_foreign", "others took CPU"),))]
     found = compared(case(pairs=False), [*results, *disturbed])
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.sentence == "Nothing can be compared: no setting has a valid trial in both old and new."
+    assert found.sentence == "Nothing can be compared: no setting was measured in both old and new."
     (change,) = compared(case(pairs=False), results).changes
     assert (change.verdict, change.because) == (Verdict.INCONCLUSIVE, "new was not tried")
+
+
+@pytest.mark.parametrize(
+    ("bounded", "p50_ns", "verdict", "said"),
+    [
+        ("new", 640e6, Verdict.WORSE, "response time p99 at least 640 ms instead of 20.2 ms"),
+        ("old", 640e6, Verdict.BETTER, "response time p99 20.2 ms instead of at least 640 ms"),
+        ("new", 10e6, Verdict.INCONCLUSIVE, "new could not be measured: only 500 requests"),
+    ],
+)
+def test_a_revision_with_too_few_requests_for_a_p99_is_worse_where_a_lower_percentile_lies_above_the_other(
+    bounded: str, p50_ns: float, verdict: Verdict, said: str
+) -> None:
+    metric, few = "response_time_ns_p99", Problem("few_requests", "only 500 requests", fatal=False)
+    other = "old" if bounded == "new" else "new"
+    slow = trials({(bounded,): [p50_ns, 1.01 * p50_ns, p50_ns]}, "response_time_ns_p50")
+    quick = trials({(other,): [20e6, 20.5e6, 20.2e6]}, metric)
+    results = [*quick, *(replace(trial, number=trial.number + 3, problems=(few,)) for trial in slow)]
+    found = compared(case(pairs=False, metric=metric, direction="minimise"), results)
+    (change,) = found.changes
+    assert (change.verdict, found.decides) == (verdict, True)
+    assert said in found.sentence
+    sides = {"old": change.first, "new": change.second}
+    assert [name for name, side in sides.items() if side is not None and side.at_least] == [bounded]
 
 
 def test_who_breaks_a_constraint_is_worse_whatever_it_serves() -> None:

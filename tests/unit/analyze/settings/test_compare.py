@@ -309,6 +309,43 @@ def test_a_setting_that_lacks_the_objective_in_a_trial_is_not_called_best() -> N
     assert worse.answer.kind is AnswerKind.BEST and worse.answer.setting == setting(4)
 
 
+def slow_of_few(lower_ns: Mapping[str, float]) -> list[TrialResult]:
+    """Trials of a setting with a p99, and of one with lower percentiles alone, since its requests were too few."""
+    few = Problem("few_requests", FEW, fatal=False)
+    return [
+        trial
+        if trial.setting == setting(1)
+        else replace(trial, problems=(few,), metrics={**trial.metrics, **{k: v * (1 + 0.01 * trial.block)
+                                                                           for k, v in lower_ns.items()}})
+        for trial in with_p99({1: [20e6, 20.5e6, 20.2e6, 20.1e6], 4: [None] * 4}, {})
+    ]  # fmt: skip
+
+
+def test_a_setting_with_too_few_requests_for_a_p99_is_worse_where_a_lower_percentile_lies_above() -> None:
+    found = judged(slow_of_few({"response_time_ns_p50": 640e6, "response_time_ns_p90": 900e6}), (1, 4), **P99)
+    assert found.answer.kind is AnswerKind.BEST and found.answer.setting == setting(1)
+    slow = found.settings[1]
+    assert slow.verdict is Verdict.WORSE and slow.estimates["response_time_ns_p99"].at_least
+    assert format_estimate(slow.estimates["response_time_ns_p99"], "response_time_ns_p99").startswith("≥ 9")
+
+
+def test_a_lower_percentile_below_the_best_p99_names_no_setting_and_says_how_long_a_trial_would_do() -> None:
+    """Though it lies below, it never leads, and meets no limit on the p99."""
+    trials = slow_of_few({"response_time_ns_p50": 1e6})
+    found = judged(trials, (1, 4), **P99, subject_to=["p99 < 50ms"])
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.answer.leader == setting(1)
+    assert found.settings[1].verdict is Verdict.INCONCLUSIVE and found.settings[1].uncertain_because
+    assert FEW in found.answer.sentences[1]
+    over = judged(trials, (1, 4), **P99, subject_to=["p99 < 5ms"])
+    assert over.answer.setting is over.answer.leader is None
+
+
+def test_a_setting_without_any_percentile_says_how_long_a_trial_would_do() -> None:
+    found = judged(slow_of_few({}), (1, 4), **P99)
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA
+    assert f"response time p99 was not measured: {FEW}" in found.answer.sentences[1]
+
+
 def test_of_equivalent_settings_the_cheapest_is_the_answer() -> None:
     quiet = {1: noisy(100, 1, sd=0.001), 2: noisy(399.5, 2, sd=0.001), 4: noisy(400, 3, sd=0.001)}
     answer = judged(results(quiet)).answer
