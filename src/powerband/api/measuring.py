@@ -88,6 +88,7 @@ class TuneOptions(TypedDict, total=False):
     insecure: bool | None
     allow_hosts: str | Sequence[str] | None
     slo: str | Sequence[str] | None
+    objective: str | None
     maximise: str | None
     minimise: str | None
     profile: str | None
@@ -323,8 +324,9 @@ def _tuned(
     given = _named(options)
     if unknown := next((name for name in options if name not in TuneOptions.__annotations__), None):
         raise UsageError(f"there is no option {unknown}; {did_you_mean(unknown, TuneOptions.__annotations__)}")
-    if "maximise" in given and "minimise" in given:
-        raise UsageError("maximise and minimise exclude each other")
+    objectives = [name for name in ("objective", "maximise", "minimise") if name in given]
+    if len(objectives) > 1:
+        raise UsageError(f"{objectives[0]} and {objectives[1]} exclude each other")
     texts = {name: _FORMS.get(name, _text)(value) for name, value in given.items()}
     words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command or ()]
     levels = [(name, _levels(each)) for name, each in parameters.items()]

@@ -69,9 +69,10 @@ _SERVER = "SERVER AND ARGUMENTS"
 @click.option("--slo", multiple=True, metavar="CONDITION",
               help="Condition that a setting must meet, for example 'p99<50ms,errors<0.1%'. May be repeated.  "
               "[default: error_rate < 1%]")  # fmt: skip
-@click.option("--maximise", "--objective", metavar="METRIC",
-              help="Metric of which more is better; `capacity` searches for the highest rate at which --slo holds.  "
+@click.option("--objective", metavar="METRIC",
+              help="Metric that decides; `capacity` searches for the highest rate at which --slo holds.  "
               "[default: goodput]")  # fmt: skip
+@click.option("--maximise", metavar="METRIC", help="Metric of which more is better.")
 @click.option("--minimise", metavar="METRIC", help="Metric of which less is better: p99, memory, ...")
 @click.option("--profile", type=click.Choice(list(PROFILES)),
               help="How much is measured: trials of 3 s in at most 5 rounds, of 10 s in 12, or of 20 s in 25.  "
@@ -136,8 +137,9 @@ def tuned(command: tuple[str, ...], *, revisions: tuple[str, str] | None = None,
     """The experiment that the options of `tune` ask for; if `revisions` are given, of these two of the server."""
     from powerband.files.tune_options import tuning
 
-    if options["maximise"] and options["minimise"]:
-        raise click.UsageError("--maximise and --minimise exclude each other")
+    given = [f"--{name}" for name in ("objective", "maximise", "minimise") if options.get(name)]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} and {given[1]} exclude each other")
     return tuning(command, options.pop("parameters"), options, revisions).experiment()
 
 

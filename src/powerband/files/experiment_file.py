@@ -29,7 +29,7 @@ from powerband.files.checks.load_checks import (
     check_soak,
     check_users_and_rate,
 )
-from powerband.files.checks.metric_checks import check_measure, check_metric_names, check_page
+from powerband.files.checks.metric_checks import check_direction, check_measure, check_metric_names, check_page
 from powerband.files.checks.subject_checks import check_subject, check_url, check_used
 from powerband.files.levels import as_written, parse_range, unfolded
 from powerband.files.library import find_experiment, find_subject
@@ -38,6 +38,7 @@ from powerband.files.step_forms import full_step, with_steps
 from powerband.loads import kind_in_file
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.fields import AS_WRITTEN
+from powerband.model.metrics import ALIASES, natural_direction
 
 Model = TypeVar("Model", Experiment, Subject)
 _Check = Callable[[Experiment, Node], Iterable[FileProblem]]
@@ -143,7 +144,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     # Checks on the models: a group runs only if all before it found nothing.
     groups: tuple[tuple[_Check, ...], ...] = (
         (check_url, check_generators, check_used, kind.check_experiment, check_every_load),
-        (kind.check_to_run, check_claim_units, check_page) if to_run else (),
+        (kind.check_to_run, check_claim_units, check_page, check_direction) if to_run else (),
         (check_soak, check_regret),
         (check_budget, check_measure, check_metric_names, check_published),
     )
@@ -398,14 +399,18 @@ def _measure(node: Node, problems: list[FileProblem]) -> Node:
 
 
 def _objective(node: Node, problems: list[FileProblem]) -> Node:
-    """Turns `{maximise: goodput}` into metric and direction; a metric alone is to be maximised."""
+    """Turns `{maximise: goodput}` into metric and direction; a metric alone has that in which it gets better."""
     if isinstance(node.value, str):
-        return Node({"metric": node}, node.key, node.position)
+        node = Node({"metric": node}, node.key, node.position)
     directions = [key for key in ("maximise", "minimise") if key in node.children]
     if len(directions) == 2:
         problems.append(node.children["minimise"].key_problem("an objective either maximises or minimises"))
-    if not directions:
+    if not directions and ("metric" not in node.children or "direction" in node.children):
         return node
+    if not directions:
+        named = str(node.children["metric"].plain())
+        better = natural_direction(ALIASES.get(named, named)) or "maximise"
+        return node.with_children({"direction": node.child("direction", better)})
     metric = node.children[directions[0]]
     return node.with_children(
         {

@@ -38,8 +38,8 @@ DEFAULT_PAGE = "http://127.0.0.1:{metrics_port}/metrics"
 class Tuning:
     """One command line of `powerband tune` or `compare`, every value as it was typed. `command`: starts the server,
     empty if it runs already; `url`: where it is reached; `slo`: conditions, several in one text by commas; `objective`:
-    `maximise` or `minimise`, and a metric; `expect`: texts that each answer must hold; `allow_hosts`: hosts besides
-    this one that may be loaded."""
+    `maximise`, `minimise` or `objective` (the way in which it gets better), and a metric; `expect`: texts that each
+    answer must hold; `allow_hosts`: hosts besides this one that may be loaded."""
 
     command: Sequence[str]
     parameters: Sequence[str | tuple[str, str | tuple[Level, ...]]]
@@ -48,7 +48,7 @@ class Tuning:
     options: Mapping[str, str] = field(default_factory=dict)
     """Options that stand for a key, by the names of `KEY_OPTIONS`."""
     slo: Sequence[str] = ()
-    objective: tuple[str, str] = ("maximise", "goodput")
+    objective: tuple[str, str] = ("objective", "goodput")
     env: Sequence[str] = ()
     """Each is `NAME=value`, or the `NAME` of a variable of the user's own environment."""
     request: Mapping[str, str] = field(default_factory=dict)
@@ -147,14 +147,12 @@ def tuning(
     """Makes a Tuning. `given`: the options by their names with `_` for `-`, in the form of `Tuning`; None: not
     given."""
     rest = {name: value for name, value in given.items() if value is not None}
-    maximise, minimise = rest.pop("maximise", None), rest.pop("minimise", None)
+    asked = [(name, rest.pop(name)) for name in ("objective", "maximise", "minimise") if name in rest]
     own = {each.name for each in fields(Tuning)}
     values = {name: rest.pop(name) for name in given if name in own and name in rest}
     options, request = split_options(rest)
-    objective = ("minimise", minimise) if minimise else ("maximise", maximise or "goodput")
-    return Tuning(
-        command, parameters, options=options, request=request, objective=objective, revisions=revisions, **values
-    )
+    values |= {"objective": asked[0]} if asked else {}
+    return Tuning(command, parameters, options=options, request=request, revisions=revisions, **values)
 
 
 def split_options(given: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -294,8 +292,8 @@ def _objective(objective: tuple[str, str], slo: Sequence[str], default_slo: str 
     asked = bool(slo) or metric not in ("capacity", "capacity_per_s")
     if default_slo and asked and not any(metric_of(condition) == "error_rate" for _, condition in conditions):
         constraints.append(Node(default_slo, "--slo"))
-    option = "--objective" if direction == "maximise" else "--minimise"
-    entries = {direction: Node(metric, f"{option} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
+    key = "metric" if direction == "objective" else direction
+    entries = {key: Node(metric, f"--{direction} {metric}"), "subject_to": Node(tuple(constraints), "--slo")}
     return Node({"objective": Node(entries, "objective")})
 
 

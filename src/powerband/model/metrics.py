@@ -304,6 +304,27 @@ ALIASES: dict[str, str] = {
 }
 
 
+_MORE = """\
+goodput_per_s burst_goodput_per_s window_goodput_per_s capacity_per_s achieved_rate_per_s window_achieved_rate_per_s
+memory_lasts_s threads_lasts_s descriptors_lasts_s joined_users delivered_share slots doubled_users_rate_per_s
+doubled_users_gain rate_counter_window_per_s_mean rate_counter_per_s_last bar_rate_per_s_min bar_rate_per_s_max
+""".split()
+_LESS = re.compile(
+    r".*_ns(_.*)?|(.*_)?error_rate|drop(ped_rate|_rate|s)|users_unserved(_share)?|tally_missing|visits_failed"
+    r"|missing_at_.*|(.*_)?accept_overflows|subject_cpu_cores|[rp]ss_bytes_max|.*_growth_(bytes_)?per_s|threads_mean"
+    r"|(jvm_)?threads_(live_)?max|(jvm_)?threads_started_per_s|processes_added|context_switches_.*|descriptors_max"
+    r"|run_wait_cores|page_faults_per_s|.*gc_(cpu_)?share(_max)?|(jvm|dotnet)_heap_.*|jvm_live_.*|ready_s|finish_s"
+)
+
+
+def natural_direction(metric: str) -> str | None:
+    """`maximise` if more of the metric is better, `minimise` if less is; None if that depends, as of the server's
+    own."""
+    if metric in _MORE:
+        return "maximise"
+    return "minimise" if _LESS.fullmatch(metric) and not metric.startswith(OWN) else None
+
+
 def metric_named(name: str) -> Metric:
     """The metric of this name or alias. Raises ValueError with the nearest known name."""
     try:

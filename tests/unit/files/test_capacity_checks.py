@@ -64,9 +64,32 @@ def test_a_search_may_bound_what_is_in_flight() -> None:
     assert made.load_for(Setting((("threads", 1),)), 100.0).max_in_flight == 500
 
 
-def test_a_metric_alone_is_maximised() -> None:
-    made = parsed("objective: goodput\n", "load: {users: 4}\n")
-    assert (made.objective.metric, made.objective.direction) == ("goodput_per_s", "maximise")
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [("goodput", "maximise"), ("p99", "minimise"), ("errors", "minimise"), ("memory", "minimise"), ("cpu", "minimise"),
+     ("threads", "minimise"), ("finish_s", "minimise"), ("users_mean", "maximise")],
+)  # fmt: skip
+def test_a_metric_alone_has_the_direction_in_which_it_gets_better(metric: str, direction: str) -> None:
+    for objective in (f"objective: {metric}\n", f"objective: {{metric: {metric}}}\n"):
+        assert parsed(objective, "load: {users: 4}\n").objective.direction == direction
+    assert tuned(objective=("objective", metric)).objective.direction == direction
+
+
+@pytest.mark.parametrize(
+    ("asked", "metric", "said"),
+    [
+        ("maximise", "p99", "of response time p99 less is better: write --minimise p99, or {minimise: p99} in a file"),
+        ("maximise", "memory", "of memory less is better: write --minimise memory, or {minimise: memory} in a file"),
+        ("minimise", "goodput", "of goodput more is better: write --maximise goodput, or {maximise: goodput} in a"),
+    ],
+)
+def test_the_worst_setting_is_no_objective(asked: str, metric: str, said: str) -> None:
+    with pytest.raises(ExperimentError, match=f"--{asked} {metric}: {said}"):
+        tuned(objective=(asked, metric))
+    text = f"subject: {{command: './server {{port}} {{n}}'}}\nfactors: {{n: [1, 2]}}\nobjective: {{{asked}: {metric}}}\n"
+    with pytest.raises(ExperimentError, match=said):
+        parse_experiment(text, "x.yaml", to_run=True)
+    assert parse_experiment(text, "x.yaml").objective.direction == asked, "an old run is read"
 
 
 def test_commas_divide_conditions() -> None:

@@ -170,7 +170,7 @@ def test_a_race_of_several_settings_begins_with_short_trials_where_these_say_som
         ({"options": {"--regret": "5"}}, "--regret 5: 5 is above 1: write 5% or 0.05"),
         ({"options": {"--margin": "1"}}, "--margin 1: 1 is all: write 1% or 0.01"),
         ({"slo": ["p9<5ms"]}, "--slo p9<5ms: there is no metric p9; did you mean p99?"),
-        ({"objective": ("maximise", "memry")}, "--objective memry: there is no metric memry; did you mean memory?"),
+        ({"objective": ("maximise", "memry")}, "--maximise memry: there is no metric memry; did you mean memory?"),
         ({"objective": ("minimise", "memry")}, "--minimise memry: there is no metric memry; did you mean memory?"),
         ({"url": "http://127.0.0.1:{port}/a b"},
          "--url http://127.0.0.1:{port}/a b: 'http://127.0.0.1:{port}/a b' "

@@ -9,7 +9,7 @@ from powerband.base.yaml_document import Node
 from powerband.loads import kind_of
 from powerband.model.claim_expression import parse_claim
 from powerband.model.experiment import Experiment
-from powerband.model.metrics import OWN
+from powerband.model.metrics import OWN, metric_words, natural_direction
 from powerband.model.subjects import check_metrics_page, has_series
 
 
@@ -55,6 +55,17 @@ def check_page(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
         yield root.at("subject", "metrics_url").problem(
             "metrics are read over http alone, not https: name an http:// address of that page"
         )
+
+
+def check_direction(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
+    """Checks that an objective is not asked for at its worst. Old runs may have, and can be read."""
+    objective, node = experiment.objective, root.at("objective", "metric")
+    better = natural_direction(objective.metric)
+    if objective.is_capacity or better in (None, objective.direction):
+        return
+    words, name = metric_words(objective.metric), node.value
+    more, option = ("more" if better == "maximise" else "less"), f"--{better} {name}"
+    yield node.problem(f"of {words} {more} is better: write {option}, or {{{better}: {name}}} in a file")
 
 
 def check_metric_names(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
