@@ -549,10 +549,13 @@ class RacePlanner:
         )
 
     def _finalists(self) -> tuple[Setting, ...]:
-        """The setting that the race names, and its nearest rival; empty if it names none, or only bounds it."""
+        """The setting that the race names, and its nearest rival; empty if it names none. One that it only bounds is
+        confirmed where both a bound and fresh starts are asked for."""
         decision = decision_of(self._experiment, self._settings, self._results, self.progress)
         named = decision.chosen
-        if named is None or decision.kind is AnswerKind.BOUNDED or self._contest is None:
+        design = self._experiment.design
+        unasked = decision.kind is AnswerKind.BOUNDED and (design.regret is None or not design.confirm)
+        if named is None or unasked or self._contest is None:
             return ()
         contest = self._contest
         nearest = sorted(

@@ -11,7 +11,7 @@ import pytest
 from fakes.races import race_of, result_of, run_experiment, run_planner, threads
 from powerband.analyze.settings.compare import Progress, analyse
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
-from powerband.model.plan import Setting, TrialSpec
+from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import Answer, AnswerKind
 from powerband.search.race import RacePlanner
 from powerband.search.session import at_rest
@@ -51,6 +51,29 @@ def test_of_equal_settings_the_cheapest_is_used() -> None:
     assert answer.bound_met and answer.regret is not None and answer.regret <= 0.4
     assert ", within the 40 % asked for. Goodput" in answer.sentences[0]
     assert "within" not in run_experiment(race_of(4, repeats=6, confirm=0), equal).answer.sentences[0]
+
+
+@pytest.mark.parametrize("drop", [1.0, 0.4])
+def test_fresh_starts_that_are_asked_for_confirm_a_bound_or_contradict_it(drop: float) -> None:
+    """`drop`: what the fresh starts of the named setting serve of what the race saw."""
+
+    def later(spec: TrialSpec) -> Mapping[str, float]:
+        metrics = equal(spec)
+        fell = spec.stage is Stage.CONFIRM and threads(spec) == 0
+        return {**metrics, "goodput_per_s": metrics["goodput_per_s"] * (drop if fell else 1.0)}
+
+    found = run_experiment(race_of(4, repeats=6, confirm=3, regret=0.4), later)
+    fresh = [trial.setting.id for trial in found.trials if trial.stage is Stage.CONFIRM]
+    assert len(fresh) == 6 and fresh.count("threads=0") == 3
+    assert found.race is not None and found.race.confirmation is not None
+    assert found.race.confirmation.upheld is (drop == 1.0)
+    assert found.answer.kind is (AnswerKind.BOUNDED if drop == 1.0 else AnswerKind.NOT_ENOUGH_DATA)
+    assert found.answer.bound_met is (drop == 1.0)
+
+
+def test_a_bound_that_nobody_asked_for_is_not_confirmed() -> None:
+    found = run_experiment(race_of(4, repeats=3, confirm=3), equal)
+    assert found.answer.kind is AnswerKind.BOUNDED and found.race is not None and found.race.confirmation is None
 
 
 def test_a_race_ends_once_the_bound_is_met_and_runs_only_what_may_still_be_better() -> None:

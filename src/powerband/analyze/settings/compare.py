@@ -259,10 +259,15 @@ def _by_blocks(
         hidden={setting: compliance[setting].hidden for setting in settings},
         short=table.screened,
     )
-    decision = _decide(standing)
+    decision = unbound = _decide(standing)
+    if _bounds_hold(standing, decision, progress):
+        wanted = [row.setting for row in rows if row.verdict is not Verdict.WORSE]
+        regrets = regrets_of(experiment, table, scale, compliance, of=wanted, race=race)
+        decision = with_regret(decision, regrets, table, scale, experiment)
     if race is not None and decision.chosen is not None:
         barred = [setting for setting in settings if compliance[setting].barred]
-        confirmation = confirm(experiment, table, scale, results, decision.chosen, barred=barred)
+        bound = decision.regret if decision.kind is AnswerKind.BOUNDED else None
+        confirmation = confirm(experiment, table, scale, results, decision.chosen, barred=barred, bound=bound)
         absent = unconfirmed(results, decision.chosen)
         race = replace(race, confirmation=confirmation, unconfirmed=None if absent is None else absent[0])
         upheld = confirmation is None or confirmation.upheld
@@ -273,12 +278,8 @@ def _by_blocks(
         standing = replace(standing, race=race)
         if not upheld or (absent is not None and absent[1]):
             # Fresh starts that contradict a race leave it without an answer.
-            return standing, replace(decision, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
-    if not _bounds_hold(standing, decision, progress):
-        return standing, decision
-    wanted = [row.setting for row in rows if row.verdict is not Verdict.WORSE]
-    regrets = regrets_of(experiment, table, scale, compliance, of=wanted, race=race)
-    return standing, with_regret(decision, regrets, table, scale, experiment)
+            return standing, replace(unbound, kind=AnswerKind.NOT_ENOUGH_DATA, chosen=None)
+    return standing, decision
 
 
 def _whole(results: Sequence[TrialResult], progress: Progress) -> list[TrialResult]:

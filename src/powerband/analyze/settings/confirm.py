@@ -33,9 +33,11 @@ def confirm(
     setting: Setting,
     *,
     barred: Collection[Setting] = (),
+    bound: float | None = None,
 ) -> Confirmation | None:
     """The confirmation of `setting`, which the race names; None without a valid trial. The last valid attempt counts.
-    `barred`: settings that can be no answer, and so no rival: one that was named before may have failed since.
+    `barred`: settings that can be no answer, and so no rival: one that was named before may have failed since. `bound`:
+    by how much others may be better where the race only says that; a larger one than the margin stands for it.
 
     It is not upheld if the fresh starts show it worse than its rival in the same blocks by more than the margin; if it
     serves worse than in the race by more than the margin, also in comparison with its rival (if both lose alike, the
@@ -63,7 +65,8 @@ def confirm(
     starts = starts_of(fresh_starts, setting, objective.confidence)
     said = _Fresh(table.sign, change, beside, against, short=table.screened)
     # A loss that may be due to disturbances of the fresh starts contradicts nothing.
-    allowed = scale.allowed(objective.margin, _mean(raced)) + fresh_room(table, scale, results, setting)
+    margin = max(objective.margin, bound or 0.0)
+    allowed = scale.allowed(margin, _mean(raced)) + fresh_room(table, scale, results, setting)
     kept = judge(
         experiment, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1, starts=starts
     )
