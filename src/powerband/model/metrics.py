@@ -304,11 +304,10 @@ ALIASES: dict[str, str] = {
 }
 
 
-_MORE = """\
-goodput_per_s burst_goodput_per_s window_goodput_per_s capacity_per_s achieved_rate_per_s window_achieved_rate_per_s
-memory_lasts_s threads_lasts_s descriptors_lasts_s joined_users delivered_share slots doubled_users_rate_per_s
-doubled_users_gain rate_counter_window_per_s_mean rate_counter_per_s_last bar_rate_per_s_min bar_rate_per_s_max
-""".split()
+_MORE = re.compile(
+    r"((burst|window)_)?goodput_per_s|capacity_per_s|(window_)?achieved_rate_per_s|.*_lasts_s|joined_users|slots"
+    r"|delivered_share|doubled_users_.*|rate_counter_window_per_s_mean|rate_counter_per_s_last|bar_rate_per_s_m(in|ax)"
+)
 _LESS = re.compile(
     r".*_ns(_.*)?|(.*_)?error_rate|drop(ped_rate|_rate|s)|users_unserved(_share)?|tally_missing|visits_failed"
     r"|missing_at_.*|(.*_)?accept_overflows|subject_cpu_cores|[rp]ss_bytes_max|.*_growth_(bytes_)?per_s|threads_mean"
@@ -320,9 +319,9 @@ _LESS = re.compile(
 def natural_direction(metric: str) -> str | None:
     """`maximise` if more of the metric is better, `minimise` if less is; None if that depends, as of the server's
     own."""
-    if metric in _MORE:
-        return "maximise"
-    return "minimise" if _LESS.fullmatch(metric) and not metric.startswith(OWN) else None
+    if metric.startswith(OWN):
+        return None
+    return "maximise" if _MORE.fullmatch(metric) else "minimise" if _LESS.fullmatch(metric) else None
 
 
 def metric_named(name: str) -> Metric:

@@ -86,7 +86,7 @@ def test_a_metric_alone_has_the_direction_in_which_it_gets_better(metric: str, d
 def test_the_worst_setting_is_no_objective(asked: str, metric: str, said: str) -> None:
     with pytest.raises(ExperimentError, match=f"--{asked} {metric}: {said}"):
         tuned(objective=(asked, metric))
-    text = f"subject: {{command: './server {{port}} {{n}}'}}\nfactors: {{n: [1, 2]}}\nload: {{users: 2}}\n"
+    text = "subject: {command: './server {port} {n}'}\nfactors: {n: [1, 2]}\nload: {users: 2}\n"
     text += f"objective: {{{asked}: {metric}}}\n"
     with pytest.raises(ExperimentError, match=said):
         parse_experiment(text, "x.yaml", to_run=True)

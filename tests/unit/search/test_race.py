@@ -495,9 +495,7 @@ def test_a_budget_is_not_blamed_where_every_setting_only_fails() -> None:
         pytest.param(None, AnswerKind.NOT_ENOUGH_DATA, id="none"),
     ],
 )
-def test_a_setting_with_too_few_requests_for_a_p99_keeps_no_race_open(
-    lower_ns: float | None, kind: AnswerKind
-) -> None:
+def test_a_setting_with_too_few_requests_for_a_p99_keeps_no_race_open(lower_ns: float | None, kind: AnswerKind) -> None:
     made = race_of(3, objective={"metric": "response_time_ns_p99", "direction": "minimise"})
 
     def serve_late(spec: TrialSpec) -> Mapping[str, float]:

@@ -162,17 +162,18 @@ class RunComparison:
 
 
 def by_bound(change: Change, bounded: int, verdict: Verdict, metric: str, not_measured: str) -> Change:
-    """The change where the side `bounded` (0: the first) has only a lower bound of a metric that is to be least: it can
-    be shown worse, and nothing else. `verdict`: by the bound. `not_measured`: says that it was not measured, and why."""
-    sides = [change.first, change.second]
-    side = sides[bounded]
-    assert side is not None
-    sides[bounded] = replace(side, at_least=True)
-    found = Change(change.setting, *sides, None, Verdict.INCONCLUSIVE, because=not_measured)
-    if verdict is not (Verdict.WORSE if bounded else Verdict.BETTER):
+    """The change where the side `bounded` (0: the first) has only a lower bound of a metric that is to be least: it
+    can be shown worse, and nothing else. `verdict`: by the bound. `not_measured`: says that it was not measured, and
+    why."""
+    first, second = (
+        None if each is None else replace(each, at_least=each.at_least or index == bounded)
+        for index, each in enumerate((change.first, change.second))
+    )
+    found = Change(change.setting, first, second, None, Verdict.INCONCLUSIVE, because=not_measured)
+    if first is None or second is None or verdict is not (Verdict.WORSE if bounded else Verdict.BETTER):
         return found
     unit = METRICS[metric].unit
-    before, after = ((" at least" * each.at_least, format_value(each.value, unit)) for each in sides if each)
+    before, after = ((" at least" * each.at_least, format_value(each.value, unit)) for each in (first, second))
     because = f"{metric_words(metric)}{after[0]} {after[1]} instead of{before[0]} {before[1]}"
     return replace(found, verdict=verdict, because=because)
 

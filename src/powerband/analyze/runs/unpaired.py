@@ -145,8 +145,8 @@ def _bounds(
 def _values(
     analysis: Analysis, read: Callable[[Mapping[str, float]], float | None], stage: Stage
 ) -> dict[Setting, list[float]]:
-    """A figure of every valid, undisturbed trial of a stage, by setting, in the order of the analysis' settings. `read`:
-    takes it from a trial's metrics; None: it has none."""
+    """A figure of every valid, undisturbed trial of a stage, by setting, in the order of the analysis' settings.
+    `read`: takes it from a trial's metrics; None: it has none."""
     found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
     for trial in analysis.trials:
         whole = not trial.held_up and not trial.by_quiet_time

@@ -216,8 +216,8 @@ def _by_blocks(
     scale = scale_of(table)
     estimates = {setting: _estimates(table.experiment_of(setting), table.valid(setting)) for setting in settings}
     for setting in filter(table.is_bounded, settings):
-        bound = estimate_of(list(map(table.value, table.valid(setting))), table.metric, experiment.objective.confidence)
-        estimates[setting][table.metric] = replace(bound, at_least=True)
+        least = estimate_of(list(map(table.value, table.valid(setting))), table.metric, experiment.objective.confidence)
+        estimates[setting][table.metric] = replace(least, at_least=True)
     race = progress.race
     departures = {departure.setting: departure for departure in race.departures} if race else {}
     compliance = compliance_of(table)

@@ -298,7 +298,8 @@ def hold_contest(
 ) -> Contest:
     """Compares all settings that have data. Those that certainly meet the constraints may lead; if there are none,
     those that were seen to meet them; of these, those whose figures are no lower bounds, if any, and never one that is
-    bounded by lower percentiles. `left`: settings that left the race; none of these leads. `against`: a setting to compare with, whichever leads."""
+    bounded by lower percentiles. `left`: settings that left the race; none of these leads. `against`: a setting to
+    compare with, whichever leads."""
     left = left or {}
     raw = table.values
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]

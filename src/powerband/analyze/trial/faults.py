@@ -140,7 +140,9 @@ def unmeasured_pair(
         if measured[index]:
             continue
         tried = trials[index]
-        told = [p for p in chain.from_iterable(trial.problems for trial in tried) if p.fatal or p.code == "few_requests"]
+        told = [
+            p for p in chain.from_iterable(trial.problems for trial in tried) if p.fatal or p.code == "few_requests"
+        ]
         message = max(told, key=lambda problem: problem.fatal).message if told else ""
         clauses.append(f"{words[index]}: {message}" if message else words[index])
         if measured[1 - index] and tried and all(map(subjects_own, tried)):
