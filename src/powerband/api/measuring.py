@@ -57,9 +57,9 @@ class TuneOptions(TypedDict, total=False):
     Request: `method`, `headers` by name, `body`, or the `message` of a WebSocket user; `expect`: texts that each answer
     must contain; `ca_file`: a PEM file of trusted roots; `insecure`: any certificate is accepted.
 
-    Verdict: `maximise` or `minimise` a metric; `slo`: conditions that must hold; differences below `margin` count as
-    none; `confidence` of all intervals; `allow_unserved`: the share of users that may get no answer;
-    `allow_failed_starts`: the share of starts that may fail.
+    Verdict: `objective`: the metric that decides, or `maximise` or `minimise` one; `slo`: conditions that must hold;
+    differences below `margin` count as none; `confidence` of all intervals; `allow_unserved`: the share of users that
+    may get no answer; `allow_failed_starts`: the share of starts that may fail.
 
     Server: `env`: variables by name, None for your own value; `cwd`: where it is started; `cpus`, `cpu_quota`,
     `memory_limit`: what it may use; `ready_http`, `ready_log`, `ready_timeout`: the path or line that shows that it is
