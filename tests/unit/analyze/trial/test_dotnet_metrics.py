@@ -133,6 +133,11 @@ def test_few_waits_for_a_lock_suffice_where_one_at_a_time_is_served() -> None:
     assert several is not None and several.name is BottleneckName.POOL_TOO_SMALL
 
 
+def test_threads_that_block_at_a_dependency_which_serves_few_are_not_too_few() -> None:
+    found = bottleneck_of(scene(POOL, metrics={**IDLE, **STARVED}, tried=tried(4), outgoing=16))
+    assert found is not None and found.name is BottleneckName.DOWNSTREAM
+
+
 def test_the_number_of_threads_is_advised_in_hexadecimal() -> None:
     found = bottleneck_of(scene(POOL, metrics={**IDLE, **STARVED}, codes=("pool_growing",)))
     assert found is not None and "DOTNET_ThreadPool_ForceMinWorkerThreads=40 (hexadecimal)" in found.advice

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, per_second, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.bottleneck.thread_rules import serves_fewer
 from powerband.analyze.trial.dotnet_metrics import starves
 from powerband.base.units import share, significant
 from powerband.model.bottlenecks import BottleneckName
@@ -61,10 +62,11 @@ def contended(scene: Scene) -> Bottleneck | None:
 
 def starved_pool(scene: Scene) -> Bottleneck | None:
     """Names the pool if work items wait for one of its threads while these block: until some come back, or .NET adds
-    one."""
-    if not starves(scene.metrics):
-        return None
+    one. Not if fewer requests are served at once than threads are busy: these wait for each other, or for something
+    else."""
     queue, busy = scene.value("dotnet_pool_queue_mean"), scene.value("dotnet_pool_busy_mean")
+    if not starves(scene.metrics) or serves_fewer(busy, scene):
+        return None
     blocked = scene.value("dotnet_pool_blocked_mean")
     grew = scene.value("dotnet_pool_growth_per_s")
     growing = (
