@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fakes.scenes import POLLER, pool, scene, tried
+from fakes.scenes import MS, POLLER, pool, scene, tried
 from powerband.analyze.settings.why import commonest
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import Scene
@@ -80,6 +80,21 @@ def test_a_pool_that_is_too_small_beside_a_cpu_that_is_nearly_full(cpu: float, s
 
 def test_a_full_cpu_has_no_second() -> None:
     assert named(scene(pool("pool", 0.97, 3.0), POLLER)) == (B.SUBJECT_CPU, None)
+
+
+@pytest.mark.parametrize(("cpus", "second"), [(1.0, B.SUBJECT_CPU), (2.0, None)])
+def test_one_thread_that_computes_under_a_lock_fills_one_cpu(cpus: float, second: BottleneckName | None) -> None:
+    """Python's and Ruby's threads: where CPUs idle, more processes use them; one CPU that is full serves no more."""
+    figures = {"subject_cpu_share": 0.97 / cpus}
+    seen = scene(pool("python", 0.97, 0.05, lock=15), present=16, empty_ns=2 * MS, cpus=cpus, metrics=figures)
+    assert named(seen) == (B.LOCK, second)
+    found = bottleneck_of(seen)
+    assert found is not None and ("start more processes" in found.advice) is (second is None)
+
+
+def test_a_lock_whose_holder_waits_is_no_interpreters() -> None:
+    found = bottleneck_of(scene(pool("pool", 0.03, lock=15, sleep=0.97), present=16, empty_ns=2 * MS, cpus=2.0))
+    assert found is not None and found.name is B.LOCK and "Python" not in found.advice and found.second is None
 
 
 @pytest.mark.parametrize(

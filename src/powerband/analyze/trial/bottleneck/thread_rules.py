@@ -23,6 +23,8 @@ POOL_BUSY = 0.75  # of a pool's threads, at work: on average a few are between t
 QUEUED_LEAST = 0.10  # requests without a thread, for each thread of the pool
 LOCKED_SHARE = 0.5  # of the threads that hold requests wait for a lock
 HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6  # threads past the lock: one, as far as samples count it
+COMPUTES = 0.85  # of a CPU, used by the one that holds a lock: it computes, and hardly waits for anything
+MORE_THAN_ONE = 1.5  # CPUs: where one thread computes at a time, others idle
 # With more threads, what they wait on is looked at only once a second: the one that holds the lock may not be seen.
 UNSEEN_AMONG = 64.0
 CONGESTION = 1.5  # of the time that the first answers took: beyond it requests wait at the other end
@@ -82,6 +84,8 @@ def lock(scene: Scene) -> Bottleneck | None:
         return None
     if pool.use.on_cpu < HOLDER_LEAST and scene.cpu_share >= LOOP_BUSY:
         return None  # the CPU is busy with something else than what the holder does
+    computes = pool.use.on_cpu >= COMPUTES and (scene.cpus or 0.0) >= MORE_THAN_ONE
+    interpreter = "; if the threads compute in Python or Ruby, it is the interpreter's lock: start more processes"
     return verdict(
         BottleneckName.LOCK,
         [
@@ -89,6 +93,7 @@ def lock(scene: Scene) -> Bottleneck | None:
             _holders(max(past, 1.0)),
             cpu_used(scene),
         ],
+        more=interpreter if computes else "",
     )
 
 

@@ -19,7 +19,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     pool_too_small,
     without_a_thread_each,
 )
-from powerband.base.units import share, significant
+from powerband.base.units import share, significant, with_article
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck, Candidate
 
@@ -96,6 +96,18 @@ def _cpu_nearly_full(found: Bottleneck, scene: Scene) -> Candidate | None:
     )
 
 
+def _cpu_beside_a_lock(found: Bottleneck, scene: Scene) -> Candidate | None:
+    """The CPU, if it is full beside a lock: who holds the lock computes, and without it the CPU would serve no more."""
+    if found.name is not BottleneckName.LOCK or scene.cpu_share < CPU_SHORT:
+        return None
+    return verdict(
+        BottleneckName.SUBJECT_CPU,
+        [cpu_used(scene), "without the lock, its threads would wait for the CPU"],
+        advice="give the server more CPUs (and more processes, if its threads compute in Python or Ruby), or make "
+        f"{with_article(scene.noun)} cheaper",
+    )
+
+
 def _pool_beside_cpu(found: Bottleneck, scene: Scene) -> Candidate | None:
     """A pool, if the CPU is short by the threads that wait for it, not by its use, and all threads of the pool are busy
     as well."""
@@ -142,6 +154,7 @@ TIES: Iterable[Tie] = (
     _own_pool_or_downstream,
     _worker_or_loop,
     _cpu_nearly_full,
+    _cpu_beside_a_lock,
     _pool_beside_cpu,
     _slots_without_threads,
     _cpu_and_its_collector,
