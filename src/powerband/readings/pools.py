@@ -19,7 +19,7 @@ from powerband.model.results import PoolUse
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
 from powerband.readings.thread_groups import REST, ThreadGroup, groups_of
-from powerband.wire.probe_events import PoolSample, Threads
+from powerband.wire.probe_events import PoolSample, Threads, ThreadSample
 
 SUMS = ("on_cpu_ns", "run_wait_ns", "blocked_ns", "voluntary_switches", "involuntary_switches")
 # For trees with many threads, events come once a second at most: in the worst case they cover half of a window of 2 s.
@@ -132,6 +132,24 @@ def watched_share(events: Sequence[Threads], start_ns: int, end_ns: int) -> floa
         return 1.0
     inside = [at for at in at_ns if start_ns <= at <= end_ns]
     return (inside[-1] - inside[0]) / (end_ns - start_ns) if len(inside) > 1 else 0.0
+
+
+def process_cores(events: Sequence[Threads], start_ns: int, end_ns: int) -> tuple[float, ...]:
+    """The CPUs that each of the subject's processes used in a stretch of time, by its threads: each counts from the
+    first look in the stretch that lists it to the last. Empty without two looks."""
+    looks = [event for event in events if event["tree"] == "subject" and start_ns <= event["at_ns"] <= end_ns]
+    if len(looks) < 2:
+        return ()
+    begun: dict[int, int] = {}
+    ended: dict[int, ThreadSample] = {}
+    for look in looks:
+        for thread in look.get("threads", []):
+            begun.setdefault(thread["tid"], thread["on_cpu_ns"])
+            ended[thread["tid"]] = thread
+    used = Counter[int]()
+    for tid, thread in ended.items():
+        used[thread.get("pid", 0)] += max(0, thread["on_cpu_ns"] - begun[tid])
+    return tuple(cpu_ns / (looks[-1]["at_ns"] - looks[0]["at_ns"]) for cpu_ns in used.values())
 
 
 def _pool(name: str, group: ThreadGroup, instants: Sequence[int], start_ns: int, end_ns: int) -> WatchedPool | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from powerband.readings.pools import WatchedPool, watched_pools, watched_share
+from powerband.readings.pools import WatchedPool, process_cores, watched_pools, watched_share
 
 SECOND = 1_000_000_000
 
@@ -92,6 +92,19 @@ def test_nothing_is_told_where_the_events_cover_too_little() -> None:
 def test_what_is_watched_of_a_window_lies_between_its_looks(looks: tuple[float, ...], share: float) -> None:
     rows = [event(at) for at in looks] + [event(1.9, tree="engine")]
     assert watched_share(rows, SECOND, 2 * SECOND) == pytest.approx(share)
+
+
+def test_each_process_used_what_its_threads_did() -> None:
+    def look(at_s: float, **used_s: float) -> dict[str, Any]:
+        threads = [
+            {"tid": ord(name), "pid": 2 if name == "c" else 1, "on_cpu_ns": round(used * SECOND)}
+            for name, used in used_s.items()
+        ]
+        return {**event(at_s), "threads": threads}
+
+    looks: list[Any] = [look(0, a=0, b=0, c=0), look(1, a=1, c=0.5), look(2, a=1.5, b=7, c=0.5), look(3, a=2, b=7.4)]
+    assert process_cores(looks, SECOND, 3 * SECOND) == pytest.approx((0.7, 0.0))
+    assert process_cores(looks[:2], SECOND, 3 * SECOND) == () == process_cores([], 0, SECOND)
 
 
 def test_the_busiest_thread_is_the_mean_over_the_window_s_events() -> None:

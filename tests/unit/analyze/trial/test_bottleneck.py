@@ -20,6 +20,7 @@ from powerband.model.plan import Setting
 from powerband.model.results import Bottleneck, Problem, TrialResult
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import merge_fleet
+from powerband.readings.pools import WatchedPool
 
 B = BottleneckName
 
@@ -852,6 +853,56 @@ def test_the_bottleneck_of(seen: Scene, expected: BottleneckName) -> None:
 @pytest.mark.parametrize("seen", [case[1] for case in UNNAMED], ids=[case[0] for case in UNNAMED])
 def test_what_queues_for_something_unseen_has_no_name(seen: Scene) -> None:
     assert seen.queues and bottleneck_of(seen) is None
+
+
+def interpreted(*pools: WatchedPool, used: tuple[float, ...] = (1.05, 0.0), **changes: Any) -> Scene:
+    """Processes that use so many CPUs each, of twice as many."""
+    figures = {"subject_cpu_share": 0.5, "subject_cpu_cores": sum(used), "run_wait_cores": 0.7}
+    fields: dict[str, Any] = {"present": 32.0, "outgoing": 32, **changes}
+    return scene(*pools, metrics=figures, cpus=2 * sum(used), process_cores=used, **fields)
+
+
+COMPUTES_AND_CALLS = pool("python", 1.05, 0.1, lock=13, socket=1.75)
+BESIDE_A_LOOP = replace(pool("uvicorn", 1.05, 0.1, lock=20, socket=1.9, poll=0.4), polled=0.5)
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        pytest.param(interpreted(COMPUTES_AND_CALLS), B.LOCK, id="threads compute and call a database"),
+        pytest.param(interpreted(BESIDE_A_LOOP, tried=tried(2)), B.LOCK, id="behind an event loop"),
+        pytest.param(
+            interpreted(pool("puma srv tp", 2.0, 0.1, lock=11, socket=3.5), used=(1.0, 1.0, 0.0)),
+            B.LOCK,
+            id="in two processes",
+        ),
+        pytest.param(
+            interpreted(pool("http-nio", 1.05, 0.1, lock=13, socket=1.75)), B.DOWNSTREAM, id="no interpreter's name"
+        ),
+        pytest.param(
+            interpreted(pool("python", 1.05, 0.1, lock=13, socket=1.75), used=(0.55, 0.5)),
+            B.DOWNSTREAM,
+            id="no process is full",
+        ),
+        pytest.param(
+            interpreted(replace(pool("python", 1.0, 0.02, lock=16, poll=0.01, busiest=0.97), polled=1.0), used=(1.0,)),
+            B.EVENT_LOOP_BLOCKED,
+            id="a loop computes by itself, beside idle threads",
+        ),
+    ],
+)
+def test_threads_that_compute_one_at_a_time_are_not_held_by_whom_they_call(seen: Scene, name: BottleneckName) -> None:
+    found = bottleneck_of(seen)
+    assert found is not None and found.name is name
+    assert found.advice.startswith("start more processes") is (name is B.LOCK)
+
+
+def test_an_interpreters_lock_is_told_by_the_cpu_that_its_threads_share() -> None:
+    one, two = (bottleneck_of(interpreted(COMPUTES_AND_CALLS, used=used)) for used in ((1.05, 0.0), (1.0, 1.0)))
+    assert one is not None and one.evidence[0] == "its threads use 1.05 of 2.1 CPUs together, one at a time"
+    assert two is not None and two.evidence[0].endswith(
+        "use 2.00 of 4 CPUs together, one at a time in each of 2 processes"
+    )
 
 
 def test_threads_that_sleep_are_in_no_call_to_a_dependency() -> None:

@@ -17,7 +17,7 @@ from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
-from powerband.readings.pools import VM_THREAD, WatchedPool, watched_share
+from powerband.readings.pools import VM_THREAD, WatchedPool, process_cores, watched_share
 from powerband.readings.probe_samples import Counters
 from powerband.wire.load_events import EngineInterval
 
@@ -92,6 +92,8 @@ class Scene:
     to itself, or none."""
     watched_share: float = 1.0
     """The share of the window between the first and the last look at the threads in it."""
+    process_cores: tuple[float, ...] = ()
+    """The CPUs that each process of the subject used; empty if its threads were not seen one by one."""
     tried: Tried | None = None
     """The looks with one user and with twice the users; None if there were none, or they did not suffice."""
     held: Mapping[str, int] = field(default_factory=dict)
@@ -204,6 +206,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
         beside_in_quota=_beside_in_quota(evidence, metrics),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
+        process_cores=() if probe is None else process_cores(probe.threads, start, end),
         tried=_tried(evidence),
         held=evidence.looks.recorded.get("held", {}),
         outgoing=evidence.looks.recorded.get("outgoing"),

@@ -7,10 +7,12 @@ are taken off before anything is concluded from them.
 
 from __future__ import annotations
 
+import re
+
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, slots_served, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
 from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
-from powerband.base.units import format_duration, share
+from powerband.base.units import format_duration, share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool
@@ -25,6 +27,13 @@ LOCKED_SHARE = 0.5  # of the threads that hold requests wait for a lock
 HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6  # threads past the lock: one, as far as samples count it
 COMPUTES = 0.85  # of a CPU, used by the one that holds a lock: it computes, and hardly waits for anything
 MORE_THAN_ONE = 1.5  # CPUs: where one thread computes at a time, others idle
+# Threads of a process of Python or Ruby, by their names, or their process's: one computes at a time, by the
+# interpreter's lock. Beside it they use some CPU without the lock, as for system calls or compression.
+INTERPRETED = re.compile(
+    r"^(python|pypy|gunicorn|uvicorn|hypercorn|granian|waitress|uwsgi|flask|AnyIO|ThreadPoolExec|puma|ruby)",
+    re.IGNORECASE,
+)
+ONE_COMPUTES = 1.2  # CPUs that the threads of such a process use at the most
 # With more threads, what they wait on is looked at only once a second: the one that holds the lock may not be seen.
 UNSEEN_AMONG = 64.0
 CONGESTION = 1.5  # of the time that the first answers took: beyond it requests wait at the other end
@@ -94,6 +103,33 @@ def lock(scene: Scene) -> Bottleneck | None:
             cpu_used(scene),
         ],
         more=interpreter if computes else "",
+    )
+
+
+def interpreters_lock(scene: Scene) -> Bottleneck | None:
+    """Names an interpreter's lock if several threads share one CPU in each busy process, while CPUs idle and others
+    wait for a lock. Those that are in a call meanwhile look as if the dependency let no more in, or as if a pool behind
+    an event loop had no more threads."""
+    mine = (pool for pool in scene.workers + scene.loops if INTERPRETED.search(pool.name))
+    pool = max(mine, key=lambda pool: _locked(pool, scene), default=None)
+    full = [used for used in scene.process_cores if COMPUTES <= used <= ONE_COMPUTES]
+    used = scene.value("subject_cpu_cores")
+    if pool is None or not full or not scene.queues or (scene.cpus or 0.0) < MORE_THAN_ONE:
+        return None
+    if sum(full) < ALONE * used or max(each.busiest for each in scene.pools) >= ALONE * max(full):
+        return None  # others compute as well, or one thread by itself
+    waiting = _locked(pool, scene)
+    if waiting < 1 or scene.value("run_wait_cores") >= OTHERS_WAIT * waiting:
+        return None
+    each = "" if len(full) == 1 else f" in each of {len(full)} processes"
+    return verdict(
+        BottleneckName.LOCK,
+        [
+            f"its threads use {significant(used)} of {scene.cpus:.3g} CPUs together, one at a time{each}",
+            f"{count(waiting)} `{pool.name}` threads wait for a lock",
+        ],
+        advice="start more processes: the interpreter's lock lets one thread of each compute at a time (Python, Ruby); "
+        "more threads only wait longer",
     )
 
 
