@@ -988,6 +988,15 @@ def test_more_cpus_alone_do_not_help_where_one_thread_runs_at_a_time() -> None:
     assert threads is not None and threads.name is B.SUBJECT_CPU and "processes" not in threads.advice
 
 
+@pytest.mark.parametrize(
+    ("waiting", "words"), [(0.5, "a few for each CPU serve as much"), (20.4, "about 23 serve as much")]
+)
+def test_fewer_threads_are_still_as_many_as_wait_beside_those_that_run(waiting: float, words: str) -> None:
+    crowd = pool("http-nio", 0.97, 178.0, poll=waiting)
+    found = bottleneck_of(scene(replace(crowd, polled=0.0), present=200))
+    assert found is not None and found.name is B.TOO_MANY_RUNNABLE_THREADS and words in found.advice
+
+
 def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
     found = bottleneck_of(scene(SLEEPERS, POLLER, tried=tried(8)))
     assert found is not None

@@ -39,6 +39,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     queues_at_the_other_end,
     slow_downstream,
     stands_still,
+    waits_in_hand,
 )
 from powerband.analyze.trial.bottleneck.ties import second_of
 from powerband.analyze.trial.bottleneck.tried_rules import delayed_ack, hidden_limit, none, one_thread
@@ -346,6 +347,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
                 f"{significant(preempted)} preemptions per {scene.noun}",
                 used,
             ],
+            advice=_fewer_threads(waits_in_hand(scene), scene.cpus),
         )
     each = format_duration(scene.value("subject_cpu_ns_per_request"))
     if _shared_cpus_full(scene) and scene.cpu_share < CPU_SHORT:
@@ -374,6 +376,15 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             "(Go, .NET, the JVM)",
         )
     return verdict(BottleneckName.SUBJECT_CPU, evidence, noun=scene.noun)
+
+
+def _fewer_threads(waits: float, cpus: float) -> str:
+    """Advises how many threads suffice where many wait for something else than the CPU: as many as wait, and two for
+    each CPU. Empty if fewer wait than there are CPUs."""
+    if waits < cpus:
+        return ""
+    enough = math.ceil(waits + 2 * cpus)
+    return f"use fewer threads: about {enough:,} serve as much, with fewer switches and less memory"
 
 
 def _one_runs(scene: Scene) -> bool:

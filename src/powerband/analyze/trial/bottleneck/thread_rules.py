@@ -469,6 +469,13 @@ def _blocked_past(pool: WatchedPool, scene: Scene) -> dict[str, float]:
     return found if on_conditions else {**found, "socket": max(0.0, found["socket"] - idle)}
 
 
+def waits_in_hand(scene: Scene) -> float:
+    """The mean number of threads that have a request in hand and wait for something else than a CPU, a lock or
+    memory."""
+    waits = (_blocked_past(pool, scene) for pool in scene.workers)
+    return sum(sum(found.values()) - found["memory"] for found in waits)
+
+
 def _queued(pool: WatchedPool, scene: Scene) -> float:
     """The number of requests that are neither with a thread of this pool nor, for certain, with one of another."""
     others = sum(active_threads(other.use) for other in scene.workers + scene.loops if other is not pool)
