@@ -926,6 +926,12 @@ def test_a_thread_that_stops_all_others_is_told_by_its_time() -> None:
     assert found.evidence[0] == "`VM Thread` stops all other threads 60 % of the time, to collect"
 
 
+def test_collectors_use_a_share_of_the_cpus_not_of_the_cpu_time() -> None:
+    """The rest of the server uses less than they do."""
+    found = bottleneck_of(scene(pool("GC Thread", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER, cpus=2.0))
+    assert found is not None and found.evidence[0] == "GC Thread used 0.3 cores, 15 % of the server's 2 CPUs"
+
+
 def test_a_quota_that_load_and_bench_share_is_used_up_by_all_of_them() -> None:
     figures = {
         "subject_cpu_share": 0.61,

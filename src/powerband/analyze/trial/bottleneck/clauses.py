@@ -56,10 +56,10 @@ def cpu_used(scene: Scene) -> str:
     return f"the server uses {of_cpus(scene.cpu_share, scene.cpus)}"
 
 
-def of_cpus(cpu_share: float, cpus: float | None) -> str:
+def of_cpus(cpu_share: float, cpus: float | None, whose: str = "its") -> str:
     """`71 % of its 2 CPUs`: the share that the server uses of those that it may use."""
     number = "" if cpus is None else f"{cpus:.3g} "
-    return f"{share(cpu_share)} of its {number}{'CPU' if cpus == 1 else 'CPUs'}"
+    return f"{share(cpu_share)} of {whose} {number}{'CPU' if cpus == 1 else 'CPUs'}"
 
 
 def with_cpu_use(evidence: Sequence[str], own: float, instead: float) -> tuple[str, ...]:

@@ -266,12 +266,14 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
     if not scene.cpus or not (many or stopped >= PAUSED):
         return None
     names = " and ".join(list(cores_of)[:2])
-    taken = f"{names} used {cores(used)}, {share(used / scene.cpus)} of the server's CPU time"
+    part = of_cpus(used / scene.cpus, scene.cpus, "the server's")
     rest = cores(max(0.0, scene.value("subject_cpu_cores") - used))
     return verdict(
         BottleneckName.GARBAGE_COLLECTION,
         [
-            taken if many else f"`{VM_THREAD}` stops all other threads {share(stopped)} of the time, to collect",
+            f"{names} used {cores(used)}, {part}"
+            if many
+            else f"`{VM_THREAD}` stops all other threads {share(stopped)} of the time, to collect",
             f"the rest of the server used {rest}",
         ],
         noun=scene.noun,
