@@ -21,6 +21,7 @@ from powerband.readings.quiet_time import QuietTime
 RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: the effect of lost time on them is known
 QUIET_SHARE = 0.03  # of the trial's CPUs, used by others: as much as the default margin
 QUIET_CORES = 0.06  # used by others: as much is seen where nothing else runs (kernel threads, the bench's own)
+DATABASES = frozenset({"postgres", "mysqld", "mariadbd", "redis-server", "mongod"})  # names of their processes
 WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
 ERRORS = 2.0  # standard errors
@@ -49,6 +50,18 @@ def steal_allowed(experiment: Experiment) -> float:
     """The fixed limit on stolen time, as a share of the CPUs' time."""
     given = experiment.measure.steal_max
     return STEAL_MAX if given is None else given
+
+
+def of_own_database(evidence: Evidence) -> str:
+    """What to add to the advice to stop other programs if a database is one of them: it may be the server's own. Empty
+    if none is."""
+    found = (name for name, used in evidence.record.neighbours.items() if name in DATABASES and used >= QUIET_CORES)
+    if (name := next(found, None)) is None:
+        return ""
+    return (
+        f"; if {name} is the server's own database, it belongs to what is measured: allow for it "
+        "(measure.foreign_cpu_max)"
+    )
 
 
 def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:

@@ -16,6 +16,7 @@ from powerband.analyze.trial.disturbance import (
     disturbance_metrics,
     foreign_allowed,
     judged_by_bound,
+    of_own_database,
     steal_allowed,
 )
 from powerband.base.logs import out_of_memory
@@ -62,10 +63,10 @@ def _machine(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
         yield Problem(
             "host_foreign",
             f"{_used(foreign, cpus)}, more than the {100 * allowed:.0f} % allowed: this trial does not count. Close "
-            "them, or raise measure.foreign_cpu_max and accept the disturbance",
+            f"them, or raise measure.foreign_cpu_max and accept the disturbance{of_own_database(evidence)}",
         )
     elif share > QUIET_SHARE:
-        yield _some_foreign(foreign, cpus)
+        yield _some_foreign(evidence, foreign, cpus)
 
 
 def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
@@ -80,12 +81,12 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
         yield Problem(
             "host_steal" if by_steal else "host_foreign",
             f"{said}: they may have held this trial up for {100 * share:.0f} % of its time, so it does not count. "
-            "Close them, or run when the machine is quieter",
+            f"Close them, or run when the machine is quieter{'' if by_steal else of_own_database(evidence)}",
         )
     if stolen > STEAL_MAX and not (spoilt and by_steal):
         yield _some_steal(metrics)
     if foreign > QUIET_SHARE * cpus and not (spoilt and not by_steal):
-        yield _some_foreign(foreign, cpus)
+        yield _some_foreign(evidence, foreign, cpus)
 
 
 def _taken(metrics: Mapping[str, float]) -> str:
@@ -101,8 +102,9 @@ def _some_steal(metrics: Mapping[str, float]) -> Problem:
     return Problem("host_steal_some", said, fatal=False)
 
 
-def _some_foreign(foreign: float, cpus: float) -> Problem:
-    return Problem("host_foreign_some", f"{_used(foreign, cpus)}: stop them, or expect wider intervals", fatal=False)
+def _some_foreign(evidence: Evidence, foreign: float, cpus: float) -> Problem:
+    said = f"{_used(foreign, cpus)}: stop them, or expect wider intervals{of_own_database(evidence)}"
+    return Problem("host_foreign_some", said, fatal=False)
 
 
 def _pressure(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:

@@ -932,6 +932,13 @@ def test_collectors_use_a_share_of_the_cpus_not_of_the_cpu_time() -> None:
     assert found is not None and found.evidence[0] == "GC Thread used 0.3 cores, 15 % of the server's 2 CPUs"
 
 
+def test_who_takes_the_cpu_may_be_the_servers_own_database() -> None:
+    taken = [
+        bottleneck_of(replace(seen, of_own_database="; or it is")) for _, seen, name in CASES if name is B.HOST_CPU
+    ]
+    assert len(taken) > 1 and all(found is not None and found.advice.endswith("; or it is") for found in taken)
+
+
 def test_a_quota_that_load_and_bench_share_is_used_up_by_all_of_them() -> None:
     figures = {
         "subject_cpu_share": 0.61,

@@ -12,6 +12,7 @@ import pytest
 from fakes.trials import Figures, experiment, record_of, spec, summary, write_trial
 from powerband.analyze.trial.disturbance import _pool_waited, _tells_more, judged_by_bound
 from powerband.analyze.trial.measure import measure
+from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Measure
 from powerband.model.results import PoolUse, TrialResult
 from powerband.readings.fleet import merge_fleet
@@ -50,6 +51,22 @@ def test_steal_is_added_whole(tmp_path: Path) -> None:
     assert stolen.valid and stolen.held_up == pytest.approx(
         0.1 + measured(tmp_path / "b", Figures()).metrics["held_up_share_max"]
     )
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "named"), [({"cc1": 1.0, "postgres": 0.4}, True), ({"cc1": 1.0, "postgres": 0.01}, False)]
+)
+@pytest.mark.parametrize("limited", [{}, {"measure": Measure(repeats=3, foreign_cpu_max=0.1)}])
+def test_a_database_among_the_other_programs_may_be_the_servers_own(
+    neighbours: dict[str, float], named: bool, limited: dict[str, Any], tmp_path: Path
+) -> None:
+    figures, directory = Figures(busy_cores=1.9, engine_wait=0.6), TrialDir(tmp_path / "0001")
+    record = write_trial(directory, replace(record_of(spec(), figures), neighbours=neighbours), figures)
+    found = measure(directory, record, experiment(**limited))
+    (told,) = (problem.message for problem in found.problems if problem.code == "host_foreign")
+    assert found.bottleneck is not None and found.bottleneck.name is BottleneckName.HOST_CPU
+    for text in (told, found.bottleneck.advice):
+        assert ("if postgres is the server's own database" in text) is named
 
 
 @pytest.mark.parametrize("figures", [Figures(steal_share=0.3), Figures(busy_cores=1.9, engine_wait=0.6)])

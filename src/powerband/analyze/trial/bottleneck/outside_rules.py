@@ -61,4 +61,5 @@ def disturbed(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.HOST_CPU,
         [problem.message.partition(":")[0].partition(", more")[0] for problem in found],
+        more=scene.of_own_database,
     )

@@ -160,6 +160,7 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
             f"the server got {of_cpus(scene.cpu_share, scene.cpus)}",
             _without_a_cpu(scene),
         ],
+        more=scene.of_own_database,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from powerband.analyze.stats.slots import NotExactError
+from powerband.analyze.trial.disturbance import of_own_database
 from powerband.analyze.trial.dotnet_metrics import QUEUED, WORKERS
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
 from powerband.analyze.trial.tried_slots import Tried, tried_of
@@ -85,6 +86,8 @@ class Scene:
     """The key or option that gives each CPUs of its own."""
     noun: str = "request"
     """The word for one of the things that the rate counts."""
+    of_own_database: str = ""
+    """What to add to the advice to stop other programs if a database is one of them; empty if none is."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
     beside_in_quota: float = 0.0
@@ -203,6 +206,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         shares_cpus=loaded and not evidence.pinned,
         apart=evidence.apart,
         noun=evidence.experiment.noun,
+        of_own_database=of_own_database(evidence),
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
         beside_in_quota=_beside_in_quota(evidence, metrics),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
