@@ -359,12 +359,10 @@ class Objective(Section):
     constraints: Constraints = Field(default=(), alias="subject_to")
     margin: SmallShare = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
-    allow_unserved: SmallShare = (
-        0.01  # share of the users who may get nothing; a setting that leaves out more is no answer
-    )
-    allow_failed_starts: SmallShare = (
-        0.0  # share of starts that may fail or violate a constraint; 0: none seen to do so
-    )
+    # Share of the users who may get nothing; a setting that leaves out more is no answer.
+    allow_unserved: SmallShare = 0.01
+    # Share of starts that may fail or violate a constraint; 0: none seen to do so.
+    allow_failed_starts: SmallShare = 0.0
 
     @property
     def is_capacity(self) -> bool:
