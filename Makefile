@@ -31,6 +31,8 @@ cluster-demo: setup
 # browser; then what starts servers and bears others beside it, of which so many run for two CPUs, since they mostly wait; then
 # what measures and has the machine to itself. An idle worker takes tests from a busy one, so that no long file holds up the
 # end. What computes keeps 64 MiB that it freed, since glibc else returns NumPy's arrays and has the kernel clear them anew.
+# CROWD: tests at once on two CPUs, of whose time a third is CPU time.
+CROWD ?= 5
 beside = MALLOC_TOP_PAD_=$$((64 << 20)) $(RUN) pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal -m "not e2e and $(1)" \
 	  && $(RUN) pytest -n $$(($(2) * $$(nproc) / 2)) --dist worksteal -m "e2e and crowded and $(1)" tests/e2e
 tests = $(beside) \
@@ -40,14 +42,13 @@ tests = $(beside) \
 # the Rust tests' time is that of servers that rest, so that three share a CPU, and lint has what they leave.
 test: setup extras
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint rust-tests
-	$(call tests,not long and not table,5)
+	$(call tests,not long and not table,$(CROWD))
 
 rust-tests:
 	RUST_TEST_THREADS=$$((3 * $$(nproc))) cargo test --locked --quiet
 
-# Five for two CPUs: a third of what these take is CPU time.
 test-long: setup extras
-	$(call tests,long and not table,5)
+	$(call tests,long and not table,$(CROWD))
 
 # The rows of published tables that the two above leave out.
 test-tables: setup extras
