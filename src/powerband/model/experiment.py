@@ -20,7 +20,7 @@ from powerband.base.hosts import LOADABLE, has_scheme, split_url
 from powerband.base.units import parse_quantity
 from powerband.model.claim_expression import parse_claim
 from powerband.model.deployed import WrittenDeployed
-from powerband.model.fields import Argv, Frozen, Ns, Section, Share, SmallShare, Timeout, field_named, listed
+from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed
 from powerband.model.host_use import HostUse
 from powerband.model.load import Constant, Load, Step
 from powerband.model.metrics import OWN, metric_named
@@ -357,12 +357,12 @@ class Objective(Section):
     metric: MetricName = "goodput_per_s"
     direction: Literal["maximise", "minimise"] = "maximise"
     constraints: Constraints = Field(default=(), alias="subject_to")
-    margin: SmallShare = 0.03
+    margin: Share = 0.03
     confidence: Share = Field(default=0.95, gt=0, lt=1)
     # Share of the users who may get nothing; a setting that leaves out more is no answer.
-    allow_unserved: SmallShare = 0.01
+    allow_unserved: Share = 0.01
     # Share of starts that may fail or violate a constraint; 0: none seen to do so.
-    allow_failed_starts: SmallShare = 0.0
+    allow_failed_starts: Share = 0.0
 
     @property
     def is_capacity(self) -> bool:

@@ -30,12 +30,6 @@ def _share(value: Any) -> Any:
     return share
 
 
-def _not_all(value: Any, info: ValidationInfo) -> Any:
-    if info.context == AS_WRITTEN and not isinstance(value, float) and str(value).strip() == "1":
-        raise ValueError("1 is all: write 1% or 0.01")
-    return value
-
-
 def listed(value: Any) -> Any:
     """Turns a single value into a list of one."""
     return [value] if isinstance(value, int | str) else value
@@ -59,7 +53,6 @@ Timeout = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=DAY_NS)]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1)]
-SmallShare = Annotated[Share, BeforeValidator(_not_all)]
 Rate = Annotated[float, BeforeValidator(parse_rate)]
 Argv = Annotated[tuple[str, ...], BeforeValidator(_argv), Field(min_length=1)]
 
