@@ -49,8 +49,7 @@ class CapacityPlanner(InFlight[_Round]):
     equal settings can be shown equivalent, or to the margin if there is only one setting. A setting is eliminated if
     the SLO holds at none of the rates or at every rate that the load generator can offer, if it is certainly worse than
     the leader by more than the margin, if a start of it never got ready and none may fail, or if it cannot be measured.
-    Invalid trials are repeated at the end of their
-    round, like those of a block."""
+    Invalid trials are repeated at the end of their round, like those of a block."""
 
     confirming = None
 

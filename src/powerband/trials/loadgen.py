@@ -58,8 +58,8 @@ def run_load(
     engines: Engines | None = None,
 ) -> LoadResult:
     """Drives `load` for `warmup_ns`, at least for its ramp, and then its duration; the users of a WebSocket load join
-    before. A load without a
-    scenario requests the URL's path. `engines`: the machines that the engines run on, by default this one.
+    before. A load without a scenario requests the URL's path. `engines`: the machines that the engines run on, by
+    default this one.
 
     A request to stop ends the measured window early and drains. Raises UsageError for an invalid URL or a host that is
     not allowed, MeasurementError if the engine is missing or fails."""

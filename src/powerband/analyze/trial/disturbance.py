@@ -53,8 +53,8 @@ def steal_allowed(experiment: Experiment) -> float:
 
 
 def of_own_database(evidence: Evidence) -> str:
-    """What to add to the advice to stop other programs if a database is one of them: it may be the server's own. Empty
-    if none is."""
+    """A clause for the advice to stop other programs: a database among them may be the server's own. Empty if none of
+    them is a database."""
     found = (name for name, used in evidence.record.neighbours.items() if name in DATABASES and used >= QUIET_CORES)
     if (name := next(found, None)) is None:
         return ""

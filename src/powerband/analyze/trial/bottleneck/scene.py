@@ -87,7 +87,7 @@ class Scene:
     noun: str = "request"
     """The word for one of the things that the rate counts."""
     of_own_database: str = ""
-    """What to add to the advice to stop other programs if a database is one of them; empty if none is."""
+    """The clause of `disturbance.of_own_database`."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
     beside_in_quota: float = 0.0
