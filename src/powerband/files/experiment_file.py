@@ -38,7 +38,7 @@ from powerband.files.step_forms import full_step, with_steps
 from powerband.loads import kind_in_file
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.fields import AS_WRITTEN
-from powerband.model.metrics import ALIASES, natural_direction
+from powerband.model.metrics import ALIASES, METRICS
 
 Model = TypeVar("Model", Experiment, Subject)
 _Check = Callable[[Experiment, Node], Iterable[FileProblem]]
@@ -409,7 +409,8 @@ def _objective(node: Node, problems: list[FileProblem]) -> Node:
         return node
     if not directions:
         named = str(node.children["metric"].plain())
-        better = natural_direction(ALIASES.get(named, named)) or "maximise"
+        known = METRICS.get(ALIASES.get(named, named))
+        better = (known and known.better) or "maximise"
         return node.with_children({"direction": node.child("direction", better)})
     metric = node.children[directions[0]]
     return node.with_children(

@@ -20,12 +20,14 @@ class Metric:
     """One measured quantity. `name`: as in objectives and results; `help`: its meaning, in one clause. `unit`: `per_s`,
     `ns`, `s`, `ratio`, `bytes`, `count`, `cores` or `per_request`. `source`: the part of a trial's evidence that it is
     computed from (`readings/evidence.py`); `search` for the result of a capacity search, `own` for a metric of the
+    server's own. `better`: `maximise` if more of it is better, `minimise` if less is; None if that depends, as of the
     server's own."""
 
     name: str
     unit: str
     source: str
     help: str
+    better: str | None = None
 
     @property
     def needs_load(self) -> bool:
@@ -38,128 +40,136 @@ _OF_A_LOAD = ("engine_run_wait_cores", "engine_run_wait_ns_mean", "finish_s")  #
 _OF_A_COUNTER = ("goodput_per_s", "achieved_rate_per_s", "burst_goodput_per_s", "burst_accept_overflows")
 
 
-# One metric a line: name | unit | source | help. A name with braces stands for several that share one help.
+# One metric a line: name | unit | better | source | help. `better`: whether more or less of it is better, `-` if that
+# depends. A name with braces stands for several that share one help.
 _TABLE = """\
-goodput_per_s | per_s | load | requests answered correctly per second; of a program without requests the growth of its
-  counter; of users who never pause users / mean response time
-capacity_per_s | per_s | search | highest Poisson rate at which the SLO holds; an objective only
-achieved_rate_per_s | per_s | load | requests ended per second, whatever their outcome
-offered_rate_per_s | per_s | load | requests scheduled per second
-error_rate | ratio | load | share of requests that did not end ok; includes dropped work and users_unserved
-run_error_rate | ratio | load | share of all requests since the start that did not end ok, or had no answer after
-  the drain
-dropped_rate | ratio | load | share of scheduled work that was never sent (in-flight bound)
-response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | load | from scheduled send to completion; percentiles are of all
-  requests that were due
-response_time_ns_p99_{low,high} | ns | load | 95 % interval of p99 within a trial
-service_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | load | from actual send to completion
-connect_time_ns_p99 | ns | load | time to connect
-send_lag_ns_p99 | ns | load | from scheduled to actual send: the load generator's delay
-subject_cpu_cores | cores | probe | CPU of the server's process tree
-subject_cpu_share | ratio | probe | subject_cpu_cores as a share of the CPUs that the server may use (pinning,
+goodput_per_s | per_s | more | load | requests answered correctly per second; of a program without requests the growth
+  of its counter; of users who never pause users / mean response time
+capacity_per_s | per_s | more | search | highest Poisson rate at which the SLO holds; an objective only
+achieved_rate_per_s | per_s | more | load | requests ended per second, whatever their outcome
+offered_rate_per_s | per_s | - | load | requests scheduled per second
+error_rate | ratio | less | load | share of requests that did not end ok; includes dropped work and users_unserved
+run_error_rate | ratio | less | load | share of all requests since the start that did not end ok, or had no answer
+  after the drain
+dropped_rate | ratio | less | load | share of scheduled work that was never sent (in-flight bound)
+response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | load | from scheduled send to completion; percentiles
+  are of all requests that were due
+response_time_ns_p99_{low,high} | ns | less | load | 95 % interval of p99 within a trial
+service_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | load | from actual send to completion
+connect_time_ns_p99 | ns | less | load | time to connect
+send_lag_ns_p99 | ns | less | load | from scheduled to actual send: the load generator's delay
+subject_cpu_cores | cores | less | probe | CPU of the server's process tree
+subject_cpu_share | ratio | - | probe | subject_cpu_cores as a share of the CPUs that the server may use (pinning,
   quota)
-cpu_quota_cores | cores | probe | CPUs that the narrowest quota of the server's cgroups allows
-cpu_throttled_share | ratio | probe | share of that quota's periods in which it was used up
-subject_cpu_ns_per_request | ns | probe | CPU of the server per ended request
-subject_cpu_system_share | ratio | probe | kernel share of the server's CPU
-gc_cpu_share | ratio | pools | share of the server's CPUs that its garbage collectors used
-thread_cpu_share_max | ratio | pools | CPU share of the server's busiest thread
-rss_bytes_max | bytes | probe | largest resident set of the process tree
-pss_bytes_max | bytes | probe | largest proportional set size
-threads_max | count | probe | most threads at once
-threads_mean | count | probe | mean threads
-threads_started_per_s | per_s | probe | threads created per second
-processes_added | count | probe | processes by which the server grew under load, until the end of the window
-context_switches_per_s | per_s | probe | context switches per second, exited threads included
-context_switches_per_request | per_request | probe | context switches per ended request
-involuntary_switch_share | ratio | probe | share of involuntary switches
-run_wait_cores | cores | probe | mean threads that were runnable without a CPU
-descriptors_max | count | probe | most open descriptors
-memory_growth_bytes_per_s | bytes | growing | growth of the resident set (of a JVM: of the heap after collections); 0
-  unless it grew all through the window
-{threads,descriptors,queue}_growth_per_s | per_s | growing | growth of threads, descriptors, requests in
-  flight (open load); 0 unless all through the window
-memory_lasts_s | s | growing | time until memory (machine, cgroup, JVM heap) is full at that pace
-{threads,descriptors}_lasts_s | s | growing | time until their limit is reached at that pace
-page_faults_per_s | per_s | probe | minor and major faults per second
-accept_overflows | count | probe | connections refused by a full accept queue (host counter)
-services_cpu_cores | cores | probe | CPU of what was started beside the server (a database, a link in user space)
-link_{dropped,missed} | count | link | packets that the link's full queue dropped, that a link in user space
-  was too slow for
-link_late_ns_p99 | ns | link | how late a link in user space let packets go
-engine_cpu_cores | cores | load | CPU of all engine processes
-engine_cpu_share_max | ratio | load | CPU share of the busiest engine thread
-engine_run_wait_cores | cores | probe | mean engine threads that were runnable without a CPU
-engine_run_wait_ns_mean | ns | probe | mean wait of an engine thread for a CPU
-engine_cpu_ns_per_request | ns | load | CPU of the engine per ended request
-host_steal_share | ratio | probe | share of CPU time taken by the hypervisor
-host_foreign_cores | cores | probe | CPU used on the trial's CPUs by other programs
-held_up_share_max | ratio | machine | largest share of the window that others can have cost
-quiet_s | s | machine | seconds in which others hardly ran; both rates of a disturbed trial are of these
-quiet_held_up_share_max | ratio | machine | largest share of these that others can have cost
-window_{goodput,achieved_rate}_per_s | per_s | machine | the rates of a disturbed trial over its whole window
-host_awake_cores | cores | probe | CPU of the idle-priority loops of `host.awake`; idle in all other figures
-host_busy_share | ratio | probe | share of the trial's CPUs in use
-psi_{cpu,memory,io}_share | ratio | probe | share of time in which a task of the host waited for it (PSI)
-users_mean | count | users | mean users present (closed load)
-users_unserved | count | users | users without an ok answer in the whole window though one was due (closed load)
-users_unserved_share | ratio | users | users_unserved as a share of the users present
-in_flight_mean | count | users | mean requests in flight
-littles_law_deviation | ratio | users | |N - X (R + Z)| / N, the window's edges counted (closed load)
-join_time_ns_{mean,p50,p99,max} | ns | users | from a WebSocket user's scheduled start to joined
-join_error_rate | ratio | users | share of ended joins that failed, since the start
-joined_users | count | users | mean users that hold a WebSocket
-drops | count | users | connections lost by joined users, since the start
-drop_rate | ratio | users | drops as a share of completed joins
-rejoins | count | users | joins of users who had joined before (load.websocket.rejoin_after)
-delivery_time_ns_{mean,p50,p99,max} | ns | users | from the writing of a message to its arrival at a subscriber
-delivered_share | ratio | users | deliveries over stamped messages x joined users (load.websocket.stamp_after)
-tally_missing | count | users | messages sent less those that the server counted (load.websocket.tally)
-ready_s | s | trial | from launch to ready
-finish_s | s | trial | from the start of the load to its last answer (load.requests_per_user)
-rate_counter_window_per_s_{mean,sd} | per_s | rate_counter | mean and standard deviation of windows of 3 s since the
+cpu_quota_cores | cores | - | probe | CPUs that the narrowest quota of the server's cgroups allows
+cpu_throttled_share | ratio | - | probe | share of that quota's periods in which it was used up
+subject_cpu_ns_per_request | ns | less | probe | CPU of the server per ended request
+subject_cpu_system_share | ratio | - | probe | kernel share of the server's CPU
+gc_cpu_share | ratio | less | pools | share of the server's CPUs that its garbage collectors used
+thread_cpu_share_max | ratio | - | pools | CPU share of the server's busiest thread
+rss_bytes_max | bytes | less | probe | largest resident set of the process tree
+pss_bytes_max | bytes | less | probe | largest proportional set size
+threads_max | count | less | probe | most threads at once
+threads_mean | count | less | probe | mean threads
+threads_started_per_s | per_s | less | probe | threads created per second
+processes_added | count | less | probe | processes by which the server grew under load, until the end of the window
+context_switches_per_s | per_s | less | probe | context switches per second, exited threads included
+context_switches_per_request | per_request | less | probe | context switches per ended request
+involuntary_switch_share | ratio | - | probe | share of involuntary switches
+run_wait_cores | cores | less | probe | mean threads that were runnable without a CPU
+descriptors_max | count | less | probe | most open descriptors
+memory_growth_bytes_per_s | bytes | less | growing | growth of the resident set (of a JVM: of the heap after
+  collections); 0 unless it grew all through the window
+{threads,descriptors,queue}_growth_per_s | per_s | less | growing | growth of threads, descriptors, requests in flight
+  (open load); 0 unless all through the window
+memory_lasts_s | s | more | growing | time until memory (machine, cgroup, JVM heap) is full at that pace
+{threads,descriptors}_lasts_s | s | more | growing | time until their limit is reached at that pace
+page_faults_per_s | per_s | less | probe | minor and major faults per second
+accept_overflows | count | less | probe | connections refused by a full accept queue (host counter)
+services_cpu_cores | cores | - | probe | CPU of what was started beside the server (a database, a link in user space)
+link_{dropped,missed} | count | - | link | packets that the link's full queue dropped, that a link in user space was
+  too slow for
+link_late_ns_p99 | ns | less | link | how late a link in user space let packets go
+engine_cpu_cores | cores | - | load | CPU of all engine processes
+engine_cpu_share_max | ratio | - | load | CPU share of the busiest engine thread
+engine_run_wait_cores | cores | - | probe | mean engine threads that were runnable without a CPU
+engine_run_wait_ns_mean | ns | less | probe | mean wait of an engine thread for a CPU
+engine_cpu_ns_per_request | ns | less | load | CPU of the engine per ended request
+host_steal_share | ratio | - | probe | share of CPU time taken by the hypervisor
+host_foreign_cores | cores | - | probe | CPU used on the trial's CPUs by other programs
+held_up_share_max | ratio | - | machine | largest share of the window that others can have cost
+quiet_s | s | - | machine | seconds in which others hardly ran; both rates of a disturbed trial are of these
+quiet_held_up_share_max | ratio | - | machine | largest share of these that others can have cost
+window_{goodput,achieved_rate}_per_s | per_s | more | machine | the rates of a disturbed trial over its whole window
+host_awake_cores | cores | - | probe | CPU of the idle-priority loops of `host.awake`; idle in all other figures
+host_busy_share | ratio | - | probe | share of the trial's CPUs in use
+psi_{cpu,memory,io}_share | ratio | - | probe | share of time in which a task of the host waited for it (PSI)
+users_mean | count | - | users | mean users present (closed load)
+users_unserved | count | less | users | users without an ok answer in the whole window though one was due (closed load)
+users_unserved_share | ratio | less | users | users_unserved as a share of the users present
+in_flight_mean | count | - | users | mean requests in flight
+littles_law_deviation | ratio | - | users | |N - X (R + Z)| / N, the window's edges counted (closed load)
+join_time_ns_{mean,p50,p99,max} | ns | less | users | from a WebSocket user's scheduled start to joined
+join_error_rate | ratio | less | users | share of ended joins that failed, since the start
+joined_users | count | more | users | mean users that hold a WebSocket
+drops | count | less | users | connections lost by joined users, since the start
+drop_rate | ratio | less | users | drops as a share of completed joins
+rejoins | count | - | users | joins of users who had joined before (load.websocket.rejoin_after)
+delivery_time_ns_{mean,p50,p99,max} | ns | less | users | from the writing of a message to its arrival at a subscriber
+delivered_share | ratio | more | users | deliveries over stamped messages x joined users (load.websocket.stamp_after)
+tally_missing | count | less | users | messages sent less those that the server counted (load.websocket.tally)
+ready_s | s | less | trial | from launch to ready
+finish_s | s | less | trial | from the start of the load to its last answer (load.requests_per_user)
+rate_counter_window_per_s_mean | per_s | more | rate_counter | mean and standard deviation of windows of 3 s since the
   first answer
-rate_counter_per_s_last | per_s | rate_counter | mean rate since the first answer, warm-up included
-bar_rate_per_s_{min,max} | per_s | bars | lowest, highest rate of a bar (measure.bars)
-bar_cpu_cores_{min,max} | cores | bars | lowest, highest subject_cpu_cores of a bar
-bar_gc_share_max | ratio | bars | highest jvm_gc_share of a bar; a collection counts when it is over
-visits{,_failed} | count | visits | visits of the browser's page, those without an answer (measure.visitor)
-visit_time_ns_{p50,p90,max} | ns | visits | duration of a visit, as the page saw it
-acknowledge_ns_p50 | ns | acknowledged | from a write to its acknowledgement (measure.acknowledged)
-visible_delay_ns_{p50,p90,max} | ns | acknowledged | from an acknowledgement to the first read that saw all of the write
-missing_at_acknowledgement_{mean,max} | count | acknowledged | what the first read after an acknowledgement missed
-burst_goodput_per_s | per_s | burst | goodput of the first moments (measure.burst)
-burst_error_rate | ratio | burst | error rate of the first moments
-burst_accept_overflows | count | burst | connections refused by a full accept queue in the first moments
-burst_response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | burst | response time in the first moments
-jvm_heap_used_bytes_{max,mean} | bytes | jvm | heap in use, as the JVM last reported (some do after collections only)
-jvm_heap_committed_bytes_{max,before} | bytes | jvm | heap taken from the system: most, when the load began
-jvm_gc_share | ratio | jvm | share of the window that collections took; of several JVMs the largest
-jvm_gc_per_s | per_s | jvm | collections per second
-jvm_compile_share | ratio | jvm | time of JVM compilers per second; two at once count twice
-jvm_safepoint_share | ratio | jvm | share of the window with all Java threads stopped; of several JVMs the largest
-jvm_threads_live_max | count | jvm | most live Java threads
-jvm_threads_started_per_s | per_s | jvm | Java threads started per second
-dotnet_gc_share | ratio | dotnet | share of the window in which collections stopped all .NET threads; of several
+rate_counter_window_per_s_sd | per_s | - | rate_counter | mean and standard deviation of windows of 3 s since the first
+  answer
+rate_counter_per_s_last | per_s | more | rate_counter | mean rate since the first answer, warm-up included
+bar_rate_per_s_{min,max} | per_s | more | bars | lowest, highest rate of a bar (measure.bars)
+bar_cpu_cores_{min,max} | cores | - | bars | lowest, highest subject_cpu_cores of a bar
+bar_gc_share_max | ratio | less | bars | highest jvm_gc_share of a bar; a collection counts when it is over
+visits | count | - | visits | visits of the browser's page (measure.visitor)
+visits_failed | count | less | visits | visits of the browser's page without an answer
+visit_time_ns_{p50,p90,max} | ns | less | visits | duration of a visit, as the page saw it
+acknowledge_ns_p50 | ns | less | acknowledged | from a write to its acknowledgement (measure.acknowledged)
+visible_delay_ns_{p50,p90,max} | ns | less | acknowledged | from an acknowledgement to the first read that saw all of
+  the write
+missing_at_acknowledgement_{mean,max} | count | less | acknowledged | what the first read after an acknowledgement
+  missed
+burst_goodput_per_s | per_s | more | burst | goodput of the first moments (measure.burst)
+burst_error_rate | ratio | less | burst | error rate of the first moments
+burst_accept_overflows | count | less | burst | connections refused by a full accept queue in the first moments
+burst_response_time_ns_{mean,p50,p90,p95,p99,p999,max} | ns | less | burst | response time in the first moments
+jvm_heap_used_bytes_{max,mean} | bytes | less | jvm | heap in use, as the JVM last reported (some do after collections
+  only)
+jvm_heap_committed_bytes_{max,before} | bytes | less | jvm | heap taken from the system: most, when the load began
+jvm_gc_share | ratio | less | jvm | share of the window that collections took; of several JVMs the largest
+jvm_gc_per_s | per_s | - | jvm | collections per second
+jvm_compile_share | ratio | - | jvm | time of JVM compilers per second; two at once count twice
+jvm_safepoint_share | ratio | - | jvm | share of the window with all Java threads stopped; of several JVMs the largest
+jvm_threads_live_max | count | less | jvm | most live Java threads
+jvm_threads_started_per_s | per_s | less | jvm | Java threads started per second
+dotnet_gc_share | ratio | less | dotnet | share of the window in which collections stopped all .NET threads; of several
   processes the largest
-dotnet_gc{,_gen2}_per_s | per_s | dotnet | collections per second, those of generation 2
-dotnet_heap_bytes_max | bytes | dotnet | most heap in use, with what is not collected yet
-dotnet_allocated_bytes_per_s | bytes | dotnet | bytes allocated per second
-dotnet_pool_threads_max | count | dotnet | most threads of .NET's pool
-dotnet_pool_growth_per_s | per_s | dotnet | growth of that pool; below 0 it shrank
-dotnet_pool_{busy,blocked}_mean | count | dotnet | mean pool threads with a work item, those of them that neither run
-  nor wait for a CPU
-dotnet_pool_queue_mean | count | dotnet | mean work items that wait for a pool thread
-dotnet_work_items_per_s | per_s | dotnet | work items done per second
-dotnet_lock_contentions_per_s | per_s | dotnet | waits for a lock per second (`lock`, `Monitor`)
-jvm_live_{,growth_}bytes | bytes | heap | live heap right after the window, less that before it (measure.snapshots)
-slots | count | slots | requests served at once: rate of all users x time of one user alone (measure.slots)
-slots_{low,high} | count | slots | its 95 % interval
-alone_time_ns_mean | ns | slots | request time of one user alone
-prompt_time_ns_mean | ns | slots | request time of one user alone who acknowledges each part of an answer at once
-doubled_users_rate_per_s | per_s | slots | goodput with twice the users
-doubled_users_gain | ratio | slots | doubled_users_rate_per_s over goodput: near 1 where more load gains nothing
-bench_cpu_cores | cores | trial | CPU of powerband itself, load generator apart
+dotnet_gc{,_gen2}_per_s | per_s | - | dotnet | collections per second, those of generation 2
+dotnet_heap_bytes_max | bytes | less | dotnet | most heap in use, with what is not collected yet
+dotnet_allocated_bytes_per_s | bytes | - | dotnet | bytes allocated per second
+dotnet_pool_threads_max | count | - | dotnet | most threads of .NET's pool
+dotnet_pool_growth_per_s | per_s | less | dotnet | growth of that pool; below 0 it shrank
+dotnet_pool_{busy,blocked}_mean | count | - | dotnet | mean pool threads with a work item, those of them that neither
+  run nor wait for a CPU
+dotnet_pool_queue_mean | count | - | dotnet | mean work items that wait for a pool thread
+dotnet_work_items_per_s | per_s | - | dotnet | work items done per second
+dotnet_lock_contentions_per_s | per_s | - | dotnet | waits for a lock per second (`lock`, `Monitor`)
+jvm_live_{,growth_}bytes | bytes | less | heap | live heap right after the window, less that before it
+  (measure.snapshots)
+slots | count | more | slots | requests served at once: rate of all users x time of one user alone (measure.slots)
+slots_{low,high} | count | - | slots | its 95 % interval
+alone_time_ns_mean | ns | less | slots | request time of one user alone
+prompt_time_ns_mean | ns | less | slots | request time of one user alone who acknowledges each part of an answer at once
+doubled_users_rate_per_s | per_s | more | slots | goodput with twice the users
+doubled_users_gain | ratio | more | slots | doubled_users_rate_per_s over goodput: near 1 where more load gains nothing
+bench_cpu_cores | cores | - | trial | CPU of powerband itself, load generator apart
 """
 
 
@@ -256,11 +266,14 @@ def _each(text: str) -> list[str]:
     return ["".join(map(add, parts[::2], (*choice, ""))) for choice in choices] or [text]
 
 
+_BETTER = {"more": "maximise", "less": "minimise", "-": None}
+
+
 def _metrics() -> Iterator[Metric]:
     for row in _TABLE.replace("\n  ", " ").splitlines():
-        names, unit, source, meaning = row.split(" | ", 3)
+        names, unit, better, source, meaning = row.split(" | ", 4)
         for name in _each(names):
-            yield Metric(name, unit, source, meaning)
+            yield Metric(name, unit, source, meaning, _BETTER[better])
 
 
 _WORDS: dict[str, str] = dict(
@@ -302,26 +315,6 @@ ALIASES: dict[str, str] = {
     "memory": "rss_bytes_max",
     "threads": "threads_max",
 }
-
-
-_MORE = re.compile(
-    r"((burst|window)_)?goodput_per_s|capacity_per_s|(window_)?achieved_rate_per_s|.*_lasts_s|joined_users|slots"
-    r"|delivered_share|doubled_users_.*|rate_counter_window_per_s_mean|rate_counter_per_s_last|bar_rate_per_s_m(in|ax)"
-)
-_LESS = re.compile(
-    r".*_ns(_.*)?|(.*_)?error_rate|drop(ped_rate|_rate|s)|users_unserved(_share)?|tally_missing|visits_failed"
-    r"|missing_at_.*|(.*_)?accept_overflows|subject_cpu_cores|[rp]ss_bytes_max|.*_growth_(bytes_)?per_s|threads_mean"
-    r"|(jvm_)?threads_(live_)?max|(jvm_)?threads_started_per_s|processes_added|context_switches_.*|descriptors_max"
-    r"|run_wait_cores|page_faults_per_s|.*gc_(cpu_)?share(_max)?|(jvm|dotnet)_heap_.*|jvm_live_.*|ready_s|finish_s"
-)
-
-
-def natural_direction(metric: str) -> str | None:
-    """`maximise` if more of the metric is better, `minimise` if less is; None if that depends, as of the server's
-    own."""
-    if metric.startswith(OWN):
-        return None
-    return "maximise" if _MORE.fullmatch(metric) else "minimise" if _LESS.fullmatch(metric) else None
 
 
 def metric_named(name: str) -> Metric:

@@ -319,7 +319,7 @@ def _play(rules: _Rules, truth: Array, table: _Table, alive: Flags, sd: Array) -
 
 
 def _open(rules: _Rules, difference: Array, half: Array, one: Array, others: Flags) -> Flags:
-    """The settings that are still open, as in `race.still_open`; settings are in the order of their costs. `others`:
+    """The settings that are still open, as in `still_open`; settings are in the order of their costs. `others`:
     those that still race, but for the leader."""
     if rules.asked is not None:
         return np.asarray(~(difference + one <= rules.asked))

@@ -12,7 +12,7 @@ the results. No I/O here; the statistics are in `analyze/`. Method and figures: 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import cycle
@@ -26,7 +26,6 @@ from powerband.analyze.settings.contest import (
     SCREENED_UNTIL,
     Contest,
     ResponseTable,
-    cheapest_of,
     compliance_of,
     hold_contest,
     scale_of,
@@ -44,6 +43,7 @@ from powerband.model.results import AnswerKind, Departure, Estimate, Look, Race,
 from powerband.search.outlook import CONFIRM_EARLY, Played, race_so_far, simulate_rest, simulate_untried
 from powerband.search.planner import Confirming
 from powerband.search.screening import far_behind, hopeless, long_enough, looks_far, too_dear, window_for
+from powerband.search.still_open import still_open
 from powerband.search.trials import BlockTrials, Further
 
 
@@ -568,49 +568,6 @@ class RacePlanner:
         )
         rivals = [*(departure.setting for departure in beaten), *nearest]
         return (named, *rivals[-1:])
-
-
-def still_open(
-    contest: Contest,
-    compliance: Mapping[Setting, Compliance],
-    table: ResponseTable,
-    live: Sequence[Setting],
-) -> list[Setting]:
-    """Settings for which more blocks could change the answer, or the verdict against the leader.
-
-    A setting that cannot be better than the leader by more than the margin is not worth more trials just to prove that
-    it is equivalent, or worse where another looks equivalent, since then none will be the best; unless it is cheaper
-    than the setting that would be named now."""
-    found = [setting for setting in live if contest.verdict(setting) is Verdict.EQUIVALENT]
-    certain = {setting for setting in found if compliance[setting].certain}
-    costs = {setting: table.cost(setting) for setting in live}
-    contenders = set(contest.contenders())
-
-    def named(among: Collection[Setting]) -> list[Setting]:
-        return cheapest_of({setting: cost for setting, cost in costs.items() if setting in among})[:1]
-
-    def looks_worse(setting: Setting) -> bool:
-        return contest.difference.get(setting, -math.inf) < -contest.allowed
-
-    others = (s for s in live if s != contest.leader and contest.verdict(s) is not Verdict.WORSE)
-    alike = not all(map(looks_worse, others))
-
-    def is_open(setting: Setting) -> bool:
-        if setting == contest.leader or compliance[setting].barred:
-            return False
-        if setting in table.lacking:  # they can only show it worse
-            return contest.verdict(setting) is not Verdict.WORSE and contest.difference.get(setting, 0.0) < 0
-        verdict = contest.verdict(setting)
-        if verdict is Verdict.WORSE:
-            return False
-        unsure = bool(compliance[setting].open)
-        if verdict is Verdict.EQUIVALENT or setting not in contenders:
-            decides_best = not alike and looks_worse(setting)
-            cheaper = named({*certain, setting}) != named(certain)
-            return decides_best or (cheaper and (unsure or verdict is not Verdict.EQUIVALENT))
-        return True
-
-    return [setting for setting in live if is_open(setting)]
 
 
 def _worse_by(effect: Estimate | None, contest: Contest, leader: Setting) -> str:

@@ -16,7 +16,8 @@ from powerband.analyze.stats.intervals import Scale
 from powerband.model.experiment import Claim, Experiment, Objective
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Race, TrialResult, Verdict
-from powerband.search.race import RacePlanner, still_open
+from powerband.search.race import RacePlanner
+from powerband.search.still_open import still_open
 
 # threads 3 and 4 serve alike; the others are clearly worse, 0 most.
 RATES = (100.0, 500.0, 800.0, 1000.0, 1000.0)

@@ -9,7 +9,7 @@ from powerband.base.yaml_document import Node
 from powerband.loads import kind_of
 from powerband.model.claim_expression import parse_claim
 from powerband.model.experiment import Experiment
-from powerband.model.metrics import OWN, metric_words, natural_direction
+from powerband.model.metrics import METRICS, OWN, metric_words
 from powerband.model.subjects import check_metrics_page, has_series
 
 
@@ -60,7 +60,8 @@ def check_page(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
 def check_direction(experiment: Experiment, root: Node) -> Iterator[FileProblem]:
     """Checks that an objective is not asked for at its worst. Old runs may have, and can be read."""
     objective, node = experiment.objective, root.at("objective", "metric")
-    better = natural_direction(objective.metric)
+    known = METRICS.get(objective.metric)
+    better = known and known.better
     if objective.is_capacity or better in (None, objective.direction):
         return
     words, name = metric_words(objective.metric), node.value
