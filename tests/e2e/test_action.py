@@ -122,3 +122,20 @@ def test_a_push_that_creates_a_branch_is_compared_with_the_default_branch(tmp_pa
     (tmp_path / "lone").mkdir()
     lone = Job(clone, tmp_path / "lone", {"command": ""}, before, tmp_path / "lone" / "temp")
     assert lone.run(only="Check out and build both revisions") == 2 and "name one (the input base)" in lone.log
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("verdict", "code"), [("worse", 0), ("", 1)])
+def test_a_job_that_must_not_fail_on_worse_fails_where_nothing_was_compared(
+    verdict: str, code: int, tmp_path: Path
+) -> None:
+    """A powerband whose installation is broken ends with 1, as one that finds the head worse."""
+    program = tmp_path / "temp/powerband/bin/powerband"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"""#!/bin/sh\n[ -z '{verdict}' ] || echo '{{"verdict": "{verdict}"}}'\nexit 1\n""")
+    program.chmod(0o755)
+    (tmp_path / "checkout").mkdir()
+    inputs = {"command": "./server", "fail-on-worse": "false"}
+    job = Job(tmp_path / "checkout", tmp_path, inputs, {"event_name": "push"}, tmp_path / "temp")
+    assert job.run(only="Compare") == 0, job.log
+    assert job.run(only="Judge") == code, job.log

@@ -6,6 +6,7 @@ main thread, signals are ignored."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ from powerband.store import RunDir, read_host
 from powerband.trials.bench import Opener
 
 Levels = str | Level | Iterable[Level]
+_DIGEST = "experiment_sha256"  # in host.json: of experiment.yaml as the run was begun
 
 
 class TuneOptions(TypedDict, total=False):
@@ -248,7 +250,8 @@ def new_run(experiment: Experiment, runs: Path, command: Sequence[str] = ()) -> 
     command line that was typed."""
     seeded = deployed_subject.with_process_start(session.with_seed(experiment).started_in(str(Path.cwd())))
     facts = host.host_facts(engine_fleet.find_engine(), command=command_without_secrets(command, seeded))
-    return seeded, RunDir.create(runs, seeded.name, resolved_yaml(seeded), facts)
+    text = resolved_yaml(seeded)
+    return seeded, RunDir.create(runs, seeded.name, text, {**facts, _DIGEST: _digest(text.encode())})
 
 
 def _go_on(experiment: Experiment, run_directory: RunDir, *, progress: bool) -> Run:
@@ -274,10 +277,24 @@ def carry_out(
     first trial."""
     with LiveView() if progress else nullcontext(Observer()) as observer:
         announce(observer)
-        resumed = experiment.cluster is None and run_directory.planned()
-        notes = tuple(_machine_changes(run_directory)) if resumed else ()
+        resumed = bool(run_directory.planned())
+        notes = [*_edits(run_directory)] if resumed else []
+        notes += _machine_changes(run_directory) if resumed and experiment.cluster is None else ()
         bench = _bench_of(experiment)
         return session.run_session(experiment, run_directory, observer, stop, bench=bench, notes=notes)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _edits(run: RunDir) -> Iterator[str]:
+    """Yields a sentence if the file of the experiment is not as when the run was begun."""
+    if read_host(run.host).get(_DIGEST) not in (None, _digest(run.experiment.read_bytes())):
+        yield (
+            f"{run.experiment.name} was changed after this run was begun: trials of before and after may have had "
+            "another load or another server; if so, begin a new run"
+        )
 
 
 def _machine_changes(run: RunDir) -> Iterator[str]:

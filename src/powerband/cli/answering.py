@@ -40,11 +40,13 @@ def answers(output: str) -> Answer:
 
 def revision_answers(output: str) -> Answer:
     """A function that prints a run of two revisions as a comparison of NEW with OLD, and returns its exit code."""
-    from powerband.analyze.runs.revisions import compare_revisions
+    from powerband.analyze.runs.revisions import compare_revisions, refuted_in
 
     def answer(experiment: Experiment, analysis: Analysis, run: RunDir, page: Path | None) -> int:
         found = compare_revisions(experiment, analysis)
         code = show_comparison(found, output, run, page, analysis)
+        if code == EXIT_OK and refuted_in(analysis):
+            return EXIT_THRESHOLD
         # If nothing can be compared, the trials may show that it is the server's fault, but not that NEW is worse.
         fault = SubjectError.exit_code
         return fault if code == MeasurementError.exit_code and exit_code(analysis) == fault else code

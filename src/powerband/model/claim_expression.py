@@ -96,7 +96,8 @@ def unit_of(term: Term) -> str | None:
 
 def parse_claim(text: str, *, strict: bool = False) -> Claimed:
     """Parses a claim. Raises ValueError for text outside the grammar, with the column within it, and for unknown
-    metrics; if `strict`, also for wrong and missing units, which claims of older runs have."""
+    metrics; if `strict`, also for wrong and missing units, which claims of older runs have, and for a share that is to
+    be less than a number from 1 on, which is meant in percent."""
     parser = _ClaimParser(text)
     parser.number_of = _number if strict else _number_of_any_unit
     comparisons = [parser.comparison()]
@@ -104,12 +105,21 @@ def parse_claim(text: str, *, strict: bool = False) -> Claimed:
         comparisons.append(parser.comparison())
     parser.end()
     claimed = Claimed(tuple(comparisons))
+    for each in comparisons if strict else ():
+        _refuse_certain(each)
     if not claimed.references:
         raise ValueError("this compares numbers only; name a metric, for example error_rate[threads=8] == 0")
     named = {tuple(name for name, _ in reference.levels) for reference in claimed.references}
     if len({frozenset(names) for names in named}) > 1:
         raise ValueError("every metric of a claim must name the same parameters; the others run over all their values")
     return claimed
+
+
+def _refuse_certain(comparison: ClaimComparison) -> None:
+    match comparison.op, comparison.left, comparison.right:
+        case ("<" | "<=", Reference() as share, Number(limit)) | (">" | ">=", Number(limit), Reference() as share):
+            if METRICS[share.metric].unit == "ratio" and limit >= 1 and "%" not in comparison.text:
+                raise ValueError(f"`{comparison.text}` holds always, since 1 is all: write {limit:g}%")
 
 
 def check_levels(claimed: Claimed, factors: Mapping[str, Sequence[Level]]) -> None:

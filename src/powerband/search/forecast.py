@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, longest_window_ns
+from powerband.analyze.settings.starts import is_allowed
 from powerband.analyze.stats.spending import rounds_most
 from powerband.base.machine import Noise
-from powerband.base.units import plural, rough_time, significant, time_text
+from powerband.base.units import percent, plural, rough_time, significant, time_text
 from powerband.loads import kind_of
 from powerband.loads.driver import SCREEN_WARMUP_NS
 from powerband.loads.engine_limits import foreseen
@@ -271,8 +272,8 @@ ONE_SETTING = (
 
 def run_notes(experiment: Experiment, expected: Forecast) -> list[str]:
     """Notes printed before the run starts, besides its size and time: which difference it can detect, or that there is
-    nothing to compare; how long users join; how long trials of a capacity search measure; the engine processes and
-    descriptors that many users need."""
+    nothing to compare; how long users join; how long trials of a capacity search measure; that the planned starts are
+    too few to allow a failed one; the engine processes and descriptors that many users need."""
     joining = kind_of(experiment).joining_text(experiment)
     first = [f"In each trial {joining} first."] if joining else []
     if len(experiment.settings()) == 1 and not experiment.objective.is_capacity:
@@ -284,6 +285,13 @@ def run_notes(experiment: Experiment, expected: Forecast) -> list[str]:
         first.append(
             f"A trial close to the most that the server gives measures for up to {time_text(longest_ns)}: a queue "
             "takes so long to show there; one at a low rate until enough requests are due for its percentiles."
+        )
+    objective, repeats = experiment.objective, experiment.measure.repeats
+    allowed = 0.0 if objective.is_capacity else objective.allow_failed_starts
+    if allowed and not is_allowed(1, repeats, allowed, (1 - objective.confidence) / len(experiment.settings())):
+        first.append(
+            f"{plural(repeats, 'start')} of a setting cannot show that at most {percent(allowed)} fail, once one does: "
+            "it will then be no answer."
         )
     return [*found, *first, *foreseen(experiment)]
 

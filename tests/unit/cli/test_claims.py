@@ -129,3 +129,16 @@ def test_who_resumes_on_a_machine_that_changed_is_told(
         warnings = " ".join(json.loads(capsys.readouterr().out)["warnings"])
         assert all((text in warnings) is lost for text in changes), "only if a trial was measured since"
         assert all((text in (folder / "report.html").read_text()) is lost for text in changes)
+
+
+def test_who_resumes_an_experiment_that_was_edited_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, folder = run(tmp_path, FILE)
+    said = "experiment.yaml was changed after this run was begun"
+    for users in (10, 20):
+        text = (folder / "experiment.yaml").read_text()
+        (folder / "experiment.yaml").write_text(text.replace("users: 10", f"users: {users}"))
+        (folder / "trials/0006/record.json").unlink()
+        assert invoke(["resume", str(folder)]) in (0, 1)
+        assert (said in " ".join("".join(capsys.readouterr()).split())) is (users == 20)
+    invoke(["report", str(folder), "--format", "json"])
+    assert said in " ".join(json.loads(capsys.readouterr().out)["warnings"])

@@ -160,6 +160,19 @@ def test_report_answers_as_compare_and_resume_do(
     assert (case.find("failure") is not None) is (code == 1)
 
 
+@pytest.mark.parametrize(("most", "code"), [("5000/s", 1), ("500/s", 0)])
+def test_a_refuted_claim_of_a_run_of_two_revisions_is_exit_code_1(
+    most: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = {"id": "fast", "says": "It serves enough", "holds": f"goodput[revision=new] > {most}"}
+    monkeypatch.setitem(SETTINGS, "claims", (claim,))
+    run = run_of(tmp_path, REVISIONS, {"revision=old": 1000.0, "revision=new": 1001.0})
+    for command in ("report", "resume", "compare"):
+        assert invoke([command, str(run)]) == code
+        text = " ".join(capsys.readouterr().out.split())
+        assert ("Warning: refuted: It serves enough: 1,00" in text) is (code == 1)
+
+
 def test_other_runs_of_the_experiment_tell_what_sessions_differ_by(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,6 +78,9 @@ def test_the_block_names_the_commit(
         for _ in range(1 + number % 2):  # a run that is exported twice counts once
             table = history_table(scaled(analysis, level), f"run-{number}", host)
             export(table, Path(f"history.{form}"), beside=f"run-{number}")
+    failed = replace(analysis, settings=(replace(analysis.settings[0], estimates={}),))  # a commit that does not start
+    table = history_table(failed, "run-x", {"wall_s": 1.8e9, "hostname": "bench-1"})
+    export(table, Path(f"history.{form}"), beside="run-x")
     names: dict[str, Any] = {}
     block = BLOCK if form == "csv" else BLOCK.replace('read_csv("history.csv")', 'read_parquet("history.parquet")')
     exec(compile(block, "docs/history.md", "exec"), names)

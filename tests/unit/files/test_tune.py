@@ -212,6 +212,8 @@ def test_a_mistake_names_its_option(change: dict[str, Any], said: str) -> None:
         ({"env": ["=A"]}, "--env: write NAME=value"),
         ({"headers": ["A"]}, "--header A: write 'Name: value'"),
         ({"options": {"--think": "{a"}}, "--think {a: "),
+        ({"options": {"--margin": "1"}}, "--margin 1: 1 is all: write 1% or 100%"),
+        ({"options": {"--allow-failed-starts": "1"}}, "--allow-failed-starts 1: 1 is all: write 1% or 100%"),
     ],
 )
 def test_options_of_a_wrong_form(change: dict[str, Any], said: str) -> None:

@@ -66,6 +66,8 @@ def test_each_comparison_keeps_its_words() -> None:
         ("p99 + 5% < 50ms", "'5%' is no duration"),
         ("goodput * 50ms < 3", "50ms has a unit, but no metric that it is compared with or added to"),
         ("1 < 2", "compares numbers only"),
+        ("errors < 1", "`errors < 1` holds always, since 1 is all: write 1%"),
+        ("p99 < 5ms and 5 >= errors", "`5 >= errors` holds always, since 1 is all: write 5%"),
         ("p99[threads] < 5", "must name parameters and values"),
         ("p99[a=1,a=2] < 5", "names a parameter twice"),
         ("p99[a=1] < p99", "must name the same parameters"),

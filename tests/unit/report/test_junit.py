@@ -71,6 +71,13 @@ def test_a_comparison_fails_where_a_setting_became_worse() -> None:
     assert "mind" in (suite.findtext("system-out") or "")
 
 
+def test_what_one_run_alone_measured_is_skipped() -> None:
+    found = replace(comparison(Verdict.BETTER), only_first=(Setting((("threads", 8),)),))
+    suite = parsed(render_changes(found))
+    assert list(outcomes(suite).values()) == ["passed", "skipped"]
+    assert list(outcomes(parsed(render_changes(replace(found, changes=())))).values()) == ["error", "skipped"]
+
+
 def test_what_nobody_measured_is_an_error() -> None:
     none = Change(Setting(()), None, None, None, Verdict.INCONCLUSIVE, None, "old could not be measured: it died")
     suite = parsed(render_changes(replace(comparison(), changes=(none,))))

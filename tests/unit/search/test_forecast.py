@@ -287,3 +287,11 @@ def test_a_jvm_may_warm_up_for_twice_as_long() -> None:
     longer_ns = forecast(jvm, ASSUMED).longest_ns - forecast(other, ASSUMED).longest_ns
     assert longer_ns >= forecast(other, ASSUMED).trials * other.measure.warmup_max_ns
     assert forecast(jvm, ASSUMED).expected_ns == forecast(other, ASSUMED).expected_ns
+
+
+@pytest.mark.parametrize(("repeats", "told"), [(12, True), (93, False)])
+def test_starts_that_are_too_few_to_allow_a_failed_one_are_told(repeats: int, told: bool) -> None:
+    of = made(1, repeats)
+    of = of.model_copy(update={"objective": of.objective.model_copy(update={"allow_failed_starts": 0.05})})
+    said = " ".join(run_notes(of, forecast(of, ASSUMED)))
+    assert ("12 starts of a setting cannot show that at most 5 % fail, once one does" in said) is told

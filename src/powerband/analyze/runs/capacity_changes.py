@@ -14,6 +14,7 @@ from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.capacities import gap_between
 from powerband.analyze.settings.capacity import Search, capacity_of, search_of
 from powerband.analyze.settings.starts import by_starts, failed_words, is_allowed
+from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Capacity, Verdict
@@ -30,7 +31,7 @@ def compare_capacities(
         {
             row.setting: search_of(experiment, row.setting, analysis.trials)
             for row in analysis.settings
-            if row.capacity is not None
+            if tried(analysis.trials, row.setting)
         }
         for experiment, analysis in zip(experiments, analyses, strict=True)
     )
@@ -66,17 +67,21 @@ def capacity_change(
 def _by_rates(
     of: Setting, first: Search, second: Search, names: Sequence[str], error: float, *, session_half: float
 ) -> Change:
-    found = [capacity_of(search) for search in (first, second)]
+    both = (first, second)
+    found = [capacity_of(search) for search in both]
     estimates = [None if capacity is None else capacity.estimate for capacity in found]
     before, after = estimates
     if before is None or after is None:
-        notes = [
+        words = [
             f"{name}: {'nothing was tried' if capacity is None else capacity.note}"
             for name, capacity in zip(names, found, strict=True)
-            if capacity is None or capacity.estimate is None
         ]
         verdict = _without_estimates(first, second, found, error, session_half)
-        return Change(of, before, after, None, verdict, None, "; ".join(notes))
+        because = "; ".join(said for said, known in zip(words, estimates, strict=True) if known is None)
+        if None in found:  # a server that fails at every load is worse than one that holds some rate
+            held = [capacity is not None and not search.nowhere for search, capacity in zip(both, found, strict=True)]
+            verdict, because = unmeasured_pair([tried(each.trials, each.setting) for each in both], held, words)
+        return Change(of, before, after, None, verdict, None, because)
     gap = gap_between(second, first, error).widened(session_half)
     ratio = gap.ratio(1 - error, min(before.n, after.n))
     verdict = gap.verdict(math.log1p(first.objective.margin))

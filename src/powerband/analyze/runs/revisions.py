@@ -15,7 +15,7 @@ from powerband.analyze.runs.paired import at_confidence_for_all, compared_trials
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import margin_words
 from powerband.model.plan import REVISION, Setting, format_level, grid
-from powerband.model.results import Analysis, Estimate, Race, SettingResult, TrialResult, Verdict
+from powerband.model.results import Analysis, ClaimVerdict, Estimate, Race, SettingResult, TrialResult, Verdict
 
 P99 = "response_time_ns_p99"
 CLEARLY = 1.5
@@ -36,7 +36,14 @@ def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparis
     """Compares the two revisions at each setting of the other factors; needs `holds_revisions`. Never raises for what
     trials hold."""
     found = revisions_of(experiment, analysis.trials, analysis.race, analysis.settings)
-    return replace(found, warnings=analysis.warnings)
+    return replace(found, warnings=(*refuted_in(analysis), *analysis.warnings))
+
+
+def refuted_in(analysis: Analysis) -> list[str]:
+    """A sentence for each refuted claim, and one for an answer that did not last through the soak asked for."""
+    refuted = [claim for claim in analysis.claims if claim.verdict is ClaimVerdict.REFUTED]
+    short = [soak.sentence for soak in (analysis.soak,) if soak is not None and soak.lasts is False]
+    return [*(f"refuted: {claim.says}: {claim.sentence}" for claim in refuted), *short]
 
 
 def revisions_of(

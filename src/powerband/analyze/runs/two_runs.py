@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,20 @@ class ComparedRun:
     host: Mapping[str, Any]
 
 
+def _cpu_differences(first: Analysis, second: Analysis) -> Iterator[str]:
+    """Yields a sentence if a setting's server had more CPUs in one run: they may be dealt out by what it needs."""
+    had = [
+        {trial.setting: trial.cpus.server for trial in run.trials if trial.valid and trial.cpus is not None}
+        for run in (first, second)
+    ]
+    differ = [(a, had[1][setting]) for setting, a in had[0].items() if had[1].get(setting, a) != a]
+    for a, b in differ[:1]:
+        yield (
+            f"the server had {a:.3g} CPUs in the first run and {b:.3g} in the second: the difference may come from "
+            "that; host.cpus (--cpus) fixes them"
+        )
+
+
 def compare_two(
     first: ComparedRun, second: ComparedRun, earlier: Sequence[Mapping[Setting, float]] = ()
 ) -> RunComparison:
@@ -38,6 +52,7 @@ def compare_two(
     differences = [
         *experiment_differences(first.experiment, second.experiment),
         *host_differences(first.host, second.host),
+        *_cpu_differences(first.analysis, second.analysis),
     ]
     kinds = {run.experiment.objective.is_capacity for run in (first, second)}
     if len(kinds) == 2:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.trial.faults import tried, unmeasured_pair
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.errors import UsageError
+from powerband.base.units import format_value
 from powerband.loads.measured import least_of
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Constraint, Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, Stage
@@ -35,8 +37,8 @@ def compare_runs(
 ) -> RunComparison:
     """Compares valid trials by the first run's objective, confidence and margin. `warnings`: what else differs. Raises
     UsageError if the objective counts context switches and only one of the runs counted those of ended threads, too."""
-    partial = [_counts_living_threads(analysis) for analysis in (first, second)]
-    if first.objective.startswith("context_switches_per_") and partial[0] != partial[1]:
+    living = [_counts_living_threads(analysis) for analysis in (first, second)]
+    if first.objective.startswith("context_switches_per_") and living[0] != living[1]:
         raise UsageError(
             f"the two runs' {metric_words(first.objective)} cannot be compared: one run counted all threads, the other "
             "only living ones, since perf was not permitted there; run both with the same rights"
@@ -61,7 +63,8 @@ def compare_runs(
             if setting in bounds[index]:
                 _, why = _unmeasured(setting, (first, second), (index != 0, index != 1))
                 found = by_bound(found, index, found.verdict, first.objective, why)
-        return _allowed(found, rows, 1 - each)
+        at_slo = partial(_worse_at_slo, setting, (first, second), rows, 1 - each, sessions)
+        return _allowed(found, rows, 1 - each, at_slo)
 
     return RunComparison.of(
         first,
@@ -104,8 +107,9 @@ def host_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Ite
 
 
 def experiment_differences(first: Experiment, second: Experiment) -> Iterator[str]:
-    """Yields a sentence if the runs had different loads, and one if they had different objectives."""
-    for name, a, b in (("load", first.load, second.load), ("objective", first.objective, second.objective)):
+    """Yields a sentence for each of load, objective and host use that differs between the runs."""
+    for name in ("load", "objective", "host"):
+        a, b = getattr(first, name), getattr(second, name)
         if a != b:
             fields = [key for key in type(a).model_fields if getattr(a, key) != getattr(b, key)]
             yield f"the runs differ in {', '.join(f'{name}.{key}' for key in fields)}: they did not measure the same"
@@ -174,11 +178,14 @@ def _unmeasured(setting: Setting, runs: Sequence[Analysis], measured: Sequence[b
     return unmeasured_pair([tried(run.trials, setting) for run in runs], measured, words)
 
 
-def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], error: float) -> Change:
+def _allowed(
+    change: Change, rows: Sequence[Mapping[Setting, SettingResult]], error: float, worse_at_slo: Callable[[], str]
+) -> Change:
     """The change with failed starts and constraints put first, as each run judged its own. A setting is worse in the
-    run in which it breaks a constraint that it does not break in the other, whatever it serves; if it breaks one in
-    both, it is worse where it serves worse, else the verdict is inconclusive. The second is not better if some of its
-    starts failed or broke one, even if it is only luck that those of the first did not."""
+    run in which it breaks a constraint, if it certainly meets all in the other, whatever it serves. If it may break one
+    there, too, it is worse where it serves worse, or where a constraint's metric is worse (`worse_at_slo`, the reason),
+    else the verdict is inconclusive. The second is neither better nor equivalent if some of its starts failed or broke
+    one, even if it is only luck that those of the first did not, or if it is not certain that it meets all."""
     found = [row.get(change.setting) for row in rows]
     if found[0] is not None and found[1] is not None and found[0].starts and found[1].starts:
         starts = (found[0].starts, found[1].starts)
@@ -186,18 +193,54 @@ def _allowed(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], er
             if fails_more(starts[index], starts[1 - index], error):
                 because = f"{failed_words(starts[0])} in the first run, {failed_words(starts[1])} in the second"
                 return replace(change, verdict=verdict, because=because)
-    lapses = "; ".join(found[1].infeasible_because) if found[1] is not None and found[1].lapsed else ""
-    if lapses and change.verdict is Verdict.BETTER:
-        return replace(change, verdict=Verdict.INCONCLUSIVE, because=f"in the second run {lapses}")
     broken = [() if row is None or row.lapsed else row.infeasible_because for row in found]
-    if not any(broken) or (all(broken) and change.verdict is Verdict.WORSE):
+    doubts = [() if row is None else row.uncertain_because for row in found]
+    if found[1] is not None and found[1].lapsed:
+        doubts[1] = (*found[1].infeasible_because, *doubts[1])
+    clauses = [
+        f"the {which} run violates the SLO ({'; '.join(why)})"
+        if why
+        else f"it is not certain whether the {which} run meets the SLO ({'; '.join(unsure)})"
+        for which, why, unsure in zip(("first", "second"), broken, doubts, strict=True)
+        if why or unsure
+    ]
+    for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
+        if broken[index] and len(clauses) == 1:
+            return replace(change, verdict=verdict, because=clauses[0])
+    if not (any(broken) or (doubts[1] and change.verdict in (Verdict.BETTER, Verdict.EQUIVALENT))):
         return change
+    if broken[1] and change.verdict is Verdict.WORSE:
+        return change
+    if broken[1] and (because := worse_at_slo()):
+        return replace(change, verdict=Verdict.WORSE, because=because)
     if all(broken):
-        because = f"both runs violate the SLO ({'; '.join(dict.fromkeys((*broken[0], *broken[1])))})"
-        return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
-    index = 1 if broken[1] else 0
-    because = f"the {('first', 'second')[index]} run violates the SLO ({'; '.join(broken[index])})"
-    return replace(change, verdict=Verdict.WORSE if index else Verdict.BETTER, because=because)
+        clauses = [f"both runs violate the SLO ({'; '.join(dict.fromkeys((*broken[0], *broken[1])))})"]
+    return replace(change, verdict=Verdict.INCONCLUSIVE, because="; ".join(clauses))
+
+
+def _worse_at_slo(
+    setting: Setting,
+    runs: Sequence[Analysis],
+    rows: Sequence[Mapping[Setting, SettingResult]],
+    error: float,
+    sessions: SessionSpread,
+) -> str:
+    """Why the second run is certainly worse by the metric of one of the first's constraints; empty if it is not. The
+    constraints share the error (Bonferroni)."""
+    for constraint in map(Constraint.model_validate, runs[0].constraints):
+        metric, unit = constraint.metric, METRICS[constraint.metric].unit
+        values = [_values(run, methodcaller("get", metric), Stage.COMPARE).get(setting, []) for run in runs]
+        if constraint.op == "==" or not all(values):
+            continue
+        direction = "maximise" if constraint.op.startswith(">") else "minimise"
+        asked = replace(runs[0], objective=metric, direction=direction)
+        scale, confidence = Scale.of([*values[0], *values[1]], unit), 1 - error / len(runs[0].constraints)
+        found = _change(setting, values, asked, scale, confidence=confidence, sessions=sessions)
+        found = _with_ends(found, rows, metric)
+        if found.verdict is Verdict.WORSE and found.first is not None and found.second is not None:
+            before, after = (format_value(each.value, unit) for each in (found.first, found.second))
+            return f"{metric_words(metric)} {after} instead of {before}"
+    return ""
 
 
 def _with_ends(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], metric: str) -> Change:

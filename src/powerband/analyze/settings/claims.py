@@ -20,7 +20,7 @@ from powerband.analyze.stats.special import Array, student_t
 from powerband.analyze.stats.spending import share_at
 from powerband.base.arithmetic import Arithmetic, Number, value
 from powerband.base.units import capital, format_value
-from powerband.loads.measured import is_lower_bound
+from powerband.loads.measured import is_lower_bound, least_of
 from powerband.model.claim_expression import (
     OPERATORS,
     ClaimComparison,
@@ -98,12 +98,12 @@ def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells:
         bounds = _lower_bounds(balanced, case, cells)
         open_ended = (judged_with(bound)[0].verdict is not judged.verdict for bound in bounds)
         if bounds and (balanced.op in ("==", "!=") or any(open_ended)):
-            raise _CannotSayError(_bound_words(bounds[0], case), blocks)
+            raise _CannotSayError(_bound_words(bounds[0], case, cells), blocks)
     except _CannotSayError as reason:
         return base(verdict=UNDECIDED, left=None, right=None, unit=unit, scale="difference", interval=None,
                     blocks=reason.blocks, sentence=f"{reason}.")  # fmt: skip
     sentences = [_sentence(judged, unit, blocks, reckoned=_reckoned(comparison.text))]
-    sentences += [f"{_bound_words(bound, case)}." for bound in bounds]
+    sentences += [f"{_bound_words(bound, case, cells)}." for bound in bounds]
     return base(verdict=judged.verdict, left=judged.left, right=judged.right, unit=unit, scale=judged.scale,
                 interval=judged.interval, blocks=blocks,
                 sentence=" ".join(sentences))  # fmt: skip
@@ -134,17 +134,30 @@ def _is_zero(term: Term) -> bool:
 
 
 def _lower_bounds(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells) -> list[Reference]:
-    """The references to percentiles that are only lower bounds in some trial."""
+    """The references to percentiles that are only lower bounds in some trial, or that it had too few requests for."""
 
     def is_bound(reference: Reference) -> bool:
-        mine = (result.metrics for (of, _), result in cells.items() if of == case[reference])
-        return any(is_lower_bound(reference.metric, metrics) for metrics in mine)
+        metric, mine = reference.metric, _trials_of(case[reference], cells)
+        return any(is_lower_bound(metric, each) for each in mine) or _is_lacking(metric, mine)
 
     return list(filter(is_bound, dict.fromkeys(comparison.references)))
 
 
-def _bound_words(bound: Reference, case: Mapping[Reference, Setting]) -> str:
+def _trials_of(setting: Setting, cells: Cells) -> list[Mapping[str, float]]:
+    return [result.metrics for (of, _), result in cells.items() if of == setting]
+
+
+def _is_lacking(metric: str, trials: Sequence[Mapping[str, float]]) -> bool:
+    """True if some of the trials, but not all, had too few requests for a percentile: these may be the slowest."""
+    return any(metric in each for each in trials) and any(
+        metric not in each and least_of(metric, each) is not None for each in trials
+    )
+
+
+def _bound_words(bound: Reference, case: Mapping[Reference, Setting], cells: Cells) -> str:
     what = f"{capital(metric_words(bound.metric))} of {case[bound].id}"
+    if _is_lacking(bound.metric, _trials_of(case[bound], cells)):
+        return f"{what} is not known of all rounds: some trials had too few requests for it"
     return f"{what} is only a lower bound: too many requests got no correct response"
 
 

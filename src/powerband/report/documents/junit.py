@@ -32,10 +32,13 @@ class _JunitCase:
 
 
 def render_changes(comparison: RunComparison) -> str:
-    """One case for each setting: failed if it became worse, skipped if that is not certain."""
+    """One case for each setting: failed if it became worse, skipped if that is not certain or not measured in both."""
     cases = [_change(change, comparison) for change in comparison.changes]
     if not cases:  # an empty suite would always pass
         cases = [_JunitCase("powerband.compare", "comparison", "error", comparison.sentence)]
+    for name, settings in zip(comparison.names, (comparison.only_first, comparison.only_second), strict=True):
+        said = f"it was measured in {name} only"
+        cases += [_JunitCase("powerband.compare", setting.id, "skipped", said) for setting in settings]
     properties = {
         "first": comparison.names[0],
         "second": comparison.names[1],

@@ -9,11 +9,14 @@ from statistics import NormalDist, fmean
 import pytest
 from scipy.stats import ttest_ind
 
+from fakes.trials import experiment
 from powerband.analyze.runs.changes import smallest_difference
 from powerband.analyze.runs.sessions import ASSUMED, SAME_SESSION, spread_of_sessions
+from powerband.analyze.runs.two_runs import ComparedRun, compare_two
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.stats.intervals import exp
 from powerband.base.errors import UsageError
+from powerband.model.cpu_use import CpuUse
 from powerband.model.plan import Setting
 from powerband.model.results import (
     Analysis,
@@ -261,6 +264,58 @@ def test_who_breaks_a_constraint_in_one_run_only_has_changed() -> None:
         "second run violates the SLO (p99 < 1ms)" in worse.because
         and "both runs violate the SLO (p99 < 1ms)" in neither.because
     )
+
+
+SLO = "p99 < 50ms"
+
+
+def at_slo(p99_ms: float, *, broken: bool = False, unsure: bool = False, goodput: float = 100.0) -> Analysis:
+    """A run of one setting with this p99, which breaks the SLO or may do so."""
+    run, metric = run_of({4: noisy(goodput, 6, 0.005, 1)}), "response_time_ns_p99"
+    p99s = noisy(p99_ms * 1e6, 6, 0.01, 2)
+    trials = [
+        replace(trial, metrics={**trial.metrics, metric: p99}) for trial, p99 in zip(run.trials, p99s, strict=True)
+    ]
+    judged = row(Setting((("threads", 4),)), *([f"{SLO}: it was {p99_ms} ms"] if broken else []))
+    judged = replace(judged, uncertain_because=(f"{SLO}: it was {p99_ms} ms, 40 to 60 ms",) if unsure else ())
+    return replace(run, trials=tuple(trials), constraints=(SLO,), settings=(judged,))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "said"),
+    [
+        (at_slo(60, broken=True), at_slo(600, broken=True), "worse", "response time p99 602 ms instead of 60.2"),
+        (at_slo(60, broken=True), at_slo(61, broken=True), "inconclusive", "both runs violate the SLO"),
+        (at_slo(600, broken=True), at_slo(60, broken=True), "inconclusive", "both runs violate the SLO"),
+        (at_slo(40), at_slo(60, broken=True), "worse", "the second run violates the SLO"),
+        (at_slo(49, unsure=True), at_slo(51, broken=True), "inconclusive", "it is not certain whether the first run"),
+        (at_slo(49, unsure=True), at_slo(600, broken=True), "worse", "response time p99 602 ms instead of 49.2"),
+        (at_slo(60, broken=True), at_slo(40), "better", "the first run violates the SLO"),
+        (at_slo(60, broken=True), at_slo(49, unsure=True), "inconclusive", "certain whether the second run meets"),
+        (at_slo(40), at_slo(49, unsure=True, goodput=200), "inconclusive", "certain whether the second run meets"),
+        (at_slo(40), at_slo(49, unsure=True, goodput=50), "worse", "goodput"),
+        (at_slo(49, unsure=True), at_slo(40, goodput=200), "better", "goodput"),
+    ],
+)
+def test_two_runs_that_break_or_may_break_a_constraint(
+    first: Analysis, second: Analysis, verdict: str, said: str
+) -> None:
+    found = compare_runs(first, second)
+    assert found.verdict == verdict
+    assert said in found.change_words(found.changes[0])
+
+
+def test_other_cpus_of_the_server_are_told() -> None:
+    of = experiment()
+    runs = [
+        replace(run, trials=tuple(replace(trial, cpus=CpuUse(cpus, 2, shared=cpus == 2)) for trial in run.trials))
+        for run, cpus in ((run_of({4: [1.0, 1.1]}), 1.0), (run_of({4: [2.0, 2.1]}), 2.0))
+    ]
+    a, b = (ComparedRun(name, of, run, {}) for name, run in zip("ab", runs, strict=True))
+    assert compare_two(a, a).warnings == ()
+    assert "the server had 1 CPUs in the first run and 2 in the second" in " ".join(compare_two(a, b).warnings)
+    limited = replace(b, analysis=a.analysis, experiment=experiment(host={"cpu_quota": 0.5}))
+    assert compare_two(a, limited).warnings == ("the runs differ in host.cpu_quota: they did not measure the same",)
 
 
 def test_counts_of_all_threads_are_not_compared_with_counts_of_living_ones() -> None:

@@ -125,3 +125,20 @@ def test_p99s_at_the_rates_of_two_capacities_are_no_cost_of_a_revision() -> None
         rows.append(SettingResult(of, 5, 0, both, None, Verdict.EQUIVALENT, feasible=True))
     said = " ".join(revisions_of(made, [], None, rows).further)
     assert "the memory" in said and "p99" not in said
+
+
+@pytest.mark.parametrize(("code", "verdict"), [("died", Verdict.WORSE), ("engine_failed", Verdict.INCONCLUSIVE)])
+def test_a_setting_that_fails_at_every_load_in_one_run_is_no_setting_less(code: str, verdict: Verdict) -> None:
+    made = capacity_experiment((1, 2))
+    results = search(made, answers_of({1: Server(), 2: Server()}, np.random.default_rng(1)))[1]
+    look = TrialSpec(0, 0, 1, setting(2), 1, Stage.SATURATE)
+    failed = [result(replace(look, number=900 + n), {}, code, "failed") for n in range(2)]
+    first = analyse(made, results)
+    second = analyse(made, [*(each for each in results if each.setting == setting(1)), *failed])
+    found = compare_capacities((made, made), (first, second), sessions=SAME_SESSION)
+    (change,) = [change for change in found.changes if change.setting == setting(2)]
+    assert change.verdict is found.verdict is verdict
+    assert f"the second run: nothing was tried: because of {code}" in change.because
+    assert not found.only_first
+    back = compare_capacities((made, made), (second, first), sessions=SAME_SESSION)
+    assert Verdict.WORSE not in [change.verdict for change in back.changes]

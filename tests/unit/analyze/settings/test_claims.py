@@ -238,3 +238,22 @@ def test_a_share_of_few_requests_confirms_no_bound(holds: str, per_s: float, ver
     trials = [trial({"threads": 1}, block, {"error_rate": 0.0, "achieved_rate_per_s": per_s}) for block in range(3)]
     found = judged(holds, trials)
     assert found.verdict.value == verdict, found.sentence
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict"),
+    [
+        ("p99[threads=1] < 50ms", "undecided"),
+        ("p99[threads=1] < 10ms", "refuted"),
+        ("p99[threads=1] > 10ms", "held"),
+        ("p50[threads=1] < 50ms", "held"),
+    ],
+)
+def test_starts_with_too_few_requests_for_a_percentile_are_not_left_out_of_a_claim(holds: str, verdict: str) -> None:
+    """Two of six starts answered so few requests that they have no p99: they may be the slowest."""
+    times = {"response_time_ns_p50": 1e7, "response_time_ns_p99": 2e7}
+    few = {"response_time_ns_p50": 1.1e7}
+    trials = [trial({"threads": 1}, block, few if block in (2, 4) else times) for block in range(6)]
+    found = judged(holds, trials)
+    assert found.verdict == verdict
+    assert ("Response time p99 of threads=1 is not known of all rounds" in found.sentence) == ("p99" in holds)
