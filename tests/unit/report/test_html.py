@@ -185,6 +185,10 @@ def test_a_race_has_its_picture_its_table_and_its_confirmation() -> None:
         assert words in outline.text, words
     assert ("data-steady", "no") in outline.attributes
     assert "never stabilised" not in outline.text
+    made = synthetic_verdicts.race_analysis()
+    first = next(trial.number for trial in made.trials if trial.setting.id == "threads=64")
+    unnamed = tuple(replace(each, bottleneck=None) if each.number == first else each for each in made.trials)
+    assert "named in 7 of 8 trials" in Outline(render_page(synthetic.page(replace(made, trials=unnamed)))).text
     charts = data_of(html)["charts"]
     assert outline.tags.count("figure") == len(charts) + 1
 
@@ -203,6 +207,9 @@ def test_a_race_that_was_not_upheld_says_so() -> None:
     doubted = replace(analysis.race.confirmation, upheld=False, rival=None, advantage=None)
     outline = Outline(render_page(synthetic.page(replace(analysis, race=replace(analysis.race, confirmation=doubted)))))
     assert "not upheld" in outline.text
+    unsure = replace(doubted, upheld=True, agrees=False)
+    open_ = render_page(synthetic.page(replace(analysis, race=replace(analysis.race, confirmation=unsure))))
+    assert '<span class="unsure">not contradicted</span>' in open_
     bare = replace(analysis.race, confirmation=None, looks=(), departures=())
     without = render_page(synthetic.page(replace(analysis, race=bare)))
     assert "No setting was eliminated." in Outline(without).text
