@@ -22,7 +22,7 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s, 
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
-from powerband.analyze.settings.no_answer import NOT_TRIED, RISING, none_raced, none_valid, too_little_time
+from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
 from powerband.analyze.settings.standing import (
     LIST_MAX,
     Decision,
@@ -498,9 +498,11 @@ def _failed(standing: Standing) -> str:
 def _unmeasured(standing: Standing) -> str:
     """Names the settings of which nothing certain is known, with the reasons; empty if there are none."""
     untried = [setting for setting, reason in standing.unmeasured.items() if reason == NOT_TRIED]
-    risers = {setting: reason for setting, reason in standing.unmeasured.items() if reason == RISING}
-    others = {s: reason for s, reason in standing.unmeasured.items() if reason != NOT_TRIED and s not in risers}
-    parts = [_without_trials(others, "could not be measured"), _without_trials(risers, "cannot be judged yet")]
+    others = {setting: reason for setting, reason in standing.unmeasured.items() if reason != NOT_TRIED}
+    parts = [
+        _without_trials({s: why for s, why in others.items() if bool(standing.row(s).trials) is some}, what)
+        for some, what in ((False, "could not be measured"), (True, "cannot be judged yet"))
+    ]
     if untried:
         parts.append(f"{names(untried)} {verb(untried, 'was', 'were')} not tried yet")
     return "; ".join(filter(None, parts))

@@ -205,7 +205,7 @@ def _users_wait(standing: Standing, chosen: Setting, load: Load, busy: float) ->
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:
     """The nearest setting with fewer threads that serves worse, and what it lacks: its bottleneck or, if none is named
-    while its CPUs idle, that it fails requests, or that its threads wait. If no number of threads tells the settings
+    while its CPUs idle, that it fails requests, or that they idle. If no number of threads tells the settings
     apart, as behind an event loop, it is the best of the worse ones that has another bottleneck."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
@@ -231,10 +231,7 @@ def _smaller(standing: Standing, chosen: Setting) -> str | None:
         failed = f"{share(1 - served / ended)} of its {standing.experiment.noun}s"
         return f"With {nearest.setting.id} the server fails {failed}."
     idle = _of_cpus(standing, 1 - (standing.value(nearest.setting, CPU_SHARE) or 0.0))
-    return (
-        f"With {nearest.setting.id} the server {_yield(standing, nearest)} {idle} idle. Its threads wait rather than "
-        "work."
-    )
+    return f"With {nearest.setting.id} the server {_yield(standing, nearest)} {idle} idle."
 
 
 def _of_cpus(standing: Standing, part: float) -> str:

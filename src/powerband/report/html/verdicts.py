@@ -9,7 +9,6 @@ from html import escape
 from powerband.base.units import capital, plural
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.metrics import METRICS
-from powerband.model.plan import Stage
 from powerband.model.results import Analysis, Confirmation, Race, SettingResult, SoakFigure
 from powerband.report.html.charts import Chart
 from powerband.report.html.figure_parts import boxed, figure, scrolling, table, wrapping
@@ -200,7 +199,7 @@ def why_section(analysis: Analysis, pools: Chart | None, limits: LimitChart | No
 def _bottleneck_row(result: SettingResult, analysis: Analysis) -> str:
     found = result.bottleneck
     assert found is not None
-    valid = [t for t in analysis.trials if t.setting == result.setting and t.valid and t.stage is not Stage.SCREEN]
+    valid = [t for t in analysis.trials if t.setting == result.setting and t.valid and t.bottleneck is not None]
     agree = sum(trial.bottleneck is not None and trial.bottleneck.name is found.name for trial in valid)
     share = f"<small>named in {agree} of {plural(len(valid), 'trial')}</small>" if valid else ""
     proof = "".join(f"<li>{escape(figure)}</li>" for each in found.candidates for figure in each.evidence)

@@ -82,14 +82,13 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
     if any(words.startswith(OUT) for words in shown):
         shown.add(OUT)
     margin = margin_words(analysis.margin, analysis.objective)
+    unsure = ", or to meet the SLO" if any(result.uncertain_because for result in analysis.settings) else ""
     meanings = {
         "leader": f"the best estimate{' that meets the SLO' if analysis.constraints else ''}",
         "better": "shown to be better than the leader",
         "equivalent": f"differs from the leader by less than {margin}",
         "worse": "shown to be worse than the leader",
-        INCONCLUSIVE: "not shown to be worse or equivalent, or to meet the SLO; more trials would decide"
-        if analysis.constraints
-        else "not shown to be worse or equivalent; more trials would decide",
+        INCONCLUSIVE: f"not shown to be worse or equivalent{unsure}; more trials would decide",
         OUT: "shown to be worse by then, and not tried again",
         VIOLATES: "breaks a condition, or fails in some starts",
         "no data": "no valid trial",

@@ -347,7 +347,7 @@ def test_a_lower_bound_of_a_percentile_meets_no_limit() -> None:
 def test_a_setting_that_lacks_the_objective_in_a_trial_is_not_called_best() -> None:
     found = judged(with_p99({1: [90e6, 91e6, 92e6, 90e6], 4: [60e6, 61e6, None, 60e6]}, {}), (1, 4), **P99)
     assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA
-    assert "1 trial of it measured no response time p99" in found.answer.sentences[1]
+    assert "threads=4 cannot be judged yet: 1 trial of it measured no response time p99" in found.answer.sentences[1]
     worse = judged(with_p99({1: [90e6, None, 92e6, 90e6], 4: [60e6, 61e6, 60e6, 60e6]}, {}), (1, 4), **P99)
     assert worse.answer.kind is AnswerKind.BEST and worse.answer.setting == setting(4)
 
@@ -642,7 +642,7 @@ def test_a_setting_that_the_generator_limits_twice_is_not_called_worse(limited: 
     if limited == 2:
         assert found.answer.undecided == (setting(4),)
         assert (
-            "threads=4 could not be measured: at least two of its trials left the load generator"
+            "threads=4 cannot be judged yet: at least two of its trials left the load generator"
             in found.answer.sentences[1]
         )
 
