@@ -87,16 +87,19 @@ def test_an_exploration_and_a_capacity() -> None:
 
 def test_rules_say_what_following_them_changes_or_why_they_are_silent() -> None:
     goetz, n_plus_1, _, erlang, usl = synthetic_verdicts.rules()
+    base = synthetic_verdicts.race_analysis()
     assert findings.proposal_words(goetz) == "67.7"
-    assert findings.rule_result(goetz) == "−0.1 % (−1.5 to +1.3)"
-    assert findings.rule_result(n_plus_1) == "−93 % (−94 to −93)"
-    assert findings.rule_result(erlang) == "0 %"
+    assert findings.rule_result(goetz, base) == "−0.1 % (−1.5 to +1.3)"
+    assert findings.rule_result(n_plus_1, base) == "−93 % (−94 to −93)"
+    assert findings.rule_result(erlang, base) == "0 %"
     assert findings.proposal_words(usl) == "–"
-    assert findings.rule_result(usl).startswith("not applicable: throughput had not peaked")
+    assert findings.rule_result(usl, base).startswith("not applicable: throughput had not peaked")
     assert findings.rule_nearest(usl) == "–"
     assert findings.rule_nearest(goetz) == "threads=64"
     far = replace(goetz, setting=None, cost=None)
-    assert (findings.rule_nearest(far), findings.rule_result(far)) == ("none is near", "–")
+    assert (findings.rule_nearest(far), findings.rule_result(far, base)) == ("none is near", "–")
+    barred = replace(base, settings=tuple(replace(row, feasible=False) for row in base.settings))
+    assert findings.rule_result(goetz, barred) == "violates SLO", "a gain of a setting that is no answer counts nothing"
 
 
 def test_ratios_as_changes() -> None:

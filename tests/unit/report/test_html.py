@@ -203,6 +203,9 @@ def test_a_race_that_was_not_upheld_says_so() -> None:
     doubted = replace(analysis.race.confirmation, upheld=False, rival=None, advantage=None)
     outline = Outline(render_page(synthetic.page(replace(analysis, race=replace(analysis.race, confirmation=doubted)))))
     assert "not upheld" in outline.text
+    unsure = replace(doubted, upheld=True, agrees=False)
+    open_ = render_page(synthetic.page(replace(analysis, race=replace(analysis.race, confirmation=unsure))))
+    assert '<span class="unsure">not contradicted</span>' in open_
     bare = replace(analysis.race, confirmation=None, looks=(), departures=())
     without = render_page(synthetic.page(replace(analysis, race=bare)))
     assert "No setting was eliminated." in Outline(without).text

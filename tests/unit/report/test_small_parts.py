@@ -104,12 +104,21 @@ def test_levels_that_are_numbers_as_text_are_drawn_beside_the_others() -> None:
 
 def test_a_rule_of_thumb_is_judged_by_the_margin_of_its_objective() -> None:
     """An error rate of 6 % in place of 5 % is within 3 percentage points, though it is 20 % more."""
-    base, cost = synthetic_verdicts.race_analysis(), Estimate(1.2, 1.15, 1.25, 0.95, 5)
+    base = synthetic_verdicts.race_analysis()
+    rule = replace(base.rules[0], cost=Estimate(1.2, 1.15, 1.25, 0.95, 5))
     share = Estimate(0.05, 0.04, 0.06, 0.95, 5)
     rows = tuple(replace(row, estimates={**row.estimates, "error_rate": share}) for row in base.settings)
     shares = replace(base, objective="error_rate", direction="minimise", settings=rows)
-    assert rule_tone(cost, shares) == "good"
-    assert rule_tone(cost, replace(shares, objective="response_time_ns_p99")) == "bad"
+    assert rule_tone(rule, shares) == "good"
+    assert rule_tone(rule, replace(shares, objective="response_time_ns_p99")) == "bad"
+    barred = replace(shares, settings=tuple(replace(row, feasible=False) for row in rows))
+    assert rule_tone(rule, barred) == "bad"
+
+
+def test_rules_are_compared_with_the_leader_where_there_is_no_answer() -> None:
+    base = synthetic_verdicts.race_analysis()
+    chart = rule_chart(replace(base, answer=replace(base.answer, setting=None)))
+    assert chart is not None and chart.note.startswith("Line: the leader,") and "answer" not in chart.title
 
 
 def test_without_an_answer_or_a_factor_of_threads_there_is_no_picture() -> None:

@@ -68,6 +68,11 @@ def test_the_line_of_a_race() -> None:
     assert race_line(analysis, EXPERIMENT) == (
         "round 2 of at most 5 done; 4 settings in the race, 5 eliminated; threads=64 leads"
     )
+    assert analysis.race is not None
+    looks = tuple(replace(look, effects={}) for look in analysis.race.looks)  # as to a leader without errors
+    assert "4 settings in the race" in race_line(
+        replace(analysis, race=replace(analysis.race, looks=looks)), EXPERIMENT
+    )
     assert left_line(analysis) == "eliminated: threads=4, threads=8, threads=16"
     assert left_line(after(5)) == ""
     assert race_line(after(0), EXPERIMENT) == "" == left_line(after(0))

@@ -133,7 +133,11 @@ def test_the_legend_explains_a_dash_and_a_bound_only_by_the_columns_that_are_sho
     assert "≥" not in legend(all=(), first=())
     first, *rest = base.settings
     bound = replace(first, estimates={**first.estimates, p50: replace(first.estimates["goodput_per_s"], at_least=True)})
-    assert "not answered rightly" in dict(table_legend(replace(base, settings=(bound, *rest))))["≥"]
+    assert "not answered rightly, or too few" in dict(table_legend(replace(base, settings=(bound, *rest))))["≥"]
+    for open_ in ((), ("p99 < 50ms",)):
+        unsure = replace(first, feasible=True, verdict=Verdict.INCONCLUSIVE, uncertain_because=open_)
+        meant = dict(table_legend(replace(base, settings=(unsure, *rest))))["inconclusive"]
+        assert ("or to meet the SLO" in meant) is bool(open_)
 
 
 def test_a_cause_of_failed_requests_is_told_once() -> None:

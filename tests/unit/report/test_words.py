@@ -54,6 +54,16 @@ def test_a_change_is_said_on_the_scale_of_the_verdict(
     assert change_words(rows[0], analysis) == ""
 
 
+def test_a_change_to_a_lower_bound_is_one_at_least() -> None:
+    p99 = "response_time_ns_p99"
+    rows = [row(ONE, p99, 1e7, 1.0), row(TWO, p99, 4e7, 4.0)]
+    answer = Answer(AnswerKind.BEST, ONE, ONE, (ONE,), (), ())
+    bounds = [replace(each, estimates={p99: replace(each.estimates[p99], at_least=True)}) for each in rows]
+    for settings, words in (((rows[0], bounds[1]), "≥ +300 %"), (bounds, "+300 %")):
+        analysis = synthetic.analysis(objective=p99, settings=tuple(settings), answer=answer)
+        assert change_words(settings[1], analysis) == words
+
+
 def test_the_margin_of_a_share_is_in_points_and_so_is_its_band() -> None:
     assert margin_words(0.03, "error_rate") == "3 percentage points"
     assert margin_words(0.03, "goodput_per_s") == "3 %"

@@ -50,6 +50,7 @@ def test_of_equal_settings_the_cheapest_is_used() -> None:
     assert answer.kind is AnswerKind.BOUNDED and answer.setting is not None and answer.setting.id == "threads=0"
     assert answer.bound_met and answer.regret is not None and answer.regret <= 0.4
     assert ", within the 40 % asked for. Goodput" in answer.sentences[0]
+    assert "keep within the bound; threads=0 is the cheapest." in answer.sentences[1]
     assert "within" not in run_experiment(race_of(4, repeats=6, confirm=0), equal).answer.sentences[0]
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from powerband.analyze.runs.sessions import SAME_SESSION, SessionSpread
-from powerband.base.units import format_value, signed_percent
+from powerband.base.units import format_value, joined, signed_percent
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Estimate, Verdict, plain
@@ -176,6 +176,20 @@ def by_bound(change: Change, bounded: int, verdict: Verdict, metric: str, not_me
     before, after = ((" at least" * each.at_least, format_value(each.value, unit)) for each in (first, second))
     because = f"{metric_words(metric)}{after[0]} {after[1]} instead of{before[0]} {before[1]}"
     return replace(found, verdict=verdict, because=because)
+
+
+def with_ends(change: Change, endless: Sequence[bool], names: Sequence[str], metric: str) -> Change:
+    """The change without a verdict, or figures, that rest on a lower bound: a percentile of response times has no end
+    where too many requests got no right answer. `endless`: of the first and the second."""
+    shown = Verdict.WORSE if endless[1] else Verdict.BETTER
+    if not any(endless):
+        return change
+    if not all(endless) and change.verdict is shown:
+        ratio = change.ratio and replace(change.ratio, low=None, high=None)
+        return replace(by_bound(change, endless.index(True), shown, metric, ""), ratio=ratio)
+    where = joined([name for name, end in zip(names, endless, strict=True) if end])
+    because = f"{metric_words(metric)} is only a lower bound in {where}: too many requests got no correct response"
+    return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
 
 
 def smallest_difference(ratio: Estimate | None, first: Estimate | None, objective: str, *, log: bool) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from powerband.analyze.runs.capacity_changes import capacity_change
-from powerband.analyze.runs.changes import Change, by_bound, smallest_difference
+from powerband.analyze.runs.changes import Change, by_bound, smallest_difference, with_ends
 from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
@@ -82,6 +82,8 @@ def pair_change(
         verdict, because = Verdict.WORSE, worse
     smallest = smallest_difference(ratio, first, table.metric, log=scale.log)
     found = Change(of, first, second, ratio, verdict, smallest, because)
+    if not because:
+        found = with_ends(found, [table.is_endless(setting) for setting in pair], names, table.metric)
     for index in (0, 1):
         if table.is_bounded(pair[index]):
             _, why = _unmeasured(pair, names, mine, measured=(index != 0, index != 1))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from powerband.analyze.runs.changes import Change, RunComparison, by_bound, smallest_difference
+from powerband.analyze.runs.changes import Change, RunComparison, by_bound, smallest_difference, with_ends
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.starts import failed_words, fails_more
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
@@ -58,7 +58,9 @@ def compare_runs(
             return _fails(setting, (first, second), values)
         both = [run[setting] for run in values]
         found = _change(setting, both, first, scale, confidence=each, sessions=sessions)
-        found = _with_ends(found, rows, first.objective)
+        ends = [row[setting].estimates.get(first.objective) if setting in row else None for row in rows]
+        endless = [estimate is not None and estimate.at_least for estimate in ends]
+        found = with_ends(found, endless, ("the first run", "the second run"), first.objective)
         for index in (0, 1):
             if setting in bounds[index]:
                 _, why = _unmeasured(setting, (first, second), (index != 0, index != 1))
@@ -241,19 +243,6 @@ def _worse_at_slo(
             before, after = (format_value(each.value, unit) for each in (found.first, found.second))
             return f"{metric_words(metric)} {after} instead of {before}"
     return ""
-
-
-def _with_ends(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], metric: str) -> Change:
-    """The change without a verdict that rests on a lower bound: a percentile of response times has no end where too
-    many requests got no right answer."""
-    found = [row[change.setting].estimates.get(metric) if change.setting in row else None for row in rows]
-    endless = [estimate is not None and estimate.at_least for estimate in found]
-    shown = Verdict.WORSE if endless[1] else Verdict.BETTER
-    if not any(endless) or (not all(endless) and change.verdict is shown):
-        return change
-    where = "both runs" if all(endless) else f"the {('first', 'second')[endless.index(True)]} run"
-    because = f"{metric_words(metric)} is only a lower bound in {where}: too many requests got no correct response"
-    return replace(change, verdict=Verdict.INCONCLUSIVE, because=because)
 
 
 def _change(

@@ -33,8 +33,10 @@ def not_told_apart(standing: Standing, decision: Decision) -> list[str]:
     bound."""
     parts = []
     if len(decision.alike) > 1 and decision.chosen is not None:
-        words = why_this_one(standing, decision.alike, decision.chosen)
-        parts.append(f"{names(decision.alike)} cannot be told apart; {words}")
+        words, asked = why_this_one(standing, decision.alike, decision.chosen), standing.experiment.design.regret
+        met = asked is not None and decision.regret is not None and decision.regret <= asked
+        alike = "keep within the bound" if met else "cannot be told apart"
+        parts.append(f"{names(decision.alike)} {alike}; {words}")
     if decision.undecided and decision.chosen is not None:
         parts.append(may_be_better(standing, decision.undecided, decision.chosen))
     race = standing.race

@@ -51,13 +51,16 @@ def _tally(claims: Sequence[ClaimResult]) -> Iterator[str]:
 
 
 def _spread(analysis: Analysis) -> Iterator[str]:
-    """The most and the least of the objective, and by what factor they differ."""
+    """The most and the least of the objective, and by what factor they differ; nothing if the least time is only a
+    lower bound."""
     metric = analysis.objective
     rows = [row for row in analysis.settings if metric in row.estimates and row.feasible]
     if len(rows) < 2:
         return
     order = sorted(rows, key=lambda row: row.estimates[metric].value, reverse=analysis.direction == "maximise")
     best, worst = order[0], order[-1]
+    if best.estimates[metric].at_least:
+        return
     ends, unit = [row.estimates[metric] for row in (best, worst)], METRICS[metric].unit
     most, least = (f"{'at least ' if end.at_least else ''}{format_value(end.value, unit)}" for end in ends)
     text = f"{best.setting.id} had the best {metric_words(metric)}, {most}, and {worst.setting.id} the worst, {least}"

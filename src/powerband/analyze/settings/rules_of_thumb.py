@@ -19,7 +19,7 @@ from powerband.analyze.settings.thread_line import ThreadLine, thread_line
 from powerband.analyze.stats.intervals import estimate, on_log_scale
 from powerband.analyze.stats.theory import erlang_c, machine_repairman_throughput, mmc_response_s, mmc_waits_longer
 from powerband.analyze.stats.usl import fit_usl
-from powerband.base.units import format_duration, significant
+from powerband.base.units import format_duration, percent, significant
 from powerband.loads import kind_of
 from powerband.model.experiment import Constraint, Experiment
 from powerband.model.metrics import METRICS
@@ -170,7 +170,7 @@ def _closed_mmc(users: int, service_s: float, pause_s: float, margin: float) -> 
     wanted = (1 - margin) * throughput(users)
     thinking = f", then {format_duration(pause_s * 1e9)} of pause" if pauses else ""
     each = f"{format_duration(service_s * 1e9)} each{thinking}"
-    formula = f"{users:,} users, {each}: within {100 * margin:.0f} % of what {users:,} threads serve"
+    formula = f"{users:,} users, {each}: within {percent(margin)} of what {users:,} threads serve"
     return Proposal(formula, float(_fewest(1, users, lambda servers: throughput(servers) >= wanted)))
 
 

@@ -1,9 +1,9 @@
 """Judges a long run of the answer's setting: does the end of it serve as well as the compared trials did?
 
 In: an experiment and all results. Out: a `Soak`. A figure is worse if it lies beyond the interval in which one more
-trial like the compared ones would lie (Student's prediction interval on logarithms; Hahn & Meeker, "Statistical
-Intervals", 1991, 4.7), corrected for the number of figures, and by more than the margin. Method:
-docs/methods/lasting.md.
+trial like the compared ones would lie (Student's prediction interval on logarithms, on differences for shares and what
+may be 0; Hahn & Meeker, "Statistical Intervals", 1991, 4.7), corrected for the number of figures, and by more than the
+margin. Method: docs/methods/lasting.md.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from powerband.analyze.settings.constraints import judge
 from powerband.analyze.settings.lasting import growth_of, phrases
-from powerband.analyze.stats.intervals import SD_FLOOR
+from powerband.analyze.stats.intervals import Scale
 from powerband.analyze.stats.special import student_t
 from powerband.analyze.trial.faults import subjects_own
 from powerband.base.units import format_value, joined, time_text
@@ -51,10 +49,11 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
     kept = judge(experiment.measured_for(window_ns), [trial.metrics], settings=1)
     growing = growth_of(trial.metrics)
     lasts = not any(figure.worse for figure in figures) and not kept.missed and not growing
-    first = (
-        f"{head}, {trial.setting.id} {'lasts' if lasts else 'does not last'}: in its last {time_text(window_ns)} "
-        f"{joined([_said(figure) for figure in figures])}"
-    )
+    verdict = "lasts" if lasts else "does not last"
+    if lasts and len(before) == 1:
+        lasts, verdict = None, "cannot be compared with its only trial before"
+    told = joined([_said(figure) for figure in figures])
+    first = f"{head}, {trial.setting.id} {verdict}: in its last {time_text(window_ns)} {told}"
     rest = [*(f"it misses {why}" for why in kept.missed), *([f"to the end {phrases(growing)}"] if growing else [])]
     sentence = "; ".join([first, *rest])
     return Soak(trial.setting, trial.number, length_ns, window_ns, figures, lasts=lasts, sentence=f"{sentence}.")
@@ -85,16 +84,15 @@ def _figure(
     name: str, values: Sequence[float], soaked: float, confidence: float, margin: float, *, more_is_better: bool
 ) -> SoakFigure:
     n = len(values)
-    if n < 2 or min(values) <= 0:
-        mean = sum(values) / n if n else None
-        return SoakFigure(name, soaked, mean, None, None, worse=False)
-    logs = np.log(values)
-    half = student_t(confidence, n - 1) * max(float(logs.std(ddof=1)), SD_FLOOR) * math.sqrt(1 + 1 / n)
-    mean = float(logs.mean())
-    low, high = math.exp(mean - half), math.exp(mean + half)
-    ratio = soaked / math.exp(mean)
-    worse = (soaked < low and ratio < 1 - margin) if more_is_better else (soaked > high and ratio > 1 + margin)
-    return SoakFigure(name, soaked, math.exp(mean), low, high, worse=worse)
+    if n < 2:
+        return SoakFigure(name, soaked, values[0] if values else None, None, None, worse=False)
+    scale = Scale.of(values, METRICS[name].unit)
+    scaled, back = scale.scaled(values), math.exp if scale.log else float
+    half, mean = student_t(confidence, n - 1) * math.sqrt(scale.variance(scaled) * (1 + 1 / n)), float(scaled.mean())
+    before, low, high = map(back, (mean, mean - half, mean + half))
+    allowed = before * margin if scale.log else scale.allowed(margin, before)
+    worse = soaked < min(low, before - allowed) if more_is_better else soaked > max(high, before + allowed)
+    return SoakFigure(name, soaked, before, low, high, worse=worse)
 
 
 def _said(figure: SoakFigure) -> str:

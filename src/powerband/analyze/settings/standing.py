@@ -90,12 +90,12 @@ class Standing:
         return margin_words(self.experiment.objective.margin, self.experiment.objective.metric)
 
     def objective_text(self, setting: Setting) -> str:
-        """The objective's estimate with its unit."""
+        """The objective's estimate with its unit; `at least` before a lower bound."""
         metric = self.experiment.objective.metric
-        value = self.value(setting, metric)
-        if value is None:
+        found = self.row(setting).estimates.get(metric)
+        if found is None:
             return "more than the load generator could offer" if self.is_beyond_engine(setting) else "nothing"
-        return format_value(value, METRICS[metric].unit)
+        return f"{'at least ' if found.at_least else ''}{format_value(found.value, METRICS[metric].unit)}"
 
     def words_of(self, metric: str) -> str:
         """The words for a metric: `response time p99`; `goodput`, for a no-load server `messages`."""

@@ -7,6 +7,7 @@ to say. Method and limits: docs/methods/trade-offs.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -108,8 +109,10 @@ def _beats(one: SettingResult, other: SettingResult, measures: Sequence[TradeOff
 
 
 def _gain(one: SettingResult, other: SettingResult, measure: TradeOffMeasure) -> float:
-    """How much better the first is; below 0 where it is worse."""
-    ahead = one.estimates[measure.metric].value - other.estimates[measure.metric].value
+    """How much better the first is; below 0 where it is worse. A time that is only a lower bound is the longest."""
+    found = (row.estimates[measure.metric] for row in (one, other))
+    first, second = (math.inf if each.at_least else each.value for each in found)
+    ahead = 0.0 if first == second else first - second
     return ahead if measure.most else -ahead
 
 

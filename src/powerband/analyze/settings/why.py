@@ -140,8 +140,8 @@ def with_tried(standing: Standing, setting: Setting) -> tuple[SettingResult, ...
     was not better, its advice says so instead."""
     rows, found, tried = tuple(standing.rows), standing.row(setting).bottleneck, _tried(standing, setting)
     pool = BottleneckName.POOL_TOO_SMALL
-    if found is None or not tried:
-        return rows
+    if found is None or not tried or standing.row(setting).verdict is not Verdict.EQUIVALENT:
+        return rows  # verdicts are to the leader: they say nothing of a setting that may be worse than that
     if found.second is not None and found.second.name is pool:
         found = replace(found, second=replace(found.second, advice=tried))
     found = replace(found, advice=tried) if found.name is pool else found
@@ -193,22 +193,19 @@ def _limit_here(standing: Standing, chosen: Setting) -> str | None:
 
 
 def _users_wait(standing: Standing, chosen: Setting, load: Load, busy: float) -> str | None:
-    """Says that users wait though the server uses only `busy` of its CPUs, and whether each has a thread."""
+    """Says that users wait though the server uses only `busy` of its CPUs, and whether it has a thread for each. That
+    it has does not show that these serve them: most may be those of a runtime."""
     used, threads = _of_cpus(standing, busy), standing.value(chosen, "threads_max")
-    if load.users is not None and threads is not None and threads >= load.users:
-        return (
-            f"With {chosen.id} neither threads nor CPU are the limit. The server has {threads:,.0f} threads for "
-            f"{plural(load.users, 'user')} and uses {used}."
-        )
-    if not load.never_pauses:
-        return None
+    told = f"With {chosen.id} no limit could be named. The server"
     users = plural(load.users or 0, "user")
-    return f"With {chosen.id} no limit could be named. The server uses {used} under {users} that never pause."
+    if load.users is not None and threads is not None and threads >= load.users:
+        return f"{told} has {threads:,.0f} threads for {users} and uses {used}."
+    return f"{told} uses {used} under {users} that never pause." if load.never_pauses else None
 
 
 def _smaller(standing: Standing, chosen: Setting) -> str | None:
     """The nearest setting with fewer threads that serves worse, and what it lacks: its bottleneck or, if none is named
-    while its CPUs idle, that it fails requests, or that its threads wait. If no number of threads tells the settings
+    while its CPUs idle, that it fails requests, or that they idle. If no number of threads tells the settings
     apart, as behind an event loop, it is the best of the worse ones that has another bottleneck."""
     threads = standing.value(chosen, "threads_max")
     if threads is None:
@@ -234,10 +231,7 @@ def _smaller(standing: Standing, chosen: Setting) -> str | None:
         failed = f"{share(1 - served / ended)} of its {standing.experiment.noun}s"
         return f"With {nearest.setting.id} the server fails {failed}."
     idle = _of_cpus(standing, 1 - (standing.value(nearest.setting, CPU_SHARE) or 0.0))
-    return (
-        f"With {nearest.setting.id} the server {_yield(standing, nearest)} {idle} idle. Its threads wait rather than "
-        "work."
-    )
+    return f"With {nearest.setting.id} the server {_yield(standing, nearest)} {idle} idle."
 
 
 def _of_cpus(standing: Standing, part: float) -> str:
@@ -288,9 +282,12 @@ def _larger(standing: Standing, chosen: Setting) -> str | None:
         (P99, "p99 response time", lambda value: format_value(value, "ns")),
         ("context_switches_per_request", f"context switches per {standing.experiment.noun}", significant),
     ):
-        here, there = standing.value(chosen, metric), standing.value(row.setting, metric)
-        if here and there and there >= CHEAPER_BY * here and not (capacity and metric == P99):
-            costs.append(f"{text} {show(there)} instead of {show(here)}")
+        here, there = standing.row(chosen).estimates.get(metric), row.estimates.get(metric)
+        if here is None or there is None or here.at_least or (capacity and metric == P99):
+            continue
+        if here.value and there.value >= CHEAPER_BY * here.value:
+            least = "at least " if there.at_least else ""
+            costs.append(f"{text} {least}{show(there.value)} instead of {show(here.value)}")
     uses = f"{row.setting.id} costs more: {', '.join(costs[:3])}."
     if row.bottleneck is not None and row.bottleneck.name is BottleneckName.TOO_MANY_RUNNABLE_THREADS:
         return f"{uses} Too many of its threads compete for the CPU."
@@ -309,12 +306,14 @@ def _quicker(standing: Standing, chosen: Setting) -> str | None:
         if (row.verdict is Verdict.EQUIVALENT or row.setting in standing.contenders or row.setting == standing.leader)
         and row.feasible
         and (there := row.estimates.get(P99)) is not None
+        and not there.at_least
     ]
     there, setting = min(alike, key=lambda each: each[0].value, default=(here, chosen))
+    least = "at least " if here.at_least else ""
     certain = here.low is not None and there.high is not None and there.high < here.low
     if (CHEAPER_BY if certain else SOONER_BY) * there.value > here.value or setting == chosen:
         return None
-    p99s = f"a p99 of {format_value(there.value, 'ns')} instead of {format_value(here.value, 'ns')}"
+    p99s = f"a p99 of {format_value(there.value, 'ns')} instead of {least}{format_value(here.value, 'ns')}"
     if certain:
         return f"{setting.id} answers sooner: {p99s}. Use it where response times matter more than cost."
     limit = "set a limit for them" if not standing.experiment.allowed_times_ns() else "tighten their limit"

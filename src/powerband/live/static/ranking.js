@@ -55,8 +55,8 @@ function because(setting) {
 }
 
 function tone(setting) {
-  if (setting.leads || setting.verdict === "equivalent") return "good";
-  return setting.verdict === "worse" || !setting.feasible ? "bad" : "unsure";
+  if (!setting.feasible || setting.verdict === "worse") return "bad";
+  return setting.leads || setting.told === "equivalent" ? "good" : "unsure";
 }
 
 /** Returns a picture of the setting's ratio to the leader: its interval after each block, up to 15 % to both sides of equal. */
@@ -71,7 +71,7 @@ function narrowing(looks) {
     box.append(element("circle", { cx: x, cy: y(value), r: 2.2, class: leads ? "leads" : "value" }));
   });
   const last = looks.at(-1);
-  box.append(element("title", {}, last ? `after round ${last[0] + 1} at ${(100 * (last[1] - 1)).toFixed(1)} % of the leader` : "not judged yet"));
+  box.append(element("title", {}, last ? `after round ${last[0] + 1} at ${(100 * last[1]).toFixed(1)} % of the leader` : "not judged yet"));
   return box;
 }
 

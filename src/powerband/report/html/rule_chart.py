@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from powerband.model.plan import Setting, number_of
-from powerband.model.results import Analysis, Estimate, RuleVerdict
+from powerband.model.results import Analysis, RuleVerdict
 from powerband.report.html.charts import LADDER_RATIO, Picture
-from powerband.report.wording.findings import proposal_words, ratio_phrase
+from powerband.report.wording.findings import is_barred, proposal_words, rule_cost
 from powerband.report.wording.words import margin_as_ratio
 
 
@@ -53,11 +53,12 @@ def rule_chart(analysis: Analysis) -> RuleChart | None:
     equivalent = [of for of in line if of in analysis.answer.equivalent]
     as_good = [level for of in equivalent if (level := number_of(of.as_dict()[factor])) is not None]
     spread = [*proposals, *tried]
+    what = "leader" if analysis.answer.setting is None else "answer"
     return RuleChart(
         "rules",
         "rules",
-        "Rules of thumb and the measured answer",
-        f"Line: the answer, {against.id}; band: equivalent to it; small strokes: the values that were tried.",
+        f"Rules of thumb and the measured {what}",
+        f"Line: the {what}, {against.id}; band: equivalent to it; small strokes: the values that were tried.",
         factor,
         tuple(_row(rule, analysis) for rule in analysis.rules),
         tuple(tried),
@@ -67,9 +68,12 @@ def rule_chart(analysis: Analysis) -> RuleChart | None:
     )
 
 
-def rule_tone(cost: Estimate | None, analysis: Analysis) -> str:
-    """Red if the whole interval is worse than the margin allows, green if none of it is. `cost`: a ratio to the answer,
-    or else to the leader."""
+def rule_tone(rule: RuleVerdict, analysis: Analysis) -> str:
+    """Red if the setting violates the SLO, or the whole interval is worse than the margin allows, green if none of it
+    is."""
+    if is_barred(rule, analysis):
+        return "bad"
+    cost = rule.cost  # a ratio to the answer, or else to the leader
     if cost is None or cost.low is None or cost.high is None:
         return ""
     margin = margin_as_ratio(analysis, analysis.answer.setting or analysis.answer.leader)
@@ -83,8 +87,8 @@ def rule_tone(cost: Estimate | None, analysis: Analysis) -> str:
 def _row(rule: RuleVerdict, analysis: Analysis) -> RuleRow:
     if rule.proposal is None:
         return RuleRow(rule.name, None, "refused", "")
-    tone = rule_tone(rule.cost, analysis)
-    phrase = "" if rule.cost is None else ratio_phrase(rule.cost)
+    tone = rule_tone(rule, analysis)
+    phrase = "" if rule.cost is None else rule_cost(rule, analysis)
     # An unclear result is shown with its interval.
     changes = phrase.partition(" (")[0] if tone else phrase
     text = f"{proposal_words(rule)}: {changes}" if changes else proposal_words(rule)

@@ -79,8 +79,9 @@ def _confirmation(race: Race, analysis: Analysis) -> str:
     found = race.confirmation
     if found is None:
         return ""
-    tone = "good" if found.upheld else "bad"
-    verdict = "upheld" if found.upheld else "not upheld"
+    tone, verdict = ("good", "upheld") if found.agrees else ("unsure", "not contradicted")
+    if not found.upheld:
+        tone, verdict = "bad", "not upheld"
     rows = list(_confirmation_rows(found, analysis.objective, fresh_noun(analysis)))
     cells = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows)
     fresh = capital(fresh_noun(analysis))
@@ -123,7 +124,7 @@ def _soak_row(figure: SoakFigure) -> tuple[str, ...]:
         for value in (figure.soaked, figure.before, figure.low, figure.high)
     )
     between = ABSENT if figure.low is None else f"{low} to {high}"
-    verdict = "" if figure.before is None else "worse" if figure.worse else "as before"
+    verdict = "" if figure.low is None else "worse" if figure.worse else "as before"
     return metric_name(figure.metric), soaked, before, between, verdict
 
 
@@ -252,7 +253,7 @@ def rules_section(analysis: Analysis, chart: RuleChart | None) -> str:
             f'<tr><th scope="row">{escape(rule.name)}<small>{escape(rule.source)}</small></th>'
             f'<td class="words">{escape(rule.formula)}</td><td>{escape(proposal_words(rule))}</td>'
             f'<td class="words">{wrapping(nearest)}</td>'
-            f'<td class="words {rule_tone(rule.cost, analysis)}">{escape(rule_result(rule))}</td></tr>'
+            f'<td class="words {rule_tone(rule, analysis)}">{escape(rule_result(rule, analysis))}</td></tr>'
         )
     heads = (
         '<th scope="col">rule</th><th scope="col" class="words">with the figures measured here</th>'
@@ -261,10 +262,11 @@ def rules_section(analysis: Analysis, chart: RuleChart | None) -> str:
     )
     shown = f'<table class="claims brief"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     chosen = f"; the measured answer is {analysis.answer.setting.id}" if analysis.answer.setting else ""
+    against = "answer" if chosen else "leader"
     return (
         '<p class="lead">What common rules propose for this server, with the figures measured here'
-        f"{escape(chosen)}. The last column compares the nearest setting that was tried with the answer. A rule is not "
-        "applicable where its conditions are not met.</p>"
+        f"{escape(chosen)}. The last column compares the nearest setting that was tried with the {against}. A rule is "
+        "not applicable where its conditions are not met.</p>"
         + ("" if chart is None else _rule_figure(chart))
         + f'<div class="below">{scrolling("Rules of thumb", shown)}</div>'
     )

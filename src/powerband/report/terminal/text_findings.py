@@ -31,12 +31,11 @@ from powerband.report.wording.findings import (
     published_cells,
     race_words,
     rates_tried,
-    ratio_phrase,
+    rule_cost,
     rule_nearest,
     visitor_rows,
     what_to_do,
 )
-from powerband.report.wording.numbers import ABSENT
 from powerband.report.wording.words import about_revisions
 
 LAST_COLUMN = 16  # characters: longer texts fold at words, and longer words are rare
@@ -92,7 +91,7 @@ def rules_of_thumb(analysis: Analysis) -> Iterator[RenderableType]:
             rule.name,
             proposal_words(rule),
             Text(rule_nearest(rule)),
-            ABSENT if rule.cost is None else ratio_phrase(rule.cost),
+            rule_cost(rule, analysis),
             Text(f"not applicable: {rule.refused}" if rule.refused else rule.formula),
         )
     yield Text()

@@ -82,12 +82,13 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
     if any(words.startswith(OUT) for words in shown):
         shown.add(OUT)
     margin = margin_words(analysis.margin, analysis.objective)
+    unsure = ", or to meet the SLO" if any(result.uncertain_because for result in analysis.settings) else ""
     meanings = {
         "leader": f"the best estimate{' that meets the SLO' if analysis.constraints else ''}",
         "better": "shown to be better than the leader",
         "equivalent": f"differs from the leader by less than {margin}",
         "worse": "shown to be worse than the leader",
-        INCONCLUSIVE: "not shown to be worse or equivalent; more trials would decide",
+        INCONCLUSIVE: f"not shown to be worse or equivalent{unsure}; more trials would decide",
         OUT: "shown to be worse by then, and not tried again",
         VIOLATES: "breaks a condition, or fails in some starts",
         "no data": "no valid trial",
@@ -106,7 +107,7 @@ def table_legend(analysis: Analysis) -> list[tuple[str, str]]:
         lines.append((ABSENT, "not known"))
     told = [each for row in estimates for metric in (analysis.objective, *PERCENTILES) if (each := row.get(metric))]
     if any(each.at_least for each in told):
-        lines.append(("≥", "at least, as too many requests were not answered rightly"))
+        lines.append(("≥", "at least: too many requests were not answered rightly, or too few were due"))
     if said := valid_note(analysis):
         lines.append(("trials", said))
     return lines
@@ -309,9 +310,19 @@ def rule_nearest(rule: RuleVerdict) -> str:
     return rule.setting.id
 
 
-def rule_result(rule: RuleVerdict) -> str:
+def is_barred(rule: RuleVerdict, analysis: Analysis) -> bool:
+    """True if the setting nearest to the rule's proposal violates the SLO: then no gain counts."""
+    return any(row.setting == rule.setting and row.trials and not row.feasible for row in analysis.settings)
+
+
+def rule_cost(rule: RuleVerdict, analysis: Analysis) -> str:
+    """The effect of following the rule; a dash if it is not known."""
+    return VIOLATES if is_barred(rule, analysis) else ratio_phrase(rule.cost)
+
+
+def rule_result(rule: RuleVerdict, analysis: Analysis) -> str:
     """The effect of following the rule, or the reason why the rule does not apply."""
-    return f"not applicable: {rule.refused}" if rule.refused else ratio_phrase(rule.cost)
+    return f"not applicable: {rule.refused}" if rule.refused else rule_cost(rule, analysis)
 
 
 def restless_settings(analysis: Analysis) -> dict[Setting, str]:

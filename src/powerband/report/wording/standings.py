@@ -55,7 +55,8 @@ def race_line(analysis: Analysis, experiment: Experiment) -> str:
     if race is None or not race.looks:
         return ""
     last = race.looks[-1]
-    live = len(last.effects) - len(last.left)
+    # Not the effects of the look: to a leader at 0 there are none.
+    live = sum(row.trials > 0 and departure_of(row.setting, race) is None for row in analysis.settings)
     bound = bound_words(analysis)
     raced = len(experiment.settings()) if analysis.exploration is None else analysis.exploration.raced
     most = experiment.screen_blocks + race.grid_trials // max(1, raced)

@@ -207,6 +207,9 @@ def test_a_lower_bound_of_p99_is_not_called_better_nor_the_same(
     (change,) = compare_runs(*runs, sessions=SAME_SESSION).changes
     assert change.verdict is verdict
     assert ("is only a lower bound in" in change.because) is (verdict is Verdict.INCONCLUSIVE)
+    said = {Verdict.WORSE: "p99 at least 20.", Verdict.BETTER: " instead of at least 10."}
+    assert said.get(verdict, "") in change.because
+    assert change.ratio is not None and (verdict not in said or change.ratio.low is None)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,20 @@ def test_whichever_leads_the_verdict_is_on_the_new_one(direction: str, factor: f
     assert change.ratio is not None and change.ratio.value == pytest.approx(factor)
 
 
+def test_what_rests_on_a_lower_bound_of_p99_has_no_more_than_that() -> None:
+    """2 % of the requests of the new one fail; its p99 is a window at least."""
+    aim = {"metric": "response_time_ns_p99", "direction": "minimise"}
+    rows = trials({("old",): [value * 1e5 for value in DRIFT], ("new",): [5e9] * len(DRIFT)}, aim["metric"])
+    failing = [replace(row, metrics={**row.metrics, "error_rate": 0.02}) for row in rows]
+    worse = [bad if row.setting.as_dict()["revision"] == "new" else row for row, bad in zip(rows, failing, strict=True)]
+    found = compared(case(pairs=False, **aim), worse)
+    assert found.verdict is Verdict.WORSE and "p99 at least 5.00 s instead of" in found.sentence
+    assert "%" not in found.sentence
+    both = compared(case(pairs=False, **aim), failing)
+    assert both.verdict is Verdict.INCONCLUSIVE and "would decide" not in both.sentence
+    assert "response time p99 is only a lower bound in old and new" in both.sentence
+
+
 def test_each_setting_has_a_verdict_and_the_worst_is_that_of_all() -> None:
     rng = random.Random(3)
     wobble = [[rng.uniform(0.998, 1.002) for _ in DRIFT] for _ in range(4)]
@@ -294,6 +308,7 @@ def test_the_answer_of_a_run_of_two_revisions_is_that_of_their_comparison() -> N
     assert analysis.answer.sentences[0] == found.sentence
     assert analysis.question == "Is new worse than old?"
     assert "With revision=new the pool is too small." in analysis.answer.sentences[2]
+    assert analysis.answer.sentences[3] == "The old revision has the same bottleneck."
     for shown in (printed(analysis), render_markdown(analysis, None), why_section(analysis, None, None)):
         assert "What to do" not in shown and "what to do" not in shown and "more threads" not in shown
         assert "Use revision" not in shown

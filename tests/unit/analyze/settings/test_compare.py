@@ -17,10 +17,11 @@ from powerband.analyze.settings.contest import ResponseTable, cheapest_of, cost_
 from powerband.analyze.settings.in_place import NO_DIFFERENCE
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.cpu_use import CpuUse
-from powerband.model.experiment import Design, Objective
+from powerband.model.experiment import Design, Measure, Objective
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
 from powerband.report.wording.numbers import format_estimate
+from powerband.report.wording.words import change_words
 
 
 def setting(threads: int) -> Setting:
@@ -145,9 +146,9 @@ def test_where_a_goodput_is_asked_for_or_all_serve_alike_nothing_is_said_of_it()
     assert "serves" not in judged(noise, (4, 16, 64), **SAVING).answer.sentences[0], "not certain"
 
 
-def pooled(goodput: Mapping[int, float], threads: Sequence[int], **objective: Any) -> Bottleneck:
+def pooled(goodput: Mapping[int, float], threads: Sequence[int], sd: float = 0.005, **objective: Any) -> Bottleneck:
     """The bottleneck of the setting to use, where a pool is too small in these, and p99 rises with threads."""
-    values = {level: noisy(rate, level) for level, rate in goodput.items()}
+    values = {level: noisy(rate, level, sd=sd) for level, rate in goodput.items()}
     extra = {level: {"response_time_ns_p99": 1e6 * level} for level in goodput}
     small = Bottleneck(BottleneckName.POOL_TOO_SMALL, ("32 requests queue",), "give `pool` more threads")
     trials = [
@@ -167,6 +168,8 @@ def test_the_advice_for_a_pool_says_what_became_of_more_threads() -> None:
     assert pooled({**more, 64: 900.0}, (16, 32)).advice == f"{tried}is no better"
     assert pooled({**more, 64: 700.0}, (16, 32)).advice == f"{tried}is worse"
     assert pooled(more, (16, 32, 64)).advice == "give `pool` more threads", "no larger value was tried"
+    # Verdicts are to the leader, threads=64, which may be better than the cheapest.
+    assert pooled({16: 380.0, 32: 990.0, 64: 1000.0}, (32,), sd=0.02).advice == "give `pool` more threads"
     assert pooled({16: 195.0, 32: 790.0, 64: 3140.0}, (16,), **SAVING).advice == (
         "threads=32, with more threads, was tried: it is worse"
     )
@@ -227,6 +230,46 @@ def test_lower_bounds_of_p99_are_not_compared_with_each_other() -> None:
     found = judged(with_p99({1: [10e9] * 4, 4: [10e9] * 4}, {1: 0.6, 4: 0.02}), (1, 4), **P99)
     assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.answer.setting is None
     assert Verdict.INCONCLUSIVE in [row.verdict for row in found.settings]
+    said = found.answer.sentences[1]
+    assert "More trials would not decide: judge a lower percentile" in said and "would decide" not in said
+
+
+def test_of_a_lower_bound_only_the_least_difference_is_known() -> None:
+    times = [20e6, 20.5e6, 20.2e6, 20.1e6]
+    found = judged(with_p99({1: times, 4: [10e9] * 4}, {4: 0.02}), (1, 4), **P99)
+    assert re.search(r"threads=4 is worse by at least a factor of \d+\.", found.answer.sentences[1])
+    near = judged(with_p99({1: times, 4: [60e6] * 4}, {4: 0.02}), (1, 4), **P99)
+    assert re.search(r"threads=4 is worse by at least \d+ %\.", near.answer.sentences[1])
+    assert change_words(near.settings[1], near).startswith("≥ +")
+    one = judged(with_p99({1: times[:2], 4: [60e6] * 2}, {4: 0.02}), (1, 4), **P99)
+    assert "at least" in one.answer.sentences[1] or one.answer.setting is None
+
+
+@pytest.mark.parametrize("repeats", [1, 10])
+def test_a_plan_of_enough_rounds_that_is_not_over_is_not_told_to_have_more(repeats: int) -> None:
+    made = experiment({"threads": (1, 2)}, measure=Measure(repeats=repeats))
+    said = analyse(made, results({1: [100.0], 2: [200.0]}), Progress(to_come=2 * repeats - 2)).answer.sentences[1]
+    assert said.startswith("One trial of each setting cannot tell")
+    assert ("Run at least 3 rounds" in said) is (repeats == 1)
+
+
+def test_where_the_setting_to_use_does_not_lead_the_others_are_worse_than_the_leader() -> None:
+    rates = {1: noisy(100, 1), 2: noisy(399, 2, sd=0.001), 4: noisy(400, 3, sd=0.001)}
+    found = judged(results(rates)).answer
+    assert (found.setting, found.leader) == (setting(2), setting(4))
+    assert "threads=1 is worse than threads=4 by 7" in found.sentences[1]
+
+
+def test_the_open_condition_of_several_settings_is_said_of_the_one_that_it_is_of() -> None:
+    unsure = [12e6, 49e6, 14e6, 48e6, 49e6]
+    rates = {1: noisy(100, 1), 2: noisy(400, 2, sd=0.05), 4: noisy(410, 3, sd=0.05)}
+    trials = [
+        replace(trial, metrics={**trial.metrics, "response_time_ns_p99": unsure[trial.block] * scale})
+        for trial in results(rates)
+        for scale in [{1: 0.1, 2: 0.9, 4: 1.0}[int(trial.setting.as_dict()["threads"])]]
+    ]
+    said = judged(trials, subject_to=["p99 < 50ms"]).answer.sentences[1]
+    assert "It is not certain whether threads=2 and threads=4 meet the SLO (threads=2: p99 < 50ms: it was" in said
 
 
 def test_a_lower_bound_of_p99_does_not_win_over_a_p99_longer_than_the_window() -> None:
@@ -304,7 +347,7 @@ def test_a_lower_bound_of_a_percentile_meets_no_limit() -> None:
 def test_a_setting_that_lacks_the_objective_in_a_trial_is_not_called_best() -> None:
     found = judged(with_p99({1: [90e6, 91e6, 92e6, 90e6], 4: [60e6, 61e6, None, 60e6]}, {}), (1, 4), **P99)
     assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA
-    assert "1 trial of it measured no response time p99" in found.answer.sentences[1]
+    assert "threads=4 cannot be judged yet: 1 trial of it measured no response time p99" in found.answer.sentences[1]
     worse = judged(with_p99({1: [90e6, None, 92e6, 90e6], 4: [60e6, 61e6, 60e6, 60e6]}, {}), (1, 4), **P99)
     assert worse.answer.kind is AnswerKind.BEST and worse.answer.setting == setting(4)
 
@@ -599,7 +642,7 @@ def test_a_setting_that_the_generator_limits_twice_is_not_called_worse(limited: 
     if limited == 2:
         assert found.answer.undecided == (setting(4),)
         assert (
-            "threads=4 could not be measured: at least two of its trials left the load generator"
+            "threads=4 cannot be judged yet: at least two of its trials left the load generator"
             in found.answer.sentences[1]
         )
 

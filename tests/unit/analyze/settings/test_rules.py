@@ -151,6 +151,9 @@ def test_a_closed_load_without_pauses_wants_a_thread_for_nearly_each_user() -> N
     rule = named(closed(users=64))["M/M/c"]
     assert rule.proposal == math.ceil(0.97 * 64)
     assert rule.formula == "64 users, 19.0 ms each: within 3 % of what 64 threads serve"
+    narrow = experiment({"threads": LADDER}, objective=Objective(margin=0.004))
+    made = analyse(narrow, results({pool(threads=n): served(n, 64) for n in LADDER}))
+    assert "within 0.4 % of" in named(made)["M/M/c"].formula
 
 
 def test_a_closed_load_with_pauses_is_the_machine_repairman() -> None:

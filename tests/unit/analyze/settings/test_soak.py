@@ -82,6 +82,24 @@ def test_what_got_worse_on_the_way_is_told(changed: dict[str, float], said: str)
     assert "threads=4 does not last" in found.sentence and said in found.sentence
 
 
+@pytest.mark.parametrize(("soaked_rate", "lasts"), [(0.0, True), (0.02, True), (0.05, False)])
+def test_an_objective_that_was_0_before_may_get_worse(soaked_rate: float, lasts: bool) -> None:
+    """The margin of a share is in percentage points."""
+    made = case()
+    aim = {"metric": "error_rate", "direction": "minimise"}
+    made = made.model_copy(update={"objective": type(made.objective).model_validate(aim)})
+    found = soak_of(made, [*BEFORE, trial(6, stage=Stage.SOAK, error_rate=soaked_rate)])
+    assert found is not None and found.lasts is lasts
+
+
+def test_a_single_trial_before_a_soak_says_nothing() -> None:
+    found = soak_of(case(), [BEFORE[0], trial(6, stage=Stage.SOAK, goodput_per_s=500.0)])
+    assert found is not None and found.lasts is None
+    assert "threads=4 cannot be compared with its only trial before: in its last 1 min goodput 500/s" in found.sentence
+    missed = soak_of(case(), [BEFORE[0], trial(6, stage=Stage.SOAK, memory_growth_bytes_per_s=2e6)])
+    assert missed is not None and missed.lasts is False
+
+
 def test_memory_that_has_filled_is_told_and_no_failure() -> None:
     found = after(rss_bytes_max=float(300 << 20))
     assert found.lasts is True and "memory 300 MiB (100 MiB before)" in found.sentence

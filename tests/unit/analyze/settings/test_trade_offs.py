@@ -89,6 +89,16 @@ def test_equal_settings_do_not_beat_each_other() -> None:
     assert set(standings(of(row(1, 1, 1, 1, 1), row(2, 1, 1, 1, 1))).values()) == {TradeOffStanding.UNBEATEN}
 
 
+def test_a_p99_that_is_a_lower_bound_beats_none() -> None:
+    """Of threads=2 more than 1 % of the requests fail; what is known of its p99 is shorter than that of threads=1."""
+    plain, failing = row(1, 100, 10, 5, 50), row(2, 100, 9, 5, 50)
+    bound = replace(failing.estimates[TAIL], at_least=True)
+    rows = plain, replace(failing, estimates={**failing.estimates, TAIL: bound})
+    assert standings(of(*rows)) == {"threads=1": TradeOffStanding.UNBEATEN, "threads=2": TradeOffStanding.CLOSE}
+    alike = replace(rows[1], setting=synthetic.setting(threads=3))
+    assert standings(of(rows[1], alike))["threads=2"] is TradeOffStanding.UNBEATEN
+
+
 def test_what_is_not_known_of_all_is_not_weighed() -> None:
     few = row(3, 50, 9)
     analysis = of(row(1, 100, 10, 5, 50), row(2, 200, 20, 5, 50), few)

@@ -78,7 +78,9 @@ def test_a_setting_that_fails_its_requests_is_not_said_to_wait() -> None:
 
 def test_where_none_is_named_plain_figures_stand_for_it() -> None:
     text = said(row(8, Verdict.WORSE, None), row(16, Verdict.EQUIVALENT, CPU), chosen=16)
-    assert "With threads=8 the server reaches 50.0 % of the best goodput and leaves 80 % of its CPUs idle." in text
+    assert text.endswith(
+        "With threads=8 the server reaches 50.0 % of the best goodput and leaves 80 % of its CPUs idle."
+    )
     assert said(row(16, Verdict.EQUIVALENT, None, subject_cpu_share=0.95), chosen=16).startswith(
         "With threads=16 CPU is the limit."
     )
@@ -116,8 +118,33 @@ def test_one_that_serves_as_much_and_answers_sooner_is_named() -> None:
     assert said(rows[0], answering(4, Verdict.EQUIVALENT, 160, 130), chosen=2, objective=limited).endswith(
         "if response times matter, tighten their limit (--slo)."
     )
-    for beside in (answering(4, Verdict.EQUIVALENT, 230, 130), answering(4, Verdict.WORSE, 160, 30)):
+    bound = at_least(rows[1])
+    for beside in (answering(4, Verdict.EQUIVALENT, 230, 130), answering(4, Verdict.WORSE, 160, 30), bound):
         assert " sooner" not in said(rows[0], beside, chosen=2)
+    assert "a p99 of 160 ms instead of at least 300 ms." in said(at_least(rows[0]), rows[1], chosen=2)
+
+
+def at_least(of: SettingResult) -> SettingResult:
+    """The row with a p99 that is only a lower bound, as where more than 1 % of the requests fail."""
+    name = "response_time_ns_p99"
+    return replace(of, estimates={**of.estimates, name: replace(of.estimates[name], at_least=True)})
+
+
+def test_a_p99_that_is_a_lower_bound_is_no_cost_of_another_setting() -> None:
+    small, large = (
+        replace(each, estimates={**each.estimates, "response_time_ns_p99": Estimate(ms * 1e6, None, None, 0.95, 3)})
+        for each, ms in ((row(2, Verdict.EQUIVALENT, CPU), 50), (row(4, Verdict.EQUIVALENT, CPU), 300))
+    )
+    assert said(small, large, chosen=2).endswith("p99 response time 300 ms instead of 50.0 ms.")
+    assert said(small, at_least(large), chosen=2).endswith("p99 response time at least 300 ms instead of 50.0 ms.")
+    assert "p99" not in said(at_least(small), large, chosen=2)
+
+
+def test_threads_for_all_users_do_not_show_that_these_serve_them() -> None:
+    """A runtime of 16 threads may have a pool of four."""
+    assert said(row(16, Verdict.EQUIVALENT, None), chosen=16) == (
+        "With threads=16 no limit could be named. The server has 16 threads for 10 users and uses 20 % of its CPUs."
+    )
 
 
 def test_response_times_at_the_rates_of_different_capacities_are_not_compared() -> None:
