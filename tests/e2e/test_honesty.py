@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.deployed import other_machine
 from fakes.needs import without
 from fakes.stand import FAKES, MS, experiment, reference, run_one, short_load
 from powerband.analyze.trial.honesty import MACHINE_CODES
@@ -114,3 +115,33 @@ def test_a_server_that_another_program_started_is_told_of(engine: Path, tmp_path
     assert f"{engine.name[:15]} (pid " in told
     assert result.metrics["goodput_per_s"] > 0 and "subject_cpu_cores" not in result.metrics
     assert result.cpus is not None and result.cpus.shared
+
+
+@pytest.mark.crowded
+@pytest.mark.long
+def test_a_server_on_another_machine_is_not_taken_for_the_command_that_asks_for_it(
+    engine: Path, tmp_path: Path
+) -> None:
+    """The command is an `ssh` that waits; and a server that the command itself starts elsewhere is its own."""
+    asked = tmp_path / "asked"
+    os.mkfifo(asked)
+    with other_machine() as machine:
+        there = f"ip netns exec {machine.name} {engine} serve --host {machine.address} --wait 5ms --port"
+        url = f"http://{machine.address}:{{port}}/"
+        ssh = Subject(name="ssh", command=("sh", "-c", f"echo {{port}} > {asked}; sleep 60"), url=url)
+        own = Subject(name="own", command=(*there.split(), "{port}"), url=url)
+        with subprocess.Popen(
+            ["sh", "-c", f"read port < {asked}; {there} $port & wait"], start_new_session=True
+        ) as far:
+            try:
+                case = experiment(ssh, short_load(), measure=FIXED, allow_hosts=(machine.address,))
+                result, codes = judged(case, tmp_path / "far")
+            finally:
+                os.killpg(far.pid, signal.SIGKILL)
+        assert codes <= {"served_by_another", "few_requests"}
+        (told,) = [problem.message for problem in result.problems if problem.code == "served_by_another"]
+        assert f"but one on {machine.address}, " in told and told.endswith("memory and threads are not known")
+        assert result.metrics["goodput_per_s"] > 0 and "subject_cpu_cores" not in result.metrics and result.cpus is None
+        case = experiment(own, short_load(), measure=FIXED, allow_hosts=(machine.address,))
+        result, codes = judged(case, tmp_path / "own")
+        assert "served_by_another" not in codes and result.metrics["subject_cpu_cores"] > 0

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +48,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.jvm_attach import thread_names
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import listening, pick_ports, pick_udp_port, someone_listens, stranger_on
+from powerband.processes.ports import listening, listens_below, pick_ports, pick_udp_port, someone_listens, stranger_on
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
@@ -389,18 +390,33 @@ def check_command(rendered: Rendered) -> None:
         )
 
 
+def is_here(rendered: Rendered) -> bool:
+    """True if the server is on this machine: on loopback, or if a connection to it has the same address at both
+    ends."""
+    if is_loopback(rendered.host):
+        return True
+    try:
+        with socket.create_connection((rendered.host, rendered.port), ANSWER_WITHIN_S) as connection:
+            return bool(connection.getsockname()[0] == connection.getpeername()[0])
+    except OSError:
+        return False
+
+
 def served_by(rendered: Rendered, probe: RunningProbe) -> str:
     """Returns the program that serves in the subject's place, which its command had another start: a daemon of a build
-    tool, the proxy of a container. Empty if the subject serves by itself, or it is not known who does, as on another
-    machine's port. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
-    stranger = stranger_on(rendered.port, probe.pid) if is_loopback(rendered.host) else None
+    tool, the proxy of a container, one on another machine. Empty if the subject serves by itself, or it is not known
+    who does. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
+    host, port = rendered.host, rendered.port
+    if someone_listens(host, port) and not is_here(rendered) and not listens_below(port, probe.pid):
+        return f"one on {host}"
+    stranger = stranger_on(port, probe.pid) if is_loopback(host) else None
     if stranger is None:
         return ""
     if stranger.older:
         raise TrialFailed(
             Code.PORT_IN_USE,
-            f"not the server but another program, {stranger.name}, listens on {rendered.host}:{rendered.port}: stop "
-            "it, or let the server listen on a port of its own ({port} in the command and in subject.url)",
+            f"not the server but another program, {stranger.name}, listens on {host}:{port}: stop it, or let the "
+            "server listen on a port of its own ({port} in the command and in subject.url)",
         )
     return stranger.name
 

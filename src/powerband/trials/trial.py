@@ -34,7 +34,7 @@ from powerband.processes.host import usable_cores
 from powerband.processes.line_file import LineFile
 from powerband.processes.probe_process import RunningProbe
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, subject_up
+from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, is_here, subject_up
 from powerband.processes.toolchain import given_values
 from powerband.store import Failure, TrialDir, TrialRecord
 from powerband.trials.driving import REPORT_SLACK_S, DriveLoop, load_over, series_of
@@ -175,7 +175,7 @@ class _Trial:
             subject=(self.probe.facts() if self.probe else {}) | self.facts,
             cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()}
             | ({"subject": []} if "served_by" in self.facts else {})
-            | {"machine": self.machine}
+            | {"machine": self.machine if self.facts.get("here", True) else []}
             | self._kept_awake,
             cpu_quota=None if self.deployed else quota_of(),
             memory_kills=self.memory_kills,
@@ -207,7 +207,7 @@ class _Trial:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
             if subject.served_by:
-                self.facts["served_by"] = subject.served_by
+                self.facts |= {"served_by": subject.served_by, "here": is_here(subject.rendered)}
             if not self.deployed:
                 subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
             for name, pid in self.services.watched(setting).items():
