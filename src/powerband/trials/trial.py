@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from powerband.base.procfs import all_processes, tree_of
 from powerband.loads import kind_of
 from powerband.loads.driver import Driver, DriverSetup, TrialSetup, WarmUp
 from powerband.model.experiment import Experiment
@@ -210,6 +211,9 @@ class _Trial:
                 self.facts |= {"served_by": subject.served_by, "here": is_here(subject.rendered)}
             if not self.deployed:
                 subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
+            if setup.cpus.subject and subject.root_pid is not None:
+                own = cpus_below(subject.root_pid)
+                self.facts |= {"own_cpus": sorted(own)} if own - {*setup.cpus.subject} else {}
             for name, pid in self.services.watched(setting).items():
                 subject.probe.watch(name, pid)
             for instrument in self.instruments:
@@ -386,6 +390,18 @@ def _has_answered(driver: Driver, pump: Pump) -> bool:
 
     pump.wait(lambda: has() or driver.finished or len(driver.intervals) > known + 1, REPORTED_WITHIN_S)
     return has()
+
+
+def cpus_below(root: int) -> set[int]:
+    """Returns the CPUs on which the processes below one may run, except those that have children: they may be a shell
+    that waits, or the parent of workers that serve."""
+    processes = all_processes()
+    found: set[int] = set()
+    for pid in tree_of(root, processes) - {process.parent for process in processes}:
+        with suppress(OSError):  # it has ended
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                found |= os.sched_getaffinity(int(thread))
+    return found
 
 
 @contextmanager
