@@ -15,7 +15,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from powerband.base.hosts import has_scheme, http_url, is_loopback, request_target
 from powerband.base.logs import LogSearch, cause_in, end_of, size_of
 from powerband.base.logs import out_of_memory as found_out_of_memory
+from powerband.base.procfs import process_stat
 from powerband.base.units import format_bytes
 from powerband.model.experiment import Ready, Subject
 from powerband.model.load import Step
@@ -314,6 +315,10 @@ def subject_up(
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
                     raise
+                except BaseException:
+                    if rendered.client:
+                        afterwards.callback(_end_container, rendered, process_stat(probe.pid).started)
+                    raise
                 container = _container(rendered, probe, pump) if rendered.client else None
                 if container is not None:
                     probe.watch("subject", container.pid)
@@ -333,6 +338,14 @@ def _container(rendered: Rendered, probe: RunningProbe, pump: Pump) -> Container
         if pump.wait(lambda: probe.exited is not None, POLL_LONGEST_S):
             break
     return found
+
+
+def _end_container(rendered: Rendered, since: int) -> None:
+    """Kills a container that was never ready and outlived its client; one that began before `since` is another's."""
+    found = container_at(rendered.client, rendered.port)
+    with suppress(OSError):  # it has ended
+        if found is not None and process_stat(found.pid).started >= since:
+            found.end()
 
 
 @contextmanager
