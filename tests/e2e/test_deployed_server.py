@@ -215,6 +215,15 @@ def test_a_command_may_restart_the_server_which_outlives_it(tmp_path: Path) -> N
 
 
 @pytest.mark.long
+def test_a_command_that_starts_the_server_anew_leaves_no_process_to_watch(tmp_path: Path) -> None:
+    with knob_server(n=3) as server:
+        knob = ("--apply-command", f"sh -c 'kill -9 {server.process.pid}' {{n}}", "--pid", str(server.process.pid))
+        done, _ = tune(tmp_path, server.url, "-P", "n=1,8", *knob)
+    assert done.returncode == SUBJECT_FAILED, done.stderr
+    assert "or without any if each change starts it" in done.stderr and "under load" not in done.stderr
+
+
+@pytest.mark.long
 def test_two_revisions_are_put_there_in_turn(tmp_path: Path, server: RunningServer) -> None:
     options = (*SHORT, "--users", "8", *PAUSES, "--restore", "revision=3", "--runs", str(tmp_path), "--format", "json")
     given = ["compare", "2", "8", "--url", server.url, "--apply", "POST /knob {revision}", *options]

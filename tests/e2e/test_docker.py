@@ -4,6 +4,8 @@ left out, since that needs an image with Python."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +74,21 @@ def test_one_whose_port_answers_early_is_waited_for_and_killed_if_it_does_not_st
         assert trial["errors"] == [], "loaded before it listened"
     until_s = time.monotonic() + GONE_WITHIN_S
     while left := docker.docker("ps", "--all", "--quiet"):  # the engine removes it by and by
+        assert time.monotonic() < until_s, left
+        time.sleep(0.1)
+
+
+@pytest.mark.long
+def test_one_that_is_never_ready_and_does_not_stop_in_time_is_killed_too(docker: DockerEngine, tmp_path: Path) -> None:
+    given = shorter(shown("docker.md", "tune"), {"threads": "1"}, "--stop-grace", "100ms", "--ready-timeout", "2s")
+    given = with_docker_options(given, "-e", "IGNORES=TERM", "-e", "LATE=60s")
+    command = docker.inside(sys.executable, "-m", "powerband", *given)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=docker.env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "was not ready within 2 s" in done.stderr
+    until_s = time.monotonic() + GONE_WITHIN_S
+    while left := docker.docker("ps", "--all", "--quiet"):
         assert time.monotonic() < until_s, left
         time.sleep(0.1)
 

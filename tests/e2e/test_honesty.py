@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.deployed import other_machine
 from fakes.needs import without
 from fakes.stand import FAKES, MS, experiment, reference, run_one, short_load
 from powerband.analyze.trial.honesty import MACHINE_CODES
@@ -66,21 +67,21 @@ def test_littles_law_is_exact_whatever_the_edges_cut(tmp_path: Path, load: dict[
 
 
 @pytest.mark.crowded
-@pytest.mark.parametrize("sets_its_own", [True, False])
-def test_a_server_that_runs_on_cpus_that_it_was_not_given_is_noted(tmp_path: Path, sets_its_own: bool) -> None:
+@pytest.mark.parametrize("which", ["all", "others", "given"])
+def test_a_server_that_runs_on_cpus_that_it_was_not_given_is_noted(tmp_path: Path, which: str) -> None:
     """A shell starts it, as it would start nginx with `worker_cpu_affinity auto`."""
-    machine = os.sched_getaffinity(0)
+    machine = sorted(os.sched_getaffinity(0))
     if len(machine) < 2:
         without("there is one CPU")
-    code = f"import os, sys; {sets_its_own} and os.sched_setaffinity(0, {machine}); os.execv(sys.argv[1], sys.argv[1:])"
+    own = {"all": machine, "others": machine[1:], "given": []}[which]
+    code = f"import os, sys; {own} and os.sched_setaffinity(0, {own}); os.execv(sys.argv[1], sys.argv[1:])"
     server = (sys.executable, str(FAKES / "forking_server.py"), "{port}", "2", "4000")
     command = ("sh", "-c", '"$@"; true', "sh", sys.executable, "-c", code, *server)
     subject = Subject(name="forking", command=command)
     case = experiment(subject, short_load(users=8, duration_ns=2_000 * MS), measure=FIXED, host=HostUse(cpus=1))
     result, codes = judged(case, tmp_path)
-    assert ("own_affinity" in codes) is sets_its_own
-    count = len(machine)
-    assert result.cpus == CpuUse(count if sets_its_own else 1, count, shared=sets_its_own)
+    assert ("own_affinity" in codes) is bool(own)
+    assert result.cpus == CpuUse(len(own) or 1, len(machine), shared=bool(own))
 
 
 @pytest.mark.crowded
@@ -114,3 +115,33 @@ def test_a_server_that_another_program_started_is_told_of(engine: Path, tmp_path
     assert f"{engine.name[:15]} (pid " in told
     assert result.metrics["goodput_per_s"] > 0 and "subject_cpu_cores" not in result.metrics
     assert result.cpus is not None and result.cpus.shared
+
+
+@pytest.mark.crowded
+@pytest.mark.long
+def test_a_server_on_another_machine_is_not_taken_for_the_command_that_asks_for_it(
+    engine: Path, tmp_path: Path
+) -> None:
+    """The command is an `ssh` that waits; and a server that the command itself starts elsewhere is its own."""
+    asked = tmp_path / "asked"
+    os.mkfifo(asked)
+    with other_machine() as machine:
+        there = f"ip netns exec {machine.name} {engine} serve --host {machine.address} --wait 5ms --port"
+        url = f"http://{machine.address}:{{port}}/"
+        ssh = Subject(name="ssh", command=("sh", "-c", f"echo {{port}} > {asked}; sleep 60"), url=url)
+        own = Subject(name="own", command=(*there.split(), "{port}"), url=url)
+        with subprocess.Popen(
+            ["sh", "-c", f"read port < {asked}; {there} $port & wait"], start_new_session=True
+        ) as far:
+            try:
+                case = experiment(ssh, short_load(), measure=FIXED, allow_hosts=(machine.address,))
+                result, codes = judged(case, tmp_path / "far")
+            finally:
+                os.killpg(far.pid, signal.SIGKILL)
+        assert codes <= {"served_by_another", "few_requests"}
+        (told,) = [problem.message for problem in result.problems if problem.code == "served_by_another"]
+        assert f"but one on {machine.address}, " in told and told.endswith("memory and threads are not known")
+        assert result.metrics["goodput_per_s"] > 0 and "subject_cpu_cores" not in result.metrics and result.cpus is None
+        case = experiment(own, short_load(), measure=FIXED, allow_hosts=(machine.address,))
+        result, codes = judged(case, tmp_path / "own")
+        assert "served_by_another" not in codes and result.metrics["subject_cpu_cores"] > 0

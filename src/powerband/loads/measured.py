@@ -438,19 +438,23 @@ def starved(evidence: Evidence, metrics: Mapping[str, float], *, whose: str, rem
     # If powerband itself chose to share the CPUs, it did so because the server takes nearly all of them.
     meant = evidence.experiment.host.pinning == "auto" and shares_well(server, generator)
     if evidence.served_by:
+        cure = (
+            ", and it shares CPUs with the load generator; start the server itself (docker run in place of docker "
+            "compose, a build tool without its daemon)"
+        )
         yield Problem(
             "served_by_another",
             f"not the command's own processes serve, but {evidence.served_by}, which another program started: the "
-            "server's CPU, memory and threads are not known, and it shares CPUs with the load generator; start the "
-            "server itself (docker run in place of docker compose, a build tool without its daemon)",
+            f"server's CPU, memory and threads are not known{cure if evidence.is_here else ''}",
             fatal=False,
         )
     elif (own := evidence.own_affinity) is not None and not evidence.pinned:
+        given = len(evidence.record.cpus["subject"])
         yield Problem(
             "own_affinity",
-            f"the server sets its own CPU affinity: it was given {len(evidence.record.cpus['subject'])} CPUs, but "
-            f"may run on {own}, so that it and the load generator took time from each other; start it without taskset, "
-            "worker_cpu_affinity and the like, or give it all CPUs (--cpus all)",
+            f"the server sets its own CPU affinity: it was given {given} CPUs, but may run on "
+            f"{own if own > given else f'{own} others'}, so that it and the load generator took time from each other; "
+            "start it without taskset, worker_cpu_affinity and the like, or give it all CPUs (--cpus all)",
             fatal=False,
         )
     elif evidence.is_here and not evidence.pinned and not meant:

@@ -16,6 +16,8 @@ from pathlib import Path
 from powerband.base.procfs import all_processes
 from powerband.processes.ports import listener
 
+A_CONTAINER = "a container"
+"""What `server_at` calls the server behind a published port."""
 _PUBLISHERS = ("docker-proxy", "dockerd")
 """The programs that listen on a container's published port; dockerd itself if its `userland-proxy` is off."""
 _ANSWERS_WITHIN_S = 5.0  # arbitrary: an answer takes some tens of ms
@@ -56,7 +58,7 @@ def server_at(port: int) -> tuple[str, int] | None:
     if found is None or found[0] not in _PUBLISHERS:
         return found
     inside = container_at(("docker",), port)
-    return None if inside is None else ("a container", inside.pid)
+    return None if inside is None else (A_CONTAINER, inside.pid)
 
 
 def _publishing(client: Sequence[str], port: int) -> Iterable[tuple[int, str]]:
@@ -83,6 +85,7 @@ def _output_of(client: Sequence[str], *words: str) -> list[str]:
     done = subprocess.run(
         [*client, *words],
         stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C in the terminal must not end the command that kills a container
         capture_output=True,
         text=True,
         timeout=_ANSWERS_WITHIN_S,

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Protocol
 
 from powerband.base.errors import SubjectError
-from powerband.base.hosts import is_loopback
 from powerband.base.logs import printable
 from powerband.base.procfs import ProcessStat, process_stat
 from powerband.model.experiment import Experiment, Ready, Subject
@@ -39,6 +38,7 @@ from powerband.processes.subject_process import (
     RunningSubject,
     SubjectFiles,
     apply_knobs,
+    is_here,
     ready_check,
     render,
 )
@@ -97,9 +97,9 @@ def deployed_up(
 ) -> Iterator[DeployedSubject]:
     """Yields the subject once it has its setting and answers again. `on_applied` is called before anything is changed.
 
-    Raises TrialFailed: not_reachable if it does not answer at first, or its process is not there; apply_failed;
-    not_ready if it does not answer after the change; died if it no longer accepts a connection when the block is
-    left."""
+    Raises TrialFailed: not_reachable if it does not answer at first, or its process is not there, then or
+    after the change; apply_failed; not_ready if it does not answer after the change; died if it no longer accepts a
+    connection when the block is left."""
     assert subject.deployed is not None
     rendered = render(subject, setting, engine, given)
     pid, limit_s = subject.deployed.pid, rendered.ready.timeout_ns / 1e9
@@ -121,6 +121,7 @@ def deployed_up(
     on_applied()
     argv = render_deployed_command(subject, setting, given or {})
     change(rendered, argv, files.apply_log, pump)
+    check_process(pid, subject.deployed.pid_started)
     if reason := _unanswered(rendered, files.log, pump, limit_s, restarted=bool(argv)):
         raise TrialFailed(
             Code.NOT_READY,
@@ -205,7 +206,7 @@ def check_process(pid: int | None, started: int | None = None) -> None:
         raise TrialFailed(
             Code.NOT_REACHABLE,
             f"the process {pid} that was to be watched (subject.deployed.pid, --pid) is gone: if the server was "
-            "started anew, begin a new run with the number of its new process",
+            "started anew, begin a new run with the number of its new process, or without any if each change starts it",
         )
 
 
@@ -228,18 +229,6 @@ def _living(pid: int) -> ProcessStat | None:
     except (OSError, ValueError, IndexError):
         return None
     return None if stat.state == "Z" else stat
-
-
-def is_here(rendered: Rendered) -> bool:
-    """True if the server is on this machine: on loopback, or if a connection to it has the same address at both
-    ends."""
-    if is_loopback(rendered.host):
-        return True
-    try:
-        with socket.create_connection((rendered.host, rendered.port), CONNECT_WITHIN_S) as connection:
-            return bool(connection.getsockname()[0] == connection.getpeername()[0])
-    except OSError:
-        return False
 
 
 def _unanswered(rendered: Rendered, log_file: Path, pump: Pump, limit_s: float, *, restarted: bool = False) -> str:

@@ -159,10 +159,10 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
             if stoppable:
                 self.check_stop()
             left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            for key, _ in self._selector.select(min(left, _SELECT_S)):
+            for key, _ in self._selector.select(max(0.0, min(left, _SELECT_S))):
                 key.data()
+            if left <= 0:  # what came while this process was stopped (Ctrl-Z) has been read by now
+                return done()
             if gather_s > 0:
                 time.sleep(gather_s)
         return True

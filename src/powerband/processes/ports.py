@@ -7,12 +7,13 @@ import errno
 import os
 import random
 import socket
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from powerband.base.errors import MeasurementError
-from powerband.base.procfs import LISTEN, TcpSocket, all_processes, socket_inodes, tcp_sockets, tree_of
+from powerband.base.procfs import LISTEN, ProcessStat, TcpSocket, all_processes, socket_inodes, tcp_sockets, tree_of
 
 _LOWEST = 10_000  # the well-known ports of most servers are below
 _HIGHEST = 65_535
@@ -71,6 +72,12 @@ def someone_listens(host: str, port: int) -> bool:
     return True
 
 
+def listens_below(port: int, root: int) -> bool:
+    """True if a socket listens on the port in the network namespace of a process, or of one that descends from it."""
+    tree = tree_of(root, all_processes())
+    return any(each.state == LISTEN and each.port == port for pid in tree for each in tcp_sockets(pid))
+
+
 class Stranger(NamedTuple):
     """A program that listens on a port. `name`: with its pid, where that is known. `older`: True if it was started
     before the process that was asked about."""
@@ -101,16 +108,36 @@ def stranger_on(port: int, root: int) -> Stranger | None:
 def listener(port: int) -> tuple[str, int] | None:
     """Returns name and pid of the program that listens on a local port, the oldest of several; None if /proc does not
     show it."""
-    inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
-    found = [each for each in all_processes() if inodes and _holds(each.pid, inodes)]
-    oldest = min(found, key=lambda each: each.started, default=None)
+    oldest = min(_holders(port), key=lambda each: each.started, default=None)
     return None if oldest is None else (oldest.name, oldest.pid)
+
+
+def serving(port: int) -> int:
+    """Returns how many processes serve a local port, as far as /proc shows. A parent that has passed the socket on to
+    its children, as gunicorn's and nginx's does, is not one."""
+    found = _holders(port)
+    parents = {each.parent for each in found}
+    return sum(each.pid not in parents for each in found)
+
+
+def addresses_of(host: str) -> int:
+    """Returns how many addresses of one kind a name has; 0 if it is not known."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return 0
+    return max(Counter(family for family, *_ in found).values(), default=0)
 
 
 def listening(root: int) -> list[TcpSocket]:
     """Returns the sockets on which a process and its descendants listen, as far as /proc shows."""
     inodes = {inode for pid in tree_of(root, all_processes()) for inode in socket_inodes(pid)}
     return sorted(each for each in tcp_sockets() if each.state == LISTEN and each.inode in inodes)
+
+
+def _holders(port: int) -> list[ProcessStat]:
+    inodes = {each.inode for each in tcp_sockets() if each.state == LISTEN and each.port == port}
+    return [each for each in all_processes() if inodes and _holds(each.pid, inodes)]
 
 
 def _holds(pid: int, inodes: set[str]) -> bool:

@@ -27,6 +27,7 @@ from powerband.model.load import Checks, Step
 from powerband.model.templates import headers_sent
 from powerband.processes.engine_process import Pump
 
+_ELSEWHERE = (301, 307, 308)  # the same request is to be made at another address, so it has done nothing
 BODY_BYTES_MAX = 64 << 20
 """The longest body of an answer. A read of `measure.acknowledged` may list a whole table."""
 
@@ -224,6 +225,8 @@ def _connection_to(url: str, pump: Pump) -> _Connection:
 
 def refused(checks: Checks, answer: HttpAnswer) -> str:
     """Returns why an answer is not as it should be; empty if it is."""
+    if not checks.status and answer.status in _ELSEWHERE:
+        return f"status {answer.status}, a redirect, which is not followed"
     if answer.status not in checks.status if checks.status else not 200 <= answer.status < 400:
         return f"status {answer.status}"
     missing = [text for text in checks.body_contains if text.encode() not in answer.body]

@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 from powerband.base.hosts import has_scheme, http_url, is_loopback, request_target
 from powerband.base.logs import LogSearch, cause_in, end_of, size_of
 from powerband.base.logs import out_of_memory as found_out_of_memory
+from powerband.base.procfs import process_stat
 from powerband.base.units import format_bytes
 from powerband.model.experiment import Ready, Subject
 from powerband.model.load import Step
@@ -47,7 +49,7 @@ from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.jvm_attach import thread_names
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import listening, pick_ports, pick_udp_port, someone_listens, stranger_on
+from powerband.processes.ports import listening, listens_below, pick_ports, pick_udp_port, someone_listens, stranger_on
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.toolchain import given_values
@@ -313,6 +315,10 @@ def subject_up(
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
                     raise
+                except BaseException:
+                    if rendered.client:
+                        afterwards.callback(_end_container, rendered, process_stat(probe.pid).started)
+                    raise
                 container = _container(rendered, probe, pump) if rendered.client else None
                 if container is not None:
                     probe.watch("subject", container.pid)
@@ -332,6 +338,14 @@ def _container(rendered: Rendered, probe: RunningProbe, pump: Pump) -> Container
         if pump.wait(lambda: probe.exited is not None, POLL_LONGEST_S):
             break
     return found
+
+
+def _end_container(rendered: Rendered, since: int) -> None:
+    """Kills a container that was never ready and outlived its client; one that began before `since` is another's."""
+    found = container_at(rendered.client, rendered.port)
+    with suppress(OSError):  # it has ended
+        if found is not None and process_stat(found.pid).started >= since:
+            found.end()
 
 
 @contextmanager
@@ -389,18 +403,33 @@ def check_command(rendered: Rendered) -> None:
         )
 
 
+def is_here(rendered: Rendered) -> bool:
+    """True if the server is on this machine: on loopback, or if a connection to it has the same address at both
+    ends."""
+    if is_loopback(rendered.host):
+        return True
+    try:
+        with socket.create_connection((rendered.host, rendered.port), ANSWER_WITHIN_S) as connection:
+            return bool(connection.getsockname()[0] == connection.getpeername()[0])
+    except OSError:
+        return False
+
+
 def served_by(rendered: Rendered, probe: RunningProbe) -> str:
     """Returns the program that serves in the subject's place, which its command had another start: a daemon of a build
-    tool, the proxy of a container. Empty if the subject serves by itself, or it is not known who does, as on another
-    machine's port. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
-    stranger = stranger_on(rendered.port, probe.pid) if is_loopback(rendered.host) else None
+    tool, the proxy of a container, one on another machine. Empty if the subject serves by itself, or it is not known
+    who does. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
+    host, port = rendered.host, rendered.port
+    if someone_listens(host, port) and not is_here(rendered) and not listens_below(port, probe.pid):
+        return f"one on {host}"
+    stranger = stranger_on(port, probe.pid) if is_loopback(host) else None
     if stranger is None:
         return ""
     if stranger.older:
         raise TrialFailed(
             Code.PORT_IN_USE,
-            f"not the server but another program, {stranger.name}, listens on {rendered.host}:{rendered.port}: stop "
-            "it, or let the server listen on a port of its own ({port} in the command and in subject.url)",
+            f"not the server but another program, {stranger.name}, listens on {host}:{port}: stop it, or let the "
+            "server listen on a port of its own ({port} in the command and in subject.url)",
         )
     return stranger.name
 

@@ -119,15 +119,15 @@ class Evidence:
     @cached_property
     def own_affinity(self) -> int | None:
         """The number of CPUs that the subject chose for itself: those on which it may run during most of the window, if
-        powerband gave it fewer; else None. A kernel before 6.2 lets the threads that it adds for io_uring run on any
+        it got fewer, or others; else None. A kernel before 6.2 lets the threads that it adds for io_uring run on any
         CPU, so a subject that has such threads chose nothing."""
-        given = len(self.record.cpus.get("subject", ()))
+        given = self.record.cpus.get("subject", ())
         tree = None if self.probe is None else self.probe.trees.get("subject")
         levels = None if tree is None or not given else tree.levels("cpus_now", *self.window)
         if levels is None or any(pool.name.startswith("iou-") for pool in self.pools):
             return None
-        most = int(median_low(levels.tolist()))
-        return most if most > given else None
+        most, begun_on = int(median_low(levels.tolist())), self.record.subject.get("own_cpus", ())
+        return most if most > len(given) or most == len(begun_on) else None
 
     @property
     def apart(self) -> str:

@@ -16,16 +16,18 @@ from pathlib import Path
 
 from powerband.base.errors import MeasurementError, PowerbandError, UserInterruptError
 from powerband.base.hosts import http_url, is_loopback, split_url
+from powerband.base.procfs import all_processes, tree_of
 from powerband.base.units import capital
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis
 from powerband.model.subjects import render_deployed_command
-from powerband.processes.containers import server_at
+from powerband.processes.containers import A_CONTAINER, server_at
 from powerband.processes.deployed_subject import change
 from powerband.processes.engine_fleet import find_engine
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.ports import addresses_of, serving
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import render
 from powerband.store import (
@@ -136,6 +138,12 @@ def tracked_setting(
     goes to `note`, or into the PowerbandError that ended the block."""
     if experiment.subject.deployed is not None:
         note(_runs_already(experiment))
+        if several := _several(experiment):
+            note(several)
+            run.keep_note(several)
+        if several := _several(experiment):
+            note(several)
+            run.keep_note(several)
     leaving = Leaving(experiment, run, given)
     try:
         yield leaving
@@ -151,18 +159,43 @@ def tracked_setting(
 
 
 def _runs_already(experiment: Experiment) -> str:
-    """A note for the start of the run; if the server listens on this machine, it names the option that watches it."""
+    """A note for the start of the run; if the server listens on this machine, it names the option that watches it, or
+    says that another process is watched."""
     subject = experiment.subject
     assert subject.deployed is not None
     text = f"{subject.url} runs already: its setting is changed where it is, and it is not restarted"
-    parts = split_url(http_url(subject.url))
-    if subject.deployed.pid is not None or not is_loopback(parts.hostname or ""):
+    host, port = _address(subject.url)
+    if not is_loopback(host) or (found := server_at(port)) is None:
         return text
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    if (found := server_at(port)) is None:
+    (name, pid), watched = found, subject.deployed.pid
+    if watched is None:
+        return f"{text}; {name} listens there, and --pid {pid} would watch it"
+    processes = all_processes()
+    if pid in tree_of(watched, processes) or watched in tree_of(pid, processes):
         return text
-    name, pid = found
-    return f"{text}; {name} listens there, and --pid {pid} would watch it"
+    return f"{text}; {name} (pid {pid}) listens there, but process {watched} is watched (--pid)"
+
+
+def _several(experiment: Experiment) -> str:
+    """A warning if several processes or machines serve, of which a request changes only one; empty if not."""
+    host, port = _address(experiment.subject.url)
+    if not experiment.subject.apply:
+        return ""
+    local = is_loopback(host)
+    count = serving(port) if local else addresses_of(host)
+    found = server_at(port) if local and count > 1 else None
+    if count < 2 or (found is not None and found[0] == A_CONTAINER):  # a proxy for each kind of address
+        return ""
+    return (
+        f"{count} {'processes' if local else 'addresses'} serve {host}:{port}, and a request of subject.apply "
+        "(--apply) reaches one of them: unless they share the setting, the others keep what they had; change it by a "
+        "command (--apply-command)"
+    )
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = split_url(http_url(url))
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def with_left(analysis: Analysis, run: RunDir) -> Analysis:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from powerband.base.errors import MeasurementError, PowerbandError, SubjectError, UsageError
 from powerband.base.logs import printable
@@ -49,6 +49,7 @@ _BY_CODE_ALONE = (Code.APPLY_FAILED, *_NEVER_RIGHT)
 _UNDER_LOAD = (Code.DIED, *_NEVER_RIGHT)  # the setting may well be the cause
 _NEVER_SERVED = (*_NO_START, Code.DIED_BEFORE_READY, Code.NOT_READY, Code.DIED, *_BY_CODE_ALONE)
 _DISK_FULL = "No space left on device"  # strerror(ENOSPC), which every runtime passes on
+_BY_ROOT = {"sudo", "doas", "pkexec"}
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 _NUGET = re.compile(r"\berror NU1\d{3}\b")
 
@@ -56,7 +57,8 @@ _NUGET = re.compile(r"\berror NU1\d{3}\b")
 def check_environment(experiment: Experiment) -> None:
     """Checks that this machine can run the experiment. Raises SubjectError if a variable to be taken from powerband's
     own environment is not set there, UsageError if a header's variable is not set, if `host.awake` meets a CPU quota,
-    or if a limit may not be asked for here, and MeasurementError if a limit cannot be set."""
+    if root would start the server of another user, or if a limit may not be asked for here, and MeasurementError if a
+    limit cannot be set."""
     headers_sent(((name, text or "") for name, text in pairs_of(experiment, "headers")), os.environ)
     if unset := [name for name, text in experiment.subject.env.items() if text is None and name not in os.environ]:
         raise SubjectError(
@@ -67,6 +69,12 @@ def check_environment(experiment: Experiment) -> None:
         raise UsageError(
             "host.awake: a CPU quota holds for powerband and all that it starts, and loops that keep CPUs awake would "
             "use it up: leave it out, or give whole CPUs instead (cpuset.cpus of a cgroup)"
+        )
+    first = PurePath((experiment.subject.command or ("",))[0]).name
+    if first in _BY_ROOT and os.geteuid() != 0:
+        raise UsageError(
+            f"{first} starts the server as root, and this user may not end it, so that each trial would leave one "
+            f"running: leave {first} out, or start powerband itself by it"
         )
     check_limits(experiment)
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from powerband.base.procfs import all_processes, tree_of
 from powerband.loads import kind_of
 from powerband.loads.driver import Driver, DriverSetup, TrialSetup, WarmUp
 from powerband.model.experiment import Experiment
@@ -34,7 +35,7 @@ from powerband.processes.host import usable_cores
 from powerband.processes.line_file import LineFile
 from powerband.processes.probe_process import RunningProbe
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, subject_up
+from powerband.processes.subject_process import Rendered, RunningSubject, SubjectFiles, is_here, subject_up
 from powerband.processes.toolchain import given_values
 from powerband.store import Failure, TrialDir, TrialRecord
 from powerband.trials.driving import REPORT_SLACK_S, DriveLoop, load_over, series_of
@@ -175,7 +176,7 @@ class _Trial:
             subject=(self.probe.facts() if self.probe else {}) | self.facts,
             cpus={name: list(cpus) for name, cpus in vars(self.setup.cpus).items()}
             | ({"subject": []} if "served_by" in self.facts else {})
-            | {"machine": self.machine}
+            | {"machine": self.machine if self.facts.get("here", True) else []}
             | self._kept_awake,
             cpu_quota=None if self.deployed else quota_of(),
             memory_kills=self.memory_kills,
@@ -207,9 +208,12 @@ class _Trial:
             self.phases["ready"] = time.monotonic_ns()
             self.observer.phase("ready")
             if subject.served_by:
-                self.facts["served_by"] = subject.served_by
+                self.facts |= {"served_by": subject.served_by, "here": is_here(subject.rendered)}
             if not self.deployed:
                 subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
+            if setup.cpus.subject and subject.root_pid is not None:
+                own = cpus_below(subject.root_pid)
+                self.facts |= {"own_cpus": sorted(own)} if own - {*setup.cpus.subject} else {}
             for name, pid in self.services.watched(setting).items():
                 subject.probe.watch(name, pid)
             for instrument in self.instruments:
@@ -386,6 +390,18 @@ def _has_answered(driver: Driver, pump: Pump) -> bool:
 
     pump.wait(lambda: has() or driver.finished or len(driver.intervals) > known + 1, REPORTED_WITHIN_S)
     return has()
+
+
+def cpus_below(root: int) -> set[int]:
+    """Returns the CPUs on which the processes below one may run, except those that have children: they may be a shell
+    that waits, or the parent of workers that serve."""
+    processes = all_processes()
+    found: set[int] = set()
+    for pid in tree_of(root, processes) - {process.parent for process in processes}:
+        with suppress(OSError):  # it has ended
+            for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                found |= os.sched_getaffinity(int(thread))
+    return found
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,8 @@ def test_the_server_behind_a_port_is_not_the_proxy_before_it(
     monkeypatch.setattr(containers, "listener", lambda port: listens)
     monkeypatch.setattr(containers, "container_at", lambda client, port: inside)
     assert server_at(80) == server
+
+
+def test_ctrl_c_in_the_terminal_does_not_reach_the_client_that_ends_a_container() -> None:
+    (session,) = containers._output_of((sys.executable,), "-c", "import os; print(os.getsid(0))")
+    assert int(session) != os.getsid(0)

@@ -24,12 +24,12 @@ from powerband.model.experiment import Subject
 from powerband.model.plan import Setting
 from powerband.processes import deployed_subject
 from powerband.processes.asked_help import help_of
-from powerband.processes.deployed_subject import SAID_BYTES, check_process, is_here, run_command, with_process_start
+from powerband.processes.deployed_subject import SAID_BYTES, check_process, run_command, with_process_start
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed, TrialInterrupted
 from powerband.processes.ports import listener
 from powerband.processes.stop_request import StopRequest
-from powerband.processes.subject_process import render
+from powerband.processes.subject_process import is_here, render
 
 
 @pytest.fixture

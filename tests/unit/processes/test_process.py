@@ -56,6 +56,15 @@ def test_commands_go_in_and_the_end_of_stdin_ends_the_process(tmp_path: Path, st
     assert process.wait(0) == 0
 
 
+def test_what_came_while_powerband_was_stopped_is_read_before_it_gives_up(tmp_path: Path, stop: StopRequest) -> None:
+    """After Ctrl-Z and `fg` any wait may be over, with the lines that it was for unread."""
+    heard = Heard()
+    with python("print(1)", tmp_path) as process, Pump(stop) as pump:
+        process.wait(10)
+        pump.add(process, heard.lines.append, heard.end)
+        assert pump.wait(lambda: bool(heard.lines), -1.0)
+
+
 def test_a_wait_may_be_longer_than_the_kernel_allows(stop: StopRequest) -> None:
     ends = iter((False, True))
     stop.request()

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from fakes.hostile_server import KINDS, hostile
-from powerband.model.load import Step
+from powerband.model.load import Checks, Step
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialInterrupted
-from powerband.processes.requests import Client, RequestFailedError
+from powerband.processes.requests import Client, HttpAnswer, RequestFailedError, refused
 from powerband.processes.stop_request import StopRequest
 
 STEP = Step(name="ask", path="/")
@@ -80,3 +80,19 @@ def test_a_server_that_listens_on_one_of_its_names_addresses_is_reached(
         refused = pytest.raises(RequestFailedError, match=r"ConnectionRefusedError.*cannot connect to localhost:1")
         with Pump(stop) as pump, Client("http://localhost:1/", 5, pump) as client, refused:
             client.send(STEP)
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted", "said"),
+    [
+        (200, (), ""),
+        (303, (), ""),
+        (301, (), "status 301, a redirect, which is not followed"),
+        (308, (), "status 308, a redirect, which is not followed"),
+        (308, (308,), ""),
+        (404, (), "status 404"),
+    ],
+)
+def test_a_request_that_is_sent_elsewhere_has_changed_nothing(status: int, wanted: tuple[int, ...], said: str) -> None:
+    """As the server of http://app/knob does that serves https alone."""
+    assert refused(Checks(status=wanted), HttpAnswer(status, b"", 0, 0)) == said

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -26,7 +26,15 @@ from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
 from powerband.processes.line_file import LineFile
-from powerband.processes.ports import Stranger, local_port_range, pick_port, port_is_free, someone_listens, stranger_on
+from powerband.processes.ports import (
+    Stranger,
+    local_port_range,
+    pick_port,
+    port_is_free,
+    serving,
+    someone_listens,
+    stranger_on,
+)
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import (
     Rendered,
@@ -143,6 +151,17 @@ def test_who_listens_on_a_port_is_told_by_age_and_descent() -> None:
             finally:
                 younger.kill()
     assert stranger_on(port, os.getpid()) is None
+
+
+def test_how_many_processes_serve_a_port() -> None:
+    """The parent of workers only holds the socket that it has passed on."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as workers:
+        port = server.getsockname()[1]
+        for count in (1, 2):
+            worker = workers.enter_context(subprocess.Popen(["sleep", "60"], pass_fds=[server.fileno()]))
+            workers.callback(worker.kill)
+            assert serving(port) == count
+    assert serving(port) == 0
 
 
 def own_name() -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,9 @@ from fakes.trials import experiment, failed_record, spec, write_trial
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.model.deployed import Deployed
 from powerband.model.experiment import Experiment, Subject
+from powerband.model.load import Step
 from powerband.model.plan import Level
+from powerband.processes.containers import A_CONTAINER
 from powerband.processes.failures import Code
 from powerband.store import RunDir
 from powerband.trials import leaving
@@ -211,3 +215,44 @@ def test_the_process_to_watch_is_named(
 ) -> None:
     monkeypatch.setattr(leaving, "server_at", lambda port: found)
     assert leaving._runs_already(deployed(knob)).endswith(f"it is not restarted{said}")
+
+
+def test_a_process_that_is_watched_but_does_not_listen_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as watched, subprocess.Popen(["sleep", "60"]) as other:
+        made = experiment(subject=Subject(name="s", url="http://127.0.0.1:1/", deployed=Deployed(pid=watched.pid)))
+        told = f"; x (pid {other.pid}) listens there, but process {watched.pid} is watched (--pid)"
+        try:
+            for pid, said in ((watched.pid, ""), (os.getpid(), ""), (other.pid, told)):
+                monkeypatch.setattr(leaving, "server_at", lambda port, pid=pid: ("x", pid))
+                assert leaving._runs_already(made).partition("it is not restarted")[2] == said
+        finally:
+            watched.kill()
+            other.kill()
+
+
+SAID = "{} serve {}, and a request of subject.apply (--apply) reaches one of them"
+
+
+@pytest.mark.parametrize(
+    ("url", "count", "said"),
+    [
+        ("http://127.0.0.1:1/", 4, SAID.format("4 processes", "127.0.0.1:1")),
+        ("http://127.0.0.1:1/", 1, ""),
+        ("http://127.0.0.1:2/", 2, ""),
+        ("https://app/", 3, SAID.format("3 addresses", "app:443")),
+        ("https://app/", 1, ""),
+    ],
+)
+def test_a_request_that_reaches_one_of_several_is_warned_of_and_the_run_keeps_that(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, url: str, count: int, said: str
+) -> None:
+    """Port 2 is a container's, with a proxy for each kind of address."""
+    monkeypatch.setattr(leaving, "serving", lambda port: count)
+    monkeypatch.setattr(leaving, "addresses_of", lambda host: count)
+    monkeypatch.setattr(leaving, "server_at", lambda port: (A_CONTAINER if port == 2 else "gunicorn", 7))
+    server = Subject(name="s", url=url, deployed=Deployed(), apply=(Step(name="knob", path="/knob"),))
+    for subject in (server.model_copy(update={"apply": ()}), server):
+        assert not run.notes
+        with leaving.tracked_setting(experiment({"n": (1, 8)}, subject=subject), run, {}, lambda text: None):
+            pass
+    assert "".join(run.notes).startswith(said) and bool(run.notes) is bool(said)

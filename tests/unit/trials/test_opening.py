@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from powerband.base.errors import MeasurementError, PowerbandError, SubjectError
+from powerband.base.errors import MeasurementError, PowerbandError, SubjectError, UsageError
 from powerband.base.machine import cache_folder
 from powerband.model.experiment import Experiment, Subject
 from powerband.model.load import Load
@@ -16,7 +16,7 @@ from powerband.model.plan import Stage, TrialSpec
 from powerband.processes.failures import Code
 from powerband.processes.stop_request import StopRequest
 from powerband.store import Failure, RunDir, TrialRecord
-from powerband.trials.opening import build_subject, check_first_starts, check_first_trial
+from powerband.trials.opening import build_subject, check_environment, check_first_starts, check_first_trial
 
 
 @pytest.fixture
@@ -90,6 +90,18 @@ def test_a_request_to_stop_ends_the_build(run: RunDir, stop: StopRequest, no_pro
     threading.Timer(0.2, stop.request).start()
     build_subject(subject("sh", "-c", "sleep 600 & sleep 600"), run, stop)
     assert stop.requested
+
+
+def test_a_server_of_root_is_started_by_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else can end it: each trial would leave a server, and the next ones beside it."""
+    made = Experiment(
+        name="x", subject=Subject(name="s", command=("/usr/bin/sudo", "./server", "{port}")), load=Load(users=1)
+    )
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    check_environment(made)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(UsageError, match=r"^sudo starts the server as root, and this user may not end it"):
+        check_environment(made)
 
 
 def failed(run: RunDir, code: Code, made: Experiment) -> TrialRecord:

@@ -282,27 +282,31 @@ def a_while(at_ns: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("affinity", "pool", "noted"),
+    ("affinity", "begun_on", "pool", "noted"),
     [
-        (most_of_it, "worker", True),
-        (a_while, "worker", False),
-        (lambda at_ns: 1, "worker", False),
-        (lambda at_ns: None, "worker", False),
-        (most_of_it, "iou-wrk", False),
+        (most_of_it, [], "worker", 2),
+        (a_while, [], "worker", 0),
+        (lambda at_ns: 1, [], "worker", 0),
+        (lambda at_ns: None, [], "worker", 0),
+        (most_of_it, [], "iou-wrk", 0),
+        (lambda at_ns: 1, [1], "worker", 1),
+        (lambda at_ns: 1, [0, 1], "worker", 0),
+        (lambda at_ns: 1, [1], "iou-wrk", 0),
     ],
 )
-def test_a_server_on_more_cpus_than_it_was_given_shares_those_of_the_load_generator(
-    tmp_path: Path, affinity: Callable[[int], int | None], pool: str, noted: bool
+def test_a_server_on_cpus_that_it_was_not_given_shares_those_of_the_load_generator(
+    tmp_path: Path, affinity: Callable[[int], int | None], begun_on: list[int], pool: str, noted: int
 ) -> None:
     """A child of another affinity that lives for a while, or a thread that the kernel adds, is no such server."""
     directory, figures = TrialDir(tmp_path / "0001"), Figures()
     cpus = {"subject": [0], "engine": [1], "probe": [1], "machine": [0, 1]}
-    record = write_trial(directory, replace(record_of(spec(), figures), cpus=cpus), figures)
+    made = record_of(spec(), figures)
+    record = write_trial(directory, replace(made, cpus=cpus, subject=made.subject | {"own_cpus": begun_on}), figures)
     tell_more(directory, lambda at_ns: {"cpus_now": affinity(at_ns)})
     directory.probe.write_text(directory.probe.read_text().replace('"pool": "worker"', f'"pool": "{pool}"'))
     result = measure(directory, record, experiment())
     assert codes(result) == ({"own_affinity"} if noted else set()) and result.valid
-    assert result.cpus == (CpuUse(2, 2, shared=True) if noted else CpuUse(1, 2, shared=False))
+    assert result.cpus == (CpuUse(noted, 2, shared=True) if noted else CpuUse(1, 2, shared=False))
 
 
 @pytest.mark.parametrize(("own_quota", "named"), [(None, True), (2.0, False)])
