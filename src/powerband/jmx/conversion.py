@@ -245,6 +245,13 @@ class _Converter:
         alone = data.own or group.users == 1
         enough = group.loops is not None and group.loops <= data.count
         if data.recycled or (alone and enough):
+            if enough and not alone and group.loops != data.count:
+                self.findings.refuse(
+                    data.element,
+                    f"{group.users} users share its {data.count} rows, and with a loop count of {group.loops} each "
+                    "would send the first rows alone",
+                    "let the thread group loop without end, for a duration",
+                )
             return group
         if alone and data.stops:
             return replace(group, loops=data.count)

@@ -103,9 +103,10 @@ def unserved_share(fleet: MergedFleet, load: Load) -> float:
 
 
 def _present(fleet: MergedFleet, load: Load) -> float:
-    """Returns the users present, on average over the window; users who have sent all their requests are counted."""
-    mean = fleet.users_mean
-    return mean if load.requests_per_user is None else max(mean, load.users or 0)
+    """Returns the users present, on average over the window; users who have sent all their requests, and those who
+    could not join, are counted."""
+    leave = load.requests_per_user is not None or load.websocket is not None
+    return max(fleet.users_mean, load.users or 0) if leave else fleet.users_mean
 
 
 def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -370,7 +371,7 @@ def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator
     and one that fails has no response time."""
     fleet, left_out = evidence.fleet, _unserved(evidence.fleet, evidence.load)
     if left_out is not None and left_out.users:
-        whose, shown = f"{left_out.users} of {fleet.users_mean:.0f} users were", ""
+        whose, shown = f"{left_out.users} of {_present(fleet, evidence.load):.0f} users were", ""
     elif left_out is None and fleet.unanswered:
         whose, shown = f"{fleet.unanswered} requests were", ", which error_rate and the response times do not show"
     else:

@@ -28,6 +28,9 @@ def errors_of(text: str, folder: Path = FOLDER) -> str:
     return str(caught.value)
 
 
+PORT = 'properties: {port: "{port}"}'
+
+
 def with_load(load: str, **top: str) -> str:
     more = "".join(f"{key}: {value}\n" for key, value in top.items())
     return f"name: x\nsubject: {{use: reference}}\nload: {{jmeter: plan.jmx, {load}}}\n{more}"
@@ -56,10 +59,11 @@ def test_an_old_run_is_read_without_its_plan(tmp_path: Path) -> None:
 
 
 def test_a_factor_reaches_the_plan_as_a_property() -> None:
-    made = parse(with_load('properties: {users: "{users}", on: true, share: 0.5}', factors="{users: [4, 8]}"))
-    assert made.load.properties == {"users": "{users}", "on": "true", "share": "0.5"}
+    properties = 'properties: {port: "{port}", users: "{users}", on: true, share: 0.5}'
+    made = parse(with_load(properties, factors="{users: [4, 8]}"))
+    assert made.load.properties == {"port": "{port}", "users": "{users}", "on": "true", "share": "0.5"}
     assert [setting.id for setting in made.settings()] == ["users=4", "users=8"]
-    varied = parse(with_load("duration: 5s", factors='{"load.duration": [5s, 6s]}'))
+    varied = parse(with_load(PORT, factors='{"load.duration": [5s, 6s]}'))
     assert [varied.load_for(setting).duration_ns for setting in varied.settings()] == [5 * 10**9, 6 * 10**9]
 
 
@@ -80,6 +84,12 @@ def test_a_factor_reaches_the_plan_as_a_property() -> None:
         (with_load("properties: [1]"), r"load\.properties"),
         (with_load("jvm_args: []"), r"load\.jvm_args"),
         (with_load("properti: {}"), "properti"),
+        (with_load("duration: 5s"), r"the plan is not told the port.*\$\{__P\(port\)\}"),
+        (with_load('properties: {ports: "{port}"}'), "the plan is not told the port"),
+        (
+            with_load('properties: {port: "{port}", user: "{u}"}', factors="{u: [1, 2]}"),
+            r"nothing in the plan reads the property user,.*\$\{__P\(user\)\}",
+        ),
         (with_load("properties: {host: shop.example}"), r"goes to shop\.example.*--allow-host"),
         (GOOD.replace("plan.jmx", "experiment.yaml"), "no valid XML"),
         (GOOD.replace("plan.jmx", "plan.jm"), "there is no JMeter plan"),
@@ -93,12 +103,14 @@ def test_each_mistake_is_told_at_its_place(text: str, said: str) -> None:
 
 
 def test_a_host_that_is_allowed_may_be_loaded() -> None:
-    made = parse(with_load("properties: {host: shop.example}", allow_hosts="[shop.example]"))
+    made = parse(with_load('properties: {host: shop.example, port: "{port}"}', allow_hosts="[shop.example]"))
     assert made.allow_hosts == ("shop.example",)
 
 
 def test_a_host_that_varies_is_looked_at_in_each_trial() -> None:
-    assert parse(with_load('properties: {host: "{where}"}', factors="{where: [shop.example, 127.0.0.1]}"))
+    assert parse(
+        with_load('properties: {host: "{where}", port: "{port}"}', factors="{where: [shop.example, 127.0.0.1]}")
+    )
 
 
 def test_a_broken_plan_is_told_with_its_line(tmp_path: Path) -> None:
@@ -110,11 +122,11 @@ def test_a_broken_plan_is_told_with_its_line(tmp_path: Path) -> None:
 
 def test_a_plan_that_speaks_tcp_to_a_container_must_say_when_that_is_ready(tmp_path: Path) -> None:
     (tmp_path / "plan.jmx").write_text(
-        "<jmeterTestPlan><hashTree><TestPlan/><hashTree><ThreadGroup/><hashTree><TCPSampler/><hashTree/></hashTree>"
-        "</hashTree></hashTree></jmeterTestPlan>"
+        "<jmeterTestPlan><hashTree><TestPlan/><hashTree><ThreadGroup/><hashTree><TCPSampler><stringProp>${__P(port)}"
+        "</stringProp></TCPSampler><hashTree/></hashTree></hashTree></hashTree></jmeterTestPlan>"
     )
     command = 'command: [docker, run, -p, "{port}:7", echo]'
-    text = f"name: x\nsubject: {{{command}}}\nload: {{jmeter: plan.jmx}}\n"
+    text = f"name: x\nsubject: {{{command}}}\nload: {{jmeter: plan.jmx, {PORT}}}\n"
     assert "subject.ready.log, --ready-log" in errors_of(text, tmp_path)
     parse(text.replace("subject: {", "subject: {ready: {log: listening}, "), tmp_path)
     parse(text.replace("docker, run", "./echo"), tmp_path)

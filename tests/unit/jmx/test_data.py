@@ -94,6 +94,15 @@ def test_rows_that_threads_share_are_told_of(tmp_path: Path) -> None:
     assert not any(shared in note for note in made(tmp_path, "1,2\n", users="2", shareMode="shareMode.thread").notes)
 
 
+def test_rows_that_no_user_would_reach_are_refused(tmp_path: Path) -> None:
+    """Two users who each loop once take both rows in JMeter; here both would send the first."""
+    with pytest.raises(ImportRefused, match="2 users share its 2 rows, and with a loop count of 1"):
+        made(tmp_path, "1,2\n3,4\n", users="2", loops="1")
+    assert len(paths(made(tmp_path, "1,2\n3,4\n", users="2", loops="2"))) == 2
+    own = made(tmp_path, "1,2\n3,4\n", users="2", loops="1", shareMode="shareMode.thread")
+    assert paths(own) == ["/1?b=2"]
+
+
 def test_two_files_go_on_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1\n2\n")
     (tmp_path / "b.csv").write_text("x\ny\nz\n")

@@ -220,3 +220,25 @@ def test_one_that_stops_before_the_window_is_said(events: LineFile) -> None:
     with pytest.raises(TrialFailed, match="did not grow within the measured window") as failed:
         of.check_ended()
     assert failed.value.failure.code == Code.NO_PROGRESS
+
+
+@pytest.mark.parametrize("late", [0, 1, 2, 3])
+def test_a_program_that_hands_on_its_count_seldom_is_measured_from_one_of_these_times_to_another(
+    events: LineFile, late: int
+) -> None:
+    """It does 1,000 a reading, and tells of 4,000 with each fourth."""
+    of = counted(events, warmup_ns=6 * COUNTER_EVERY_NS, duration_ns=10 * COUNTER_EVERY_NS)
+    of.send(Go(at_ns=T0))
+    for at in range(30):
+        of.on_series(reading(tick(at), n_total=4000 * ((at + late) // 4)))
+    fleet = merge_fleet(of.summaries)
+    assert fleet is not None
+    assert fleet.goodput_per_s * COUNTER_EVERY_NS / SECOND == pytest.approx(1000)
+
+
+def test_one_that_stops_within_the_window_ends_it_all_the_same(events: LineFile) -> None:
+    of = counted(events, warmup_ns=0, duration_ns=5 * COUNTER_EVERY_NS)
+    of.send(Go(at_ns=T0))
+    for at in range(10):
+        of.on_series(reading(tick(at), n_total=100 * min(at, 3)))
+    assert of.phases == {"warmup": T0, "measure": T0, "drain": tick(5)}

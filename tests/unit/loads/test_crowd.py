@@ -163,8 +163,25 @@ def test_joins_for_which_this_machine_had_no_room_are_the_generators_fault(tmp_p
 
 def test_a_crowd_that_was_not_complete_when_the_window_began(tmp_path: Path) -> None:
     result = measured(tmp_path, lines={"joined_now": 9})
-    assert result.valid and codes(result) == {"not_all_joined"}
+    assert result.valid and codes(result) == {"not_all_joined", "starved_users", "unanswered_percentiles"}
     assert result.metrics["joined_users"] == 9
+
+
+@pytest.mark.parametrize("pace", [None, {"constant": 10 * MS}])
+def test_users_who_could_not_join_are_not_served(tmp_path: Path, pace: object) -> None:
+    """4 of 10 users join, and leave nothing to be wished for: the figures are not those of 10 users."""
+    made = Figures(users=4)
+    result = measured(tmp_path, of=load(pace=pace), made=made, lines={"joined_now": 4}, joined=4)
+    metrics = result.metrics
+    assert (metrics["users_unserved"], metrics["users_unserved_share"]) == (6, pytest.approx(0.6))
+    assert metrics["error_rate"] == pytest.approx(0.6 if pace is None else 0)
+    (said,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
+    assert said.startswith("6 of 10 users were not answered once")
+
+
+def test_users_who_have_sent_all_they_were_to_send_are_not_missed(tmp_path: Path) -> None:
+    metrics = measured(tmp_path, of=load(requests_per_user=1000), lines={"joined_now": 4}).metrics
+    assert (metrics["users_unserved"], metrics["error_rate"]) == (0, 0)
 
 
 @pytest.mark.parametrize(

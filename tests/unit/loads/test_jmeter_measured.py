@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from fakes.trials import Figures, experiment, record_of, spec
 from powerband.analyze.trial.honesty import MACHINE
 from powerband.analyze.trial.measure import quantile_table
 from powerband.loads import JMETER
-from powerband.loads.jmeter.measured import jmeter_metrics, jmeter_problems, with_jmeter
+from powerband.loads.jmeter.measured import jmeter_metrics, jmeter_problems, threads_problem, with_jmeter
 from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.processes.histogram_encoding import encode
@@ -45,18 +46,22 @@ def fleet(users: float = 4.0, present: float = 2.0, times: Counter[int] | None =
 
 def problems_of(of: MergedFleet, metrics: Mapping[str, float] = {}) -> tuple[Problem, ...]:
     """The problems of a plan's generator and of the machine, in a trial that was pinned, steady and quiet."""
+    evidence = evidence_of(of)
+    return tuple(problem for source in (JMETER.load, MACHINE) for problem in source.problems(evidence, metrics))
+
+
+def evidence_of(of: MergedFleet, intervals: Any = ()) -> Evidence:
     plan = experiment(load=Load(jmeter="plan.jmx"))
-    evidence = Evidence(
+    return Evidence(
         experiment=plan,
         record=record_of(spec(), Figures()),
         load=plan.load,
         fleet=of,
         response=of.times("response_time_ns"),
         probe=None,
-        intervals=(),
+        intervals=intervals,
         steady=True,
     )
-    return tuple(problem for source in (JMETER.load, MACHINE) for problem in source.problems(evidence, metrics))
 
 
 def test_what_its_process_used_is_what_the_load_cost() -> None:
@@ -86,6 +91,24 @@ def test_users_and_who_is_within_a_request() -> None:
     made = fleet(users=4, present=2)
     assert jmeter_metrics(made) == {"users_mean": 4, "in_flight_mean": 2}
     assert jmeter_metrics(replace(made, users_mean=0.0)) == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "told"),
+    [(12, 60, "14 threads in the first fifth of the measured window, and 58"), (60, 12, "58 threads"), (59, 60, ""),
+     (4, 4, ""), (2, 1, ""), (100, 97, "")],
+)  # fmt: skip
+def test_threads_that_begin_or_end_within_the_window_are_told(first: int, last: int, told: str) -> None:
+    made = fleet()
+    times = [made.start_ns + at * 100 * MS for at in range(-2, 12)]
+    users = [first, *(first + round((last - first) * at / 9) for at in range(10)), last, last]
+    lines = [
+        {"type": "interval", "start_ns": at, "end_ns": at + 100 * MS, "users_now": now}
+        for at, now in zip(times, [0, *users], strict=True)
+    ]
+    found = list(threads_problem(evidence_of(made, lines)))
+    assert [(problem.code, problem.fatal) for problem in found] == ([("not_all_joined", False)] if told else [])
+    assert not told or told in found[0].message
 
 
 @pytest.mark.parametrize(

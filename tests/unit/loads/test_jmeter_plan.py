@@ -107,6 +107,26 @@ def test_a_transaction_stands_alone_where_its_name_says_so(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("within", "reads"),
+    [
+        (sampler("HTTPSampler.port", "${__P( users ,8)}"), True),
+        (sampler("HTTPSampler.port", "${__property(users)}"), True),
+        ("<JSR223Sampler><stringProp name='script'>props.get('users')</stringProp></JSR223Sampler><hashTree/>", True),
+        ("<JSR223Sampler><stringProp name='filename'>a.groovy</stringProp></JSR223Sampler><hashTree/>", True),
+        ("<JSR223Sampler><stringProp name='filename'></stringProp></JSR223Sampler><hashTree/>", False),
+        ("<CSVDataSet><stringProp name='filename'>a.csv</stringProp></CSVDataSet><hashTree/>", False),
+        ("<IncludeController/><hashTree/>", True),
+        (sampler("HTTPSampler.port", "${__P(users)}", ' enabled="false"'), False),
+        (sampler("HTTPSampler.path", "/users?n=${__P(allusers,users of all)}"), False),
+    ],
+)
+def test_what_a_plan_reads(tmp_path: Path, within: str, *, reads: bool) -> None:
+    made = plan(tmp_path, within)
+    assert made.reads("users") is reads
+    assert made.reads("timer.factor") and made.reads("search_paths")
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("<jmeterTestPlan><hashTree></jmeterTestPlan>", "no valid XML.*line 1"),

@@ -259,10 +259,10 @@ def _ahead(standing: Standing, setting: Setting) -> list[Setting]:
 
 def _left_out(standing: Standing, setting: Setting) -> str:
     """`56 of 64 users were never served`, mean over the trials; empty if all were served."""
-    unserved, users = (standing.value(setting, name) for name in ("users_unserved", "users_mean"))
-    if not unserved or not users:
+    unserved, share = (standing.value(setting, name) for name in ("users_unserved", "users_unserved_share"))
+    if not unserved or not share:
         return ""
-    return f"{round(unserved, 1):,.9g} of {users:,.0f} users were never served"
+    return f"{round(unserved, 1):,.9g} of {unserved / share:,.0f} users were never served"
 
 
 def _nearest(standing: Standing) -> SettingResult:

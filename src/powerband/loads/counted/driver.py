@@ -2,8 +2,9 @@
 
 In: the probe's `scrape` and `statsd` events as they arrive, and the commands that a fleet gets. Out: intervals and
 phases, the same lines in `events.jsonl`, and one `summary`. The counter's growth is work that ended ok; no times are
-known. The measured window begins and ends with a reading, so that its count is exact, but for fractions: whole units
-are counted, and a window in which that would distort the rate is refused. Nothing is judged.
+known. The measured window begins and ends with a reading that shows growth, so that its count is exact, also of a
+program that hands on its count seldom; but for fractions: whole units are counted, and a window in which that would
+distort the rate is refused. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from powerband.wire.probe_events import Scrape, ScrapeFailed, Statsd
 from powerband.wire.specs import Go, StartMeasure
 
 ROUNDED_MOST = 0.01  # of a window's count: arbitrary, less than a difference that decides anything
+GROWTH_WITHIN_NS = 8_000_000_000  # the longest wait for growth at an edge: the trial waits 10 s for an edge
 NAMES_SHOWN = 12  # arbitrary: what fits a message
 PAGE_TIMEOUT_S = 2.0  # twice what the probe waits for the page: the trial has failed already
 PAGE_BYTES_MAX = 4 << 20  # arbitrary: only names are looked for, and some of them suffice
@@ -75,6 +77,7 @@ class Counted(StandIn):
         self._last: _Reading | None = None
         self._first: _Reading | None = None
         self._opened: _Reading | None = None
+        self._grew_ns = self._pause_ns = 0
         self._sent_names: tuple[str, ...] = ()
         self._packets = self._malformed = 0
         self._on_page = False
@@ -207,18 +210,23 @@ class Counted(StandIn):
             return
         if self._first is None or before is None:
             self._first = now
-            self.phases["warmup"] = now.at_ns
+            self._grew_ns = self.phases["warmup"] = now.at_ns
         elif now.at_ns > before.at_ns:
             self._add(before, now)
-        self._change_phase(now)
+        self._change_phase(now, grown=before is not None and now.value > before.value)
 
-    def _change_phase(self, now: _Reading) -> None:
+    def _change_phase(self, now: _Reading, *, grown: bool) -> None:
+        if grown:
+            pause_ns, self._grew_ns = now.at_ns - self._grew_ns, now.at_ns
+            self._pause_ns = max(0, min(pause_ns - COUNTER_EVERY_NS // 2, GROWTH_WITHIN_NS))
+        # An edge waits for growth, but no longer than the last growth was waited for.
+        due_ns = now.at_ns if grown else now.at_ns - self._pause_ns
         if self._opened is None:
-            if self._measure_ns is not None and now.at_ns >= self._measure_ns:
+            if self._measure_ns is not None and due_ns >= self._measure_ns:
                 self._opened = now
                 self.phases["measure"] = now.at_ns
         # The window ends with the reading nearest to its end.
-        elif now.at_ns >= self._opened.at_ns + self._duration_ns - COUNTER_EVERY_NS // 2:
+        elif due_ns >= self._opened.at_ns + self._duration_ns - COUNTER_EVERY_NS // 2:
             self.phases["drain"] = now.at_ns
             self._end(self._opened, now)
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from powerband.base.errors import FileProblem, did_you_mean
 from powerband.base.yaml_document import Node
-from powerband.loads.jmeter.plan_file import check_hosts, read_plan
+from powerband.loads.jmeter.plan_file import Plan, check_hosts, read_plan
 from powerband.model.experiment import Experiment, Subject
+from powerband.model.subjects import command_and_env
 from powerband.model.templates import placeholders
 
 LOAD_KEYS = ("jmeter", "properties", "jvm_args", "duration", "drain", "engine_threads")
@@ -91,3 +92,23 @@ def check_plan_file(experiment: Experiment) -> None:
             "of its log the server is ready (subject.ready.log, --ready-log)"
         )
     check_hosts(plan, plain | dict.fromkeys(varied, "${}"), experiment.allow_hosts)
+    _check_read(plan, experiment)
+
+
+def _check_read(plan: Plan, experiment: Experiment) -> None:
+    """Raises ValueError if the plan cannot know the port that powerband picks, or does not read a value that varies: it
+    would load another server, or the same way at every setting."""
+    given = {name: placeholders([text]) for name, text in (experiment.load.properties or {}).items()}
+    read = [asked for name, asked in given.items() if plan.reads(name)]
+    picked = "port" in placeholders(command_and_env(experiment.subject))
+    if picked and not any({"port", "url"} & asked for asked in read):
+        raise ValueError(
+            'the plan is not told the port that powerband picks for the server: write properties: {port: "{port}"}, '
+            "and let the plan read ${__P(port)}"
+        )
+    for name, asked in given.items():
+        if not asked <= {*GIVEN} and not plan.reads(name):
+            raise ValueError(
+                f"nothing in the plan reads the property {name}, so that its value changes nothing: let the plan read "
+                f"${{__P({name})}}, or correct the name"
+            )

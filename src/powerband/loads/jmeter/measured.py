@@ -18,6 +18,7 @@ from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedFleet, MergedTimes
 
 THREADS_TOLERANCE = 0.02  # as for Little's law of powerband's own engine
+THREADS_CHANGE = 0.05  # within the window: arbitrary, above what threads that come and go by chance make
 THREADS_FLOOR = 0.5  # a thread that starts or ends within the window may be counted or not
 
 
@@ -76,6 +77,27 @@ def jmeter_problems(
         )
 
 
+def threads_problem(evidence: Evidence) -> Iterator[Problem]:
+    """Reports threads that still began, or already ended, within the window: by the means of its first and last
+    fifth."""
+    start, end = evidence.window
+    users = [
+        event["users_now"] for event in evidence.intervals if start <= event["start_ns"] and event["end_ns"] <= end
+    ]
+    fifth = len(users) // 5
+    if not fifth:
+        return
+    first, last = sum(users[:fifth]) / fifth, sum(users[-fifth:]) / fifth
+    if abs(last - first) > max(1.0, THREADS_CHANGE * max(first, last)):
+        yield Problem(
+            "not_all_joined",
+            f"JMeter had {first:.0f} threads in the first fifth of the measured window, and {last:.0f} in the last: the "
+            "figures are of no one number of threads; begin the window after the ramp-up (measure.warmup), and let "
+            "thread groups loop for ever",
+            fatal=False,
+        )
+
+
 def _too_busy(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     share = evidence.fleet.cpu_share_max
     if share > THREAD_SHARE_MAX:
@@ -92,5 +114,8 @@ LOAD = Source("load", load_metrics, checks(_too_busy, partial(starved, whose="JM
 USERS = Source(
     "users",
     lambda evidence: {**dict(in_flight_metrics(evidence)), **jmeter_metrics(evidence.fleet)},
-    lambda evidence, metrics: jmeter_problems(evidence.fleet, evidence.response, metrics, evidence.record.jmeter),
+    lambda evidence, metrics: (
+        *jmeter_problems(evidence.fleet, evidence.response, metrics, evidence.record.jmeter),
+        *threads_problem(evidence),
+    ),
 )

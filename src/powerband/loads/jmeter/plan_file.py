@@ -24,6 +24,8 @@ _PROPERTY = re.compile(r"\$\{__P\(([^,()${}]+)(?:,([^()${}]*))?\)\}")
 _LONG_PROPERTY = re.compile(r"\$\{__property\(([^,()${}]+)(?:,[^,()${}]*)?(?:,([^()${}]*))?\)\}")
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}")
 _ANY = re.compile(r"\$\{[^}]*\}")
+_OWN = ("search_paths", "plugin_dependency_paths")
+_SCRIPT = re.compile("JSR223|BSF|BeanShell")
 _DEPTH = 8  # of variables within variables: arbitrary, they may name each other in a circle
 _LENGTH_MAX = 1 << 16  # characters of a host's name, filled in
 _BYTES_MAX = 32 * 2**20  # arbitrary: four times what `import` reads; recorded answers may be in it
@@ -66,13 +68,21 @@ class Transaction:
 class Plan:
     """The facts of a plan, from its enabled elements only: the number of `thread_groups`, the `destinations` that are
     written plainly, its `transactions`, and the user-defined `variables` by name. `only_tcp`: it has TCP samplers, and
-    none of HTTP."""
+    none of HTTP. `text`: all that its elements say; `elsewhere`: a part of it is in another file."""
 
     thread_groups: int
     destinations: tuple[Destination, ...]
     transactions: tuple[Transaction, ...]
     variables: Mapping[str, str]
     only_tcp: bool = False
+    text: str = ""
+    elsewhere: bool = False
+
+    def reads(self, name: str) -> bool:
+        """True if the plan may read a property of this name, by a function or in a script; JMeter itself reads those
+        with a dot in their name."""
+        named = re.search(rf"""[("'}}]\s*{re.escape(name)}\s*[,)"'$]""", self.text)
+        return self.elsewhere or "." in name or name in _OWN or named is not None
 
     def stands_alone(self, label: str) -> bool:
         """True if a transaction of this label is to be counted, since the samples within it are not reported. False if
@@ -137,6 +147,8 @@ def read_plan(path: Path) -> Plan:
         ),
         variables=dict(pair for element in elements for pair in _variables(element)),
         only_tcp="TCPSampler" in tags and not any(tag.startswith("HTTPSampler") for tag in tags),
+        text="\n".join(text for element in elements for text in element.itertext()),
+        elsewhere="IncludeController" in tags or any(map(_is_in_a_file, elements)),
     )
 
 
@@ -171,6 +183,13 @@ def _enabled(root: Element) -> Iterator[Element]:
             if not skip:
                 yield element
         waiting.extend(reversed(within))
+
+
+def _is_in_a_file(element: Element) -> bool:
+    """True for a script that is in a file of its own."""
+    return _SCRIPT.search(element.tag) is not None and any(
+        (child.get("name") or "").endswith("ilename") and child.text for child in element
+    )
 
 
 def _destinations(element: Element) -> Iterator[Destination]:

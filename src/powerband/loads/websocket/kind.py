@@ -53,6 +53,11 @@ class WebSocketUsers(Http):
 
         return USERS
 
+    def corrected(self, evidence: Evidence) -> Evidence:
+        from powerband.loads.websocket.measured import with_absent
+
+        return with_absent(evidence)
+
     def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
         from powerband.loads.websocket.failed_requests import user_errors
 

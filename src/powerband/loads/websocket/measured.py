@@ -8,6 +8,7 @@ every load has (`loads/measured.py`), and why users failed (`failed_requests.py`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from powerband.loads.measured import in_flight_metrics, users_metrics
 from powerband.model.load import Load
@@ -38,6 +39,17 @@ def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 
 
 USERS = Source("users", _metrics, _problems)
+
+
+def with_absent(evidence: Evidence) -> Evidence:
+    """Returns the evidence with users who had no connection at any time of the window among the unserved: the engine
+    counts those alone who sent something. Users with a number of requests leave once they are done."""
+    fleet, crowd, load = evidence.fleet, evidence.crowd, evidence.load
+    if fleet.unserved is None or crowd is None or crowd.joined_most is None or load.requests_per_user is not None:
+        return evidence
+    absent = max(0, (load.users or 0) - crowd.joined_most)
+    unserved = replace(fleet.unserved, users=fleet.unserved.users + absent)
+    return replace(evidence, fleet=replace(fleet, unserved=unserved))
 
 
 def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:
