@@ -124,10 +124,15 @@ class Evidence:
         given = len(self.record.cpus.get("subject", ()))
         tree = None if self.probe is None else self.probe.trees.get("subject")
         levels = None if tree is None or not given else tree.levels("cpus_now", *self.window)
-        if levels is None or any(pool.name.startswith("iou-") for pool in self.pools):
+        if levels is None or self._has_kernel_threads:
             return None
         most = int(median_low(levels.tolist()))
         return most if most > given else None
+
+    @cached_property
+    def _has_kernel_threads(self) -> bool:
+        """True if the subject has threads that the kernel added for io_uring."""
+        return any(pool.name.startswith("iou-") for pool in self.pools)
 
     @property
     def apart(self) -> str:
@@ -156,8 +161,10 @@ class Evidence:
         if self.probe is None:
             return None
         tree = self.probe.trees.get("subject")
-        own = None if tree is None else tree.highest("cpus_now", *self.window)
-        cpus = own or len(self.record.cpus.get("subject", ())) or self.host_cpus
+        given, own = len(self.record.cpus.get("subject", ())), None
+        if tree is not None and (own := tree.highest("cpus_now", *self.window)) and given and self._has_kernel_threads:
+            own = min(own, given)
+        cpus = own or given or self.host_cpus
         quotas = [quota for quota in (self.record.cpu_quota, self.subject_quota) if quota]
         return min([cpus, *quotas]) if cpus else cpus
 
