@@ -7,6 +7,7 @@ that makes metrics of it. Not here: the sources themselves (`loads/` for what de
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,8 @@ from powerband.readings.quiet_time import QuietTime, quiet_time_of
 from powerband.readings.recorded_looks import RecordedLooks
 from powerband.store import TrialRecord
 from powerband.wire.load_events import EngineInterval
+
+_HOST_NETWORK = re.compile(r" --net(work)?[= ]host ")
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,14 @@ class Evidence:
     def is_here(self) -> bool:
         """True if the server ran on this machine."""
         return bool(self.record.subject.get("here", True))
+
+    @property
+    def queues_here(self) -> bool:
+        """True if this machine counts the connections that find the server's accept queue full: not if the server runs
+        elsewhere, or in a container that has a network of its own."""
+        subject = self.experiment.subject
+        apart = subject.container_client and not _HOST_NETWORK.search(" ".join(subject.command or ()))
+        return self.is_here and not apart
 
     @property
     def foreign_is_known(self) -> bool:
@@ -232,7 +243,7 @@ class Evidence:
         """The number of connections that found an accept queue full, from the start of the load until `until_ns` (by
         default the end of the load); None if they were not counted."""
         go_ns, until_ns = self.record.phases.get("go"), until_ns or self.record.phases.get("end")
-        if self.probe is None or go_ns is None or until_ns is None or not self.is_here:
+        if self.probe is None or go_ns is None or until_ns is None or not self.queues_here:
             return None
         return self.probe.host.growth("listen_overflows", go_ns, until_ns, covered_least=0.0)
 

@@ -162,7 +162,7 @@ def host_metrics(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) ->
     """Yields the metrics of the host. Foreign CPU is what ran on the trial's CPUs less every watched tree and the probe
     itself; kernel threads that work for the trial count as foreign, since nothing tells them apart."""
     start, end = fleet.start_ns, fleet.end_ns
-    if evidence.is_here and (overflows := probe.host.growth("listen_overflows", start, end)) is not None:
+    if evidence.queues_here and (overflows := probe.host.growth("listen_overflows", start, end)) is not None:
         yield "accept_overflows", overflows
     for kind in ("cpu", "memory", "io"):
         if (stalled := probe.host.growth(f"psi_{kind}_some_ns", start, end)) is not None:
