@@ -3,7 +3,7 @@
 
 use std::ops::{Add, AddAssign};
 
-use super::procfs::{Numbers, ProcDir, ProcFile, Stat, after, number_after, parse_stat};
+use super::procfs::{Numbers, ProcDir, ProcFile, STATUS_MAX, Stat, after, number_after, parse_stat};
 use super::waits::Surroundings;
 use crate::clock::{clock_ns, timeval_ns};
 
@@ -226,7 +226,7 @@ impl Process {
     /// The most threads that the process's user may have in all. None if unknown, or if no limit applies to the process
     /// (capabilities(7): CAP_SYS_RESOURCE and CAP_SYS_ADMIN lift it).
     pub fn tasks_most(&self) -> Option<u64> {
-        let mut buffer = [0u8; 4096];
+        let mut buffer = [0u8; STATUS_MAX];
         let status = ProcFile::open(&format!("/proc/{}/status", self.shown_by)).ok()?;
         let capabilities = after(status.read(&mut buffer).ok()?, b"\nCapEff:\t")?.get(..16)?;
         let capabilities = u64::from_str_radix(std::str::from_utf8(capabilities).ok()?, 16).ok()?;

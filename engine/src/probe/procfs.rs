@@ -9,6 +9,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::sys::checked;
 
+/// The longest status file of a process or thread: it lists the groups of its user, who may be in a thousand.
+pub const STATUS_MAX: usize = 16 << 10;
+
 /// A /proc file kept open. The kernel makes its text anew on each read from offset 0.
 #[derive(Debug)]
 pub struct ProcFile(File);

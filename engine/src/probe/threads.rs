@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::process::{Process, tick_ns};
-use super::procfs::{ProcDir, ProcFile, parse_schedstat, parse_stat, parse_status};
+use super::procfs::{ProcDir, ProcFile, STATUS_MAX, parse_schedstat, parse_stat, parse_status};
 use super::waits::{kind_of_call, kind_of_channel, parse_call};
 use crate::clock::{clock_ns, thread_cpu_ns};
 use crate::contract::events::{PoolSample, ThreadSample, WaitKind};
@@ -169,7 +169,7 @@ impl ThreadTable {
                 None => return,
             },
         };
-        let mut buffer = [0u8; 4096];
+        let mut buffer = [0u8; STATUS_MAX];
         let mut channel = [0u8; 64];
         let Some(reading) = thread.read(process, &mut buffer, &mut channel) else {
             self.kept_files -= thread.files.kept();

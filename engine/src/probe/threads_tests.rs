@@ -83,3 +83,26 @@ fn pools_are_names_without_their_numbers() {
         assert_eq!(*pool_name(name.as_bytes()), *pool.as_bytes(), "{name}");
     }
 }
+
+#[test]
+fn the_threads_of_a_user_in_hundreds_of_groups_are_read() {
+    use std::os::unix::process::CommandExt;
+    let groups: Vec<libc::gid_t> = (1_000_000_000..1_000_000_300).collect();
+    let mut command = std::process::Command::new("sleep");
+    // SAFETY: a plain system call between fork and exec.
+    unsafe {
+        command.arg("600").pre_exec(move || match libc::setgroups(groups.len(), groups.as_ptr()) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    let Ok(mut child) = command.spawn() else { return }; // takes root
+    let mut process = Process::open(child.id() as i32).expect("just started");
+    let mut table = ThreadTable::default();
+    process.list_threads();
+    table.scan(&[&process], 20);
+    let pools = table.tell_pools();
+    child.kill().expect("lives");
+    child.wait().expect("is ours");
+    assert_eq!(pools.iter().map(|pool| pool.threads_now).sum::<u32>(), 1);
+}

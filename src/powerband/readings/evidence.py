@@ -7,6 +7,7 @@ that makes metrics of it. Not here: the sources themselves (`loads/` for what de
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,8 @@ from powerband.readings.quiet_time import QuietTime, quiet_time_of
 from powerband.readings.recorded_looks import RecordedLooks
 from powerband.store import TrialRecord
 from powerband.wire.load_events import EngineInterval
+
+_HOST_NETWORK = re.compile(r" --net(work)?[= ]host ")
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,14 @@ class Evidence:
         return bool(self.record.subject.get("here", True))
 
     @property
+    def queues_here(self) -> bool:
+        """True if this machine counts the connections that find the server's accept queue full: not if the server runs
+        elsewhere, or in a container that has a network of its own."""
+        subject = self.experiment.subject
+        apart = subject.container_client and not _HOST_NETWORK.search(" ".join(subject.command or ()))
+        return self.is_here and not apart
+
+    @property
     def foreign_is_known(self) -> bool:
         """True if the CPU use of other programs is known apart from the server's. Only one process of a deployed server
         on this machine is watched at most, so that its database, say, would count among the others; so would the proxy
@@ -124,10 +135,15 @@ class Evidence:
         given = self.record.cpus.get("subject", ())
         tree = None if self.probe is None else self.probe.trees.get("subject")
         levels = None if tree is None or not given else tree.levels("cpus_now", *self.window)
-        if levels is None or any(pool.name.startswith("iou-") for pool in self.pools):
+        if levels is None or self._has_kernel_threads:
             return None
         most, begun_on = int(median_low(levels.tolist())), self.record.subject.get("own_cpus", ())
         return most if most > len(given) or most == len(begun_on) else None
+
+    @cached_property
+    def _has_kernel_threads(self) -> bool:
+        """True if the subject has threads that the kernel added for io_uring."""
+        return any(pool.name.startswith("iou-") for pool in self.pools)
 
     @property
     def apart(self) -> str:
@@ -156,8 +172,10 @@ class Evidence:
         if self.probe is None:
             return None
         tree = self.probe.trees.get("subject")
-        own = None if tree is None else tree.highest("cpus_now", *self.window)
-        cpus = own or len(self.record.cpus.get("subject", ())) or self.host_cpus
+        given, own = len(self.record.cpus.get("subject", ())), None
+        if tree is not None and (own := tree.highest("cpus_now", *self.window)) and given and self._has_kernel_threads:
+            own = min(own, given)
+        cpus = own or given or self.host_cpus
         quotas = [quota for quota in (self.record.cpu_quota, self.subject_quota) if quota]
         return min([cpus, *quotas]) if cpus else cpus
 
@@ -225,7 +243,7 @@ class Evidence:
         """The number of connections that found an accept queue full, from the start of the load until `until_ns` (by
         default the end of the load); None if they were not counted."""
         go_ns, until_ns = self.record.phases.get("go"), until_ns or self.record.phases.get("end")
-        if self.probe is None or go_ns is None or until_ns is None or not self.is_here:
+        if self.probe is None or go_ns is None or until_ns is None or not self.queues_here:
             return None
         return self.probe.host.growth("listen_overflows", go_ns, until_ns, covered_least=0.0)
 

@@ -141,9 +141,6 @@ def tracked_setting(
         if several := _several(experiment):
             note(several)
             run.keep_note(several)
-        if several := _several(experiment):
-            note(several)
-            run.keep_note(several)
     leaving = Leaving(experiment, run, given)
     try:
         yield leaving

@@ -58,9 +58,7 @@ def compare_runs(
             return _fails(setting, (first, second), values)
         both = [run[setting] for run in values]
         found = _change(setting, both, first, scale, confidence=each, sessions=sessions)
-        ends = [row[setting].estimates.get(first.objective) if setting in row else None for row in rows]
-        endless = [estimate is not None and estimate.at_least for estimate in ends]
-        found = with_ends(found, endless, ("the first run", "the second run"), first.objective)
+        found = _with_ends(found, rows, first.objective)
         for index in (0, 1):
             if setting in bounds[index]:
                 _, why = _unmeasured(setting, (first, second), (index != 0, index != 1))
@@ -243,6 +241,12 @@ def _worse_at_slo(
             before, after = (format_value(each.value, unit) for each in (found.first, found.second))
             return f"{metric_words(metric)} {after} instead of {before}"
     return ""
+
+
+def _with_ends(change: Change, rows: Sequence[Mapping[Setting, SettingResult]], metric: str) -> Change:
+    found = [row[change.setting].estimates.get(metric) if change.setting in row else None for row in rows]
+    endless = [estimate is not None and estimate.at_least for estimate in found]
+    return with_ends(change, endless, ("the first run", "the second run"), metric)
 
 
 def _change(

@@ -15,7 +15,7 @@ from powerband.loads.measured import THREAD_SHARE_MAX
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet
-from powerband.readings.pools import WatchedPool
+from powerband.readings.pools import WatchedPool, watched_share
 from powerband.readings.quiet_time import QuietTime
 
 RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: the effect of lost time on them is known
@@ -25,6 +25,7 @@ DATABASES = frozenset({"postgres", "mysqld", "mariadbd", "redis-server", "mongod
 WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
 ERRORS = 2.0  # standard errors
+SEEN_LEAST = 0.8  # of the subject's CPU time, in threads that were read: those of the rest waited for no known time
 TELLS_NOTHING = 0.5
 """A trial held up for a larger share of its time shows nothing: the server may do twice as well, and a bound as large
 as that is none (`regret.MOST`)."""
@@ -133,8 +134,8 @@ def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
 def _waited(evidence: Evidence, foreign: float) -> float:
     """The share of the window that waits for CPUs which others used can have cost the trial, at most. Each pool of the
     subject's threads counts with the share of one thread: its own wait, and that of the threads that it waits for. Each
-    other process counts with all its waits. 1 if the kernel does not count them. A subject on another machine has its
-    own CPUs, and counts for nothing."""
+    other process counts with all its waits. 1 if the kernel does not count them, or if much was done by threads that
+    ended before they were read. A subject on another machine has its own CPUs, and counts for nothing."""
     probe = evidence.probe
     assert probe is not None
     waits = {name: tree.growth("run_wait_ns", *evidence.window) for name, tree in probe.trees.items()}
@@ -143,6 +144,10 @@ def _waited(evidence: Evidence, foreign: float) -> float:
     shares = {name: (wait or 0.0) / SECOND_NS / evidence.fleet.window_s for name, wait in waits.items()}
     pools = evidence.pools
     in_pools = sum(pool.use.run_wait for pool in pools)
+    cores = 0.0 if "subject" not in probe.trees else probe.trees["subject"].cores(*evidence.window) or 0.0
+    read = watched_share(probe.threads, *evidence.window) > 0  # else the pools' figures are of the time around it
+    if read and sum(pool.use.on_cpu for pool in pools) < SEEN_LEAST * cores:
+        return 1.0
     # Threads that come and go are in no pool's count: their waits are taken whole.
     rest = max(0.0, shares.get("subject", 0.0) - in_pools)
     others = sum(share for name, share in shares.items() if name != "subject")

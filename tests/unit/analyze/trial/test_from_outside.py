@@ -60,6 +60,17 @@ def test_the_accept_queues_of_this_machine_are_not_those_of_another(tmp_path: Pa
     assert "accept_overflows" in measured(tmp_path / "b", Figures(), here=True).metrics
 
 
+@pytest.mark.parametrize(
+    ("words", "known"), [((), False), (("--network", "host"), True), (("--net=host",), True), (("-h", "host"), False)]
+)
+def test_a_full_accept_queue_in_a_network_of_its_own_is_not_seen(
+    tmp_path: Path, words: tuple[str, ...], *, known: bool
+) -> None:
+    subject = Subject(name="s", command=("docker", "run", *words, "-p", "{port}:80", "image", "{threads}"))
+    found = measured(tmp_path, Figures(), subject=subject, watched=True)
+    assert ("accept_overflows" in found.metrics) is known
+
+
 def test_busy_programs_beside_the_generator_count_by_what_it_waited(tmp_path: Path) -> None:
     """The server is on another machine, so its CPUs are not those that other programs used here."""
     figures = Figures(busy_cores=1.9, engine_wait=0.0)

@@ -306,6 +306,8 @@ def test_a_server_on_cpus_that_it_was_not_given_shares_those_of_the_load_generat
     directory.probe.write_text(directory.probe.read_text().replace('"pool": "worker"', f'"pool": "{pool}"'))
     result = measure(directory, record, experiment())
     assert codes(result) == ({"own_affinity"} if noted else set()) and result.valid
+    if pool == "iou-wrk":
+        assert result.metrics["subject_cpu_share"] == pytest.approx(result.metrics["subject_cpu_cores"])
     assert result.cpus == (CpuUse(noted, 2, shared=True) if noted else CpuUse(1, 2, shared=False))
 
 
