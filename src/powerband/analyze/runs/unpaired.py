@@ -239,7 +239,7 @@ def _worse_at_slo(
         found = _with_ends(found, rows, metric)
         if found.verdict is Verdict.WORSE and found.first is not None and found.second is not None:
             before, after = (format_value(each.value, unit) for each in (found.first, found.second))
-            return f"{metric_words(metric)} {after} instead of {before}"
+            return found.because or f"{metric_words(metric)} {after} instead of {before}"
     return ""
 
 
