@@ -278,6 +278,16 @@ def test_nothing_right_and_no_memory(stand: Any) -> None:
         of.load.check_ended()
 
 
+def test_what_jmeter_said_of_requests_that_it_could_not_send_is_told(stand: Any) -> None:
+    of: Stand = stand(warmup_ns=0)
+    of.answer(0, 300, "Non HTTP response code: java.net.URISyntaxException", "false")
+    of.look(310)
+    of.load.send(Go(at_ns=100 * SECOND))
+    of.look(700)
+    with pytest.raises(TrialFailed, match=r"\(30 connect_failed\): JMeter said: said"):
+        of.load.check_begun()
+
+
 def test_a_clock_that_was_set(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     of: Stand = stand()
     begun(of)

@@ -161,7 +161,9 @@ def test_labels_without_end_are_gathered() -> None:
         ("javax.net.ssl.SSLHandshakeException", "PKIX path building failed", "tls_failed"),
         ("java.net.UnknownHostException", "nowhere.invalid", "connect_failed"),
         ("org.apache.http.client.ClientProtocolException", "x", "bad_response"),
-        ("java.net.URISyntaxException", "Illegal character", "bad_response"),
+        ("java.net.URISyntaxException", "Illegal character", "connect_failed"),
+        ("java.net.MalformedURLException", "unknown protocol: foo", "connect_failed"),
+        ("java.lang.IllegalArgumentException", "port out of range:99999", "connect_failed"),
     ],
 )
 def test_outcomes(code: str, message: str, outcome: str) -> None:
@@ -177,6 +179,17 @@ def test_what_the_plan_accepts_is_ok_and_refused_statuses_are_told() -> None:
     of.measure_ns = START_NS
     list(of.end())
     assert read_back(of.summary()).rejected_statuses == {"500": 2, "404": 1}
+
+
+def test_samples_that_sent_nothing_are_known() -> None:
+    of = account()
+    of.measure_ns = START_NS
+    of.add([sample(0, bytes_sent=0, label="dbg"), sample(5, bytes_sent=0, ok=False), sample(7, bytes_sent=0)])
+    list(of.advance(START_NS + 500 * MS))
+    assert not of.sends_bytes
+    of.add([sample(600)])
+    list(of.end())
+    assert of.sent_nothing == {"dbg": 1, "GET": 1} and of.sends_bytes
 
 
 def test_requests_that_threads_were_told_to_leave_are_unfinished() -> None:

@@ -14,6 +14,7 @@ import shlex
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -239,6 +240,7 @@ class JMeterLoad(StandIn):
             "java_version": self._jmeter.jdk.version,
             "thread_groups": self._plan.thread_groups,
             "transactions_alone": self._account.transactions_alone,
+            "sent_nothing": dict(self._account.sent_nothing) if self._account.sends_bytes else {},
         }
         return {"jmeter": facts}
 
@@ -276,11 +278,11 @@ class JMeterLoad(StandIn):
 
     def check_begun(self) -> None:
         """Raises TrialFailed if no request was answered so far."""
-        check_answered(self.seen, self._account.rejected)
+        self._check_answered(self.seen)
 
     def check_ended(self) -> None:
         """Raises TrialFailed if the run has nothing to measure, or if what it measured is of no use."""
-        check_answered(self._account.outcomes, self._account.rejected)
+        self._check_answered(self._account.outcomes)
         if said := out_of_memory(self._words()):
             raise TrialFailed(
                 Code.JMETER_FAILED,
@@ -294,6 +296,10 @@ class JMeterLoad(StandIn):
                 f"this machine's clock was set by {moved_ns / 1e6:.0f} ms meanwhile, and JMeter's results carry its "
                 "time: run again once the clock is steady",
             )
+
+    def _check_answered(self, outcomes: Counter[str]) -> None:
+        said = self._account.exception
+        check_answered(outcomes, self._account.rejected, said=f"JMeter said: {said[:300]}" if said else "")
 
     def overdue(self, what: str) -> TrialFailed:
         return TrialFailed(Code.JMETER_FAILED, f"JMeter did not {what} in time{self._said()}")
