@@ -26,7 +26,9 @@ from powerband.wire.specs import Go, StartMeasure
 MS = 1_000_000
 SECOND = 1_000 * MS
 EXAMPLE = Path(__file__).parents[3] / "examples" / "jmeter" / "plan.jmx"
-HEADER = "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sentBytes,grpThreads,allThreads\n"
+HEADER = (
+    "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sentBytes,grpThreads,allThreads,threadName\n"
+)
 JMETER = JMeter(Path("/cache/jmeter"), Jdk(Path("/jdk"), 17, "JAVA_HOME"))
 
 
@@ -60,7 +62,7 @@ class Stand:
         )  # fmt: skip
 
     def answer(self, from_ms: int, to_ms: int, code: str = "200", ok: str = "true") -> None:
-        rows = [f"{100_000 + at},5,Front page,{code},said,{ok},1,1,2,2\n" for at in range(from_ms, to_ms, 10)]
+        rows = [f"{100_000 + at},5,Front page,{code},said,{ok},1,1,2,2,Users 1-1\n" for at in range(from_ms, to_ms, 10)]
         with self.directory.samples.open("a") as file:
             file.writelines(rows)
 
@@ -192,7 +194,7 @@ def test_who_does_not_leave_is_told_and_then_left(stand: Any) -> None:
     assert of.told() == ["StopTestNow"]
     with of.directory.samples.open("a") as file:
         refused = "Non HTTP response code: java.net.SocketException"
-        file.write(f"100900,1500,Front page,{refused},Socket closed,false,1,1,2,2\n")
+        file.write(f"100900,1500,Front page,{refused},Socket closed,false,1,1,2,2,Users 1-1\n")
     of.look(2_000 + LEAVES_WITHIN_NS // MS)
     assert of.load.finished
     (summary,) = of.load.summaries

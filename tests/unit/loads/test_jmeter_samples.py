@@ -23,7 +23,7 @@ START_NS = 50_000 * MS
 
 def sample(at_ms: int, elapsed_ms: int = 10, **fields: object) -> JtlSample:
     """A sample. `at_ms`: its time from the first request on."""
-    given = JtlSample(WALL_MS + at_ms, elapsed_ms, "GET", "200", "OK", True, 100, 50, 4)
+    given = JtlSample(WALL_MS + at_ms, elapsed_ms, "GET", "200", "OK", True, 100, 50, 4, "Users")
     return given._replace(**fields)  # type: ignore[arg-type]
 
 
@@ -179,6 +179,14 @@ def test_what_the_plan_accepts_is_ok_and_refused_statuses_are_told() -> None:
     of.measure_ns = START_NS
     list(of.end())
     assert read_back(of.summary()).rejected_statuses == {"500": 2, "404": 1}
+
+
+def test_groups_that_run_before_the_load_are_no_part_of_it() -> None:
+    of = Account(AHEAD_NS, 1_000 * MS, lambda _: False, {"Set up"})
+    of.add([sample(-20_000, group="Set up"), sample(-9_000, group="Set up")])
+    assert of.begun_ns is None
+    of.add([sample(0)])
+    assert of.begun_ns == START_NS
 
 
 def test_samples_that_sent_nothing_are_known() -> None:

@@ -54,9 +54,12 @@ CLOCK_SET_NS = 50_000_000  # NTP slews at most 0.5 ms a second, 30 ms in a minut
 _GRACE_NS = 2_000_000_000  # arbitrary: JMeter's results are in the file by then, so that nothing is lost
 _WORDS_BYTES = 1 << 16  # arbitrary: some stack traces; the error is among the last
 _WORDS_LINES = 3  # arbitrary: the first errors are the cause, and the log has the rest
-_SAVED = ("time", "label", "response_code", "response_message", "successful", "bytes", "sent_bytes", "thread_counts")
+_SAVED = (
+    *("time", "label", "response_code", "response_message", "successful", "bytes", "sent_bytes", "thread_counts"),
+    "thread_name",
+)
 _NOT_SAVED = (
-    *("thread_name", "data_type", "assertion_results_failure_message", "url", "filename", "latency", "connect_time"),
+    *("data_type", "assertion_results_failure_message", "url", "filename", "latency", "connect_time"),
     *("idle_time", "encoding", "sample_count", "hostname", "subresults", "assertions", "response_data"),
     *("response_data.on_error", "samplerData", "responseHeaders", "requestHeaders"),
 )
@@ -219,7 +222,7 @@ class JMeterLoad(StandIn):
         self._drain_ns = drain_ns
         self._reader = JtlReader(directory.samples)
         self._ahead_ns = _wall_ahead_ns()
-        self._account = Account(self._ahead_ns, duration_ns, plan.stands_alone)
+        self._account = Account(self._ahead_ns, duration_ns, plan.stands_alone, plan.groups_apart)
         self._told: set[str] = set()
 
     @property
@@ -312,7 +315,8 @@ class JMeterLoad(StandIn):
         return TrialFailed(
             Code.NO_SAMPLES,
             f"{what}: see that a thread group has threads (a property that the plan reads and load.properties does not "
-            f"give may stand for none), that its samplers are enabled, and that the server answers{self._said()}",
+            f"give may stand for none), that its samplers are enabled (not in setUp groups alone), and that the server "
+            f"answers{self._said()}",
         )
 
     def _read(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -121,9 +121,15 @@ class Account:
     intervals that have passed.
 
     `ahead_ns`: the wall clock minus the monotonic one. `stands_alone`: returns whether the transaction of a label is to
-    be counted, in place of its samples."""
+    be counted, in place of its samples. `groups_apart`: thread groups whose samples are no part of the load."""
 
-    def __init__(self, ahead_ns: int, duration_ns: int, stands_alone: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        ahead_ns: int,
+        duration_ns: int,
+        stands_alone: Callable[[str], bool],
+        groups_apart: Collection[str] = (),
+    ) -> None:
         self.begun_ns: int | None = None
         self.measure_ns: int | None = None
         self.last_end_ns = 0
@@ -139,6 +145,7 @@ class Account:
         self._ahead_ns = ahead_ns
         self._duration_ns = duration_ns
         self._stands_alone = stands_alone
+        self._groups_apart = groups_apart
         self._waiting: list[_Ended] = []
         self.passed_ns = 0
         """The end of the last interval that was given."""
@@ -166,6 +173,8 @@ class Account:
     def add(self, samples: Iterable[JtlSample]) -> None:
         """Takes samples, by the wall clock; a transaction's own sample only if those within it are not reported."""
         for sample in samples:
+            if sample.group in self._groups_apart:
+                continue
             if sample.message.startswith(TRANSACTION):
                 if not self._stands_alone(sample.label):
                     continue
