@@ -27,19 +27,22 @@ _TLS_CURES = {
 }
 
 
-def check_answered(outcomes: Counter[str], statuses: Mapping[str, int], stderr_file: Path | None = None) -> None:
+def check_answered(
+    outcomes: Counter[str], statuses: Mapping[str, int], stderr_file: Path | None = None, said: str = ""
+) -> None:
     """Raises TrialFailed if no request ended ok: then there is nothing to measure. `statuses`: rejected requests by
-    HTTP status, as far as they are known. `stderr_file`: what the engines of this machine wrote to stderr."""
+    HTTP status, as far as they are known. `stderr_file`: what the engines of this machine wrote to stderr. `said`: why
+    a request failed, if it is known."""
     if outcomes["ok"]:
         return
     ended = ", ".join(f"{count} {name}" for name, count in outcomes.most_common() if count) or "none ended"
     if set(outcomes) <= SILENT:
         raise TrialFailed(
             Code.NO_RESPONSE,
-            f"the server never answered a request ({ended}): check load.scenario and subject.url, or raise "
-            "load.timeout and measure.warmup_max if it is that slow",
+            f"the server never answered a request ({ended}): check load.scenario and subject.url (of WebSockets also "
+            "load.websocket.match and unsolicited), or raise load.timeout and measure.warmup_max if it is that slow",
         )
-    cure = _handshakes(outcomes, stderr_file) or "check the path, the checks and the server's log"
+    cure = _handshakes(outcomes, stderr_file) or said or "check the path, the checks and the server's log"
     raise TrialFailed(
         Code.NO_VALID_RESPONSE, f"not one request was answered as it should be ({ended}{_named(statuses)}): {cure}"
     )

@@ -26,7 +26,9 @@ from powerband.wire.specs import Go, StartMeasure
 MS = 1_000_000
 SECOND = 1_000 * MS
 EXAMPLE = Path(__file__).parents[3] / "examples" / "jmeter" / "plan.jmx"
-HEADER = "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sentBytes,grpThreads,allThreads\n"
+HEADER = (
+    "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sentBytes,grpThreads,allThreads,threadName\n"
+)
 JMETER = JMeter(Path("/cache/jmeter"), Jdk(Path("/jdk"), 17, "JAVA_HOME"))
 
 
@@ -60,7 +62,7 @@ class Stand:
         )  # fmt: skip
 
     def answer(self, from_ms: int, to_ms: int, code: str = "200", ok: str = "true") -> None:
-        rows = [f"{100_000 + at},5,Front page,{code},said,{ok},1,1,2,2\n" for at in range(from_ms, to_ms, 10)]
+        rows = [f"{100_000 + at},5,Front page,{code},said,{ok},1,1,2,2,Users 1-1\n" for at in range(from_ms, to_ms, 10)]
         with self.directory.samples.open("a") as file:
             file.writelines(rows)
 
@@ -192,7 +194,7 @@ def test_who_does_not_leave_is_told_and_then_left(stand: Any) -> None:
     assert of.told() == ["StopTestNow"]
     with of.directory.samples.open("a") as file:
         refused = "Non HTTP response code: java.net.SocketException"
-        file.write(f"100900,1500,Front page,{refused},Socket closed,false,1,1,2,2\n")
+        file.write(f"100900,1500,Front page,{refused},Socket closed,false,1,1,2,2,Users 1-1\n")
     of.look(2_000 + LEAVES_WITHIN_NS // MS)
     assert of.load.finished
     (summary,) = of.load.summaries
@@ -276,6 +278,16 @@ def test_nothing_right_and_no_memory(stand: Any) -> None:
     of.look(800)
     with pytest.raises(TrialFailed, match=r"Java heap space.*jvm_args: -Xmx4g"):
         of.load.check_ended()
+
+
+def test_what_jmeter_said_of_requests_that_it_could_not_send_is_told(stand: Any) -> None:
+    of: Stand = stand(warmup_ns=0)
+    of.answer(0, 300, "Non HTTP response code: java.net.URISyntaxException", "false")
+    of.look(310)
+    of.load.send(Go(at_ns=100 * SECOND))
+    of.look(700)
+    with pytest.raises(TrialFailed, match=r"\(30 connect_failed\): JMeter said: said"):
+        of.load.check_begun()
 
 
 def test_a_clock_that_was_set(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,3 +133,10 @@ def test_transactions_that_stand_for_their_requests_are_noted() -> None:
     made = fleet()
     (found,) = jmeter_problems(made, made.times("response_time_ns"), {}, {"transactions_alone": 1200})
     assert found.code == "jmeter_transactions" and "1,200 samples" in found.message
+
+
+def test_samples_that_sent_nothing_are_noted() -> None:
+    made = fleet()
+    (found,) = jmeter_problems(made, made.times("response_time_ns"), {}, {"sent_nothing": {"dbg": 1200, "jsr": 1}})
+    assert not found.fatal and found.message.startswith("1,201 samples sent nothing")
+    assert "(dbg, jsr)" in found.message

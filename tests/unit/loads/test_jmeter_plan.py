@@ -87,6 +87,12 @@ def test_what_is_disabled_is_not_there(tmp_path: Path) -> None:
     assert made.destinations == () and made.thread_groups == 1
 
 
+def test_groups_that_run_before_and_after_the_load(tmp_path: Path) -> None:
+    apart = "".join(f'<{tag}ThreadGroup testname="{tag}"/><hashTree/>' for tag in ("Setup", "Post"))
+    same = '<SetupThreadGroup testname="g"/><hashTree/>'
+    assert plan(tmp_path, "", f"{apart}{same}{GROUP}").groups_apart == {"Setup", "Post"}
+
+
 def test_paths_are_no_hosts(tmp_path: Path) -> None:
     made = plan(tmp_path, sampler("HTTPSampler.path", "/http://x") + sampler("HTTPSampler.path", "http://${x}/"))
     assert made.destinations == ()

@@ -23,7 +23,7 @@ START_NS = 50_000 * MS
 
 def sample(at_ms: int, elapsed_ms: int = 10, **fields: object) -> JtlSample:
     """A sample. `at_ms`: its time from the first request on."""
-    given = JtlSample(WALL_MS + at_ms, elapsed_ms, "GET", "200", "OK", True, 100, 50, 4)
+    given = JtlSample(WALL_MS + at_ms, elapsed_ms, "GET", "200", "OK", True, 100, 50, 4, "Users")
     return given._replace(**fields)  # type: ignore[arg-type]
 
 
@@ -161,7 +161,9 @@ def test_labels_without_end_are_gathered() -> None:
         ("javax.net.ssl.SSLHandshakeException", "PKIX path building failed", "tls_failed"),
         ("java.net.UnknownHostException", "nowhere.invalid", "connect_failed"),
         ("org.apache.http.client.ClientProtocolException", "x", "bad_response"),
-        ("java.net.URISyntaxException", "Illegal character", "bad_response"),
+        ("java.net.URISyntaxException", "Illegal character", "connect_failed"),
+        ("java.net.MalformedURLException", "unknown protocol: foo", "connect_failed"),
+        ("java.lang.IllegalArgumentException", "port out of range:99999", "connect_failed"),
     ],
 )
 def test_outcomes(code: str, message: str, outcome: str) -> None:
@@ -177,6 +179,25 @@ def test_what_the_plan_accepts_is_ok_and_refused_statuses_are_told() -> None:
     of.measure_ns = START_NS
     list(of.end())
     assert read_back(of.summary()).rejected_statuses == {"500": 2, "404": 1}
+
+
+def test_groups_that_run_before_the_load_are_no_part_of_it() -> None:
+    of = Account(AHEAD_NS, 1_000 * MS, lambda _: False, {"Set up"})
+    of.add([sample(-20_000, group="Set up"), sample(-9_000, group="Set up")])
+    assert of.begun_ns is None
+    of.add([sample(0)])
+    assert of.begun_ns == START_NS
+
+
+def test_samples_that_sent_nothing_are_known() -> None:
+    of = account()
+    of.measure_ns = START_NS
+    of.add([sample(0, bytes_sent=0, label="dbg"), sample(5, bytes_sent=0, ok=False), sample(7, bytes_sent=0)])
+    list(of.advance(START_NS + 500 * MS))
+    assert not of.sends_bytes
+    of.add([sample(600)])
+    list(of.end())
+    assert of.sent_nothing == {"dbg": 1, "GET": 1} and of.sends_bytes
 
 
 def test_requests_that_threads_were_told_to_leave_are_unfinished() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from powerband.loads.jmeter.jtl import COLUMNS, JtlReader, JtlSample
 
-HEADER = "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sentBytes,grpThreads,allThreads"
-ROW = "1700000000123,45,Front page,200,OK,true,310,120,4,8"
-SAMPLE = JtlSample(1_700_000_000_123, 45, "Front page", "200", "OK", True, 310, 120, 8)
+HEADER = "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sentBytes,grpThreads,allThreads,threadName"
+ROW = "1700000000123,45,Front page,200,OK,true,310,120,4,8,Some users 1-2"
+SAMPLE = JtlSample(1_700_000_000_123, 45, "Front page", "200", "OK", True, 310, 120, 8, "Some users")
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 samples = st.builds(
     JtlSample,
@@ -26,6 +26,7 @@ samples = st.builds(
     st.integers(0, 10**9),
     st.integers(0, 10**9),
     st.integers(0, 10**4),
+    texts,
 )
 
 
@@ -36,7 +37,7 @@ def written(rows: list[JtlSample]) -> bytes:
         text = str(value)
         return f'"{text.replace(chr(34), chr(34) * 2)}"' if set(text) & set(',"\r\n') else text
 
-    lines = [COLUMNS, *([*row[:5], str(row.ok).lower(), *row[6:]] for row in rows)]
+    lines = [COLUMNS, *([*row[:5], str(row.ok).lower(), *row[6:9], f"{row.group} 1-2"] for row in rows)]
     return "".join(",".join(map(quoted, line)) + "\n" for line in lines).encode()
 
 

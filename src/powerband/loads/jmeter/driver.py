@@ -14,6 +14,7 @@ import shlex
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,9 +54,12 @@ CLOCK_SET_NS = 50_000_000  # NTP slews at most 0.5 ms a second, 30 ms in a minut
 _GRACE_NS = 2_000_000_000  # arbitrary: JMeter's results are in the file by then, so that nothing is lost
 _WORDS_BYTES = 1 << 16  # arbitrary: some stack traces; the error is among the last
 _WORDS_LINES = 3  # arbitrary: the first errors are the cause, and the log has the rest
-_SAVED = ("time", "label", "response_code", "response_message", "successful", "bytes", "sent_bytes", "thread_counts")
+_SAVED = (
+    *("time", "label", "response_code", "response_message", "successful", "bytes", "sent_bytes", "thread_counts"),
+    "thread_name",
+)
 _NOT_SAVED = (
-    *("thread_name", "data_type", "assertion_results_failure_message", "url", "filename", "latency", "connect_time"),
+    *("data_type", "assertion_results_failure_message", "url", "filename", "latency", "connect_time"),
     *("idle_time", "encoding", "sample_count", "hostname", "subresults", "assertions", "response_data"),
     *("response_data.on_error", "samplerData", "responseHeaders", "requestHeaders"),
 )
@@ -218,7 +222,7 @@ class JMeterLoad(StandIn):
         self._drain_ns = drain_ns
         self._reader = JtlReader(directory.samples)
         self._ahead_ns = _wall_ahead_ns()
-        self._account = Account(self._ahead_ns, duration_ns, plan.stands_alone)
+        self._account = Account(self._ahead_ns, duration_ns, plan.stands_alone, plan.groups_apart)
         self._told: set[str] = set()
 
     @property
@@ -239,6 +243,7 @@ class JMeterLoad(StandIn):
             "java_version": self._jmeter.jdk.version,
             "thread_groups": self._plan.thread_groups,
             "transactions_alone": self._account.transactions_alone,
+            "sent_nothing": dict(self._account.sent_nothing) if self._account.sends_bytes else {},
         }
         return {"jmeter": facts}
 
@@ -276,11 +281,11 @@ class JMeterLoad(StandIn):
 
     def check_begun(self) -> None:
         """Raises TrialFailed if no request was answered so far."""
-        check_answered(self.seen, self._account.rejected)
+        self._check_answered(self.seen)
 
     def check_ended(self) -> None:
         """Raises TrialFailed if the run has nothing to measure, or if what it measured is of no use."""
-        check_answered(self._account.outcomes, self._account.rejected)
+        self._check_answered(self._account.outcomes)
         if said := out_of_memory(self._words()):
             raise TrialFailed(
                 Code.JMETER_FAILED,
@@ -295,6 +300,10 @@ class JMeterLoad(StandIn):
                 "time: run again once the clock is steady",
             )
 
+    def _check_answered(self, outcomes: Counter[str]) -> None:
+        said = self._account.exception
+        check_answered(outcomes, self._account.rejected, said=f"JMeter said: {said[:300]}" if said else "")
+
     def overdue(self, what: str) -> TrialFailed:
         return TrialFailed(Code.JMETER_FAILED, f"JMeter did not {what} in time{self._said()}")
 
@@ -306,7 +315,8 @@ class JMeterLoad(StandIn):
         return TrialFailed(
             Code.NO_SAMPLES,
             f"{what}: see that a thread group has threads (a property that the plan reads and load.properties does not "
-            f"give may stand for none), that its samplers are enabled, and that the server answers{self._said()}",
+            f"give may stand for none), that its samplers are enabled (not in setUp groups alone), and that the server "
+            f"answers{self._said()}",
         )
 
     def _read(self) -> None:

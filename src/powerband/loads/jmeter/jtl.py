@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 COLUMNS = (
     *("timeStamp", "elapsed", "label", "responseCode", "responseMessage", "success"),
-    *("bytes", "sentBytes", "allThreads"),
+    *("bytes", "sentBytes", "allThreads", "threadName"),
 )
 """The columns that are read, by name: others may stand between them."""
 _READ_BYTES = 1 << 20  # arbitrary: some 10,000 rows per read
@@ -25,7 +25,7 @@ class JtlSample(NamedTuple):
     """One result of a sampler. `start_ms`: since 1970; `elapsed_ms`: until the whole answer was there. `label`: the
     sampler's name. `code`, `message`: the HTTP status and its words, or the exception in place of an answer. `ok`: True
     if JMeter and the plan's assertions accept the answer. `bytes_received`, `bytes_sent`: with headers. `threads`:
-    those of all groups, when the sample ended."""
+    those of all groups, when the sample ended. `group`: the name of its thread's group."""
 
     start_ms: int
     elapsed_ms: int
@@ -36,6 +36,7 @@ class JtlSample(NamedTuple):
     bytes_received: int
     bytes_sent: int
     threads: int
+    group: str
 
 
 class JtlReader:
@@ -106,9 +107,9 @@ def _columns(header: list[str]) -> tuple[int, ...]:
 
 def _sample(row: list[str], columns: tuple[int, ...]) -> JtlSample:
     try:
-        start, elapsed, label, code, message, ok, received, sent, threads = (row[at] for at in columns)
-        return JtlSample(
-            int(start), max(0, int(elapsed)), label, code, message, ok == "true", int(received), int(sent), int(threads)
-        )
+        start, elapsed, label, code, message, ok, received, sent, threads, thread = (row[at] for at in columns)
+        counts = int(received), int(sent), int(threads)
+        group = thread.rpartition(" ")[0]  # the thread's name is "Users 1-2"
+        return JtlSample(int(start), max(0, int(elapsed)), label, code, message, ok == "true", *counts, group)
     except (IndexError, ValueError):
         raise ValueError(f"the row {','.join(row)[:200]!r} is none of its results") from None

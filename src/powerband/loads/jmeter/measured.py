@@ -18,6 +18,7 @@ from powerband.readings.evidence import Evidence, Source
 from powerband.readings.fleet import MergedFleet, MergedTimes
 
 THREADS_TOLERANCE = 0.02  # as for Little's law of powerband's own engine
+LABELS_SHOWN = 5  # arbitrary: what fits a message
 THREADS_CHANGE = 0.05  # within the window: arbitrary, above what threads that come and go by chance make
 THREADS_FLOOR = 0.5  # a thread that starts or ends within the window may be counted or not
 
@@ -67,6 +68,13 @@ def jmeter_problems(
             '"Generate parent sample"), and are counted as one request each: switch that off to count requests',
             fatal=False,
         )
+    if idle := told.get("sent_nothing"):
+        yield Problem(
+            "jmeter_transactions",
+            f"{sum(idle.values()):,} samples sent nothing, and are counted as one request each "
+            f"({', '.join(list(idle)[:LABELS_SHOWN])}): switch Debug Samplers off, let scripts be pre-processors",
+            fatal=False,
+        )
     if response.count and response.quantile(0.5) <= 0:
         yield Problem(
             "jmeter_clock",
@@ -91,8 +99,8 @@ def threads_problem(evidence: Evidence) -> Iterator[Problem]:
     if abs(last - first) > max(1.0, THREADS_CHANGE * max(first, last)):
         yield Problem(
             "not_all_joined",
-            f"JMeter had {first:.0f} threads in the first fifth of the measured window, and {last:.0f} in the last: the "
-            "figures are of no one number of threads; begin the window after the ramp-up (measure.warmup), and let "
+            f"JMeter had {first:.0f} threads in the first fifth of the measured window, and {last:.0f} in the last: "
+            "the figures are of no one number of threads; begin the window after the ramp-up (measure.warmup), and let "
             "thread groups loop for ever",
             fatal=False,
         )

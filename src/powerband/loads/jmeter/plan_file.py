@@ -8,7 +8,7 @@ defines. Only JMeter knows what a plan does; the file itself is never changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ _PROPERTY = re.compile(r"\$\{__P\(([^,()${}]+)(?:,([^()${}]*))?\)\}")
 _LONG_PROPERTY = re.compile(r"\$\{__property\(([^,()${}]+)(?:,[^,()${}]*)?(?:,([^()${}]*))?\)\}")
 _VARIABLE = re.compile(r"\$\{([\w.-]+)\}")
 _ANY = re.compile(r"\$\{[^}]*\}")
+_APART = ("SetupThreadGroup", "PostThreadGroup")
 _OWN = ("search_paths", "plugin_dependency_paths")
 _SCRIPT = re.compile("JSR223|BSF|BeanShell")
 _DEPTH = 8  # of variables within variables: arbitrary, they may name each other in a circle
@@ -68,7 +69,8 @@ class Transaction:
 class Plan:
     """The facts of a plan, from its enabled elements only: the number of `thread_groups`, the `destinations` that are
     written plainly, its `transactions`, and the user-defined `variables` by name. `only_tcp`: it has TCP samplers, and
-    none of HTTP. `text`: all that its elements say; `elsewhere`: a part of it is in another file."""
+    none of HTTP. `text`: all that its elements say; `elsewhere`: a part of it is in another file.
+    `groups_apart`: its thread groups that run before or after the load."""
 
     thread_groups: int
     destinations: tuple[Destination, ...]
@@ -77,6 +79,7 @@ class Plan:
     only_tcp: bool = False
     text: str = ""
     elsewhere: bool = False
+    groups_apart: frozenset[str] = frozenset()
 
     def reads(self, name: str) -> bool:
         """True if the plan may read a property of this name, by a function or in a script; JMeter itself reads those
@@ -148,6 +151,7 @@ def read_plan(path: Path) -> Plan:
         variables=dict(pair for element in elements for pair in _variables(element)),
         only_tcp="TCPSampler" in tags and not any(tag.startswith("HTTPSampler") for tag in tags),
         text="\n".join(text for element in elements for text in element.itertext()),
+        groups_apart=frozenset(_names(elements, *_APART)) - frozenset(_names(elements, *(tags - {*_APART}))),
         elsewhere="IncludeController" in tags or any(map(_is_in_a_file, elements)),
     )
 
@@ -183,6 +187,10 @@ def _enabled(root: Element) -> Iterator[Element]:
             if not skip:
                 yield element
         waiting.extend(reversed(within))
+
+
+def _names(elements: Iterable[Element], *tags: str) -> Iterator[str]:
+    return (element.get("testname", "") for element in elements if element.tag in tags)
 
 
 def _is_in_a_file(element: Element) -> bool:

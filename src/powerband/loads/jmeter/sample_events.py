@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ TRANSACTION = "Number of samples in transaction : "
 """The beginning of the message of a transaction controller's sample."""
 _MS = 1_000_000
 _NON_HTTP = "Non HTTP response code: "
+_NON_HTTP_MESSAGE = "Non HTTP response message: "
 # Outcomes by the end of the exception's name and a pattern in its message: the first row that fits both.
 _EXCEPTIONS: tuple[tuple[str, str, Outcome], ...] = (
     ("", "too many open files", "no_descriptors"),
@@ -55,6 +56,9 @@ _EXCEPTIONS: tuple[tuple[str, str, Outcome], ...] = (
     ("NoRouteToHostException", "", "connect_failed"),
     ("ConnectException", "", "connect_failed"),
     ("HttpHostConnectException", "", "connect_failed"),
+    ("URISyntaxException", "", "connect_failed"),  # of these three, nothing was sent
+    ("MalformedURLException", "", "connect_failed"),
+    ("IllegalArgumentException", "", "connect_failed"),
     ("RequestAbortedException", "", "unfinished"),
     ("InterruptedIOException", "", "unfinished"),
 )
@@ -117,13 +121,23 @@ class Account:
     intervals that have passed.
 
     `ahead_ns`: the wall clock minus the monotonic one. `stands_alone`: returns whether the transaction of a label is to
-    be counted, in place of its samples."""
+    be counted, in place of its samples. `groups_apart`: thread groups whose samples are no part of the load."""
 
-    def __init__(self, ahead_ns: int, duration_ns: int, stands_alone: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        ahead_ns: int,
+        duration_ns: int,
+        stands_alone: Callable[[str], bool],
+        groups_apart: Collection[str] = (),
+    ) -> None:
         self.begun_ns: int | None = None
         self.measure_ns: int | None = None
         self.last_end_ns = 0
         self.transactions_alone = 0
+        self.sent_nothing: Counter[str] = Counter()
+        """Right samples of the window for which nothing was sent, by label: of scripts, of a Debug Sampler."""
+        self.exception = ""
+        """What JMeter said of the first request that ended with an exception."""
         self.users_now = 0
         self.cut_ns: int | None = None
         """When threads had to leave their requests: what they report from then on is no answer of the server. None
@@ -131,6 +145,7 @@ class Account:
         self._ahead_ns = ahead_ns
         self._duration_ns = duration_ns
         self._stands_alone = stands_alone
+        self._groups_apart = groups_apart
         self._waiting: list[_Ended] = []
         self.passed_ns = 0
         """The end of the last interval that was given."""
@@ -146,6 +161,11 @@ class Account:
         return None if self.measure_ns is None else self.measure_ns + self._duration_ns
 
     @property
+    def sends_bytes(self) -> bool:
+        """True if some samples of the window say how much was sent: those of HTTP do."""
+        return self._window.bytes_sent > 0
+
+    @property
     def outcomes(self) -> Counter[str]:
         """All samples so far that are in an interval, by outcome."""
         return self._total.outcomes.copy()
@@ -153,6 +173,8 @@ class Account:
     def add(self, samples: Iterable[JtlSample]) -> None:
         """Takes samples, by the wall clock; a transaction's own sample only if those within it are not reported."""
         for sample in samples:
+            if sample.group in self._groups_apart:
+                continue
             if sample.message.startswith(TRANSACTION):
                 if not self._stands_alone(sample.label):
                     continue
@@ -162,6 +184,8 @@ class Account:
             outcome = outcome_of(sample)
             if self.cut_ns is not None and end_ns >= self.cut_ns and sample.code.startswith(_NON_HTTP):
                 outcome = "unfinished"
+            if sample.code.startswith(_NON_HTTP):
+                self.exception = self.exception or sample.message.removeprefix(_NON_HTTP_MESSAGE)
             self._waiting.append(_Ended(end_ns, start_ns, outcome, sample))
             self.last_end_ns = max(self.last_end_ns, end_ns)
         if self.begun_ns is None and self._waiting:
@@ -245,6 +269,8 @@ class Account:
             window.outcomes[outcome] += 1
             window.bytes_received += sample.bytes_received
             window.bytes_sent += sample.bytes_sent
+            if outcome == "ok" and not sample.bytes_sent:
+                self.sent_nothing[sample.label] += 1
             window.time_in_system_ns += end_ns - start_ns
         if start_ns < opened_ns <= end_ns:
             window.carried_in_ns += opened_ns - start_ns
