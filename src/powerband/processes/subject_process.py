@@ -311,6 +311,7 @@ def subject_up(
                     counter.page, probe.on_series = rendered.metrics_url, counter.on_series
                 try:
                     _wait_ready(rendered, probe, files.log, pump, counter, limits=limits, log_from=log_from)
+                    container = _container(rendered, probe, pump) if rendered.client else None
                 except PortTaken:
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
@@ -319,7 +320,6 @@ def subject_up(
                     if rendered.client:
                         afterwards.callback(_end_container, rendered, process_stat(probe.pid).started)
                     raise
-                container = _container(rendered, probe, pump) if rendered.client else None
                 if container is not None:
                     probe.watch("subject", container.pid)
                     afterwards.callback(container.end)
@@ -341,7 +341,8 @@ def _container(rendered: Rendered, probe: RunningProbe, pump: Pump) -> Container
 
 
 def _end_container(rendered: Rendered, since: int) -> None:
-    """Kills a container that was never ready and outlived its client; one that began before `since` is another's."""
+    """Kills a container that was not found before and outlived its client. One that began before `since` is
+    another's."""
     found = container_at(rendered.client, rendered.port)
     with suppress(OSError):  # it has ended
         if found is not None and process_stat(found.pid).started >= since:
