@@ -421,9 +421,10 @@ def served_by(rendered: Rendered, probe: RunningProbe) -> str:
     tool, the proxy of a container, one on another machine. Empty if the subject serves by itself, or it is not known
     who does. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
     host, port = rendered.host, rendered.port
-    if someone_listens(host, port) and not is_here(rendered) and not listens_below(port, probe.pid):
+    here = is_here(rendered)
+    if not here and someone_listens(host, port) and not listens_below(port, probe.pid):
         return f"one on {host}"
-    stranger = stranger_on(port, probe.pid) if is_loopback(host) else None
+    stranger = stranger_on(port, probe.pid) if here else None
     if stranger is None:
         return ""
     if stranger.older:
