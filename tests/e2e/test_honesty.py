@@ -119,29 +119,32 @@ def test_a_server_that_another_program_started_is_told_of(engine: Path, tmp_path
 
 @pytest.mark.crowded
 @pytest.mark.long
-def test_a_server_on_another_machine_is_not_taken_for_the_command_that_asks_for_it(
-    engine: Path, tmp_path: Path
+@pytest.mark.parametrize("far", [True, False])
+def test_a_server_on_another_address_is_not_taken_for_the_command_that_asks_for_it(
+    engine: Path, tmp_path: Path, far: bool
 ) -> None:
-    """The command is an `ssh` that waits; and a server that the command itself starts elsewhere is its own."""
+    """On another machine, by an `ssh` that waits; or on this one. One that the command itself starts is its own."""
     asked = tmp_path / "asked"
     os.mkfifo(asked)
     with other_machine() as machine:
-        there = f"ip netns exec {machine.name} {engine} serve --host {machine.address} --wait 5ms --port"
-        url = f"http://{machine.address}:{{port}}/"
-        ssh = Subject(name="ssh", command=("sh", "-c", f"echo {{port}} > {asked}; sleep 60"), url=url)
-        own = Subject(name="own", command=(*there.split(), "{port}"), url=url)
-        with subprocess.Popen(
-            ["sh", "-c", f"read port < {asked}; {there} $port & wait"], start_new_session=True
-        ) as far:
+        address = machine.address if far else f"{machine.address[:-1]}1"
+        inside = f"ip netns exec {machine.name} " if far else ""
+        serve = f"{inside}{engine} serve --host {address} --wait 5ms --port"
+        url = f"http://{address}:{{port}}/"
+        asks = Subject(name="asks", command=("sh", "-c", f"sleep 0.05; echo {{port}} > {asked}; sleep 60"), url=url)
+        daemon = f"read port < {asked}; {serve} $port & wait"
+        with subprocess.Popen(["sh", "-c", daemon], start_new_session=True) as started:
             try:
-                case = experiment(ssh, short_load(), measure=FIXED, allow_hosts=(machine.address,))
-                result, codes = judged(case, tmp_path / "far")
+                case = experiment(asks, short_load(), measure=FIXED, allow_hosts=(address,))
+                result, codes = judged(case, tmp_path / "asks")
             finally:
-                os.killpg(far.pid, signal.SIGKILL)
+                os.killpg(started.pid, signal.SIGKILL)
         assert codes <= {"served_by_another", "few_requests"}
         (told,) = [problem.message for problem in result.problems if problem.code == "served_by_another"]
-        assert f"but one on {machine.address}, " in told and told.endswith("memory and threads are not known")
-        assert result.metrics["goodput_per_s"] > 0 and "subject_cpu_cores" not in result.metrics and result.cpus is None
-        case = experiment(own, short_load(), measure=FIXED, allow_hosts=(machine.address,))
+        assert (f"but one on {address}, " if far else f"but {engine.name[:15]} (pid ") in told
+        assert told.endswith("memory and threads are not known") is far and (result.cpus is None) is far
+        assert result.metrics["goodput_per_s"] > 0 and "subject_cpu_cores" not in result.metrics
+        own = Subject(name="own", command=(*serve.split(), "{port}"), url=url)
+        case = experiment(own, short_load(), measure=FIXED, allow_hosts=(address,))
         result, codes = judged(case, tmp_path / "own")
         assert "served_by_another" not in codes and result.metrics["subject_cpu_cores"] > 0

@@ -113,7 +113,8 @@ class RunningProbe:
         if not pump.wait(lambda: self._ended, self._grace_s + KILL_SLACK_S, stoppable=False):
             raise TrialFailed(
                 Code.PROBE_FAILED,
-                "the monitor did not report the end of the server in time; see engine.log of the trial",
+                "the monitor did not report the end of the server in time (root alone can end what sudo started); see "
+                "engine.log of the trial",
             )
 
     def facts(self) -> dict[str, Any]:

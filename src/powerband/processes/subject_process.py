@@ -311,6 +311,7 @@ def subject_up(
                     counter.page, probe.on_series = rendered.metrics_url, counter.on_series
                 try:
                     _wait_ready(rendered, probe, files.log, pump, counter, limits=limits, log_from=log_from)
+                    container = _container(rendered, probe, pump) if rendered.client else None
                 except PortTaken:
                     if attempt < PORT_ATTEMPTS and own_port:
                         continue
@@ -319,7 +320,6 @@ def subject_up(
                     if rendered.client:
                         afterwards.callback(_end_container, rendered, process_stat(probe.pid).started)
                     raise
-                container = _container(rendered, probe, pump) if rendered.client else None
                 if container is not None:
                     probe.watch("subject", container.pid)
                     afterwards.callback(container.end)
@@ -341,7 +341,8 @@ def _container(rendered: Rendered, probe: RunningProbe, pump: Pump) -> Container
 
 
 def _end_container(rendered: Rendered, since: int) -> None:
-    """Kills a container that was never ready and outlived its client; one that began before `since` is another's."""
+    """Kills a container that was not found before and outlived its client. One that began before `since` is
+    another's."""
     found = container_at(rendered.client, rendered.port)
     with suppress(OSError):  # it has ended
         if found is not None and process_stat(found.pid).started >= since:
@@ -420,9 +421,10 @@ def served_by(rendered: Rendered, probe: RunningProbe) -> str:
     tool, the proxy of a container, one on another machine. Empty if the subject serves by itself, or it is not known
     who does. Raises TrialFailed(port_in_use) if that program ran before the subject was started."""
     host, port = rendered.host, rendered.port
-    if someone_listens(host, port) and not is_here(rendered) and not listens_below(port, probe.pid):
+    here = is_here(rendered)
+    if not here and someone_listens(host, port) and not listens_below(port, probe.pid):
         return f"one on {host}"
-    stranger = stranger_on(port, probe.pid) if is_loopback(host) else None
+    stranger = stranger_on(port, probe.pid) if here else None
     if stranger is None:
         return ""
     if stranger.older:
