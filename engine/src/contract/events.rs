@@ -430,6 +430,10 @@ pub struct HostSample {
     pub cpu_busy_ns: u64,
     pub cpu_idle_ns: u64,
     pub cpu_steal_ns: u64,
+    /// The part of `cpu_busy_ns` in interrupts; absent unless the kernel is known to count it apart from the tasks that
+    /// they interrupt, and in events of older engines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_interrupts_ns: Option<u64>,
     pub context_switches: u64,
     pub forks: u64,
     pub runnable_now: u32,

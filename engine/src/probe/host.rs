@@ -10,6 +10,9 @@ pub struct Host {
     load_average: Option<ProcFile>,
     memory: Option<ProcFile>,
     pressure: [Option<ProcFile>; 3],
+    /// True if the kernel counts the time of interrupts apart from the tasks that they interrupt: only then has it a
+    /// file with their pressure (psi_proc_init in kernel/sched/psi.c; since Linux 6.1).
+    interrupts_apart: bool,
     netstat: Option<ProcFile>,
     queues: AcceptQueues,
     /// By CPU number: true if its time is included.
@@ -29,6 +32,7 @@ impl Host {
             load_average: open("/proc/loadavg"),
             memory: open("/proc/meminfo"),
             pressure: ["cpu", "memory", "io"].map(|kind| open(&format!("/proc/pressure/{kind}"))),
+            interrupts_apart: open("/proc/pressure/irq").is_some_and(|file| file.read(&mut [0; 256]).is_ok()),
             netstat: open("/proc/self/net/netstat"),
             queues: AcceptQueues::new(ports),
             cpus: chosen,
@@ -39,7 +43,8 @@ impl Host {
     pub fn sample(&mut self) -> HostSample {
         let mut sample = HostSample::default();
         if let Some(text) = read(&self.stat, &mut self.buffer) {
-            read_stat(text, &self.cpus, &mut sample);
+            let interrupts_ns = read_stat(text, &self.cpus, &mut sample);
+            sample.cpu_interrupts_ns = self.interrupts_apart.then_some(interrupts_ns);
         }
         if let Some(text) = read(&self.load_average, &mut self.buffer) {
             read_load_average(text, &mut sample);
@@ -63,8 +68,9 @@ fn read<'b>(file: &Option<ProcFile>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
 }
 
 /// Parses `cpu3 user nice system idle iowait irq softirq steal ...` (user already includes guest time): a line for all
-/// CPUs, then a line for each. The first line is used if the kernel does not list the requested CPUs.
-fn read_stat(text: &[u8], cpus: &[bool], sample: &mut HostSample) {
+/// CPUs, then a line for each. The first line is used if the kernel does not list the requested CPUs. Returns the time
+/// of interrupts, which is part of the busy time.
+fn read_stat(text: &[u8], cpus: &[bool], sample: &mut HostSample) -> u64 {
     let (mut whole, mut ticks, mut found) = ([0u64; 8], [0u64; 8], false);
     for line in text.split(|&b| b == b'\n').map_while(|line| line.strip_prefix(b"cpu")) {
         if line.starts_with(b" ") {
@@ -83,6 +89,7 @@ fn read_stat(text: &[u8], cpus: &[bool], sample: &mut HostSample) {
     sample.cpu_steal_ns = steal * tick_ns();
     sample.context_switches = number_after(text, b"\nctxt ").unwrap_or(0);
     sample.forks = number_after(text, b"\nprocesses ").unwrap_or(0);
+    (irq + softirq) * tick_ns()
 }
 
 fn add_to(ticks: &mut [u64; 8], values: Numbers) {
@@ -139,12 +146,12 @@ mod tests {
             cpu10 30 0 0 300 0 0 0 3\nintr 9 1 1\nctxt 77\nprocesses 5\n";
         let read = |cpus: &[bool]| {
             let mut sample = HostSample::default();
-            read_stat(text, cpus, &mut sample);
-            [sample.cpu_busy_ns, sample.cpu_idle_ns, sample.cpu_steal_ns].map(|ns| ns / tick_ns())
+            let interrupts_ns = read_stat(text, cpus, &mut sample);
+            [sample.cpu_busy_ns, sample.cpu_idle_ns, sample.cpu_steal_ns, interrupts_ns].map(|ns| ns / tick_ns())
         };
-        assert_eq!(read(&[true]), [24, 104, 1]);
-        assert_eq!(read(&[true, true, false]), [44, 304, 3]);
-        assert_eq!(read(&[false, false, true]), [60, 600, 6], "CPU 2 is not listed");
+        assert_eq!(read(&[true]), [24, 104, 1, 11]);
+        assert_eq!(read(&[true, true, false]), [44, 304, 3, 11]);
+        assert_eq!(read(&[false, false, true]), [60, 600, 6, 0], "CPU 2 is not listed");
     }
 
     #[test]

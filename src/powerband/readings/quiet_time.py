@@ -62,6 +62,8 @@ def quiet_time_of(
         return None
     passed = np.diff(at)
     foreign = busy - np.sum(used, axis=0) - probe.own_cores * passed
+    if (interrupts := probe.host.steps("cpu_interrupts_ns", at)) is not None:  # they are in no process's CPU
+        foreign -= interrupts
     others = foreign + steal
     with np.errstate(invalid="ignore"):
         loud = ~(others <= LOUD_CORES * passed) | (passed > FINE_NS)  # unknown (NaN) counts as loud

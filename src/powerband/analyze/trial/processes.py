@@ -190,7 +190,9 @@ def foreign_cores(evidence: Evidence, probe: ProbeSamples, fleet: MergedFleet) -
     others = sum(tree.cores(start, end) or 0.0 for name, tree in probe.trees.items() if name.split("-")[0] != "engine")
     told = 0.0 if evidence.record.generators else fleet.cpu_cores  # engines elsewhere take nothing from this machine
     ours = others + max(engines, told) + probe.own_cores
-    return max(0.0, busy / SECOND_NS / fleet.window_s - ours)
+    # Those that the kernel counts apart are in no process's CPU, and come mostly of the load's own packets.
+    interrupts = probe.host.growth("cpu_interrupts_ns", start, end) or 0.0
+    return max(0.0, (busy - interrupts) / SECOND_NS / fleet.window_s - ours)
 
 
 def _heap_before(jvm: Counters, go_ns: int) -> float | None:

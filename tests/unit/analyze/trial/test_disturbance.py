@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fakes.trials import Figures, experiment, record_of, spec, summary, write_trial
+from fakes.trials import START_NS, Figures, experiment, record_of, spec, summary, write_trial
 from powerband.analyze.trial.disturbance import _pool_waited, _tells_more, judged_by_bound
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
@@ -58,6 +58,19 @@ def test_waits_of_threads_that_end_before_they_are_read_are_not_taken_for_none(t
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
     beside = measure(directory, record, experiment())
     assert beside.held_up == pytest.approx(0.5) and beside.metrics["host_foreign_cores"] > 0.6
+
+
+def test_interrupts_that_the_kernel_counts_apart_are_no_other_program(tmp_path: Path) -> None:
+    figures, directory = Figures(busy_cores=1.5), TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "sample":
+            line["host"]["cpu_interrupts_ns"] = round(0.65 * (line["at_ns"] - START_NS))
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    beside = measure(directory, record, experiment())
+    assert beside.metrics["host_foreign_cores"] < 0.1 and beside.metrics["host_busy_share"] == pytest.approx(0.75)
+    assert not beside.problems
 
 
 def test_steal_is_added_whole(tmp_path: Path) -> None:
