@@ -127,7 +127,7 @@ class ProbeSamples:
     own_cores: float
     """The probe's own CPU over its life, in cores."""
     jvms: tuple[Counters, ...] = ()
-    """Each JVM of the server; `gc_count` and `gc_ns` are sums over all its collectors."""
+    """Each JVM of the server; `gc_count` and `gc_ns` are sums over all its collectors, NaN if they are not known."""
     jvm_pids: tuple[int, ...] = ()
     """Their pids, in the same order."""
     dotnets: tuple[Counters, ...] = ()
@@ -257,6 +257,9 @@ def _jvm(rows: Sequence[Jvm]) -> Counters:
     used[used == 0] = np.nan  # not reported yet: some collectors report only at their first collection
     fields["gc_count"] = np.array([sum(each["count"] for each in row["collectors"]) for row in rows], dtype=float)
     fields["gc_ns"] = np.array([sum(each["time_ns"] for each in row["collectors"]) for row in rows], dtype=float)
+    if any(each["name"].startswith("Shenandoah") for each in rows[-1]["collectors"]):
+        # It counts each phase of its collections, also those that run beside the program.
+        fields["gc_count"][:] = fields["gc_ns"][:] = np.nan
     return Counters(at_ns=np.array([row["at_ns"] for row in rows], dtype=float), fields=fields)
 
 

@@ -66,6 +66,13 @@ def test_of_several_jvms_shares_of_the_window_are_those_of_the_one_with_the_larg
     assert found["jvm_gc_share"] == found["jvm_safepoint_share"] == pytest.approx(0.6)
 
 
+def test_phases_beside_the_program_are_not_taken_for_collections() -> None:
+    """A program of 4 s on JDK 25 had 36 collections, whose pauses took 11 ms."""
+    phases = [[{"name": "Shenandoah full", "count": 99 * at, "time_ns": 425_000_000 * at}] for at in range(5)]
+    found = dict(jvm_metrics(probe_of([jvm(1, at, collectors=phases[at]) for at in range(5)]).jvms, 0, 4 * S))
+    assert "jvm_threads_live_max" in found and not {"jvm_gc_share", "jvm_gc_per_s"} & set(found)
+
+
 def test_the_heap_before_the_load_is_the_last_that_was_told_by_then() -> None:
     grown = [jvm(1, at, heap_committed_bytes_now=1000 * (at + 1)) for at in range(5)]
     probe = probe_of(grown, [jvm(2, at) for at in range(5)])

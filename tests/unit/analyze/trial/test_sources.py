@@ -63,7 +63,8 @@ RECORDED: dict[str, Any] = {
 
 def jvm(at_ns: int, more: int) -> dict[str, Any]:
     heap = {"heap_used_bytes_now": more << 20, "heap_committed_bytes_now": 1, "threads_live_now": 1}
-    counters = {"safepoint_ns": 1, "compile_ns": 1, "threads_started": 1, "collectors": [{"count": more, "time_ns": 1}]}
+    collectors = [{"name": "G1", "count": more, "time_ns": 1}]
+    counters = {"safepoint_ns": 1, "compile_ns": 1, "threads_started": 1, "collectors": collectors}
     return {"type": "jvm", "at_ns": at_ns, "pid": 1, **heap, **counters}
 
 
