@@ -156,10 +156,10 @@ def test_a_counter_that_goes_back_ends_the_trial_once_it_counts(events: LineFile
 def test_what_comes_after_the_end_means_nothing(events: LineFile) -> None:
     of = counted(events, warmup_ns=0, duration_ns=COUNTER_EVERY_NS)
     of.send(Go(at_ns=T0))
-    of.on_series(reading(tick(0), n_total=0))
-    of.on_series(reading(tick(1), n_total=9))
+    for at, value in enumerate((0, 5, 9)):
+        of.on_series(reading(tick(at), n_total=value))
     assert of.finished
-    of.on_series(reading(tick(2), n_total=0))
+    of.on_series(reading(tick(3), n_total=0))
     assert of.seen["ok"] == 9
 
 
@@ -214,31 +214,33 @@ def test_a_counter_that_stands_still_is_said(events: LineFile) -> None:
 def test_one_that_stops_before_the_window_is_said(events: LineFile) -> None:
     of = counted(events, warmup_ns=COUNTER_EVERY_NS, duration_ns=COUNTER_EVERY_NS)
     of.send(Go(at_ns=T0))
-    for at, value in enumerate((0, 5, 5)):
-        of.on_series(reading(tick(at), n_total=value))
+    for at in range(20):
+        of.on_series(reading(tick(at), n_total=5 * min(at, 1)))
     assert of.finished
     with pytest.raises(TrialFailed, match="did not grow within the measured window") as failed:
         of.check_ended()
     assert failed.value.failure.code == Code.NO_PROGRESS
 
 
-@pytest.mark.parametrize("late", [0, 1, 2, 3])
+@pytest.mark.parametrize("late", range(6))
+@pytest.mark.parametrize("every", [4, 6])
 def test_a_program_that_hands_on_its_count_seldom_is_measured_from_one_of_these_times_to_another(
-    events: LineFile, late: int
+    events: LineFile, every: int, late: int
 ) -> None:
-    """It does 1,000 a reading, and tells of 4,000 with each fourth."""
+    """It does 1,000 a reading, and tells of them with each fourth or sixth."""
     of = counted(events, warmup_ns=6 * COUNTER_EVERY_NS, duration_ns=10 * COUNTER_EVERY_NS)
     of.send(Go(at_ns=T0))
     for at in range(30):
-        of.on_series(reading(tick(at), n_total=4000 * ((at + late) // 4)))
+        of.on_series(reading(tick(at), n_total=1000 * every * ((at + late) // every)))
     fleet = merge_fleet(of.summaries)
     assert fleet is not None
     assert fleet.goodput_per_s * COUNTER_EVERY_NS / SECOND == pytest.approx(1000)
 
 
 def test_one_that_stops_within_the_window_ends_it_all_the_same(events: LineFile) -> None:
-    of = counted(events, warmup_ns=0, duration_ns=5 * COUNTER_EVERY_NS)
+    of = counted(events, warmup_ns=COUNTER_EVERY_NS, duration_ns=5 * COUNTER_EVERY_NS)
     of.send(Go(at_ns=T0))
-    for at in range(10):
+    for at in range(30):
         of.on_series(reading(tick(at), n_total=100 * min(at, 3)))
-    assert of.phases == {"warmup": T0, "measure": T0, "drain": tick(5)}
+    assert of.phases == {"warmup": T0, "measure": tick(1), "drain": tick(6)}
+    assert of.summaries[0]["window"]["outcomes"] == {"ok": 200}

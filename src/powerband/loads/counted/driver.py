@@ -77,7 +77,7 @@ class Counted(StandIn):
         self._last: _Reading | None = None
         self._first: _Reading | None = None
         self._opened: _Reading | None = None
-        self._grew_ns = self._pause_ns = 0
+        self._due: _Reading | None = None
         self._sent_names: tuple[str, ...] = ()
         self._packets = self._malformed = 0
         self._on_page = False
@@ -210,25 +210,29 @@ class Counted(StandIn):
             return
         if self._first is None or before is None:
             self._first = now
-            self._grew_ns = self.phases["warmup"] = now.at_ns
+            self.phases["warmup"] = now.at_ns
         elif now.at_ns > before.at_ns:
             self._add(before, now)
         self._change_phase(now, grown=before is not None and now.value > before.value)
 
     def _change_phase(self, now: _Reading, *, grown: bool) -> None:
-        if grown:
-            pause_ns, self._grew_ns = now.at_ns - self._grew_ns, now.at_ns
-            self._pause_ns = max(0, min(pause_ns - COUNTER_EVERY_NS // 2, GROWTH_WITHIN_NS))
-        # An edge waits for growth, but no longer than the last growth was waited for.
-        due_ns = now.at_ns if grown else now.at_ns - self._pause_ns
+        """Begins or ends the window with the first reading from that instant on that shows growth. Of a counter that
+        has stopped it is the first reading of all."""
+        edge_ns = self._measure_ns
+        if self._opened is not None:  # the reading nearest to the end
+            edge_ns = self._opened.at_ns + self._duration_ns - COUNTER_EVERY_NS // 2
+        if edge_ns is None or now.at_ns < edge_ns:
+            return
+        self._due = now if grown else self._due or now
+        if not grown and now.at_ns < self._due.at_ns + GROWTH_WITHIN_NS:
+            return
+        edge, self._due = self._due, None
         if self._opened is None:
-            if self._measure_ns is not None and due_ns >= self._measure_ns:
-                self._opened = now
-                self.phases["measure"] = now.at_ns
-        # The window ends with the reading nearest to its end.
-        elif due_ns >= self._opened.at_ns + self._duration_ns - COUNTER_EVERY_NS // 2:
-            self.phases["drain"] = now.at_ns
-            self._end(self._opened, now)
+            self._opened = edge
+            self.phases["measure"] = edge.at_ns
+        else:
+            self.phases["drain"] = edge.at_ns
+            self._end(self._opened, edge)
 
     def _add(self, before: _Reading, now: _Reading) -> None:
         ok = self._since_first(now) - self._since_first(before)
