@@ -222,6 +222,16 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.LOCK,
     ),
     (
+        "the same, where other programs disturbed the look with twice the users",
+        scene(
+            replace(pool("python", 0.26, 0.39, lock=6.33, poll=0.27, sleep=0.64, socket=0.1), polled=1.0),
+            accept_queue=56.1,
+            tried=tried(1.05, 1.23),
+            held={"python": 12},
+        ),
+        B.LOCK,
+    ),
+    (
         "4 processes of uWSGI behind its router, which has a connection to them for each request",
         scene(
             replace(pool("python (event loop)", 0.03, 0.22, sleep=3.75), polled=1.0),

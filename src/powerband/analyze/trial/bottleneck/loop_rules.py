@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from powerband.analyze.stats.slots import ONE_AT_A_TIME
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import SERVING_WAKES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
@@ -37,6 +38,7 @@ HELD_EACH = 3
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 WOKEN_AT_ONCE = 0.5  # of the wake-ups if one wake-up handed a request to each thread of a pool: arbitrary
 MOSTLY_RUNS = 0.5  # of the time, a thread that never waits is on a CPU
+SOME_WAIT = 2.0  # processes that wait for a lock: a single one may wait for a thread of its own
 TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event loop
 
 
@@ -73,17 +75,17 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
 def _workers_too_few(alike: Sequence[WatchedPool], kind: str, scene: Scene) -> Bottleneck | None:
     """Names a pool of workers that each serve one connection at a time. `kind`: what most of them wait for. None if
     there are more of them than requests are served at once: they wait for each other, or for a dependency. A lock, such
-    as that of a file, if one request at a time is served and all but about one wait for it."""
+    as that of a file, if no more than one request at a time is served and all but about one wait for it."""
     name, threads = _of_processes(alike[0]), sum(pool.use.threads for pool in alike)
-    if serves_fewer(threads, scene):
-        locked = sum(pool.blocked_on("lock") for pool in alike)
-        past = max(sum(pool.blocked_on(each) for pool in alike) for each in BLOCKS_LOOP)
-        past = max(past, sum(pool.use.on_cpu for pool in alike))
-        alone = scene.tried is not None and scene.tried.slots.one_at_a_time
-        if not alone or locked < LOCKED_SHARE * threads or not HOLDER_LEAST <= past <= HOLDER_MOST:
-            return None
+    locked = sum(pool.blocked_on("lock") for pool in alike)
+    past = max(sum(pool.blocked_on(each) for pool in alike) for each in BLOCKS_LOOP)
+    past = max(past, sum(pool.use.on_cpu for pool in alike))
+    alone = scene.tried is None or scene.tried.slots.value < ONE_AT_A_TIME
+    if alone and locked >= max(SOME_WAIT, LOCKED_SHARE * threads) and HOLDER_LEAST <= past <= HOLDER_MOST:
         waits = f"{count(locked)} `{name}` threads wait for a lock"
         return verdict(BottleneckName.LOCK, [waits, "1 thread at a time holds the lock", cpu_used(scene)])
+    if serves_fewer(threads, scene):
+        return None
     workers = replace(alike[0], use=replace(alike[0].use, pool=name, threads=threads))
     waiting = sum(pool.blocked_on(*{*BLOCKS_LOOP, kind}) for pool in alike)
     return verdict(
