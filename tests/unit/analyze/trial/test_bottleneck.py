@@ -300,6 +300,18 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
         B.SUBJECT_CPU,
     ),
     (
+        "the same with a collector, which could run on the other CPU",
+        scene(
+            pool("server", 1.0, 0.01, busiest=0.99, lock=2.01, sleep=0.99),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.5},
+            tried=tried(1),
+            go_runs=1,
+            go_collecting_cores=0.22,
+        ),
+        B.SUBJECT_CPU,
+    ),
+    (
         "the server has no CPU left, and the load generator on the same CPUs waits for its turn",
         scene(
             pool("pool", 1.85, 6.0, lock=8.0),

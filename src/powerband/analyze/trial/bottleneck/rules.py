@@ -264,7 +264,7 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
     """Names garbage collection if collectors use much of the CPU. Those that stop the program take time from every
     request, whatever CPUs idle meanwhile if a single thread collects. Those that run beside it, as Go's does, take time
     only if no CPU is left for both."""
-    short = _short_of_cpu(scene)
+    short = _short_of_cpu(scene) and (scene.cpu_share >= CPU_SHORT or not scene.go_is_full)
     collectors = [pool for pool in scene.pools if pool.collects and (short or not pool.collects_beside)]
     cores_of = {pool.name: pool.use.on_cpu for pool in collectors}
     if short and scene.go_collecting_cores:
