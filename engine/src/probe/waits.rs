@@ -44,7 +44,8 @@ pub fn kind_of_call(call: Call, state: u8, process: &impl Surroundings) -> Optio
         Call::In(number, arguments) => (number, arguments),
     };
     let kind = match number {
-        libc::SYS_futex | SYS_FUTEX_WAITV => WaitKind::Lock,
+        // `fcntl` waits only for the lock of a file.
+        libc::SYS_futex | SYS_FUTEX_WAITV | libc::SYS_flock | libc::SYS_fcntl => WaitKind::Lock,
         libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitKind::Sleep,
         libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg | libc::SYS_accept | libc::SYS_accept4 => {
             WaitKind::Socket
@@ -109,7 +110,7 @@ fn kind_of_poll([address, count]: [u64; 2], process: &impl Surroundings) -> Wait
 pub fn kind_of_channel(channel: &[u8], state: u8) -> Option<WaitKind> {
     // TCP sleeps in `wait_woken`; hardly anything else sleeps there for long.
     const PARTS: [(WaitKind, &[&str]); 6] = [
-        (WaitKind::Lock, &["futex"]),
+        (WaitKind::Lock, &["futex", "lock_inode", "lock_file_wait", "fcntl_setlk"]),
         (WaitKind::Sleep, &["nanosleep"]),
         (
             WaitKind::Poll,
@@ -150,6 +151,8 @@ mod tests {
     fn a_system_call_tells_what_is_waited_for() {
         for (text, expected) in [
             (&b"202 0x55f132c73360 0x189 0x0 0x0 0x0 0xffffffff 0x7f90b624c950 0x7f90b78a3f16\n"[..], WaitKind::Lock),
+            (b"73 0x3 0x2 0x0 0x0 0x0 0x0 0x7ffcbc187490 0x7f90b78ed545\n", WaitKind::Lock),
+            (b"72 0x3 0x7 0x7ffcbc1874d0 0x0 0x0 0x0 0x7ffcbc187490 0x7f90b78ed545\n", WaitKind::Lock),
             (b"230 0x1 0x1 0x7ffcbc1874d0 0x0 0x0 0x0 0x7ffcbc187490 0x7f90b78ed545\n", WaitKind::Sleep),
             (b"45 0x3 0x7f90b73031a0 0x1 0x0 0x0 0x0 0x7f90b6a4da10 0x7f90b7928974\n", WaitKind::Socket),
             (b"288 0x5 0x7f90b5a47980 0x7f90b5a47974 0x80000 0x0 0x0 0x7f90b5a47920 0x7f\n", WaitKind::Socket),
@@ -193,6 +196,7 @@ mod tests {
         for (channel, expected) in [
             ("futex_do_wait", WaitKind::Lock),
             ("futex_wait_queue_me", WaitKind::Lock),
+            ("locks_lock_inode_wait", WaitKind::Lock),
             ("hrtimer_nanosleep", WaitKind::Sleep),
             ("do_epoll_wait", WaitKind::Poll),
             ("poll_schedule_timeout.constprop.0", WaitKind::Poll),

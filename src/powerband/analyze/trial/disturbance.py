@@ -55,7 +55,9 @@ def steal_allowed(experiment: Experiment) -> float:
 
 def of_own_database(evidence: Evidence) -> str:
     """A clause for the advice to stop other programs: a database among them may be the server's own. Empty if none of
-    them is a database."""
+    them is a database, or if more than the default is allowed for already."""
+    if foreign_allowed(evidence.experiment) > FOREIGN_CPU_MAX:
+        return ""
     found = (name for name, used in evidence.record.neighbours.items() if name in DATABASES and used >= QUIET_CORES)
     if (name := next(found, None)) is None:
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,7 @@ MORE = tried(64, 2.0)
 SLEEPERS = pool("pool", 0.02, 0.1, sleep=7.8)
 IDLE = pool("pool", 0.02, 0.1, lock=7.8)
 LOCKED = pool("pool", 0.03, 0.05, lock=30.8, sleep=0.8)
+IDLE_VM = pool("VM Thread", 0.001, lock=0.999)
 HANGS = replace(pool("loop", 0.01, 0.01, sleep=0.98), polled=1.0)
 CASES: list[tuple[str, Scene, BottleneckName]] = [
     ("all of 8 threads sleep, 56 requests queue", scene(SLEEPERS, POLLER), B.POOL_TOO_SMALL),
@@ -195,6 +197,131 @@ CASES: list[tuple[str, Scene, BottleneckName]] = [
             tried=tried(3.98),
         ),
         B.POOL_TOO_SMALL,
+    ),
+    (
+        "8 threads of Tomcat wait for the results of asynchronous calls, each of which has a connection",
+        scene(
+            pool("http-nio (event loop)", 0.01, 0.01, poll=0.98),
+            pool("http-nio", 0.1, 0.05, lock=7.85),
+            pool("reactor-http-nio", 0.1, 0.05, poll=1.85),
+            IDLE_VM,
+            loaded_ns=160 * MS,
+            tried=tried(8),
+            outgoing=8,
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "8 processes that wait for the lock of a file, which one of them holds",
+        scene(
+            replace(pool("python", 0.25, 0.11, lock=6.13, poll=0.28, sleep=0.93, socket=0.31), polled=1.0),
+            accept_queue=56.0,
+            tried=tried(1),
+            held={"python": 12},
+        ),
+        B.LOCK,
+    ),
+    (
+        "the same, where other programs disturbed the look with twice the users",
+        scene(
+            replace(pool("python", 0.26, 0.39, lock=6.33, poll=0.27, sleep=0.64, socket=0.1), polled=1.0),
+            accept_queue=56.1,
+            tried=tried(1.05, 1.23),
+            held={"python": 12},
+        ),
+        B.LOCK,
+    ),
+    (
+        "4 processes of uWSGI behind its router, which has a connection to them for each request",
+        scene(
+            replace(pool("python (event loop)", 0.03, 0.22, sleep=3.75), polled=1.0),
+            replace(pool("python (event loop, free)", 0.02, 0.06, poll=0.92), switches_per_s=140.0),
+            rate_per_s=187.0,
+            tried=tried(4),
+            outgoing=122,
+            held={"python": 274},
+            connections_per_request=0.1,
+        ),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "4 loops that hang beside their parent, which gave them the connections, and have some to a database",
+        scene(
+            replace(pool("node (event loop)", 0.03, 0.22, sleep=3.75), polled=1.0),
+            replace(pool("node (event loop, free)", 0.01, poll=0.99), switches_per_s=5.0),
+            rate_per_s=187.0,
+            tried=tried(4),
+            outgoing=80,
+            held={"node": 210},
+            connections_per_request=0.1,
+        ),
+        B.EVENT_LOOP_BLOCKED,
+    ),
+    (
+        "a worker thread of Node computes, beside idle threads of its name",
+        scene(
+            pool("node", 0.97, 0.02, lock=5.0, busiest=0.96),
+            pool("node (event loop)", 0.14, 0.04, poll=0.82),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.56},
+            tried=tried(1.1),
+        ),
+        B.ONE_THREAD,
+    ),
+    (
+        "8 processes that wait for results, one at a time",
+        scene(replace(pool("loop", 0.02, 0.02, lock=7.96), polled=1.0), tried=tried(1), held={"loop": 10}),
+        B.HIDDEN_LIMIT,
+    ),
+    (
+        "collections take 15 % of a CPU, and 56 requests queue for 8 threads",
+        scene(pool("GC Thread", 0.15, 0.05, lock=0.8), SLEEPERS, POLLER),
+        B.POOL_TOO_SMALL,
+    ),
+    (
+        "the same with a short queue: without collections more would be served than with more threads",
+        scene(pool("GC Thread", 0.15, 0.05, lock=0.8), SLEEPERS, POLLER, present=9.5),
+        B.GARBAGE_COLLECTION,
+    ),
+    (
+        "the same where collections take 30 %",
+        scene(pool("GC Thread", 0.30, 0.05, lock=0.65), SLEEPERS, POLLER),
+        B.GARBAGE_COLLECTION,
+    ),
+    (
+        "Go code runs on one of two CPUs, by GOMAXPROCS",
+        scene(
+            pool("server", 0.98, 0.02, busiest=0.7, lock=3.9, poll=0.1),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.49},
+            tried=tried(1),
+            go_runs=1,
+        ),
+        B.SUBJECT_CPU,
+    ),
+    (
+        "the same with a collector, which could run on the other CPU",
+        scene(
+            pool("server", 1.0, 0.01, busiest=0.99, lock=2.01, sleep=0.99),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.5},
+            tried=tried(1),
+            go_runs=1,
+            go_collecting_cores=0.22,
+        ),
+        B.SUBJECT_CPU,
+    ),
+    (
+        "the server has no CPU left, and the load generator on the same CPUs waits for its turn",
+        scene(
+            pool("pool", 1.85, 6.0, lock=8.0),
+            POLLER,
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.93, "engine_run_wait_ns_mean": 3e6, "host_busy_share": 0.99},
+            engine_wait_share=0.4,
+            shares_cpus=True,
+        ),
+        B.SUBJECT_CPU,
     ),
     (
         "idle threads of Go, and a database that serves one at a time",
@@ -800,6 +927,16 @@ UNNAMED: list[tuple[str, Scene]] = [
         scene(pool("server", 0.02, 0.05, lock=2.9, poll=0.98), loaded_ns=300 * MS),
     ),
     (
+        "the thread by which Go watches over the others sleeps, while other programs take a part of its CPUs",
+        scene(
+            replace(pool("server", 0.66, 0.33, busiest=0.48, lock=3.01), switches_per_s=5.0),
+            pool("server (at work)", 0.01, 0.03, sleep=0.96),
+            cpus=2.0,
+            metrics={"subject_cpu_share": 0.33},
+            go_runs=1,
+        ),
+    ),
+    (
         "loops idle below a generator that is nearly full",
         scene(pool("loop", 0.3, 0.02, poll=0.68), loaded_ns=58 * MS, metrics={"engine_cpu_share_max": 0.9}),
     ),
@@ -928,7 +1065,7 @@ def test_a_thread_that_stops_all_others_is_told_by_its_time() -> None:
 
 def test_collectors_use_a_share_of_the_cpus_not_of_the_cpu_time() -> None:
     """The rest of the server uses less than they do."""
-    found = bottleneck_of(scene(pool("GC Thread", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER, cpus=2.0))
+    found = bottleneck_of(scene(pool("GC Thread", 0.3, 0.1, lock=0.6), SLEEPERS, POLLER, cpus=2.0, present=9.0))
     assert found is not None and found.evidence[0] == "GC Thread used 0.3 cores, 15 % of the server's 2 CPUs"
 
 
@@ -937,6 +1074,45 @@ def test_who_takes_the_cpu_may_be_the_servers_own_database() -> None:
         bottleneck_of(replace(seen, of_own_database="; or it is")) for _, seen, name in CASES if name is B.HOST_CPU
     ]
     assert len(taken) > 1 and all(found is not None and found.advice.endswith("; or it is") for found in taken)
+
+
+def test_where_other_programs_are_allowed_the_advice_is_not_just_to_stop_them() -> None:
+    (seen, *_) = (seen for name, seen, _ in CASES if name == "others have the CPU")
+    clause = "; if postgres is the server's own database, allow for it"
+    usual, allowed = (
+        bottleneck_of(replace(seen, of_own_database=clause, allows_others=allows)) for allows in (False, True)
+    )
+    assert usual is not None and usual.advice.startswith("stop the other programs") and usual.advice.endswith(clause)
+    assert allowed is not None and allowed.name is B.HOST_CPU and allowed.advice.startswith("give the server and")
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"), [("generator_no_ports", "what to do"), ("generator_lag", "give it more threads")]
+)
+def test_a_load_generator_without_ports_is_not_given_threads(code: str, advice: str) -> None:
+    found = bottleneck_of(scene(SLEEPERS, POLLER, codes=(code,)))
+    assert found is not None and found.name is B.GENERATOR and found.advice.startswith(advice)
+
+
+@pytest.mark.parametrize(("shares", "advice"), [(True, "of its own (host.pinning)"), (False, "stop the programs")])
+def test_a_generator_that_waits_for_the_servers_cpus_gets_others(shares: bool, advice: str) -> None:
+    waits = {"engine_run_wait_ns_mean": 2e6}
+    seen = scene(pool("pool", 0.5, 0.3, lock=60), POLLER, metrics=waits, engine_wait_share=0.4, shares_cpus=shares)
+    found = bottleneck_of(seen)
+    assert found is not None and found.name is B.GENERATOR and advice in found.advice
+
+
+@pytest.mark.parametrize(("cpus", "more"), [(2.0, 2), (4.0, 4), (1.5, 2)])
+def test_go_code_that_may_not_run_on_all_cpus_is_given_them(cpus: float, more: int) -> None:
+    busy = pool("server", 0.98, 0.02, lock=3.9, poll=0.1)
+    figures = {"subject_cpu_share": 0.98 / cpus}
+    seen = scene(busy, cpus=cpus, metrics=figures, tried=tried(1), go_runs=1)
+    found, alone, other = (
+        bottleneck_of(each) for each in (seen, replace(seen, present=1.0), replace(seen, go_runs=math.ceil(cpus)))
+    )
+    assert found is not None and found.advice.startswith(f"raise GOMAXPROCS to {more}, ")
+    for each in (alone, other):
+        assert each is None or "GOMAXPROCS" not in each.advice
 
 
 def test_a_quota_that_load_and_bench_share_is_used_up_by_all_of_them() -> None:
@@ -968,7 +1144,7 @@ def test_a_window_with_one_look_at_its_threads_names_only_what_counters_prove() 
 
 
 def test_every_name_is_told_from_the_others() -> None:
-    of_the_self_driven = {B.WAKE_UPS, B.ONE_THREAD}  # tested in test_self_driven.py
+    of_the_self_driven = {B.WAKE_UPS}  # tested in test_self_driven.py
     of_a_capacity = {B.SLOW_ANSWERS}  # tested in settings/test_capacity.py
     assert {expected for _, _, expected in CASES} == set(B) - of_the_self_driven - of_a_capacity
 

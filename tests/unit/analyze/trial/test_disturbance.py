@@ -96,6 +96,14 @@ def test_a_database_among_the_other_programs_may_be_the_servers_own(
         assert ("if postgres is the server's own database" in text) is named
 
 
+def test_what_is_allowed_for_is_not_asked_to_be_allowed_for(tmp_path: Path) -> None:
+    figures, directory = Figures(busy_cores=1.9, engine_wait=0.6), TrialDir(tmp_path / "0001")
+    record = write_trial(directory, replace(record_of(spec(), figures), neighbours={"postgres": 0.4}), figures)
+    found = measure(directory, record, experiment(measure=Measure(repeats=3, foreign_cpu_max=0.9)))
+    assert not any("allow for it" in problem.message for problem in found.problems)
+    assert any(problem.code == "host_foreign_some" for problem in found.problems)
+
+
 @pytest.mark.parametrize("figures", [Figures(steal_share=0.3), Figures(busy_cores=1.9, engine_wait=0.6)])
 def test_a_trial_that_may_have_lost_half_tells_nothing(tmp_path: Path, figures: Figures) -> None:
     spoilt = measured(tmp_path, figures)

@@ -114,6 +114,13 @@ def test_fewer_at_once_than_busy_threads_are_not_for_want_of_threads() -> None:
     assert named(scene(calling, POLLER, tried=tried(16), outgoing=16)) == (B.POOL_TOO_SMALL, None)
 
 
+def test_threads_that_are_parked_with_a_connection_each_may_be_idle() -> None:
+    parked = pool("http-nio", 0.1, 0.05, lock=7.85)
+    threads = (parked, pool("http-nio (event loop)", 0.01, 0.01, poll=0.98), pool("VM Thread", lock=1.0))
+    assert named(scene(*threads, tried=tried(8), outgoing=8)) == (B.POOL_TOO_SMALL, B.HIDDEN_LIMIT)
+    assert named(scene(*threads, tried=tried(8), outgoing=0)) == (B.POOL_TOO_SMALL, None)
+
+
 @pytest.mark.parametrize(("collector", "second"), [(0.15, B.SUBJECT_CPU), (0.60, None)])
 def test_a_collector_that_has_a_small_part_of_a_full_cpu(collector: float, second: BottleneckName | None) -> None:
     gc = pool("GC Thread#", collector, 0.1, lock=0.9 - collector)

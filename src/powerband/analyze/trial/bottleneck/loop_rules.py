@@ -6,10 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from powerband.analyze.stats.slots import ONE_AT_A_TIME
 from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, threads_at, verdict
-from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.analyze.trial.bottleneck.scene import SERVING_WAKES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     ABOUT,
+    HOLDER_LEAST,
+    HOLDER_MOST,
+    KEPT,
+    LOCKED_SHARE,
     LOOP_BUSY,
     NOBODY,
     OFF_POLL_SHARE,
@@ -25,7 +30,7 @@ from powerband.base.units import share
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool
-from powerband.readings.thread_groups import ACCEPTS, group_name
+from powerband.readings.thread_groups import ACCEPTS, FREE, group_name
 
 # The most sockets of a process that serves one connection at a time, with the one it listens on; its parent's are
 # counted too.
@@ -33,6 +38,7 @@ HELD_EACH = 3
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 WOKEN_AT_ONCE = 0.5  # of the wake-ups if one wake-up handed a request to each thread of a pool: arbitrary
 MOSTLY_RUNS = 0.5  # of the time, a thread that never waits is on a CPU
+SOME_WAIT = 2.0  # processes that wait for a lock: a single one may wait for a thread of its own
 TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event loop
 
 
@@ -48,7 +54,7 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
         if (behind := _pool_beside_a_loop(pool, scene)) is not None:
             return behind
         kinds: tuple[str, ...] = BLOCKS_LOOP
-        if stands_still(pool):
+        if stands_still(pool) or waits_for_locks(pool) > OFF_POLL_SHARE * threads:
             kinds = (*kinds, "lock")
         off_poll = pool.blocked_on(*kinds)
         if off_poll > OFF_POLL_SHARE * threads and scene.present > threads:
@@ -68,8 +74,16 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
 
 def _workers_too_few(alike: Sequence[WatchedPool], kind: str, scene: Scene) -> Bottleneck | None:
     """Names a pool of workers that each serve one connection at a time. `kind`: what most of them wait for. None if
-    there are more of them than requests are served at once: they wait for each other, or for a dependency."""
+    there are more of them than requests are served at once: they wait for each other, or for a dependency. A lock, such
+    as that of a file, if no more than one request at a time is served and all but about one wait for it."""
     name, threads = _of_processes(alike[0]), sum(pool.use.threads for pool in alike)
+    locked = sum(pool.blocked_on("lock") for pool in alike)
+    past = max(sum(pool.blocked_on(each) for pool in alike) for each in BLOCKS_LOOP)
+    past = max(past, sum(pool.use.on_cpu for pool in alike))
+    alone = scene.tried is None or scene.tried.slots.value < ONE_AT_A_TIME
+    if alone and locked >= max(SOME_WAIT, LOCKED_SHARE * threads) and HOLDER_LEAST <= past <= HOLDER_MOST:
+        waits = f"{count(locked)} `{name}` threads wait for a lock"
+        return verdict(BottleneckName.LOCK, [waits, "1 thread at a time holds the lock", cpu_used(scene)])
     if serves_fewer(threads, scene):
         return None
     workers = replace(alike[0], use=replace(alike[0].use, pool=name, threads=threads))
@@ -96,6 +110,12 @@ def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice
     else:
         return None
     return verdict(name, [busy, cpu_used(scene)], advice=advice)
+
+
+def waits_for_locks(pool: WatchedPool) -> float:
+    """The mean number of threads that wait for a lock, of a pool whose threads were each seen to be an event loop: such
+    a one does not idle on a condition. 0 for any other pool."""
+    return pool.blocked_on("lock") if pool.polled >= TOLD_APART else 0.0
 
 
 def _pool_beside_a_loop(pool: WatchedPool, scene: Scene) -> Bottleneck | None:
@@ -155,13 +175,24 @@ def _beside_each_other(pool: WatchedPool, scene: Scene) -> list[WatchedPool]:
 def _one_connection_each(alike: Sequence[WatchedPool], scene: Scene) -> bool:
     """True if the processes of these pools hold a connection or two for each thread, besides those of their own, and
     take the next one when they are done; or if all other requests wait to be accepted, whatever sockets they have to a
-    database. If it was not seen what they hold, it is True if many connections wait to be accepted."""
+    database; or if a router hands them requests. If it was not seen what they hold, it is True if many connections
+    wait to be accepted."""
+    if _behind_a_router(_of_processes(alike[0]), scene):
+        return True
     sockets = [count for of, count in scene.held.items() if of.startswith(_of_processes(alike[0]))]
     if not sockets:
         return accepts_too_late(scene)
     threads, of_callers = sum(pool.use.threads for pool in alike), sum(sockets) - (scene.outgoing or 0)
     accepted = scene.present - scene.accept_queue
     return of_callers <= HELD_EACH * (threads + 1) or abs(accepted - threads) <= ABOUT * threads
+
+
+def _behind_a_router(name: str, scene: Scene) -> bool:
+    """True if an idle process of that name keeps the callers' connections, and opens one of its own for each request,
+    as uWSGI's does: the processes behind it take a request at a time."""
+    idle = (pool for pool in scene.pools if pool.name == group_name(name, FREE))
+    passes = any(pool.switches_per_s >= SERVING_WAKES * scene.rate_per_s for pool in idle)
+    return passes and scene.connections_per_request <= KEPT and (scene.outgoing or 0) >= scene.present
 
 
 def _of_processes(pool: WatchedPool) -> str:

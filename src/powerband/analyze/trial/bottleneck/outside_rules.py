@@ -19,6 +19,8 @@ GENERATOR_CODES = (
     "generator_no_descriptors",
     "generator_no_ports",
 )
+# Problems whose own remedy is advised: more threads do not cure them.
+CURED_OTHERWISE = ("generator_starved", "generator_no_descriptors", "generator_no_ports")
 
 
 def generator(scene: Scene) -> Bottleneck | None:
@@ -26,9 +28,15 @@ def generator(scene: Scene) -> Bottleneck | None:
     found = [scene.problems[code] for code in GENERATOR_CODES if code in scene.problems]
     if not any(problem.fatal for problem in found):
         return None
+    remedies = [
+        problem.message.partition(": ")[2].rpartition("; ")[2]
+        for code, problem in scene.problems.items()
+        if code in CURED_OTHERWISE and problem.fatal
+    ]
     return verdict(
         BottleneckName.GENERATOR,
         [problem.message.partition(":")[0] for problem in found],
+        advice=next(iter(remedies), ""),
     )
 
 
@@ -44,7 +52,9 @@ def starved_generator(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.GENERATOR,
         evidence,
-        advice=f"stop the programs that share the load generator's CPUs, or give it others ({scene.apart})",
+        advice=f"give the load generator CPUs of its own ({scene.apart}), or another machine: it shares the server's"
+        if scene.shares_cpus
+        else f"stop the programs that share the load generator's CPUs, or give it others ({scene.apart})",
     )
 
 

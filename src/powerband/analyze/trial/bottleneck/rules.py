@@ -22,10 +22,11 @@ from powerband.analyze.trial.bottleneck.clauses import (
     verdict,
 )
 from powerband.analyze.trial.bottleneck.dotnet_rules import PAUSED, contended, pauses, starved_pool
-from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP, event_loop_blocked
+from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP, event_loop_blocked, waits_for_locks
 from powerband.analyze.trial.bottleneck.outside_rules import disturbed, engine_starves, generator, starved_generator
-from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, Scene
+from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, ONE_RUNS, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
+    KEPT,
     POOL_BUSY,
     WOKEN,
     accepts_too_late,
@@ -41,7 +42,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     stands_still,
     waits_in_hand,
 )
-from powerband.analyze.trial.bottleneck.ties import second_of
+from powerband.analyze.trial.bottleneck.ties import GC_CLEAR, second_of
 from powerband.analyze.trial.bottleneck.tried_rules import delayed_ack, hidden_limit, none, one_thread
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, share, significant, with_article
@@ -66,8 +67,10 @@ TAKEN_BY_OTHERS = 0.10  # of the trial's CPUs, used by other programs: the defau
 OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by others: with less they are not the cause
 WAITS_MUCH = 0.3  # of the time of active threads, spent waiting for a CPU
 FEW_WAIT = 0.5  # threads that wait for a CPU: with fewer, one more CPU would have nothing to run
-ONE_RUNS = 1.1  # CPUs that one thread uses at the most, its runtime's helpers beside it
 GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
+# Requests without a thread, for each thread of a pool: without collections that take less than `GC_CLEAR` of the time,
+# at most a third more would be served, and with more threads at least a third.
+OUTWEIGHS = GC_CLEAR / (1 - GC_CLEAR)
 # Waiting threads for each CPU. They are a crowd if their switches cost `SWITCHING_SHARE` of the CPU time, and a great
 # crowd, which nobody can have planned, whatever they cost.
 CROWD = 4.0
@@ -87,7 +90,6 @@ FAULT_KERNEL_SHARE = 0.40  # of the subject's CPU time in the kernel, which clea
 FAULTS_WAIT = 0.25  # threads that wait for the memory map, for each CPU that the subject uses
 QUEUE_FULL = 0.5  # of the accept queue's limit, on average
 CONNECT_SLOW_NS = 0.2e9  # to connect, at p99: if the queue was full, the kernel tries again only after a second
-KEPT = 0.2  # connections opened for each request: the users keep theirs, and an acceptor has little to do
 DESCRIPTORS_LEFT = 3  # servers keep one or two back to turn callers away with
 STARTED_EACH = 0.5  # threads started for each request: a process for many of them
 STARTED_SHARE = 0.1  # threads started for each request: if they come and go, all are busy for their short lives
@@ -161,6 +163,10 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
             _without_a_cpu(scene),
         ],
         more=scene.of_own_database,
+        advice="give the server and the programs that measure.foreign_cpu_max allows more CPUs, or stop those that it "
+        "does not need"
+        if scene.allows_others
+        else "",
     )
 
 
@@ -249,15 +255,16 @@ def _hands_over_too_late(scene: Scene) -> bool:
 
 
 def _at_work(pool: WatchedPool) -> float:
-    """The mean number of threads that run, or wait for something else than events, a lock or work."""
-    return pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*BLOCKS_LOOP)
+    """The mean number of threads that run, or wait for something else than events, a lock or work; of event loops also
+    those that wait for a lock."""
+    return pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*BLOCKS_LOOP) + waits_for_locks(pool)
 
 
 def _garbage_collection(scene: Scene) -> Bottleneck | None:
     """Names garbage collection if collectors use much of the CPU. Those that stop the program take time from every
     request, whatever CPUs idle meanwhile if a single thread collects. Those that run beside it, as Go's does, take time
     only if no CPU is left for both."""
-    short = _short_of_cpu(scene)
+    short = _short_of_cpu(scene) and (scene.cpu_share >= CPU_SHORT or not scene.go_is_full)
     collectors = [pool for pool in scene.pools if pool.collects and (short or not pool.collects_beside)]
     cores_of = {pool.name: pool.use.on_cpu for pool in collectors}
     if short and scene.go_collecting_cores:
@@ -279,6 +286,22 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
         ],
         noun=scene.noun,
     )
+
+
+def _unless_outweighed(rule: Rule) -> Rule:
+    """The rule for collections, unless they take little, CPUs idle, and a pool without a free thread costs more."""
+
+    def named(scene: Scene) -> Bottleneck | None:
+        found = rule(scene)
+        if found is None or scene.turns_away or _short_of_cpu(scene):
+            return found
+        using = sum(pool.use.on_cpu for pool in scene.pools if pool.collects) / (scene.cpus or 1.0)
+        taken = max(using, scene.stopped_by_one, scene.value("dotnet_gc_share"))
+        items, busy = scene.value("dotnet_pool_queue_mean"), scene.value("dotnet_pool_busy_mean")
+        queues = pool_too_small(scene, OUTWEIGHS) or (items >= OUTWEIGHS * busy and starved_pool(scene))
+        return None if taken < GC_CLEAR and queues else found
+
+    return named
 
 
 def _memory(scene: Scene) -> Bottleneck | None:
@@ -353,6 +376,15 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             advice=_fewer_threads(waits_in_hand(scene), scene.cpus),
         )
     each = format_duration(scene.value("subject_cpu_ns_per_request"))
+    if scene.go_is_full and scene.cpu_share < CPU_SHORT:
+        return verdict(
+            BottleneckName.SUBJECT_CPU,
+            [
+                f"GOMAXPROCS lets Go code run on {scene.go_runs} of the server's {scene.cpus:.3g} CPUs at once",
+                f"it uses {cores(scene.value('subject_cpu_cores'))}, {with_article(scene.noun)} {each} of CPU time",
+            ],
+            advice=f"raise GOMAXPROCS to {math.ceil(scene.cpus)}, or make {with_article(scene.noun)} cheaper",
+        )
     if _shared_cpus_full(scene) and scene.cpu_share < CPU_SHORT:
         engine = cores(scene.value("engine_cpu_cores"))
         return verdict(
@@ -413,7 +445,7 @@ def _short_of_cpu(scene: Scene) -> bool:
     that has time left: that is no shortage as long as answers take no longer than the first ones, before which nothing
     queued."""
     hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND and not _undelayed(scene)
-    return scene.cpu_share >= CPU_SHORT or hidden or _shared_cpus_full(scene)
+    return scene.cpu_share >= CPU_SHORT or hidden or _shared_cpus_full(scene) or scene.go_is_full
 
 
 def _shared_cpus_full(scene: Scene) -> bool:
@@ -471,11 +503,11 @@ RULES: Iterable[Rule] = (
     _descriptors,
     generator,
     disturbed,
-    starved_generator,
+    _with_cpu_left(starved_generator),
     _served,
     _accept_backlog,
-    _garbage_collection,
-    pauses,
+    _unless_outweighed(_garbage_collection),
+    _unless_outweighed(pauses),
     _memory,
     _with_cpu_left(disk),
     _with_cpu_left(contended),

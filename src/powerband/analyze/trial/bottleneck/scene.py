@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from powerband.analyze.stats.slots import NotExactError
-from powerband.analyze.trial.disturbance import of_own_database
+from powerband.analyze.trial.disturbance import foreign_allowed, of_own_database
 from powerband.analyze.trial.dotnet_metrics import QUEUED, WORKERS
 from powerband.analyze.trial.laws import ERRORS_MAX, in_flight
 from powerband.analyze.trial.tried_slots import Tried, tried_of
 from powerband.loads import kind_of
+from powerband.model.experiment import FOREIGN_CPU_MAX
 from powerband.model.load import Load
 from powerband.model.results import Problem
+from powerband.model.runtime import RuntimeView
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet, MergedTimes
 from powerband.readings.pools import VM_THREAD, WatchedPool, process_cores, watched_share
@@ -24,6 +26,7 @@ from powerband.wire.load_events import EngineInterval
 
 CPU_SHORT = 0.90  # of its CPUs, used by the subject
 CPU_SHORT_LEAST = 0.75  # of them used, at the least, where threads that wait for them show a shortage
+ONE_RUNS = 1.1  # CPUs that one thread uses at the most, its runtime's helpers beside it
 SERVED_SHARE = 0.97  # of what was offered: the rest may be on its way when the window ends
 # The fastest answer of the window over that of the first second. The very first answers are slow by themselves (threads
 # start, connections are opened), so half as much again is due to a queue, not to chance.
@@ -88,6 +91,10 @@ class Scene:
     """The word for one of the things that the rate counts."""
     of_own_database: str = ""
     """The clause of `disturbance.of_own_database`."""
+    allows_others: bool = False
+    """True if the experiment allows other programs more of the CPUs than is allowed by default."""
+    go_runs: int | None = None
+    """GOMAXPROCS, if the subject is a single Go program; else None."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
     beside_in_quota: float = 0.0
@@ -170,6 +177,13 @@ class Scene:
         return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= QUEUES * self.empty_ns > 0
 
     @property
+    def go_is_full(self) -> bool:
+        """True if Go code uses all the CPUs that GOMAXPROCS lets it run on, and more requests are there, while the
+        server may use further CPUs."""
+        runs, used = self.go_runs or 0, self.value("subject_cpu_cores")
+        return 0 < runs < min(self.cpus or 0.0, self.present) and CPU_SHORT * runs <= used <= ONE_RUNS * runs
+
+    @property
     def turns_away(self) -> bool:
         """True if the server says of more than a few requests that it has no room for them."""
         return self.turned_away_share > ERRORS_MAX
@@ -207,6 +221,8 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         apart=evidence.apart,
         noun=evidence.experiment.noun,
         of_own_database=of_own_database(evidence),
+        allows_others=foreign_allowed(evidence.experiment) > FOREIGN_CPU_MAX,
+        go_runs=_go_runs(evidence),
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
         beside_in_quota=_beside_in_quota(evidence, metrics),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
@@ -222,6 +238,11 @@ def _tried(evidence: Evidence) -> Tried | None:
         return tried_of(evidence)
     except NotExactError:
         return None
+
+
+def _go_runs(evidence: Evidence) -> int | None:
+    views = [RuntimeView.from_json(view) for view in evidence.record.runtimes]
+    return views[0].cpus if [(view.runtime, view.processes) for view in views] == [("Go", 1)] else None
 
 
 def _beside_in_quota(evidence: Evidence, metrics: Mapping[str, float]) -> float:

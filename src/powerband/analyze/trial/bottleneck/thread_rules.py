@@ -15,7 +15,7 @@ from powerband.analyze.trial.laws import active_threads, time_in_pool_ns
 from powerband.base.units import format_duration, share, significant
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
-from powerband.readings.pools import WatchedPool
+from powerband.readings.pools import VM_THREAD, WatchedPool
 from powerband.readings.thread_groups import LOOP
 
 # As in rules.py: thresholds without another reason were chosen by the planted cases.
@@ -62,6 +62,7 @@ AT_THE_OTHER_END = 2.0  # threads that wait there, for each request that is serv
 OUTSIDE_A_POOL = 2.0  # requests served at once, for each thread of a pool: with more, requests do not pass it
 PARKED = 0.9  # of the threads of a runtime beside its loop wait on conditions: they are idle
 ABOUT = 0.15  # of a number of threads: another number this near is about the same
+KEPT = 0.2  # connections opened for each request: the users keep theirs, and an acceptor has little to do
 ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system wait in the accept queue
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie unread in the engine
 CALLING = ("socket", "poll")  # waits of a thread that has called another server
@@ -76,16 +77,20 @@ ASKED_TOO_MUCH = (
 
 def lock(scene: Scene) -> Bottleneck | None:
     """Names a lock if all but about one of the threads that hold requests wait for it. If that one uses a whole CPU, a
-    short CPU would look the same, except that the others would be runnable."""
+    short CPU would look the same, except that the others would be runnable. If it is always the same one that computes,
+    the others are idle."""
     pool = _most_locked(scene)
-    if pool is None or not scene.queues:
-        return None  # threads that are parked until a result comes look the same, but do not wait for each other
+    if pool is None or not scene.queues or scene.go_runs is not None:
+        # Threads that are parked until a result comes look the same, but do not wait for each other. Neither do Go's:
+        # goroutines wait for a lock without a thread.
+        return None
     waiting, past = _locked(pool, scene), max(pool.use.on_cpu, *_blocked_past(pool, scene).values())
     idle = past < NOBODY and (waiting < FEW_WAIT or _idles_beside_others(pool, scene))
     if _nobody_is_called(scene) and scene.tried is not None and scene.tried.slots.one_at_a_time:
         past = 1.0  # threads that read or write outside of the lock were counted as past it
     more_are_past = past > HOLDER_MOST or _serves_more_than(UNSEEN_PAST * (max(past, 1.0) + pool.use.on_cpu), scene)
-    if idle or more_are_past or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
+    always_the_same = pool.use.on_cpu >= HOLDER_LEAST and pool.busiest >= ALONE * pool.use.on_cpu
+    if idle or more_are_past or always_the_same or scene.value("run_wait_cores") >= OTHERS_WAIT * max(1.0, waiting):
         return None
     if past < HOLDER_LEAST and (waiting < UNSEEN_AMONG or pool_too_small(scene) is not None):
         return None
@@ -174,7 +179,7 @@ def downstream(scene: Scene) -> Bottleneck | None:
             name, where = BottleneckName.DOWNSTREAM, "in a call to the dependency" if kind in CALLING else "let in"
             if _nobody_is_called(scene):
                 name, where = BottleneckName.HIDDEN_LIMIT, "let in"
-            elif scene.outgoing is not None and _all_connections_are_used(scene):
+            elif scene.outgoing is not None and all_connections_are_used(scene):
                 return _connections_too_few(pool, past[kind], scene.outgoing, scene)
             return verdict(
                 name,
@@ -252,19 +257,21 @@ def slow_downstream(scene: Scene) -> Bottleneck | None:
     return None
 
 
-def pool_too_small(scene: Scene) -> Bottleneck | None:
+def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | None:
     """Names a pool if all its threads are busy, but not for want of a CPU or a lock, and requests queue or are turned
-    away."""
+    away. `queue`: the least requests without a thread, for each thread."""
     for pool in sorted(scene.workers, key=lambda pool: pool.use.threads):
         threads, queued = pool.use.threads, _queued(pool, scene)
         busy = pool.use.on_cpu + pool.use.run_wait + pool.blocked_on(*OUTSIDE)
         without_thread = []
-        if _more_than_threads(pool, scene):
+        if _more_than_threads(pool, scene, queue):
             without_thread.append(f"{count(queued)} requests queue")
         if scene.turns_away:
             without_thread.append(f"{share(scene.turned_away_share)} of requests are turned away (status 429 or 503)")
         if not pool.use.blocked_on or busy < POOL_BUSY * threads or not without_thread:
             continue
+        if scene.go_runs is not None and threads < ONE_LOOP:
+            continue  # the thread by which Go watches over the others, which sleeps
         if serves_fewer(threads, scene):
             continue  # the threads wait for each other, or for something else
         kind = max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
@@ -379,13 +386,15 @@ def _idles_beside_others(pool: WatchedPool, scene: Scene) -> bool:
 def _idles_beside_a_loop(pool: WatchedPool, scene: Scene) -> bool:
     """True if the pool is of idle threads that share an event loop's name and were told apart from it by what they do,
     as in Go: all are parked. They are not idle if as many requests are served at once as there are of them (Tomcat's),
-    unless the server has about as many connections of its own."""
+    unless the server has about as many connections of its own and is no JVM: a thread of Tomcat that waits for the
+    result of an asynchronous call holds one, while Go has a few idle threads whatever it serves."""
     threads, tried = pool.use.threads, scene.tried
     beside = any(loop.name == f"{pool.name} ({LOOP})" for loop in scene.loops)
     if not beside or pool.blocked_on("lock") < PARKED * threads:
         return False
     as_many = tried is not None and abs(tried.slots.value - threads) <= ABOUT * threads
-    return not as_many or _all_connections_are_used(scene)
+    in_jvm = any(each.name == VM_THREAD for each in scene.pools)
+    return not as_many or (all_connections_are_used(scene) and not in_jvm)
 
 
 def _serves_more_than(threads: float, scene: Scene) -> bool:
@@ -420,7 +429,7 @@ def serves_about(threads: float, scene: Scene) -> bool:
     return (1 - ABOUT) * slots.low <= threads <= (1 + ABOUT) * slots.high
 
 
-def _all_connections_are_used(scene: Scene) -> bool:
+def all_connections_are_used(scene: Scene) -> bool:
     """True if the server serves about as many requests at once as it has connections of its own: if requests waited at
     the other end, it would have more connections than that. The limit is their number, whatever the other end could
     do."""
@@ -482,9 +491,9 @@ def _queued(pool: WatchedPool, scene: Scene) -> float:
     return scene.present - max(pool.use.threads, pool.alive_max) - others
 
 
-def _more_than_threads(pool: WatchedPool, scene: Scene) -> bool:
-    """True if requests have no thread: at least one, and a tenth as many as the pool has threads."""
-    return _queued(pool, scene) >= max(1.0, QUEUED_LEAST * pool.use.threads)
+def _more_than_threads(pool: WatchedPool, scene: Scene, queue: float = QUEUED_LEAST) -> bool:
+    """True if requests have no thread: at least one, and `queue` for each thread of the pool."""
+    return _queued(pool, scene) >= max(1.0, queue * pool.use.threads)
 
 
 def _explained(threads: float, scene: Scene) -> bool:

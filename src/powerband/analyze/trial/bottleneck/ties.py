@@ -15,6 +15,7 @@ from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     OFF_POLL_SHARE,
+    all_connections_are_used,
     calls_no_more,
     pool_too_small,
     without_a_thread_each,
@@ -61,7 +62,14 @@ def _own_pool_or_downstream(found: Bottleneck, scene: Scene) -> Candidate | None
             [f"{open_now}, about as many as it serves at once: a connection pool of this size would look the same"],
             advice="enlarge the server's connection pool first: if no more is served, the dependency is the limit",
         )
+    if found.name is BottleneckName.POOL_TOO_SMALL and all_connections_are_used(scene) and _all_are_parked(scene):
+        return verdict(BottleneckName.HIDDEN_LIMIT, [f"{open_now}: a pool of them may be what its threads idle behind"])
     return None
+
+
+def _all_are_parked(scene: Scene) -> bool:
+    """True if no thread that serves requests is seen to wait for something of its own."""
+    return not any(pool.blocked_on(*BLOCKS_LOOP) >= 1 for pool in scene.workers)
 
 
 def _waits_on_sockets(scene: Scene) -> bool:
