@@ -18,21 +18,29 @@ fn late_worker(model: &str) -> (Worker<Http1>, u64) {
 }
 
 fn worker(port: u16, step: &str, model: &str) -> (Worker<Http1>, u64) {
+    let plan = planned(&format!("http://127.0.0.1:{port}"), step, model, "{}");
+    let ProtocolPlan::Http1(steps) = &plan.protocol else { panic!("{step}") };
+    let http1 = Http1::new(steps.clone());
+    started(plan, http1)
+}
+
+fn planned(url: &str, step: &str, model: &str, connection: &str) -> Arc<Plan> {
     let json = format!(
-        r#"{{"protocol": 1, "target": {{"url": "http://127.0.0.1:{port}"}}, "scenario": [{step}],
-            "model": {model}, "phases": {{"drain_ns": 0, "deadline_ns": 1}}}}"#
+        r#"{{"protocol": 1, "target": {{"url": "{url}"}}, "scenario": [{step}], "model": {model},
+            "connection": {connection}, "phases": {{"drain_ns": 0, "deadline_ns": 1}}}}"#
     );
-    let plan = Arc::new(plan::make(serde_json::from_str(&json).unwrap(), 1024).unwrap_or_else(|_| panic!("{json}")));
+    Arc::new(plan::make(serde_json::from_str(&json).unwrap(), 1024).unwrap_or_else(|_| panic!("{json}")))
+}
+
+fn started<P: Protocol>(plan: Arc<Plan>, protocol: P) -> (Worker<P>, u64) {
     let go_ns = now_ns() - SECOND_NS;
     let end_ns = go_ns + SECOND_NS / 2;
     let edges = Arc::new(Edges::default());
     edges.set(go_ns, end_ns, u64::MAX);
     let reports = Reports { worker: 0, inputs: channel().0 };
     let bell = Arc::new(Bell::new().unwrap());
-    let ProtocolPlan::Http1(steps) = &plan.protocol else { panic!("{json}") };
-    let http1 = Http1::new(steps.clone());
-    let core = Core::new(plan.clone(), Share { thread: 0, threads: 1 }, edges, reports).unwrap();
-    let mut worker = Worker::new(core, bell, http1).unwrap();
+    let core = Core::new(plan, Share { thread: 0, threads: 1 }, edges, reports).unwrap();
+    let mut worker = Worker::new(core, bell, protocol).unwrap();
     worker.core.start(go_ns);
     (worker, end_ns)
 }
@@ -69,6 +77,26 @@ fn pauses_are_credited_up_to_the_end_of_the_window_and_no_further() {
     }
     let (_, report) = worker.core.recorder.finish(now_ns());
     assert_eq!(report.total.think_ns_sum, SECOND_NS / 10);
+}
+
+/// The kernel stamps what arrives; the loop may read it later.
+#[test]
+fn a_websocket_user_that_stays_out_leaves_with_all_its_lanes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let step = r#"{"name": "a", "message": {"kind": "text", "text": "a"}}"#;
+    let plan = planned(&url, step, r#"{"kind": "closed", "users": 1}"#, r#"{"pipeline": 3, "websocket": {}}"#);
+    let ProtocolPlan::Messages(messages) = &plan.protocol else { panic!("{step}") };
+    let messages = Messages::new(messages.clone(), 1);
+    let (mut worker, _) = started(plan, messages);
+    let Worker { core, protocol, .. } = &mut worker;
+    let due_ns = core.now_ns;
+    protocol.join(core, 0, due_ns);
+    core.done_ns = due_ns + SECOND_NS;
+    core.now_ns = core.done_ns + SECOND_NS / 2;
+    protocol.stay_out(core, 0);
+    let (_, report) = worker.core.recorder.finish(now_ns() + 2 * SECOND_NS);
+    assert_eq!(report.total.think_ns_sum, 3 * report.total.user_ns);
 }
 
 #[test]

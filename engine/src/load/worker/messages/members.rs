@@ -122,7 +122,7 @@ impl Messages {
         core.recorder.pause_ends(timer.due_ns - timer.pause_ns, timer.due_ns);
         if !self.may_speak(core, index) {
             self.park(core, index, timer.due_ns);
-            return self.leave_if_out(core, index, core.now_ns);
+            return self.leave_if_out(core, index);
         }
         core.read_clock();
         // After another join, the scenario starts again.
@@ -245,7 +245,7 @@ impl Messages {
             return;
         }
         match rejoin_after_ns.filter(|_| !core.draining) {
-            None => self.stay_out(core, index, core.done_ns),
+            None => self.stay_out(core, index),
             Some(pause_ns) => {
                 let due_ns = core.done_ns + pause_ns;
                 core.set_timer(Timer { due_ns, pause_ns, slot: index as u32, step: 0, arrives: true, life: 0 });
@@ -254,20 +254,20 @@ impl Messages {
     }
 
     /// Makes a user stay without a connection for good.
-    pub fn stay_out(&mut self, core: &mut Core, index: usize, now_ns: u64) {
+    pub fn stay_out(&mut self, core: &mut Core, index: usize) {
         self.members[index].out = true;
         match self.plan.pace {
             Some(_) => self.lane_leaves(core, index),
-            None => self.leave_if_out(core, index, now_ns),
+            None => self.leave_if_out(core, index),
         }
     }
 
     /// Makes a user that stays out leave as a whole, once the pauses of all its lanes are over: the user's time then
     /// equals that of its lanes.
-    pub fn leave_if_out(&mut self, core: &mut Core, index: usize, now_ns: u64) {
+    pub fn leave_if_out(&mut self, core: &mut Core, index: usize) {
         let member = &self.members[index];
         if member.out && member.parked == core.slots[index].lanes {
-            for _ in 0..self.unpark(core, index, now_ns) {
+            for _ in 0..self.unpark(core, index, core.now_ns) {
                 self.lane_leaves(core, index);
             }
         }

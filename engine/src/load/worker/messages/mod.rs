@@ -161,7 +161,7 @@ impl Protocol for Messages {
             let index = timer.slot as usize;
             if timer.arrives {
                 if self.members[index].present {
-                    self.stay_out(core, index, end_ns);
+                    self.stay_out(core, index);
                 }
             } else if self.plan.pace.is_none() {
                 core.recorder.pause_ends(timer.due_ns - timer.pause_ns, end_ns.min(timer.due_ns));
@@ -171,7 +171,7 @@ impl Protocol for Messages {
         }
         for index in 0..core.slots.len() {
             match core.slots[index].state {
-                State::Closed => self.leave_if_out(core, index, end_ns),
+                State::Closed => self.leave_if_out(core, index),
                 State::Connecting | State::Joining => self.join_failed(core, index, Outcome::Unfinished),
                 State::Joined => {
                     self.drop_unsent(core, index, end_ns);
