@@ -104,4 +104,6 @@ def other_machine() -> Iterator[OtherMachine]:
             subprocess.run(words.split(), check=True)
         yield OtherMachine(name, there)
     finally:
+        # The kernel ends a namespace's end of a cable some time after the namespace, and with it the one here.
+        subprocess.run(["ip", "link", "del", cable], check=False)
         subprocess.run(["ip", "netns", "del", name], check=True)
