@@ -156,7 +156,8 @@ AGAIN = 20
 @pytest.mark.table
 @pytest.mark.parametrize("design", [SCREENED, PLAIN], ids=["short trials first", "full trials"])
 def test_how_often_a_forecast_could_hold_that_knew_all_settings(design: dict[str, Any]) -> None:
-    """Of the same race with other chance, no forecast holds more often than the one that suits these times best."""
+    """The same race is run again and again with other noise. No forecast holds more often than the one that suits most
+    of its times."""
     most: list[float] = []
     for land in LANDS:
         of_land = []

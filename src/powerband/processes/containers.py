@@ -17,7 +17,7 @@ from powerband.base.procfs import all_processes
 from powerband.processes.ports import listener
 
 A_CONTAINER = "a container"
-"""What `server_at` calls the server behind a published port."""
+"""The name that `server_at` gives to a server behind a published port."""
 _PUBLISHERS = ("docker-proxy", "dockerd")
 """The programs that listen on a container's published port; dockerd itself if its `userland-proxy` is off."""
 _ANSWERS_WITHIN_S = 5.0  # arbitrary: an answer takes some tens of ms

@@ -306,6 +306,8 @@ def subject_up(
                 probe_up(engine, spec, files.probe_lines, files.engine_log, pump) as probe,
             ):
                 on_launched(probe)
+                # While it lives for certain: a failed read later would hide why the server was not ready.
+                launched = process_stat(probe.pid).started if rendered.client else 0
                 if counter is not None:
                     counter.forget()
                     counter.page, probe.on_series = rendered.metrics_url, counter.on_series
@@ -318,7 +320,7 @@ def subject_up(
                     raise
                 except BaseException:
                     if rendered.client:
-                        afterwards.callback(_end_container, rendered, process_stat(probe.pid).started)
+                        afterwards.callback(_end_container, rendered, launched)
                     raise
                 if container is not None:
                     probe.watch("subject", container.pid)

@@ -94,5 +94,5 @@ def test_a_server_that_listens_on_one_of_its_names_addresses_is_reached(
     ],
 )
 def test_a_request_that_is_sent_elsewhere_has_changed_nothing(status: int, wanted: tuple[int, ...], said: str) -> None:
-    """As the server of http://app/knob does that serves https alone."""
+    """A server that speaks https alone redirects http://app/knob so."""
     assert refused(Checks(status=wanted), HttpAnswer(status, b"", 0, 0)) == said

@@ -137,7 +137,7 @@ class Account:
         self.sent_nothing: Counter[str] = Counter()
         """Right samples of the window for which nothing was sent, by label: of scripts, of a Debug Sampler."""
         self.exception = ""
-        """What JMeter said of the first request that ended with an exception."""
+        """JMeter's message about the first request that ended with an exception."""
         self.users_now = 0
         self.cut_ns: int | None = None
         """When threads had to leave their requests: what they report from then on is no answer of the server. None

@@ -90,7 +90,7 @@ def test_equal_settings_do_not_beat_each_other() -> None:
 
 
 def test_a_p99_that_is_a_lower_bound_beats_none() -> None:
-    """Of threads=2 more than 1 % of the requests fail; what is known of its p99 is shorter than that of threads=1."""
+    """With threads=2 more than 1 % of the requests fail. The bound of its p99 is below the p99 of threads=1."""
     plain, failing = row(1, 100, 10, 5, 50), row(2, 100, 9, 5, 50)
     bound = replace(failing.estimates[TAIL], at_least=True)
     rows = plain, replace(failing, estimates={**failing.estimates, TAIL: bound})
