@@ -144,23 +144,18 @@ def block(kept: Kept) -> str:
     return "\n\n".join(parts)
 
 
-def short_row(kept: Kept) -> tuple[str, str, str, str]:
-    """The run as a row of a table: its experiment and data, its valid trials, the best and the worst setting that has a
-    figure, each with it."""
+def short_row(kept: Kept) -> tuple[str, str, str]:
+    """The run as a row of a table: its experiment and data, its valid trials, the best setting of those that have a
+    figure, with it."""
     found, objective = kept.analysis, kept.analysis["objective"]
     figures = [(row["setting"]["id"], row["estimates"].get(objective)) for row in found["settings"]]
-    ranked = sorted(
-        (
-            (estimate["value"], name, format_estimate(_estimate(estimate), objective))
-            for name, estimate in figures
-            if estimate
-        ),
-        reverse=found["direction"] == "maximise",
-    )
-    shown = [f"`{name}` {words}" for _, name, words in ranked]
-    first, last = (shown[0], shown[-1] if len(shown) > 1 else "") if shown else ("", "")
-    link = f"[`{found['name']}`](data/{kept.folder.name})"
-    return link, f"{_valid_of(found)} of {len(found['trials'])}", f"{metric_words(objective)}: {first}", last
+    best = max if found["direction"] == "maximise" else min
+    measured = [(name, estimate) for name, estimate in figures if estimate]
+    told = f"{metric_words(objective)}: "
+    if measured:
+        name, estimate = best(measured, key=lambda each: each[1]["value"])
+        told += f"`{name}` {format_estimate(_estimate(estimate), objective)}"
+    return f"[`{found['name']}`](data/{kept.folder.name})", f"{_valid_of(found)} of {len(found['trials'])}", told
 
 
 def _first_sentence(found: Mapping[str, Any]) -> str:

@@ -88,7 +88,7 @@ RESUME = "resume the run to finish it"
 """The end of each warning of a plan that is not over; it is removed for a reader of a run that goes on."""
 NOTED = (
     *(FIRST_START, "served_by_another", "own_affinity", "redirects", "out_of_memory", "much_logged"),
-    *("killed_at_stop", "jmeter_transactions", "not_all_joined"),
+    *("killed_at_stop", "jmeter_transactions", "not_all_joined", "stood_still"),
 )
 """Problems that leave a trial valid, but may make its figures those of something else than was meant; and the first
 start that does not count."""

@@ -53,13 +53,14 @@ def is_allowed(bad: int, of: int, allowed: float, error: float) -> bool:
 
 
 def fails_more(first: Starts, second: Starts, error: float) -> bool:
-    """True if the first certainly fails more of its starts than the second, by Fisher's exact test, one-sided (Fisher
-    1935, "The logic of inductive inference", J. R. Statist. Soc. 98). `error`: its chance of a false answer."""
+    """True if the first certainly fails more of its starts than the second, by Fisher's exact test (Fisher 1935, "The
+    logic of inductive inference", J. R. Statist. Soc. 98). `error`: the chance of a false answer that this question and
+    the opposite one take together, half of it each."""
     failed, made = first.failed + second.failed, first.made + second.made
     if not failed or not first.made or not second.made:
         return False
     tail = sum(comb(first.made, k) * comb(second.made, failed - k) for k in range(first.failed, failed + 1))
-    return tail / comb(made, failed) <= error
+    return tail / comb(made, failed) <= error / 2
 
 
 def by_starts(starts: Sequence[Starts], names: Sequence[str], error: float) -> tuple[Verdict, str]:

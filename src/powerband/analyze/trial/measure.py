@@ -22,6 +22,7 @@ from powerband.analyze.trial.laws import held_ns
 from powerband.analyze.trial.load_shape import BARS, BURST, RATE_COUNTER
 from powerband.analyze.trial.own_metrics import OWN
 from powerband.analyze.trial.processes import JVMS, POOLS, PROBE
+from powerband.analyze.trial.silences import STILLNESS
 from powerband.analyze.trial.steady import SHIFT_MIN, window_is_steady, window_rises
 from powerband.analyze.trial.tried_slots import SLOTS
 from powerband.base.logs import end_of
@@ -78,7 +79,7 @@ TRIAL = Source("trial", _times_of_trial, _unfinished)
 def sources_of(kind: LoadKind) -> tuple[Source, ...]:
     """Everything that makes a trial's metrics or finds a problem in it. Their order is that of analysis.json, in which
     fatal problems come before all others."""
-    of_load = (INVARIANTS, kind.load, MACHINE, kind.users)
+    of_load = (INVARIANTS, kind.load, MACHINE, STILLNESS, kind.users)
     of_subject = (PROBE, GROWING, POOLS, JVMS, DOTNET, HEAP, OWN)
     return (*of_load, *of_subject, BARS, ACKNOWLEDGED, VISITS, LINK, RATE_COUNTER, BURST, SLOTS, TRIAL, LOG)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from fakes.trials import experiment
 from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.settings.compare import analyse
-from powerband.analyze.settings.starts import failed_words, fails_more, is_allowed, starts_of
+from powerband.analyze.settings.starts import by_starts, failed_words, fails_more, is_allowed, starts_of
 from powerband.analyze.trial.faults import with_first_start
 from powerband.model.plan import REVISION, Setting, Stage
 from powerband.model.results import Analysis, Problem, Starts, TrialResult, Verdict
@@ -100,10 +101,26 @@ def starts(failed: int, made: int) -> Starts:
 
 
 def test_fishers_exact_test() -> None:
-    """5 failures in 8 starts against none in 8 starts have the probability of 56 in 4,368 tables, 1.28 %."""
-    assert fails_more(starts(5, 8), starts(0, 8), 0.0129) and not fails_more(starts(5, 8), starts(0, 8), 0.0128)
+    """5 failures in 8 starts against none in 8 starts have the probability of 56 in 4,368 tables, 1.28 %; so has the
+    opposite."""
+    assert fails_more(starts(5, 8), starts(0, 8), 0.0257) and not fails_more(starts(5, 8), starts(0, 8), 0.0256)
     assert not fails_more(starts(1, 8), starts(0, 8), 0.05) and not fails_more(starts(0, 8), starts(5, 8), 0.05)
     assert not fails_more(starts(3, 3), starts(0, 0), 0.5)
+
+
+@pytest.mark.parametrize("made", [4, 8, 16])
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_two_that_fail_alike_are_rarely_told_apart(made: int, rate: float) -> None:
+    """The chance that either is said to fail more, summed over all pairs of counts: at most the error."""
+    counts = range(made + 1)
+    chances = [math.comb(made, failed) * rate**failed * (1 - rate) ** (made - failed) for failed in counts]
+    wrong = sum(
+        chances[first] * chances[second]
+        for first in counts
+        for second in counts
+        if by_starts((starts(first, made), starts(second, made)), ("old", "new"), 0.05)[1]
+    )
+    assert wrong <= 0.05
 
 
 def run(failed: int, rate: float) -> Analysis:
