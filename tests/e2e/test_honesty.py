@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fakes.deployed import other_machine
+from fakes.disturbance import disturbed_by, undisturbed
 from fakes.needs import without
 from fakes.stand import FAKES, MS, experiment, reference, run_one, short_load
 from powerband.analyze.trial.honesty import MACHINE_CODES
@@ -54,6 +55,17 @@ def test_a_pool_bound_to_its_connections_is_measured_and_its_starved_users_are_t
     (told,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
     assert told.startswith("56 of 64 users")
     assert result.metrics["littles_law_deviation"] < 0.001
+
+
+def test_a_server_that_stands_still_is_told(tmp_path: Path) -> None:
+    subject = reference("--model", "event-loop", "--stall-every", "1s", "--stall-for", "600ms", "--wait", "5ms")
+    case = experiment(subject, short_load(users=16, duration_ns=3_000 * MS), measure=FIXED)
+
+    def tried(attempt: int) -> tuple[TrialResult, set[str]]:
+        return judged(case, tmp_path / str(attempt))
+
+    result, codes = undisturbed(tried, lambda found: disturbed_by(found[0].metrics))
+    assert result.valid and "stood_still" in codes
 
 
 @pytest.mark.crowded

@@ -22,10 +22,12 @@ from powerband.analyze.trial.faults import (
 )
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.model.experiment import Experiment
-from powerband.model.plan import Setting, Stage, TrialSpec
+from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.in_flight import Attempt, Block, InFlight
 
+REVISION_FAILURES = 4
+"""A revision that only fails is tried so often: of two that fail 40 % of their starts, two show little."""
 SOON = 0.1
 """A block is about to end if its last trial is due within this share of a trial's time. Arbitrary: nodes that began at
 the same time differ by less, and a node that waits so long loses little."""
@@ -204,7 +206,10 @@ class BlockTrials(InFlight[OpenBlock]):
         self._failed_blocks[spec.setting] += 1
         self._failures[spec.setting] += spec.attempt
         out_of_attempts = spec.attempt > max(1, self._experiment.measure.retries)
-        if out_of_attempts or self._failed_blocks[spec.setting] >= 2:
+        enough = out_of_attempts or self._failed_blocks[spec.setting] >= 2
+        if REVISION in spec.setting.as_dict():
+            enough = self._failures[spec.setting] >= REVISION_FAILURES
+        if enough:
             reason = next((problem.message for problem in result.problems if problem.fatal), "it failed")
             self._left[spec.setting] = f"left after {self._failures[spec.setting]} failed attempts: {reason}"
             self._keep({*self._settings} - {spec.setting})

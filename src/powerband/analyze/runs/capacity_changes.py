@@ -13,8 +13,8 @@ from powerband.analyze.runs.changes import Change, RunComparison, smallest_diffe
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
 from powerband.analyze.settings.capacities import gap_between
 from powerband.analyze.settings.capacity import Search, capacity_of, search_of
-from powerband.analyze.settings.starts import by_starts, failed_words, is_allowed
-from powerband.analyze.trial.faults import tried, unmeasured_pair
+from powerband.analyze.settings.starts import by_starts, failed_words, is_allowed, unmeasured_pair
+from powerband.analyze.trial.faults import tried
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis, Capacity, Verdict
@@ -80,7 +80,7 @@ def _by_rates(
         because = "; ".join(said for said, known in zip(words, estimates, strict=True) if known is None)
         if None in found:  # a server that fails at every load is worse than one that holds some rate
             held = [capacity is not None and not search.nowhere for search, capacity in zip(both, found, strict=True)]
-            verdict, because = unmeasured_pair([tried(each.trials, each.setting) for each in both], held, words)
+            verdict, because = unmeasured_pair([tried(each.trials, each.setting) for each in both], held, words, error)
         return Change(of, before, after, None, verdict, None, because)
     gap = gap_between(second, first, error).widened(session_half)
     ratio = gap.ratio(1 - error, min(before.n, after.n))

@@ -16,9 +16,9 @@ from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.settings.standing import verb
-from powerband.analyze.settings.starts import by_starts
+from powerband.analyze.settings.starts import by_starts, unmeasured_pair
 from powerband.analyze.stats.intervals import estimate, mean_of
-from powerband.analyze.trial.faults import tried, unmeasured_pair
+from powerband.analyze.trial.faults import tried
 from powerband.base.units import format_value, joined
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, metric_words
@@ -65,7 +65,7 @@ def pair_change(
         for values in (list(map(table.value, table.valid(setting))) for setting in pair)
     )
     if first is None or second is None:
-        verdict, because = _unmeasured(pair, names, mine, measured=(first is not None, second is not None))
+        verdict, because = _unmeasured(pair, names, mine, error, measured=(first is not None, second is not None))
         return Change(of, first, second, None, verdict, None, because)
     compliance = compliance_of(table)
     contest = hold_contest(experiment, table, scale, compliance)
@@ -86,18 +86,24 @@ def pair_change(
         found = with_ends(found, [table.is_endless(setting) for setting in pair], names, table.metric)
     for index in (0, 1):
         if table.is_bounded(pair[index]):
-            _, why = _unmeasured(pair, names, mine, measured=(index != 0, index != 1))
+            _, why = _unmeasured(pair, names, mine, error, measured=(index != 0, index != 1))
             bounded = by_bound(found, index, verdict, table.metric, why)
             return replace(bounded, verdict=verdict, because=because) if because else bounded
     return found
 
 
 def _unmeasured(
-    pair: Sequence[Setting], names: Sequence[str], trials: Sequence[TrialResult], *, measured: tuple[bool, bool]
+    pair: Sequence[Setting],
+    names: Sequence[str],
+    trials: Sequence[TrialResult],
+    error: float,
+    *,
+    measured: tuple[bool, bool],
 ) -> tuple[Verdict, str]:
     ran = [tried(trials, setting) for setting in pair]
     states = ["could not be measured" if some else "was not tried" for some in ran]
-    return unmeasured_pair(ran, measured, [f"{name} {state}" for name, state in zip(names, states, strict=True)])
+    words = [f"{name} {state}" for name, state in zip(names, states, strict=True)]
+    return unmeasured_pair(ran, measured, words, error)
 
 
 def _verdict(

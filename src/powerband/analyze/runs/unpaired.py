@@ -18,9 +18,9 @@ import numpy as np
 
 from powerband.analyze.runs.changes import Change, RunComparison, by_bound, smallest_difference, with_ends
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
-from powerband.analyze.settings.starts import failed_words, fails_more
+from powerband.analyze.settings.starts import failed_words, fails_more, unmeasured_pair
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
-from powerband.analyze.trial.faults import tried, unmeasured_pair
+from powerband.analyze.trial.faults import tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
 from powerband.base.errors import UsageError
 from powerband.base.units import format_value
@@ -175,7 +175,8 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
 
 def _unmeasured(setting: Setting, runs: Sequence[Analysis], measured: Sequence[bool]) -> tuple[Verdict, str]:
     words = [f"not measured in the {which} run" for which in ("first", "second")]
-    return unmeasured_pair([tried(run.trials, setting) for run in runs], measured, words)
+    ran = [tried(run.trials, setting) for run in runs]
+    return unmeasured_pair(ran, measured, words, 1 - runs[0].confidence)
 
 
 def _allowed(

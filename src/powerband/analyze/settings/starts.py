@@ -1,18 +1,20 @@
 """Counts how many of a setting's fresh starts failed by the server's own fault, and judges whether that is allowed:
 failed starts are outcomes, too.
 
-In: the trials of a run. Out: `Starts` of a setting; whether too many failed, also in words. A trial that the load
-engine or the machine spoilt says nothing of the server and counts as no start, nor does an excused first start.
+In: the trials of a run. Out: `Starts` of a setting; whether too many failed, also in words; which of two fails more.
+A trial that the load engine or the machine spoilt says nothing of the server and counts as no start, nor does an
+excused first start.
 Method: docs/methods/failed-starts.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from math import comb
 
 from powerband.analyze.stats.shares import share_least, share_most
-from powerband.analyze.trial.faults import fatal_codes, is_excused, is_failed_start, tried
+from powerband.analyze.trial.faults import fatal_codes, is_excused, is_failed_start, subjects_own, tried
 from powerband.base.units import plural
 from powerband.model.plan import Setting
 from powerband.model.results import Starts, TrialResult, Verdict
@@ -26,7 +28,10 @@ def starts_of(
 ) -> Starts:
     """Counts the fresh starts of a setting, over every stage and attempt, and those of them that failed. `codes`: the
     problems that make a start a failed one; empty: all that are the server's own fault."""
-    mine = tried(results, setting)
+    return _starts(tried(results, setting), confidence, codes)
+
+
+def _starts(mine: Sequence[TrialResult], confidence: float, codes: Collection[str] = ()) -> Starts:
     bad = [result for result in mine if is_failed_start(result) and not is_excused(result, mine)]
     made = len(bad) + sum(result.valid for result in mine)
     bad = [result for result in bad if not codes or fatal_codes(result).intersection(codes)]
@@ -71,6 +76,30 @@ def by_starts(starts: Sequence[Starts], names: Sequence[str], error: float) -> t
             told = (f"{name} {failed_words(each)}" for name, each in zip(names, starts, strict=True))
             return verdict, ", ".join(told)
     return Verdict.INCONCLUSIVE, ""
+
+
+def unmeasured_pair(
+    trials: Sequence[Sequence[TrialResult]], measured: Sequence[bool], words: Sequence[str], error: float
+) -> tuple[Verdict, str]:
+    """The verdict on the second of two against the first, and its reason, if at least one has no figure: one that fails
+    by its own fault while the other serves is worse; where the other fails starts, too, only if it certainly fails more
+    of them. `trials`: the trials of each. `measured`: True for each that has a figure. `words`: what to say of each
+    that has none; the reason names only these. `error`: as for `by_starts`."""
+    verdict, clauses = Verdict.INCONCLUSIVE, []
+    for index in (0, 1):
+        if measured[index]:
+            continue
+        mine = trials[index]
+        told = [p for p in chain.from_iterable(trial.problems for trial in mine) if p.fatal or p.code == "few_requests"]
+        message = max(told, key=lambda problem: problem.fatal).message if told else ""
+        clauses.append(f"{words[index]}: {message}" if message else words[index])
+        if measured[1 - index] and mine and all(map(subjects_own, mine)):
+            other = _starts(trials[1 - index], 1 - error)
+            if not other.failed or fails_more(_starts(mine, 1 - error), other, error):
+                verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
+            else:
+                clauses.append(f"the other {failed_words(other)}")
+    return verdict, "; ".join(clauses)
 
 
 def is_surely_more(bad: int, of: int, allowed: float, error: float) -> bool:

@@ -4,13 +4,12 @@ machine."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain
 
 from powerband.analyze.trial.honesty import DISTURBED_CODES, MACHINE_CODES, SUBJECT_CODES
 from powerband.model.plan import REVISION, Level, Setting, Stage
-from powerband.model.results import DAMAGED, Problem, TrialResult, Verdict
+from powerband.model.results import DAMAGED, Problem, TrialResult
 
 GENERATOR_FULL = "generator_cpu"
 STOPPED = "engine_stopped"
@@ -127,24 +126,3 @@ def is_excused(result: TrialResult, others: Iterable[TrialResult]) -> bool:
 def in_one_line(message: str) -> str:
     """A message without the log lines at its end, and the clause that announces them."""
     return re.sub(r"(; [^;\n]*:)?\n.*", "", message, flags=re.DOTALL)
-
-
-def unmeasured_pair(
-    trials: Sequence[Sequence[TrialResult]], measured: Sequence[bool], words: Sequence[str]
-) -> tuple[Verdict, str]:
-    """The verdict on the second of two against the first, and its reason, if at least one has no figure: one that fails
-    by its own fault while the other serves is worse. `trials`: the trials of each. `measured`: True for each that has a
-    figure. `words`: what to say of each that has none; the reason names only these."""
-    verdict, clauses = Verdict.INCONCLUSIVE, []
-    for index in (0, 1):
-        if measured[index]:
-            continue
-        tried = trials[index]
-        told = [
-            p for p in chain.from_iterable(trial.problems for trial in tried) if p.fatal or p.code == "few_requests"
-        ]
-        message = max(told, key=lambda problem: problem.fatal).message if told else ""
-        clauses.append(f"{words[index]}: {message}" if message else words[index])
-        if measured[1 - index] and tried and all(map(subjects_own, tried)):
-            verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
-    return verdict, "; ".join(clauses)

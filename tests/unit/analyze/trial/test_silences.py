@@ -24,7 +24,7 @@ STEADY = Figures(goodput_per_s=1000.0, window_s=12.0)
 
 
 def frozen(line: Line, at: int, length: int = 10, every: int = 40) -> Line:
-    """The interval, the tenth of a second with the number `at`: at the end of each `every`, `length` have no answers."""
+    """The interval, the tenth of a second number `at`: at the end of each `every`, `length` have no answers."""
     return {**line, "outcomes": {}} if at % every >= every - length else line
 
 
@@ -85,7 +85,11 @@ def test_what_is_no_stillness_is_not_told(
 def test_a_machine_that_stood_still_is_no_server_that_did(tmp_path: Path) -> None:
     record = written(directory := TrialDir(tmp_path))
     samples = [json.loads(line) for line in directory.probe.read_text().splitlines()]
-    ran = [line for line in samples if frozen({"outcomes": {"ok": 1}}, (line.get("at_ns", 0) - START_NS) // TENTH)["outcomes"]]
+    ran = [
+        line
+        for line in samples
+        if frozen({"outcomes": {"ok": 1}}, (line.get("at_ns", 0) - START_NS) // TENTH)["outcomes"]
+    ]
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in ran))
     assert said(directory, record) == []
 
