@@ -144,18 +144,10 @@ def block(kept: Kept) -> str:
     return "\n\n".join(parts)
 
 
-def short_row(kept: Kept) -> tuple[str, str, str]:
-    """The run as a row of a table: its experiment and data, its valid trials, the best setting of those that have a
-    figure, with it."""
-    found, objective = kept.analysis, kept.analysis["objective"]
-    figures = [(row["setting"]["id"], row["estimates"].get(objective)) for row in found["settings"]]
-    best = max if found["direction"] == "maximise" else min
-    measured = [(name, estimate) for name, estimate in figures if estimate]
-    told = f"{metric_words(objective)}: "
-    if measured:
-        name, estimate = best(measured, key=lambda each: each[1]["value"])
-        told += f"`{name}` {format_estimate(_estimate(estimate), objective)}"
-    return f"[`{found['name']}`](data/{kept.folder.name})", f"{_valid_of(found)} of {len(found['trials'])}", told
+def short_row(kept: Kept) -> tuple[str, str]:
+    """The run as a row of a table: its experiment and data, and how many of its trials were valid."""
+    found = kept.analysis
+    return f"[`{found['name']}`](data/{kept.folder.name})", f"{_valid_of(found)} of {len(found['trials'])}"
 
 
 def _first_sentence(found: Mapping[str, Any]) -> str:

@@ -232,7 +232,7 @@ def experiments_table() -> str:
 def published_table() -> str:
     """The table of the runs of profiles `published`."""
     rows = (keep.short_row(kept) for kept in keep.all_kept() if kept.profile == PUBLISHED)
-    return _table(("experiment", "valid trials", "best"), rows)
+    return _table(("experiment", "valid trials"), rows)
 
 
 def _own_page(name: str) -> list[str]:
