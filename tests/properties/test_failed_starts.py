@@ -106,9 +106,9 @@ def test_a_new_revision_that_fails_starts_is_not_better(share: float) -> None:
     assert better <= 40 * (1 - share) ** 4 + 4  # no failure seen in four starts
 
 
-@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+@pytest.mark.parametrize("share", [0.4, 0.6])
 def test_revisions_that_fail_starts_alike_are_seldom_told_apart(share: float) -> None:
-    races = 150
+    races = 100
     found = [of_two_revisions(share, share, seed)[0] for seed in range(races)]
     false = sum(verdict in (Verdict.BETTER, Verdict.WORSE) for verdict in found)
     assert false <= 0.05 * races + 1.64 * (0.05 * 0.95 * races) ** 0.5

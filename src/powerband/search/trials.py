@@ -26,8 +26,9 @@ from powerband.model.plan import REVISION, Setting, Stage, TrialSpec
 from powerband.model.results import TrialResult
 from powerband.search.in_flight import Attempt, Block, InFlight
 
-REVISION_FAILURES = 4
-"""A revision that only fails is tried so often: of two that fail 40 % of their starts, two show little."""
+REVISION_FAILURES = 5
+"""A revision that only fails is tried so often: of two that fail 40 % of their starts, two show little. Five show that
+it is worse than one that failed one start of four."""
 SOON = 0.1
 """A block is about to end if its last trial is due within this share of a trial's time. Arbitrary: nodes that began at
 the same time differ by less, and a node that waits so long loses little."""

@@ -84,7 +84,8 @@ def unmeasured_pair(
     """The verdict on the second of two against the first, and its reason, if at least one has no figure: one that fails
     by its own fault while the other serves is worse; where the other fails starts, too, only if it certainly fails more
     of them. `trials`: the trials of each. `measured`: True for each that has a figure. `words`: what to say of each
-    that has none; the reason names only these. `error`: as for `by_starts`."""
+    that has none; the reason names only these. `error`: the chance of a false answer that it may take; whole, since the
+    opposite is no question."""
     verdict, clauses = Verdict.INCONCLUSIVE, []
     for index in (0, 1):
         if measured[index]:
@@ -95,7 +96,7 @@ def unmeasured_pair(
         clauses.append(f"{words[index]}: {message}" if message else words[index])
         if measured[1 - index] and mine and all(map(subjects_own, mine)):
             other = _starts(trials[1 - index], 1 - error)
-            if not other.failed or fails_more(_starts(mine, 1 - error), other, error):
+            if not other.failed or fails_more(_starts(mine, 1 - error), other, 2 * error):
                 verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
             else:
                 clauses.append(f"the other {failed_words(other)}")

@@ -11,7 +11,14 @@ from fakes.trials import experiment
 from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.settings.compare import analyse
-from powerband.analyze.settings.starts import by_starts, failed_words, fails_more, is_allowed, starts_of
+from powerband.analyze.settings.starts import (
+    by_starts,
+    failed_words,
+    fails_more,
+    is_allowed,
+    starts_of,
+    unmeasured_pair,
+)
 from powerband.analyze.trial.faults import with_first_start
 from powerband.model.plan import REVISION, Setting, Stage
 from powerband.model.results import Analysis, Problem, Starts, TrialResult, Verdict
@@ -121,6 +128,19 @@ def test_two_that_fail_alike_are_rarely_told_apart(made: int, rate: float) -> No
         if by_starts((starts(first, made), starts(second, made)), ("old", "new"), 0.05)[1]
     )
     assert wrong <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("failed", "of", "verdict"),
+    [(0, 2, Verdict.WORSE), (1, 4, Verdict.WORSE), (2, 5, Verdict.INCONCLUSIVE), (5, 5, Verdict.INCONCLUSIVE)],
+)
+def test_one_that_never_serves_is_worse_unless_the_other_hardly_does(failed: int, of: int, verdict: Verdict) -> None:
+    """Five failed starts of five, against so many of the other: 1 of 4 has a probability of 4.8 %, 2 of 5 of 8.3 %."""
+    dead = [trial(number, "died", status="failed") for number in range(5)]
+    other = [*dead[:failed], *map(trial, range(failed, of))]
+    found, why = unmeasured_pair((other, dead), (failed < of, False), ("old failed", "new failed"), 0.05)
+    assert found is verdict and why.startswith("new failed: because of died" if failed < of else "old failed: ")
+    assert ("the other failed 2 of 5 starts" in why) == (failed == 2)
 
 
 def run(failed: int, rate: float) -> Analysis:
