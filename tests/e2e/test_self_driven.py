@@ -13,6 +13,7 @@ import pytest
 from fakes.stand import CALM, FAKES, MS, Watcher, always_steady, never_steady, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.cli import invoke
+from powerband.loads.counted import driver
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Experiment, Measure, Ready, Subject, SubjectStop
 from powerband.model.load import Load
@@ -107,7 +108,8 @@ def test_a_counter_that_goes_back_fails_the_trial(tmp_path: Path) -> None:
 
 
 @pytest.mark.crowded
-def test_a_counter_that_stands_still_fails_the_trial(tmp_path: Path) -> None:
+def test_a_counter_that_stands_still_fails_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "GROWTH_WITHIN_NS", 2_000 * MS)
     code, message = failure_of(experiment(counting("counts:0")), tmp_path, steady=never_steady)
     assert code == Code.NO_PROGRESS
     assert "did not grow within the warm-up" in message
