@@ -130,9 +130,8 @@ def sessions(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.crowded
 @LONG
-@pytest.mark.parametrize("most", [None, "100"])
+@pytest.mark.parametrize("most", [None, pytest.param("100", marks=pytest.mark.crowded)])
 def test_a_jvm_that_leaks_is_told_and_one_that_fills_its_old_generation_is_not(
     most: str | None, tmp_path: Path
 ) -> None:

@@ -47,10 +47,10 @@ def test_fixed_pool_hour(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_cached_threads_idle(tmp_path: Path) -> None:
-    """Each of 200 simultaneous users holds a thread for half a second. The pool keeps idle threads for a minute, which
-    no test waits for."""
+    """Each of 200 simultaneous users holds a thread for half a second; some ask again before the thread that answered
+    them is idle. The pool keeps idle threads for a minute, which no test waits for."""
     ((_, metrics),) = measured(run("cached-threads-idle", tmp_path))
-    assert 50 < metrics["app_pool_threads_max"] <= 200
+    assert 50 < metrics["app_pool_threads_max"] <= 210
     assert metrics["app_pool_threads_last"] == metrics["app_pool_threads_max"]
 
 
