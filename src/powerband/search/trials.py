@@ -207,9 +207,10 @@ class BlockTrials(InFlight[OpenBlock]):
         self._failed_blocks[spec.setting] += 1
         self._failures[spec.setting] += spec.attempt
         out_of_attempts = spec.attempt > max(1, self._experiment.measure.retries)
-        enough = out_of_attempts or self._failed_blocks[spec.setting] >= 2
         if REVISION in spec.setting.as_dict():
             enough = self._failures[spec.setting] >= REVISION_FAILURES
+        else:
+            enough = out_of_attempts or self._failed_blocks[spec.setting] >= 2
         if enough:
             reason = next((problem.message for problem in result.problems if problem.fatal), "it failed")
             self._left[spec.setting] = f"left after {self._failures[spec.setting]} failed attempts: {reason}"

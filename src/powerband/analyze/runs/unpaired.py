@@ -18,7 +18,7 @@ import numpy as np
 
 from powerband.analyze.runs.changes import Change, RunComparison, by_bound, smallest_difference, with_ends
 from powerband.analyze.runs.sessions import ASSUMED, SessionSpread
-from powerband.analyze.settings.starts import failed_words, fails_more, unmeasured_pair
+from powerband.analyze.settings.starts import failed_words, unmeasured_pair, verdict_by_starts
 from powerband.analyze.stats.intervals import Scale, estimate, estimate_of
 from powerband.analyze.trial.faults import tried
 from powerband.analyze.trial.processes import PARTIAL_SWITCHES
@@ -190,10 +190,10 @@ def _allowed(
     found = [row.get(change.setting) for row in rows]
     if found[0] is not None and found[1] is not None and found[0].starts and found[1].starts:
         starts = (found[0].starts, found[1].starts)
-        for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
-            if fails_more(starts[index], starts[1 - index], error):
-                because = f"{failed_words(starts[0])} in the first run, {failed_words(starts[1])} in the second"
-                return replace(change, verdict=verdict, because=because)
+        verdict = verdict_by_starts(starts, error)
+        if verdict is not Verdict.INCONCLUSIVE:
+            because = f"{failed_words(starts[0])} in the first run, {failed_words(starts[1])} in the second"
+            return replace(change, verdict=verdict, because=because)
     broken = [() if row is None or row.lapsed else row.infeasible_because for row in found]
     doubts = [() if row is None else row.uncertain_because for row in found]
     if found[1] is not None and found[1].lapsed:

@@ -58,24 +58,29 @@ def is_allowed(bad: int, of: int, allowed: float, error: float) -> bool:
 
 
 def fails_more(first: Starts, second: Starts, error: float) -> bool:
-    """True if the first certainly fails more of its starts than the second, by Fisher's exact test (Fisher 1935, "The
-    logic of inductive inference", J. R. Statist. Soc. 98). `error`: the chance of a false answer that this question and
-    the opposite one take together, half of it each."""
+    """True if the first certainly fails more of its starts than the second, by Fisher's exact test, one-sided (Fisher
+    1935, "The logic of inductive inference", J. R. Statist. Soc. 98). `error`: its chance of a false answer."""
     failed, made = first.failed + second.failed, first.made + second.made
     if not failed or not first.made or not second.made:
         return False
     tail = sum(comb(first.made, k) * comb(second.made, failed - k) for k in range(first.failed, failed + 1))
-    return tail / comb(made, failed) <= error / 2
+    return tail / comb(made, failed) <= error
+
+
+def verdict_by_starts(starts: Sequence[Starts], error: float) -> Verdict:
+    """The verdict on the second of two by their failed starts: the one that certainly fails more is worse; inconclusive
+    if neither does. `error`: the chance of a false answer that both directions take together."""
+    for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
+        if fails_more(starts[index], starts[1 - index], error / 2):
+            return verdict
+    return Verdict.INCONCLUSIVE
 
 
 def by_starts(starts: Sequence[Starts], names: Sequence[str], error: float) -> tuple[Verdict, str]:
-    """The verdict on the second of two by their failed starts, and its reason: the one that certainly fails more is
-    worse. The reason is empty if neither does. `error`: the chance of a false answer that it may take."""
-    for index, verdict in ((1, Verdict.WORSE), (0, Verdict.BETTER)):
-        if fails_more(starts[index], starts[1 - index], error):
-            told = (f"{name} {failed_words(each)}" for name, each in zip(names, starts, strict=True))
-            return verdict, ", ".join(told)
-    return Verdict.INCONCLUSIVE, ""
+    """The verdict of `verdict_by_starts`, and its reason, which is empty if neither certainly fails more."""
+    verdict = verdict_by_starts(starts, error)
+    told = (f"{name} {failed_words(each)}" for name, each in zip(names, starts, strict=True))
+    return verdict, "" if verdict is Verdict.INCONCLUSIVE else ", ".join(told)
 
 
 def unmeasured_pair(
@@ -84,8 +89,7 @@ def unmeasured_pair(
     """The verdict on the second of two against the first, and its reason, if at least one has no figure: one that fails
     by its own fault while the other serves is worse; where the other fails starts, too, only if it certainly fails more
     of them. `trials`: the trials of each. `measured`: True for each that has a figure. `words`: what to say of each
-    that has none; the reason names only these. `error`: the chance of a false answer that it may take; whole, since the
-    opposite is no question."""
+    that has none; the reason names only these. `error`: the chance of a false answer that it may take."""
     verdict, clauses = Verdict.INCONCLUSIVE, []
     for index in (0, 1):
         if measured[index]:
@@ -96,7 +100,7 @@ def unmeasured_pair(
         clauses.append(f"{words[index]}: {message}" if message else words[index])
         if measured[1 - index] and mine and all(map(subjects_own, mine)):
             other = _starts(trials[1 - index], 1 - error)
-            if not other.failed or fails_more(_starts(mine, 1 - error), other, 2 * error):
+            if not other.failed or fails_more(_starts(mine, 1 - error), other, error):
                 verdict = Verdict.WORSE if index == 1 else Verdict.BETTER
             else:
                 clauses.append(f"the other {failed_words(other)}")
