@@ -156,8 +156,8 @@ AGAIN = 20
 @pytest.mark.table
 @pytest.mark.parametrize("design", [SCREENED, PLAIN], ids=["short trials first", "full trials"])
 def test_how_often_a_forecast_could_hold_that_knew_all_settings(design: dict[str, Any]) -> None:
-    """The same race is run again and again with other noise. No forecast holds more often than the one that suits most
-    of its times."""
+    """A race is simulated `AGAIN` times, each with other noise. The best forecast of it is the one near most of these
+    times; here is how often that one holds."""
     most: list[float] = []
     for land in LANDS:
         of_land = []

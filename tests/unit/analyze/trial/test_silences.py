@@ -40,7 +40,7 @@ def written(
 
 
 def said(directory: TrialDir, record: TrialRecord, **metrics: float) -> list[str]:
-    """What is said of the trial. `metrics`: those of other sources."""
+    """The notes on the trial. `metrics`: those that other sources made."""
     return [problem.message for problem in STILLNESS.problems(evidence(directory, record), metrics)]
 
 
