@@ -356,7 +356,7 @@ fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
         Err(_) => return Err("no HTTP/1 response"),
     }
     let status = response.code.filter(|code| (100..1000).contains(code)).ok_or("a status that is no status")?;
-    let mut closes = response.version == Some(0);
+    let (mut close, mut keep_alive) = (false, false);
     let (mut length, mut chunked, mut encoded) = (None, false, false);
     for header in response.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -371,7 +371,8 @@ fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
             // `identity`, of RFC 2616, means that there is none.
             encoded = !last.eq_ignore_ascii_case(b"identity");
         } else if header.name.eq_ignore_ascii_case("connection") {
-            closes = has_token(header.value, b"close") || (closes && !has_token(header.value, b"keep-alive"));
+            close |= has_token(header.value, b"close");
+            keep_alive |= has_token(header.value, b"keep-alive");
         }
     }
     let body = match length {
@@ -380,6 +381,8 @@ fn parse_head(bytes: &[u8]) -> Result<Head, &'static str> {
         Some(length) if !encoded => Body::Length(length),
         _ => Body::UntilClose,
     };
+    // If both stand there, in whatever lines, the connection ends (RFC 9112, section 9.3).
+    let closes = close || (response.version == Some(0) && !keep_alive);
     Ok(Head { status, closes, body })
 }
 

@@ -77,6 +77,8 @@ fn who_closes_is_understood() {
     let closes = |head: &str| one(&format!("{head}\r\nContent-Length: 0\r\n\r\n"), false, &[]).closes;
     assert!(closes("HTTP/1.1 200 OK\r\nConnection: close"));
     assert!(closes("HTTP/1.1 200 OK\r\nconnection: x, Close"));
+    assert!(closes("HTTP/1.1 200 OK\r\nConnection: close\r\nConnection: keep-alive"));
+    assert!(closes("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nConnection: close"));
     assert!(closes("HTTP/1.0 200 OK"));
     assert!(!closes("HTTP/1.0 200 OK\r\nConnection: keep-alive"));
     assert!(!closes("HTTP/1.1 200 OK"));
