@@ -460,6 +460,43 @@ fn a_connection_that_is_closed_as_it_is_accepted_makes_nothing_due() {
 }
 
 #[test]
+fn users_with_a_pace_leave_with_their_last_answer_and_not_when_another_message_would_be_due() {
+    let server = echo_server();
+    let mut spec = spec(server.address, json!({}));
+    let pace = json!({"kind": "constant", "ns": 400 * MS});
+    spec["model"] = json!({"kind": "closed", "users": 1, "requests_per_user": 3, "pace": pace});
+    let summary = run(&spec);
+    assert_eq!((&summary["total"]["outcomes"], &summary["ended_by"]), (&json!({"ok": 3}), &json!("work")));
+    // The first message comes within 400 ms, and the last 800 ms after it.
+    let took_ns = number(&summary["measure_end_ns"]) - number(&summary["go_ns"]);
+    assert!((800 * MS..1_200 * MS).contains(&took_ns), "{took_ns}");
+    // Nor do they join again only to leave.
+    let address = serve_opened(|mut peer| _ = peer.text());
+    spec["target"]["url"] = json!(format!("http://{address}"));
+    spec["connection"]["websocket"]["rejoin_after_ns"] = json!(50 * MS);
+    spec["model"]["requests_per_user"] = json!(1);
+    let summary = run(&spec);
+    assert_eq!((&summary["total"]["outcomes"], &summary["ended_by"]), (&json!({"closed_early": 1}), &json!("work")));
+    assert_eq!(number(&summary["websocket"]["joined"]), 1);
+}
+
+#[test]
+fn users_with_a_pace_that_lose_their_connection_leave_before_their_next_message_would_be_due() {
+    let address = serve_opened(|mut peer| {
+        // Close once the engine has had time to plan the next message.
+        if let Some(message) = peer.text() {
+            peer.say(&message);
+            pause(50);
+        }
+    });
+    let mut spec = spec(address, json!({}));
+    let pace = json!({"kind": "constant", "ns": 1_500 * MS});
+    spec["model"] = json!({"kind": "closed", "users": 2, "requests_per_user": 5, "pace": pace});
+    let summary = run(&spec);
+    assert_eq!((&summary["total"]["outcomes"], &summary["ended_by"]), (&json!({"ok": 2}), &json!("work")));
+}
+
+#[test]
 fn users_with_a_pace_leave_when_they_have_said_all() {
     let server = echo_server();
     let mut spec = spec(server.address, json!({}));

@@ -55,6 +55,8 @@ pub struct Core {
     wall_steady: bool,
     /// Numbers the connections of the whole engine, to deal them to addresses.
     dealt: u64,
+    /// Closed model: number of users that have not started yet.
+    pub to_start: usize,
     all_left: bool,
 }
 
@@ -87,6 +89,7 @@ impl Core {
             wall_offset_ns: 0,
             wall_steady: false,
             dealt: u64::from(share.thread),
+            to_start: 0,
             all_left: false,
             edges,
             plan,
@@ -105,6 +108,7 @@ impl Core {
                     let due_ns = go_ns + start_after_ns(user, *users, *ramp_ns, spec.first_user);
                     self.timers.push(Timer { due_ns, pause_ns: 0, slot: slot as u32, step: 0, arrives: true, life: 0 });
                 }
+                self.to_start = self.slots.len();
                 self.all_left = self.slots.is_empty();
                 if self.all_left {
                     self.reports.send(Report::AllLeft(go_ns));
@@ -274,7 +278,7 @@ impl Core {
 
     /// Reports once that every user has left, unless the run already drains.
     pub fn report_if_all_left(&mut self) {
-        if self.recorder.users() == 0 && self.timers.is_empty() && !self.all_left && !self.draining {
+        if self.recorder.users() == 0 && self.to_start == 0 && !self.all_left && !self.draining {
             self.all_left = true;
             self.reports.send(Report::AllLeft(self.now_ns));
         }

@@ -19,6 +19,7 @@ impl Core {
     /// Starts all lanes of a user.
     pub fn start_user(&mut self, index: usize, due_ns: u64) {
         self.read_clock();
+        self.to_start -= 1;
         self.recorder.users_changed(1, due_ns);
         let pipeline = self.plan.spec.connection.pipeline;
         let slot = &mut self.slots[index];

@@ -133,6 +133,11 @@ impl Slot {
         may
     }
 
+    /// True if the user may begin another request.
+    pub fn has_requests(&self) -> bool {
+        self.requests_left > 0
+    }
+
     /// The steps of the unwritten requests, oldest first.
     pub fn unwritten_steps(&self) -> impl Iterator<Item = u16> + '_ {
         let first = usize::from(self.in_flight - self.unwritten);

@@ -29,6 +29,7 @@ impl Messages {
         member.intended_ns = due_ns;
         if !member.present {
             member.present = true;
+            core.to_start -= 1;
             core.recorder.users_changed(1, due_ns);
             self.make_lanes(core, index, due_ns);
         }
@@ -240,11 +241,11 @@ impl Messages {
 
     /// Handles a user without a connection: it joins again after a pause, or stays out.
     fn is_away(&mut self, core: &mut Core, index: usize) {
-        let rejoin_after_ns = self.plan.rejoin_after_ns;
         if core.slots[index].lanes == 0 {
             return;
         }
-        match rejoin_after_ns.filter(|_| !core.draining) {
+        let has_said_all = self.plan.pace.is_some() && !core.slots[index].has_requests();
+        match self.plan.rejoin_after_ns.filter(|_| !core.draining && !has_said_all) {
             None => self.stay_out(core, index),
             Some(pause_ns) => {
                 let due_ns = core.done_ns + pause_ns;

@@ -30,15 +30,14 @@ impl Messages {
                 self.members[index].held = true;
                 return;
             }
-            if !core.slots[index].take_request() {
-                self.members[index].next_ns = u64::MAX;
-                continue;
-            }
+            core.slots[index].take_request();
             let free_ns = if self.members[index].held { next_ns.max(core.done_ns) } else { next_ns };
             self.say_when_free(core, index, step, next_ns, free_ns);
             let member = &mut self.members[index];
             member.step = if usize::from(step) + 1 == self.plan.steps.len() { 0 } else { step + 1 };
-            member.next_ns = next_ns + draw(&pace, &mut core.rng).max(1);
+            // Who has said all leaves with the last answer, and not when another message would be due.
+            let has_more = core.slots[index].has_requests();
+            member.next_ns = if has_more { next_ns + draw(&pace, &mut core.rng).max(1) } else { u64::MAX };
         }
     }
 
