@@ -139,6 +139,10 @@ def test_users_who_did_not_finish_have_no_time_to_finish(ended_by: str, tmp_path
     result = measure(directory, record, experiment(load=Load(users=10, requests_per_user=1000)))
     assert result.valid
     assert ("finish_s" in result.metrics) is (ended_by == "work")
+    if ended_by == "work":
+        last_ns = max(engine["measure_end_ns"] for engine in engines)
+        assert last_ns < record.phases["end"], "the engines close their connections meanwhile"
+        assert result.metrics["finish_s"] == pytest.approx((last_ns - record.phases["go"]) / 1e9)
     assert codes(result) == (set() if ended_by == "work" else {"users_unfinished"})
 
 
