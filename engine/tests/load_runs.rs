@@ -417,6 +417,9 @@ fn wrong_specs_are_refused_with_the_field() {
     assert!(kind == "spec" && message.contains("allow_remote"), "{message}");
     let (kind, message) = refused(|spec| spec["target"]["url"] = json!("http://no-such-host.invalid"));
     assert!(kind == "resolve" && message.contains("no-such-host.invalid"), "{message}");
+    let (kind, message) = refused(|spec| spec["cpus"] = json!([1023]));
+    assert!(kind == "spec" && message.starts_with("cpus: cannot run on [1023]: "), "{message}");
+    assert_eq!(refused(|spec| spec["cpus"] = json!([5000])).1, "cpus: there is no CPU 5000");
 }
 
 #[test]

@@ -78,22 +78,26 @@ impl Run {
             ended_by: "time",
             plan,
         };
+        let cpus = usable(&run.plan.spec.cpus)?;
         for thread in 0..count {
-            run.start_thread(Share { thread, threads: count }, &sender)?;
+            run.start_thread(Share { thread, threads: count }, cpus, &sender)?;
         }
         Ok(run)
     }
 
-    fn start_thread(&mut self, share: Share, sender: &Sender<Input>) -> Result<(), Problem> {
-        let internal = |what: &str, error: std::io::Error| Problem::new("internal", format!("{what}: {error}"));
+    fn start_thread(
+        &mut self,
+        share: Share,
+        cpus: Option<libc::cpu_set_t>,
+        sender: &Sender<Input>,
+    ) -> Result<(), Problem> {
         let bell = Arc::new(Bell::new().map_err(|error| internal("cannot make an eventfd", error))?);
         let reports = Reports { worker: share.thread as usize, inputs: sender.clone() };
         let run = worker::prepare(self.plan.clone(), share, self.edges.clone(), bell.clone(), reports)
             .map_err(|error| internal("cannot make an event loop", error))?;
         let (gate, opened) = channel();
-        let cpus = cpu_set(&self.plan.spec.cpus);
         let body = move || {
-            if let Ok(Some(cpus)) = cpus {
+            if let Some(cpus) = cpus {
                 let _ = run_on(&cpus);
             }
             if let Ok(go_ns) = opened.recv() {
@@ -269,6 +273,23 @@ impl Run {
         let names: Vec<String> = self.plan.spec.scenario.iter().map(|step| step.name.clone()).collect();
         let finals: Vec<Final> = self.finals.into_iter().flatten().collect();
         summary(span, &names, &finals, ended_by, self.plan.has_websockets())
+    }
+}
+
+fn internal(what: &str, error: impl std::fmt::Display) -> Problem {
+    Problem::new("internal", format!("{what}: {error}"))
+}
+
+/// The set of these CPUs; None for any. A thread tries whether it may run on them: otherwise the engine would run on CPUs
+/// of the server, and nobody would know.
+fn usable(cpus: &[u32]) -> Result<Option<libc::cpu_set_t>, Problem> {
+    let Some(set) = cpu_set(cpus).map_err(|why| Problem::spec("cpus", why))? else { return Ok(None) };
+    let thread = std::thread::Builder::new().spawn(move || run_on(&set));
+    match thread.map_err(|error| internal("cannot start a thread", error))?.join() {
+        Ok(Err(error)) => {
+            Err(Problem::spec("cpus", format!("cannot run on {cpus:?}: {error}; are they online and allowed?")))
+        }
+        _ => Ok(Some(set)),
     }
 }
 
