@@ -82,7 +82,8 @@ pub struct Process {
     /// Usage of the children that it has waited for, and of theirs, at the last reading. Accurate to a tick for each
     /// field.
     pub children: Usage,
-    /// The part of `children` that has been matched with processes that were seen to vanish.
+    /// The part of `children` that no process seen to vanish from now on can be in: what was there when its files were
+    /// opened, and what has been matched with such processes since.
     pub claimed: Usage,
     pub threads: u32,
     pub rss_bytes: u64,
@@ -126,7 +127,10 @@ impl Process {
             cpu_clock: (!pid << 3) | 2,
         };
         process.show_by(pid);
-        process.update().then_some(process)
+        let alive = process.update();
+        // What it has waited for so far cannot be a process that vanishes later.
+        process.claimed = process.children;
+        alive.then_some(process)
     }
 
     /// Reads the process anew; false when it has gone (the last values stay).

@@ -411,4 +411,19 @@ mod tests {
         tree.update_members(true);
         assert_eq!(tree.listed, None);
     }
+
+    #[test]
+    fn what_a_parent_had_waited_for_before_it_was_met_stands_for_no_member_that_vanishes() {
+        let own = std::process::id() as i32;
+        let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
+        assert!(Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        let mut tree = Tree { members: Process::open(own).into_iter().collect(), ..Tree::default() };
+        let waited_for = tree.members[0].children;
+        assert!(waited_for.user_ns > 2 * tick_ns(), "{waited_for:?}");
+        let mut vanished = Process::open(own).unwrap();
+        (vanished.parent, vanished.own) = (own, waited_for);
+        let used = vanished.own + vanished.children;
+        tree.account_for(&vanished, &HashMap::new());
+        assert_eq!(tree.gone, used, "nobody has waited for it");
+    }
 }
