@@ -480,3 +480,27 @@ for pid in idle:
         assert!(used <= passed + 250_000_000, "{used} ns of CPU within {passed} ns");
     }
 }
+
+#[test]
+fn a_process_may_belong_to_two_trees() {
+    let bench = Bench::new();
+    // A child of the subject that forks once it is told to; by then it is a tree of its own, too.
+    let code = r#"
+import os, sys, time
+if os.fork() == 0:
+    print('inner', os.getpid(), flush=True)
+    while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+    os.fork()
+time.sleep(600)
+"#;
+    let sign = bench.folder.join("go");
+    let mut probe = Probe::start(&bench.launch(&[python(), "-c", code, sign.to_str().unwrap()]));
+    bench.wait_for_log("\n");
+    let inner: i32 = bench.log_text().trim().strip_prefix("inner ").unwrap().parse().unwrap();
+    probe.tell(&json!({"type": "watch", "name": "inner", "pid": inner}).to_string());
+    let processes = |event: &Value| [0, 1].map(|tree| event["trees"][tree]["processes_now"].as_u64());
+    probe.until_that("sample of both trees", |event| processes(event) == [Some(2), Some(1)]);
+    std::fs::write(&sign, "").unwrap();
+    probe.until_that("sample of the third process in both", |event| processes(event) == [Some(3), Some(2)]);
+    probe.finish();
+}

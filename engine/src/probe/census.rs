@@ -38,7 +38,9 @@ impl Census {
         let parent_of = |pid: i32| stat_of(pid).map(|stat| stat.parent);
         let new = self.pids.iter().filter(|&&pid| !is_known(pid));
         let new = new.filter_map(|&pid| Some((pid, parent_of(pid)?))).collect();
-        let offer = |pid, parent| trees.iter_mut().any(|tree| tree.offer(pid, parent));
+        // Each tree is asked, also after one has taken it.
+        let offer =
+            |pid, parent| trees.iter_mut().map(|tree| tree.offer(pid, parent)).filter(|taken| *taken).count() > 0;
         offer_all(new, offer, parent_of, is_known);
         std::mem::swap(&mut self.known, &mut self.pids);
     }
