@@ -16,7 +16,7 @@ pub enum Outcome {
     ConnectRefused,
     /// No connection within the connect timeout; for a user with a WebSocket: it had not joined by then.
     ConnectTimeout,
-    /// Any other failure to connect (unreachable, reset while connecting).
+    /// Any other failure to connect (the host cannot be reached).
     ConnectFailed,
     /// The TLS handshake or a TLS record failed.
     TlsFailed,

@@ -229,10 +229,11 @@ impl Core {
         self.epoll.add(fd, sys::EVERYTHING, token).map_err(|_| Outcome::NoDescriptors)
     }
 
-    /// The outcome if the attempt to connect has failed.
+    /// The outcome if the attempt to connect has failed. It has not if the peer has reset the connection since, as the
+    /// first write shows: an attempt that meets a reset is refused (tcp_reset in the kernel's net/ipv4/tcp_input.c).
     pub fn connect_error(&self, index: usize) -> Option<Outcome> {
         let code = sys::socket_error(self.slots[index].fd);
-        (code != 0).then(|| connect_outcome(code))
+        (!matches!(code, 0 | libc::ECONNRESET | libc::EPIPE)).then(|| connect_outcome(code))
     }
 
     /// Counts an open connection (TCP, and TLS if used).

@@ -125,6 +125,32 @@ fn an_answer_that_came_before_the_server_closed_counts_although_the_request_cann
     assert_eq!(report.rejected.into_iter().collect::<Vec<_>>(), [(413, 1)]);
 }
 
+#[test]
+fn a_connection_that_the_server_resets_as_it_accepts_it_was_opened() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let model = r#"{"kind": "closed", "users": 1, "requests_per_user": 1}"#;
+    let (mut worker, _) = worker(listener.local_addr().unwrap().port(), r#"{"name": "a"}"#, model);
+    worker.core.read_clock();
+    worker.run_due();
+    let (server, _) = listener.accept().unwrap();
+    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+    let length = size_of_val(&at_once) as libc::socklen_t;
+    // SAFETY: the option's value outlives the call and its size is passed.
+    unsafe {
+        let value = (&raw const at_once).cast();
+        libc::setsockopt(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, length);
+    }
+    drop(server);
+    let mut events = [Event { events: 0, u64: 0 }; 1];
+    assert_eq!(worker.core.epoll.wait(&mut events, Some(SECOND_NS)), 1);
+    let [Event { events: flags, u64: token }] = events;
+    assert_ne!(flags & FAILED, 0, "it has been reset");
+    worker.handle(token, flags, &mut []);
+    let (_, report) = worker.core.recorder.finish(now_ns());
+    assert_eq!(report.total.outcomes[Outcome::Reset as usize], 1, "{:?}", report.total.outcomes);
+    assert_eq!((report.connections.opened, report.connections.failed), (1, 0));
+}
+
 /// Answers one request of a user who then rests for so long, closes the connection when the next request has come, and
 /// answers what follows on another connection, if anything does. Returns how many requests ended ok, and how many by a
 /// reset.
