@@ -12,9 +12,11 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
-_TAIL = 1e-12  # of chi's distribution, left out at either end
+_TAIL = 1e-13  # of chi's distribution, left out at either end
 _TAIL_ERROR = 1e-8  # relative, of the tail's probability
-_NODES_SCALE = _NODES_NORMAL = 200  # enough for the relative error of 1e-6
+# Enough for the relative error of 1e-6 with 1 to 500 degrees of freedom, 2 to 64 means and tails of 1e-5.
+_NODES_NORMAL = 112
+_NODES_SCALE, _STEP_SCALE = 40, 0.14  # at least so many, and on the log scale no further apart
 _NORMAL_REACH = 8.5  # standard deviations: 2e-17 lies beyond
 
 
@@ -36,14 +38,14 @@ def f_tail(value: float, numerator: float, denominator: float) -> float:
 @lru_cache(maxsize=4096)
 def studentised_range(confidence: float, k: int, df: float) -> float:
     """Quantile of Tukey's studentised range of k means, divided by sqrt(2): comparable to a t quantile. Relative error
-    below 1e-6; some 10 ms."""
+    below 1e-6; some 4 ms."""
     return _inverse(lambda q: _range_cdf(q, k, df), confidence) / math.sqrt(2)
 
 
 @lru_cache(maxsize=4096)
 def distance_from_best(confidence: float, k: int, df: float) -> float:
     """One-sided quantile for the k - 1 distances between one mean and all others at once (Dunnett 1955; for the unknown
-    best: Hsu 1981), comparable to a t quantile. Relative error below 1e-6; some 10 ms."""
+    best: Hsu 1981), comparable to a t quantile. Relative error below 1e-6; some 4 ms."""
     return _inverse(lambda q: _distance_cdf(q, k, df), confidence) / math.sqrt(2)
 
 
@@ -73,7 +75,8 @@ def _inverse(cdf: Callable[[float], float], confidence: float) -> float:
 
 
 def _range_cdf(q: float, k: int, df: float) -> float:
-    """P(range of k standard normals / (chi_df / sqrt(df)) < q), by Gauss-Legendre rules (after Lund & Lund 1983)."""
+    """P(range of k standard normals / (chi_df / sqrt(df)) < q), after Lund & Lund (1983), with trapezoidal rules, which
+    converge exponentially for such integrands (Trefethen & Weideman 2014)."""
     from scipy.special import ndtr  # noqa: PLC0415
 
     scales, weights = _scale_rule(df)
@@ -94,28 +97,22 @@ def _distance_cdf(q: float, k: int, df: float) -> float:
 
 @lru_cache(maxsize=64)
 def _scale_rule(df: float) -> tuple[Array, Array]:
-    """Nodes and weights for integrals over chi_df / sqrt(df)."""
+    """Nodes and weights for integrals over chi_df / sqrt(df), on whose log scale every feature is some units wide: with
+    few degrees of freedom a small part of chi's own scale decides how far the tail reaches."""
     from scipy.special import gammaincinv, gammaln  # noqa: PLC0415
 
-    low, high = (math.sqrt(2 * gammaincinv(df / 2, p) / df) for p in (_TAIL, 1 - _TAIL))
-    nodes, weights = _legendre_rule(_NODES_SCALE)
-    s = (high - low) / 2 * nodes + (high + low) / 2
-    log_density = math.log(2) + df / 2 * math.log(df / 2) - gammaln(df / 2) + (df - 1) * np.log(s) - df * s**2 / 2
-    return s, weights * (high - low) / 2 * np.exp(log_density)
-
-
-@lru_cache(maxsize=2)
-def _legendre_rule(count: int) -> tuple[Array, Array]:
-    """`count` nodes and weights on [-1, 1]: eigenvalues of a matrix, which take some 20 ms."""
-    return np.polynomial.legendre.leggauss(count)
+    low, high = (math.log(2 * gammaincinv(df / 2, p) / df) / 2 for p in (_TAIL, 1 - _TAIL))
+    nodes = max(_NODES_SCALE, math.ceil((high - low) / _STEP_SCALE))
+    logs, step = np.linspace(low, high, nodes, retstep=True)
+    log_density = math.log(2) + df / 2 * math.log(df / 2) - gammaln(df / 2) + df * logs - df * np.exp(2 * logs) / 2
+    return np.exp(logs), step * np.exp(log_density)
 
 
 @lru_cache(maxsize=1)
 def _normal_rule() -> tuple[Array, Array]:
     """Nodes and weights for integrals over the standard normal density."""
-    nodes, weights = _legendre_rule(_NODES_NORMAL)
-    z = _NORMAL_REACH * nodes
-    return z, weights * _NORMAL_REACH * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    z, step = np.linspace(-_NORMAL_REACH, _NORMAL_REACH, _NODES_NORMAL, retstep=True)
+    return z, step * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
 
 
 def digamma(x: Array) -> Array:

@@ -30,9 +30,12 @@ def test_distances_from_the_best_agree_with_simulation() -> None:
     assert (largest <= distance_from_best(0.99, 6, 8)).mean() == pytest.approx(0.99, abs=0.001)
 
 
-def test_a_range_of_two_is_a_t_test() -> None:
-    assert studentised_range(0.95, 2, 7) == pytest.approx(student_t(0.95, 7), rel=1e-9)
-    assert student_t(0.95, 7) == pytest.approx(t.ppf(0.975, 7), rel=1e-12)
+@pytest.mark.parametrize("confidence", [0.9, 0.998, 0.99999])
+@pytest.mark.parametrize("df", [1, 2, 7, 500])
+def test_of_two_both_are_a_t_test_however_far_out(confidence: float, df: int) -> None:
+    assert studentised_range(confidence, 2, df) == pytest.approx(t.isf((1 - confidence) / 2, df), rel=1e-6)
+    assert distance_from_best(confidence, 2, df) == pytest.approx(t.isf(1 - confidence, df), rel=1e-6)
+    assert student_t(confidence, df) == pytest.approx(t.isf((1 - confidence) / 2, df), rel=1e-9)
 
 
 def test_inverse_trigamma_inverts() -> None:
