@@ -14,7 +14,6 @@ from functools import partial
 from powerband.base.units import format_duration
 from powerband.loads.failed_requests import BY_THE_SUBJECT
 from powerband.loads.far_clocks import clock_problems
-from powerband.model.claim_expression import OPERATORS
 from powerband.model.cpu_use import shares_well
 from powerband.model.load import Load
 from powerband.model.metrics import metric_words
@@ -427,7 +426,7 @@ def _fails_too_many(evidence: Evidence) -> bool:
     counts = evidence.fleet.cohort
     failed = sum(counts.outcomes.get(outcome, 0) for outcome in BY_THE_SUBJECT)
     return any(
-        limit.metric == "error_rate" and not OPERATORS[limit.op](failed / max(1, counts.scheduled), limit.threshold)
+        limit.metric == "error_rate" and not limit.holds(failed / max(1, counts.scheduled))
         for limit in evidence.experiment.objective.constraints
     )
 

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from powerband.base.hosts import LOADABLE, has_scheme, split_url
 from powerband.base.units import parse_quantity
-from powerband.model.claim_expression import parse_claim
+from powerband.model.claim_expression import OPERATORS, parse_claim
 from powerband.model.deployed import WrittenDeployed
 from powerband.model.fields import Argv, Frozen, Ns, Section, Share, Timeout, field_named, listed
 from powerband.model.host_use import HostUse
@@ -242,6 +242,10 @@ class Constraint(Frozen):
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         return parse_constraint(value) if isinstance(value, str) else value
+
+    def holds(self, value: float) -> bool:
+        """True if the value satisfies it."""
+        return OPERATORS[self.op](value, self.threshold)
 
 
 Constraints = Annotated[tuple[Constraint, ...], BeforeValidator(listed)]

@@ -23,7 +23,6 @@ from powerband.analyze.trial.faults import LIMITED_TRIALS, NEVER_READY, fatal_co
 from powerband.analyze.trial.honesty import SUBJECT_CODES
 from powerband.base.units import format_duration, format_value, plural
 from powerband.loads.measured import FEW_REQUESTS, as_judged, is_lower_bound, requests_for
-from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
@@ -82,7 +81,7 @@ def holds(experiment: Experiment, result: TrialResult) -> bool | None:
 
 def _met(constraint: Constraint, result: TrialResult) -> bool | None:
     value = as_judged(constraint.metric, result.metrics)
-    return None if value is None else OPERATORS[constraint.op](value, constraint.threshold)
+    return None if value is None else constraint.holds(value)
 
 
 def _kept_up(result: TrialResult, window_s: float, *, errors_judged: bool) -> bool:

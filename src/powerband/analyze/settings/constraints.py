@@ -18,7 +18,6 @@ from powerband.analyze.settings.starts import allowed_words, failed_words, is_al
 from powerband.analyze.stats.intervals import estimate_of
 from powerband.base.units import format_value, percent, plural
 from powerband.loads.measured import as_judged, least_of
-from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import Constraint, Experiment, Objective
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.results import Estimate, Starts
@@ -106,7 +105,7 @@ def judge(
         ]
         unit = METRICS[constraint.metric].unit
         at_least = (math.inf, math.inf) in ends_each or any(bounds)
-        here = _meets(constraint, math.inf if at_least else found.value)
+        here = constraint.holds(math.inf if at_least else found.value)
         seen &= here
         text = f"{constraint.text}: it was {'at least ' if at_least else ''}{format_value(found.value, unit)}"
         if found.low is None:
@@ -146,7 +145,7 @@ def in_force(objective: Objective, trials: Sequence[Mapping[str, float]]) -> tup
 def _breaking_bound(constraint: Constraint, metrics: Mapping[str, float]) -> dict[str, float]:
     """A percentile that a trial lacks, as the highest lower one if that breaks an upper limit; empty in other cases."""
     least = None if constraint.metric in metrics else least_of(constraint.metric, metrics)
-    breaks = least is not None and constraint.op in ("<", "<=") and not _meets(constraint, least)
+    breaks = least is not None and constraint.op in ("<", "<=") and not constraint.holds(least)
     return {constraint.metric: least} if least is not None and breaks else {}
 
 
@@ -154,7 +153,7 @@ def shortfall(constraint: Constraint, value: float | None) -> float | None:
     """How far a value lies beyond the threshold, relative to it; None if it meets it, infinite if not measured."""
     if value is None:
         return float("inf")
-    if _meets(constraint, value):
+    if constraint.holds(value):
         return None
     return abs(value - constraint.threshold) / (abs(constraint.threshold) or 1.0)
 
@@ -180,7 +179,7 @@ def _hidden(
     most = counted_share(experiment, constraint.metric, replace(found, low=0.0, high=0.0), trials).ends[1]
     most_words = format_value(most, METRICS[constraint.metric].unit)
     told = f"{constraint.text}: none failed, but up to {most_words} may fail unseen"
-    return [] if _meets(constraint, most) else [told]
+    return [] if constraint.holds(most) else [told]
 
 
 def _range_words(low: float, high: float, unit: str, floor: float = -math.inf) -> str:
@@ -191,12 +190,8 @@ def _range_words(low: float, high: float, unit: str, floor: float = -math.inf) -
     return f"{format_value(max(floor, low), unit)} to {format_value(high, unit)}"
 
 
-def _meets(constraint: Constraint, value: float) -> bool:
-    return OPERATORS[constraint.op](value, constraint.threshold)
-
-
 def _certainly(constraint: Constraint, low: float, high: float) -> bool | None:
-    ends = (_meets(constraint, low), _meets(constraint, high))
+    ends = (constraint.holds(low), constraint.holds(high))
     within = low <= constraint.threshold <= high
     if ends[0] != ends[1] or (constraint.op == "==" and within and low < high):
         return None

@@ -23,7 +23,6 @@ from powerband.base.logs import out_of_memory
 from powerband.base.units import format_bytes, format_duration, format_value
 from powerband.loads import kind_of
 from powerband.loads.measured import is_lower_bound
-from powerband.model.claim_expression import OPERATORS
 from powerband.model.experiment import STEAL_MAX
 from powerband.model.metrics import METRICS
 from powerband.model.results import Problem
@@ -148,7 +147,7 @@ def _invariants(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
                 f"{wanted.text} cannot be checked: this trial has no {wanted.metric}; see its definition in "
                 "measure.metrics, and subject.log",
             )
-        elif not OPERATORS[wanted.op](math.inf if bound else found, wanted.threshold):
+        elif not wanted.holds(math.inf if bound else found):
             seen = f"{'at least ' if bound else ''}{format_value(found, METRICS[wanted.metric].unit)}"
             yield Problem(
                 "invariant",
