@@ -443,14 +443,10 @@ class RunFollower:
             return max(0.0, self._known.left_s - max(0.0, self._clock() - began[-1]))
         gaps = [later - earlier for earlier, later in pairwise(began[-_PACE_TRIALS:]) if later > earlier]
         pace_s = statistics.median(gaps) if gaps else self._first_guess(experiment)[1]
-        running_s = self._clock() - began[-1] if began and state.done < len(self._known.trials) else 0.0
-        left_s = max(0.0, (state.planned_total - state.done) * pace_s - min(max(0.0, running_s), pace_s))
-        if state.done >= state.planned_total:
-            return left_s
+        running_s = max(0.0, self._clock() - began[-1]) if began and state.done < len(self._known.trials) else 0.0
         soaks = any(trial.spec.stage is Stage.SOAK for trial in self._known.trials.values())
-        left_s += experiment.design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
-        gone_s = state.done * pace_s + max(0.0, running_s)  # a run that was left and resumed rested meanwhile
-        return min(left_s, max(0.0, experiment.design.budget_s - gone_s))
+        gone_s = state.done * pace_s + running_s  # a run that was left and resumed rested meanwhile
+        return experiment.design.left_s(state.planned_total - state.done, pace_s, running_s, gone_s, soaks=soaks)
 
     def _first_guess(self, experiment: Experiment) -> tuple[int, float]:
         """The maximum number of trials, and the duration of one in seconds, from the experiment alone."""

@@ -348,9 +348,13 @@ class Design(Section):
         """The run's budget, in s; infinite without one."""
         return math.inf if self.budget_ns is None else self.budget_ns / 1e9
 
-    def soak_beyond_s(self, pace_s: float, soaked_s: float = 0.0) -> float:
-        """The time in s that a soak, which has run for `soaked_s`, still takes beyond a usual trial of `pace_s`."""
-        return max(0.0, (self.soak_ns or 0) / 1e9 - max(pace_s, soaked_s))
+    def left_s(self, trials: int, pace_s: float, running_s: float, gone_s: float, *, soaks: bool) -> float:
+        """The time in s that this many trials of `pace_s` each still take, with the soak, but no longer than the budget
+        after `gone_s`. `running_s`: how long the first has run; `soaks`: it is the soak."""
+        if trials <= 0:
+            return 0.0
+        beyond_s = max(0.0, (self.soak_ns or 0) / 1e9 - max(pace_s, running_s if soaks else 0.0))
+        return min(trials * pace_s - min(running_s, pace_s) + beyond_s, max(0.0, self.budget_s - gone_s))
 
 
 class Objective(Section):

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from powerband.base.units import plural, rough_time
 from powerband.loads import kind_of
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import Design, Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
@@ -191,12 +191,10 @@ class _Progress:
         if self.spec is not None and self._done_here:
             pace_s = (self._trial_began_s - self._began_s) / self._done_here
         running_s = self._clock() - self._trial_began_s if self.spec is not None else 0.0
-        left_s = max(0.0, (self.planned - self.done) * pace_s - min(running_s, pace_s))
-        if self.experiment is not None and self.done < self.planned:
-            soaks = self.spec is not None and self.spec.stage is Stage.SOAK
-            design = self.experiment.design
-            left_s += design.soak_beyond_s(pace_s, running_s if soaks else 0.0)
-            left_s = min(left_s, max(0.0, design.budget_s - (self._clock() - self._began_s)))
+        soaks = self.spec is not None and self.spec.stage is Stage.SOAK
+        design = Design() if self.experiment is None else self.experiment.design
+        gone_s = self._clock() - self._began_s
+        left_s = design.left_s(self.planned - self.done, pace_s, running_s, gone_s, soaks=soaks)
         return f"{'at most ' if self._ends_early else ''}about {rough_time(left_s)} left"
 
     def trial_line(self, result: TrialResult) -> str:
