@@ -116,7 +116,7 @@ def watched_pools(
     """The subject's pools over a stretch of time, the busiest first; those without a thread in it are left out.
     `names`: full names of threads by their ids, as far as they are known."""
     groups = groups_of(events, start_ns, end_ns, names)
-    instants = [event["at_ns"] for event in events if event["tree"] == "subject"]
+    instants = [event["at_ns"] for event in events]
     pools = [_pool(name, group, instants, start_ns, end_ns) for name, group in groups.items()]
     found = [pool for pool in pools if pool is not None and pool.use.threads > 0]
     return tuple(sorted(found, key=lambda pool: (-pool.use.on_cpu - pool.use.run_wait, -pool.use.threads)))
@@ -126,7 +126,7 @@ def watched_share(events: Sequence[Threads], start_ns: int, end_ns: int) -> floa
     """The share of a stretch of time, 0 to 1, that lies between the first and the last look at the subject's threads in
     it. In this part their counters are known; at the edges they are interpolated with looks outside the stretch. 1 if
     the looks just outside lie so close that at least `COVERS` of the time between them is the stretch."""
-    at_ns = [event["at_ns"] for event in events if event["tree"] == "subject"]
+    at_ns = [event["at_ns"] for event in events]
     before, after = [at for at in at_ns if at <= start_ns], [at for at in at_ns if at >= end_ns]
     if before and after and end_ns - start_ns >= COVERS * (after[0] - before[-1]):
         return 1.0
@@ -137,7 +137,7 @@ def watched_share(events: Sequence[Threads], start_ns: int, end_ns: int) -> floa
 def process_cores(events: Sequence[Threads], start_ns: int, end_ns: int) -> tuple[float, ...]:
     """The CPUs that each of the subject's processes used in a stretch of time, by its threads: each counts from the
     first look in the stretch that lists it to the last. Empty without two looks."""
-    looks = [event for event in events if event["tree"] == "subject" and start_ns <= event["at_ns"] <= end_ns]
+    looks = [event for event in events if start_ns <= event["at_ns"] <= end_ns]
     if len(looks) < 2:
         return ()
     begun: dict[int, int] = {}

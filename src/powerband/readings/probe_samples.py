@@ -123,7 +123,7 @@ class ProbeSamples:
     trees: Mapping[str, Counters]
     host: Counters
     threads: tuple[Threads, ...]
-    """The `threads` events, in order."""
+    """The `threads` events of the subject, in order."""
     own_cores: float
     """The probe's own CPU over its life, in cores."""
     jvms: tuple[Counters, ...] = ()
@@ -171,7 +171,7 @@ def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
                 for tree in sample["trees"]:
                     trees.setdefault(tree["name"], _Readings()).add(sample["at_ns"], tree)
                 host.add(sample["at_ns"], sample["host"])
-            case "threads":
+            case "threads" if event["tree"] == "subject":
                 threads.append(event)
             case "jvm":
                 jvms.setdefault(event["pid"], []).append(event)

@@ -75,13 +75,12 @@ def groups_of(
     """The subject's pools by name; a pool of mixed work is replaced by its groups. Pools stay whole if an event that
     the stretch needs does not list every thread. `names`: full names of threads by their ids, as far as they are known:
     those of the kernel are cut."""
-    events = [event for event in events if event["tree"] == "subject"]
     rows: dict[str, Rows] = {}
     for event in events:
         for pool in event["pools"]:
             rows.setdefault(pool["pool"], []).append((event["at_ns"], pool))
     complete = _complete(events, start_ns, end_ns)
-    seen = _seen(complete)
+    seen = samples_by_thread(complete)
     found = {name: ThreadGroup(pool) for name, pool in rows.items()}
     if not seen:
         return found
@@ -118,7 +117,7 @@ def _lists_all(event: Threads) -> bool:
     return len(threads) >= sum(pool["threads_now"] for pool in event["pools"]) and all("pool" in it for it in threads)
 
 
-def _seen(events: Iterable[Threads]) -> Seen:
+def samples_by_thread(events: Iterable[Threads]) -> Seen:
     """The samples of each thread by its id."""
     seen: Seen = {}
     for event in events:

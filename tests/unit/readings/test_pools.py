@@ -9,8 +9,8 @@ from powerband.readings.pools import WatchedPool, process_cores, watched_pools, 
 SECOND = 1_000_000_000
 
 
-def event(at_s: float, *pools: dict[str, Any], tree: str = "subject") -> dict[str, Any]:
-    return {"type": "threads", "at_ns": round(at_s * SECOND), "tree": tree, "pools": list(pools)}
+def event(at_s: float, *pools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "threads", "at_ns": round(at_s * SECOND), "tree": "subject", "pools": list(pools)}
 
 
 def sample(
@@ -41,7 +41,6 @@ def test_a_pool_s_use_is_what_its_counters_grew_by_over_the_window() -> None:
         event(0, sample("pool", 0, 0, 0)),
         event(1, sample("pool", 0.1, 0.2, 3.7, {"sleep": 10})),
         event(2, sample("pool", 0.6, 0.7, 6.7, {"sleep": 20, "lock": 30}, voluntary_switches=500)),
-        event(2, sample("pool", 9, 9, 9), tree="engine"),
         start_s=1,
         end_s=2,
     )
@@ -90,8 +89,7 @@ def test_nothing_is_told_where_the_events_cover_too_little() -> None:
     [((), 0), ((1.5,), 0), ((0.9, 1.2, 1.7, 2.3), 0.5), ((1, 2), 1), ((0.9, 1.5, 2.1), 1), ((0.8, 1.5, 2.1), 0)],
 )
 def test_what_is_watched_of_a_window_lies_between_its_looks(looks: tuple[float, ...], share: float) -> None:
-    rows = [event(at) for at in looks] + [event(1.9, tree="engine")]
-    assert watched_share(rows, SECOND, 2 * SECOND) == pytest.approx(share)
+    assert watched_share([event(at) for at in looks], SECOND, 2 * SECOND) == pytest.approx(share)
 
 
 def test_each_process_used_what_its_threads_did() -> None:

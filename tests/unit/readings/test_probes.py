@@ -91,3 +91,10 @@ def test_readings_that_only_touch_the_window_say_nothing_of_it() -> None:
     counters = tree(range(SECOND, 3 * SECOND + 1, 100 * MS), 4, lambda now: now)
     assert counters.growth("cpu_user_ns", 3 * SECOND, 4 * SECOND, covered_least=0.0) is None
     assert counters.growth("cpu_user_ns", 0, SECOND, covered_least=0.0) is None
+
+
+def test_only_the_threads_of_the_subject_are_kept() -> None:
+    sample = {"type": "sample", "at_ns": 0, "trees": [], "host": {"forks": 1}}
+    mine, others = ({"type": "threads", "at_ns": 1, "tree": tree, "pools": []} for tree in ("subject", "engine"))
+    probe = read_probe([sample, others, mine])
+    assert probe is not None and probe.threads == (mine,)

@@ -77,7 +77,7 @@ def _memory(evidence: Evidence, probe: ProbeSamples, subject: Counters) -> tuple
 def _has_jvm(probe: ProbeSamples, window: Window) -> bool:
     """True if a HotSpot JVM ran in the subject's tree in the window."""
     start_ns, end_ns = window
-    events = (each for each in probe.threads if each["tree"] == "subject" and start_ns <= each["at_ns"] <= end_ns)
+    events = (each for each in probe.threads if start_ns <= each["at_ns"] <= end_ns)
     return any(pool["pool"] == VM_THREAD and pool["threads_now"] for event in events for pool in event["pools"])
 
 

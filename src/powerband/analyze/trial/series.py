@@ -318,9 +318,8 @@ def _pools(events: Sequence[Threads], origin_ns: int) -> tuple[PoolSeries, ...]:
     """The busiest pools of the subject that were seen twice, in order of the CPU time spent, then of threads."""
     seen: dict[str, list[PoolSample]] = {}
     for event in events:
-        if event["tree"] == "subject":
-            for pool in event["pools"]:
-                seen.setdefault(pool["pool"], []).append(pool)
+        for pool in event["pools"]:
+            seen.setdefault(pool["pool"], []).append(pool)
     busiest = sorted(
         (name for name, rows in seen.items() if len(rows) > 1),
         key=lambda name: (-seen[name][-1]["on_cpu_ns"] + seen[name][0]["on_cpu_ns"], -seen[name][-1]["threads_now"]),

@@ -30,8 +30,7 @@ class ThreadStates:
 
 def thread_states(events: Iterable[Threads], origin_ns: int, only: str | None = None) -> ThreadStates:
     """The states over time, in seconds since the origin. `only`: the pool of this name; None: all of the subject's."""
-    mine = [event for event in events if event["tree"] == "subject"]
-    kept = [(event["at_ns"], _pools(event, only)) for event in mine]
+    kept = [(event["at_ns"], _pools(event, only)) for event in events]
     # Kinds that blocked threads were seen to wait on until the end, for seconds in which none was looked at.
     ever = {name: pool.get("blocked_on_samples", {}) for _, pools in kept for name, pool in pools.items()}
     last: dict[str, PoolSample] = {}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from powerband.model.own_expression import labels_of
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import Counters
+from powerband.readings.thread_groups import samples_by_thread
 from powerband.wire.probe_events import Threads, ThreadSample
 
 COUNTS = ("_total", "_count", "_sum", "_bucket")
@@ -55,11 +56,7 @@ class LabelledSeries:
 def thread_uses(events: Iterable[Threads], names: Mapping[str, str], start_ns: int, end_ns: int) -> list[ThreadUse]:
     """The use of each thread that the probe read at least twice within the window, the busiest first, waits for a CPU
     included. `names`: full names by thread id, as far as they are known."""
-    seen: dict[int, list[tuple[int, ThreadSample]]] = {}
-    for event in events:
-        if event["tree"] == "subject" and start_ns <= event["at_ns"] <= end_ns:
-            for thread in event.get("threads", ()):
-                seen.setdefault(thread["tid"], []).append((event["at_ns"], thread))
+    seen = samples_by_thread(event for event in events if start_ns <= event["at_ns"] <= end_ns)
     uses = [_use(rows, names) for rows in seen.values() if len(rows) > 1]
     return sorted((use for use in uses if use.on_cpu + use.run_wait > 0), key=lambda use: -(use.on_cpu + use.run_wait))
 

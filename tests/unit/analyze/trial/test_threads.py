@@ -15,10 +15,9 @@ from powerband.readings.probe_samples import Counters
 S = 10**9
 
 
-def event(at_s: float, *threads: tuple[int, float, float, int], tree: str = "subject") -> dict[str, Any]:
+def event(at_s: float, *threads: tuple[int, float, float, int]) -> dict[str, Any]:
     return {
         "at_ns": int(at_s * S),
-        "tree": tree,
         "threads": [
             {"tid": tid, "name": f"t-{tid}", "pool": "t", "on_cpu_ns": int(cpu * S), "run_wait_ns": int(wait * S),
              "switches": switches}
@@ -32,7 +31,6 @@ def test_shares_are_of_the_window_and_the_busiest_come_first() -> None:
         event(0, (1, 9.0, 9.0, 999)),
         event(10, (1, 10.0, 10.0, 1000), (2, 0.0, 0.0, 0)),
         event(12, (1, 10.5, 10.1, 1010), (2, 1.5, 0.5, 40), (3, 1.0, 1.0, 5)),
-        event(12, (1, 99.0, 99.0, 99), tree="engine"),
         event(99, (1, 99.0, 99.0, 9999)),
     ]
     second, first = thread_uses(events, {"2": "vert.x-eventloop-thread-2"}, 5 * S, 20 * S)
