@@ -13,7 +13,7 @@ from powerband.analyze.settings.compare import RESUME
 from powerband.live.state import LookState, Outcome, RunStatus, SettingState, TrialLine
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, TrialSpec
-from powerband.model.results import Analysis, Estimate, Race, SettingResult, TrialResult
+from powerband.model.results import Analysis, Race, SettingResult, TrialResult, value_and_ends
 from powerband.report.wording.findings import departure_of, state_words
 from powerband.report.wording.standings import ranked
 
@@ -88,8 +88,8 @@ def _judged(result: SettingResult, analysis: Analysis) -> SettingState:
     effect = result.effect
     if look is not None:
         effect = look.effects.get(result.setting.id) if left is None else left.effect
-    estimate, low, high = _ends(result.estimates.get(analysis.objective))
-    ratio, ratio_low, ratio_high = _ends(None if leads else effect)
+    estimate, low, high = value_and_ends(result.estimates.get(analysis.objective))
+    ratio, ratio_low, ratio_high = value_and_ends(None if leads else effect)
     return SettingState(
         id=result.setting.id,
         levels=result.setting.as_dict(),
@@ -111,10 +111,6 @@ def _judged(result: SettingResult, analysis: Analysis) -> SettingState:
         estimates=result.estimates,
         looks=_looks(result.setting, race),
     )
-
-
-def _ends(found: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if found is None else (found.value, found.low, found.high)
 
 
 def _because(result: SettingResult, race: Race | None) -> str:

@@ -72,6 +72,11 @@ class Estimate:
         return self.value if self.low is None else self.low, self.value if self.high is None else self.high
 
 
+def value_and_ends(found: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    """The value and the ends of its interval; three times None without an estimate."""
+    return (None, None, None) if found is None else (found.value, found.low, found.high)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A possible bottleneck. `name`: its row in `model/bottlenecks.py`. `evidence`: the two to four figures that prove

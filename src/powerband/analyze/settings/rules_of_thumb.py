@@ -25,11 +25,11 @@ from powerband.model.experiment import Constraint, Experiment
 from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting
 from powerband.model.results import Answer, Estimate, RuleVerdict, SettingResult, TrialResult
+from powerband.readings.fleet import QUANTILES
 
 NEAR = 2.0  # a tried setting stands for a proposal up to this factor away
 WAIT_MAX = 0.10  # of the requests may wait for a thread, in M/M/c without an SLO
 PAUSE_MIN = 0.01  # of the time a request takes; a shorter pause is none
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 GOETZ = "Goetz et al., Java Concurrency in Practice, 2006, section 8.2"
 NETTY = "Netty's default number of event loops (NettyRuntime.availableProcessors() * 2)"

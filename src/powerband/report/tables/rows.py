@@ -26,7 +26,7 @@ from powerband.model.experiment import Experiment, Measure
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, OWN
 from powerband.model.plan import Setting, Stage, format_level
-from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult
+from powerband.model.results import Analysis, SettingResult, TrialResult, value_and_ends
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import read_probe
 from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialDir, TrialRecord, read_host
@@ -188,7 +188,7 @@ def _settings(
         return (
             *lead, row.setting.id, *factors.cells(row.setting),
             row.setting == analysis.answer.setting, row.verdict.value, row.feasible, row.trials, row.invalid,
-            analysis.objective, *_ends(row.estimates.get(analysis.objective)), *_ends(row.effect),
+            analysis.objective, *value_and_ends(row.estimates.get(analysis.objective)), *value_and_ends(row.effect),
             None if row.bottleneck is None else row.bottleneck.name.value,
             _joined(row.infeasible_because), _joined(row.uncertain_because),
             *((None, None) if row.starts is None else (row.starts.made, row.starts.failed)),
@@ -224,7 +224,7 @@ def estimates_table(analysis: Analysis, run: str) -> Table:
     rows: Iterator[Row] = (
         (
             run, row.setting.id, *factors.cells(row.setting),
-            name, METRICS[name].unit, *_ends(found), found.confidence, found.n, found.at_least,
+            name, METRICS[name].unit, *value_and_ends(found), found.confidence, found.n, found.at_least,
         )
         for row in analysis.settings
         for name in metrics
@@ -279,7 +279,7 @@ def changes_table(comparison: RunComparison) -> Table:
         return (
             *comparison.names, change.setting.id, *factors.cells(change.setting),
             comparison.objective, change.verdict.value,
-            *_ends(change.first), *_ends(change.second), *_ends(change.ratio),
+            *value_and_ends(change.first), *value_and_ends(change.second), *value_and_ends(change.ratio),
             change.smallest_difference, change.because or None,
         )  # fmt: skip
 
@@ -432,10 +432,6 @@ def _metric_names(found: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 def _table(name: str, factors: _Factors, rows: Iterator[Row], metrics: Sequence[str] = ()) -> Table:
     measured = tuple(Column(metric, Kind.NUMBER, METRICS[metric].unit) for metric in metrics)
     return Table(name, (*LEADING[name], *factors.columns, *FOLLOWING[name], *measured), rows)
-
-
-def _ends(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
 
 
 def _joined(texts: Iterable[str]) -> str | None:
