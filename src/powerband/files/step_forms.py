@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from powerband.base.errors import FileProblem
 from powerband.base.yaml_document import Node
-from powerband.model.secrets import line_without_secrets
+from powerband.model.secrets import without_secrets
 
 METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 # Kinds of message by their key in a file: what the key's value is called, and which other keys of the step belong to
@@ -92,7 +92,7 @@ def _name(node: Node, step: Node) -> str:
     kind = next((key for key in _MESSAGES if key in node.children), None)
     if kind is None:
         method, path = step.children.get("method", Node("GET")), step.children.get("path", Node("/"))
-        return line_without_secrets(f"{method.value} {path.value}")
+        return without_secrets(f"{method.value} {path.value}")
     text = str(node.children[kind].value)
     shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
     return {"message": shown, "binary": "binary message", "event": shown}.get(kind, f"{kind} {shown}")

@@ -43,20 +43,10 @@ _IN_TEXT = re.compile(
 Shown = TypeVar("Shown")
 
 
-def without_secrets(experiment: Experiment) -> Experiment:
-    """The experiment with every secret replaced by `(hidden)`; an equal one if it has none."""
-    return _hidden(experiment)
-
-
 def text_without_secrets(text: str) -> str:
     """The text of a file that cannot be read as an experiment, with all that follows a secret's name hidden, to the end
     of the line."""
-    return re.sub(rf"(?im)^(.*?(?:{_WORDS})[\w-]*\W).*$", rf"\1{HIDDEN}", _hidden(text))
-
-
-def line_without_secrets(text: str) -> str:
-    """A name or a message with its secrets replaced by `(hidden)`."""
-    return _hidden(text)
+    return re.sub(rf"(?im)^(.*?(?:{_WORDS})[\w-]*\W).*$", rf"\1{HIDDEN}", without_secrets(text))
 
 
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
@@ -69,19 +59,20 @@ def command_without_secrets(arguments: Sequence[str], experiment: Experiment) ->
         values = (value for name, value in secrets if name.lower() in argument.lower())
         return reduce(lambda text, value: text.replace(value, HIDDEN), values, hidden)
 
-    return list(map(shown, arguments, _hidden(tuple(arguments))))
+    return list(map(shown, arguments, without_secrets(tuple(arguments))))
 
 
-def _hidden(value: Shown, key: str = "") -> Shown:
-    """The value without its secrets. `key`: the name of the field that holds it."""
+def without_secrets(value: Shown, key: str = "") -> Shown:
+    """An experiment, a part of it or a text with every secret replaced by `(hidden)`; an equal one if it has none.
+    `key`: the name of the field that holds it."""
     found: Any = value
     if isinstance(value, BaseModel):
-        fields = {name: _hidden(getattr(value, name), name) for name in type(value).model_fields}
+        fields = {name: without_secrets(getattr(value, name), name) for name in type(value).model_fields}
         found = value.model_copy(update=fields)
     elif isinstance(value, dict):
         named = key in _BY_NAME
         found = {
-            name: _hidden_pair(name, item) if named and isinstance(item, str) else _hidden(item)
+            name: _hidden_pair(name, item) if named and isinstance(item, str) else without_secrets(item)
             for name, item in value.items()
         }
     elif isinstance(value, tuple) and key == "headers":
@@ -100,7 +91,7 @@ def _hidden_match(match: re.Match[str]) -> str:
     (first,) = re.findall(r"^\S*", value)
     if match["user"] or _is_secret(name, first):
         return f"{name}{HIDDEN}"
-    return f"{name}{first}{_hidden(value[len(first) :])}"
+    return f"{name}{first}{without_secrets(value[len(first) :])}"
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -113,12 +104,12 @@ def _hidden_word(before: Shown, value: Shown) -> Shown:
     """An item of a list, without its secrets: all of it if the item before it is an option that asks for one."""
     if isinstance(before, str) and isinstance(value, str) and _ASKS.fullmatch(before):
         asked = _is_secret(before, value) and not re.match(_OTHER_OPTION, value)
-        return cast(Shown, HIDDEN) if asked else _hidden(value)
-    return _hidden(value)
+        return cast(Shown, HIDDEN) if asked else without_secrets(value)
+    return without_secrets(value)
 
 
 def _hidden_pair(name: str, value: str) -> str:
-    return HIDDEN if value and _is_secret(name, value) else _hidden(value)
+    return HIDDEN if value and _is_secret(name, value) else without_secrets(value)
 
 
 def pairs_of(value: object, wanted: str, key: str = "") -> Iterator[tuple[str, str | None]]:

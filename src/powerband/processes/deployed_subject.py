@@ -25,7 +25,7 @@ from powerband.base.logs import printable
 from powerband.base.procfs import ProcessStat, process_stat
 from powerband.model.experiment import Experiment, Ready, Subject
 from powerband.model.plan import Setting
-from powerband.model.secrets import line_without_secrets
+from powerband.model.secrets import without_secrets
 from powerband.model.subjects import render_deployed_command
 from powerband.processes.containers import server_at
 from powerband.processes.engine_process import Pump, describe_status
@@ -108,7 +108,7 @@ def deployed_up(
     if reason := _unanswered(rendered, files.log, pump, limit_s):
         raise TrialFailed(
             Code.NOT_REACHABLE,
-            f"{line_without_secrets(rendered.url)} was not reached within {limit_s:g} s ({reason}): the server runs "
+            f"{without_secrets(rendered.url)} was not reached within {limit_s:g} s ({reason}): the server runs "
             "already, so powerband cannot start it; see that it runs, and can be reached from here",
         )
     here = is_here(rendered)

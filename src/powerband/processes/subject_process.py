@@ -30,7 +30,7 @@ from powerband.base.units import format_bytes
 from powerband.model.experiment import Ready, Subject
 from powerband.model.load import Step
 from powerband.model.plan import Setting
-from powerband.model.secrets import line_without_secrets
+from powerband.model.secrets import without_secrets
 from powerband.model.subjects import (
     PORTS,
     STATSD,
@@ -606,11 +606,11 @@ def listens_elsewhere(rendered: Rendered, root: int) -> str:
 
 def _how_ready(rendered: Rendered) -> str:
     if rendered.ready.http is not None:
-        return f"no answer below status 500 from {line_without_secrets(_http_url(rendered))}"
+        return f"no answer below status 500 from {without_secrets(_http_url(rendered))}"
     if rendered.ready.log is not None:
         return f"its log does not match {rendered.ready.log!r}"
     if rendered.client:
-        return f"no answer from {line_without_secrets(rendered.url)}"
+        return f"no answer from {without_secrets(rendered.url)}"
     return f"{rendered.host}:{rendered.port} accepts no connection"
 
 

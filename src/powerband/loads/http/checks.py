@@ -8,7 +8,7 @@ from powerband.base.errors import FileProblem
 from powerband.base.hosts import request_target
 from powerband.base.yaml_document import Node
 from powerband.model.metrics import ALIASES
-from powerband.model.secrets import line_without_secrets
+from powerband.model.secrets import without_secrets
 
 ONLY_OPEN: dict[str, tuple[object, ...]] = {
     "arrivals": ("poisson",),
@@ -32,7 +32,7 @@ def with_scenario(root: Node, url: str) -> Node:
     if not isinstance(load.value, dict) or "scenario" in load.children:
         return root
     path = request_target(url)
-    scenario = load.child("scenario", [{"name": line_without_secrets(f"GET {path}"), "path": path}])
+    scenario = load.child("scenario", [{"name": without_secrets(f"GET {path}"), "path": path}])
     return root.with_children({"load": load.with_children({"scenario": scenario})})
 
 
