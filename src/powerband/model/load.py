@@ -193,8 +193,12 @@ class Load(Section):
 
     @model_validator(mode="after")
     def _one_model(self) -> Self:
+        if self.duration_ns == 0:
+            raise ValueError("a duration of 0 measures nothing")
         if self.jmeter is not None:
-            return self._of_a_plan()
+            if self.users is not None or self.rate_per_s is not None or self.websocket is not None:
+                raise ValueError("the plan defines users and requests: leave users, rate and websocket out")
+            return self
         if self.properties is not None or self.jvm_args is not None:
             raise ValueError("properties and jvm_args are JMeter's: name a plan in load.jmeter, or leave them out")
         if self.users is None and self.rate_per_s is None:
@@ -209,19 +213,10 @@ class Load(Section):
             raise ValueError("users would begin over more than a day: raise join, or lower users")
         if self.pace is not None and (self.websocket is None or self._thinks):
             raise ValueError("pace is of WebSocket users, and takes the place of think")
-        if self.duration_ns == 0:
-            raise ValueError("a duration of 0 measures nothing")
         if self.pipeline > 1 and not self.keep_alive:
             raise ValueError("pipeline above 1 needs keep_alive: a connection of one request has nothing to line up")
         if self.max_in_flight is not None and self.max_in_flight < self.engine_threads:
             raise ValueError(f"max_in_flight must be at least engine_threads ({self.engine_threads}): one for each")
-        return self
-
-    def _of_a_plan(self) -> Self:
-        if self.users is not None or self.rate_per_s is not None or self.websocket is not None:
-            raise ValueError("the plan defines users and requests: leave users, rate and websocket out")
-        if self.duration_ns == 0:
-            raise ValueError("a duration of 0 measures nothing")
         return self
 
     @model_validator(mode="after")
