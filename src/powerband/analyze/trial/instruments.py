@@ -203,12 +203,8 @@ def _taken(snapshots: Sequence[Mapping[str, Any]], when: str) -> set[int]:
 
 
 def _added(histograms: Sequence[Histogram]) -> Histogram:
-    instances: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
-    for some_instances, some_sizes in histograms:
-        instances.update(some_instances)
-        sizes.update(some_sizes)
-    return instances, sizes
+    instances, sizes = zip(*histograms, strict=True)
+    return sum(instances, Counter()), sum(sizes, Counter())
 
 
 def _heap(evidence: Evidence) -> Iterator[tuple[str, float]]:
