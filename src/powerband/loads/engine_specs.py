@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
-from powerband.base.hosts import http_url, request_target
+from powerband.base.hosts import http_url, is_loopback, request_target
 from powerband.model.load import Distribution, Load, Step
 from powerband.model.templates import headers_sent
 from powerband.model.websocket import dialect_named
@@ -148,7 +148,7 @@ def fleet_shape(
     engines = min(engines, connections)
     if connections <= per_source:
         return [()] * engines
-    if not _is_loopback_v4(host):
+    if not is_loopback(host) or ":" in host:
         if math.ceil(connections / machines) > one_address:
             where = "this machine has" if machines == 1 else f"each of {machines} machines has"
             raise TrialFailed(
@@ -163,16 +163,6 @@ def fleet_shape(
         tuple(str(FIRST_SOURCE + engine * per_engine + index) for index in range(per_engine))
         for engine in range(engines)
     ]
-
-
-def _is_loopback_v4(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    return address.version == 4 and address.is_loopback
 
 
 def _starting_ns(load: Load, warmup_ns: int | None) -> int:

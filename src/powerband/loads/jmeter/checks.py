@@ -82,16 +82,15 @@ def check_plan_file(experiment: Experiment) -> None:
     file = Path(experiment.load.jmeter)
     if not file.is_file():
         raise ValueError(f"there is no JMeter plan {file}: a relative path counts from the folder of this file")
-    plain = {name: text for name, text in (experiment.load.properties or {}).items() if not placeholders([text])}
-    varied = set(experiment.load.properties or {}) - set(plain)
-    # The value of such a property is known only in a trial; until then it depends on something unknown.
     plan, subject = read_plan(file), experiment.subject
     if plan.only_tcp and subject.container_client and subject.ready.log is None and subject.ready.http is None:
         raise ValueError(
             f"{file} speaks TCP, and a container's port takes connections before its server does: say by which line "
             "of its log the server is ready (subject.ready.log, --ready-log)"
         )
-    check_hosts(plan, plain | dict.fromkeys(varied, "${}"), experiment.allow_hosts)
+    # The value of a property that varies is known only in a trial; until then it depends on something unknown.
+    known = {name: "${}" if placeholders([text]) else text for name, text in (experiment.load.properties or {}).items()}
+    check_hosts(plan, known, experiment.allow_hosts)
     _check_read(plan, experiment)
 
 

@@ -73,18 +73,13 @@ def installed_jmeter(stop: StopRequest) -> JMeter:
     UserInterruptError, SubjectError (no JDK), MeasurementError (no Maven, no network, a cache folder that cannot be
     written)."""
     jdk = find_jdk(OLDEST_JDK, newest=NEWEST_JDK, preferred=TESTED_JDK, who=f"JMeter {VERSION}")
-    home = cache_folder() / f"jmeter-{VERSION}"
-    if not _is_whole(home):
-        with alone_in_cache(home, _KEPT, lambda: stop.requested):
-            if not _is_whole(home):
-                with writing_cache(home, _KEPT):
-                    _fetch(home, jdk, stop)
-    return JMeter(home, jdk)
-
-
-def _is_whole(home: Path) -> bool:
-    """True if the installation is complete: the folder is moved into place once everything is in it."""
-    return (home / "bin" / "ApacheJMeter.jar").is_file()
+    jmeter = JMeter(cache_folder() / f"jmeter-{VERSION}", jdk)
+    if not jmeter.jar.is_file():  # the folder is moved into place once everything is in it
+        with alone_in_cache(jmeter.home, _KEPT, lambda: stop.requested):
+            if not jmeter.jar.is_file():
+                with writing_cache(jmeter.home, _KEPT):
+                    _fetch(jmeter.home, jdk, stop)
+    return jmeter
 
 
 def _fetch(home: Path, jdk: Jdk, stop: StopRequest) -> None:
