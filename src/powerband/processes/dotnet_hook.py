@@ -20,7 +20,7 @@ from typing import Any
 
 from powerband.base.errors import SubjectError
 from powerband.base.machine import cache_folder
-from powerband.processes.dotnet import ENV, Dotnet, find_dotnet, numbers
+from powerband.processes.dotnet import Dotnet, find_dotnet, numbers
 
 HOOKS, FOLDER = "DOTNET_STARTUP_HOOKS", "POWERBAND_DOTNET_FIGURES"
 SDK_LEAST = 8  # the same as the subjects ask for
@@ -69,11 +69,6 @@ class HookBuild:
     def assembly(self) -> Path:
         """The compiled hook: the file that .NET loads."""
         return self.folder / _ASSEMBLY
-
-    @property
-    def env(self) -> tuple[tuple[str, str], ...]:
-        """The environment variables of the compiler, beside those of powerband."""
-        return ENV
 
 
 def dotnet_program(argv: Sequence[str], cwd: str | None, path: str | None) -> DotnetProgram | None:

@@ -21,12 +21,10 @@ _INSTALLED = Path("/usr/lib/jvm")
 
 @dataclass(frozen=True)
 class Jdk:
-    """A JDK. `home`: its folder, as in JAVA_HOME. `version`: its major version. `found`: where it was found, in
-    words."""
+    """A JDK. `home`: its folder, as in JAVA_HOME. `version`: its major version."""
 
     home: Path
     version: int
-    found: str
 
     @property
     def java(self) -> Path:
@@ -65,7 +63,7 @@ def find_jdk(
         elif compiles and not os.access(home / "bin" / "javac", os.X_OK):
             looked.append(f"{found} ({home}) has no javac: it is a runtime, not a development kit")
         else:
-            jdk = Jdk(home, version, found)
+            jdk = Jdk(home, version)
             if preferred in (None, version):
                 return jdk
             first = first or jdk

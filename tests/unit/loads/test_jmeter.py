@@ -29,7 +29,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "jmeter" / "plan.jmx"
 HEADER = (
     "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,sentBytes,grpThreads,allThreads,threadName\n"
 )
-JMETER = JMeter(Path("/cache/jmeter"), Jdk(Path("/jdk"), 17, "JAVA_HOME"))
+JMETER = JMeter(Path("/cache/jmeter"), Jdk(Path("/jdk"), 17))
 
 
 def exited(at_ns: int, exit_code: int = 0) -> Exited:

@@ -14,6 +14,7 @@ from typing import Any
 
 from powerband.base.errors import MeasurementError
 from powerband.loads.driver import TrialSetup
+from powerband.processes.dotnet import ENV
 from powerband.processes.dotnet_hook import (
     HOOKS,
     HookBuild,
@@ -94,7 +95,7 @@ class DotnetFigures(Instrument):
         launch = Launch(
             name="dotnet-hook",
             argv=tuple(word.replace("{build}", given["build"]) for word in build.argv),
-            env=build.env,
+            env=ENV,
             log_file=str(log.absolute()),
             grace_ns=_GRACE_NS,
         )
