@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from powerband.analyze.trial.honesty import MACHINE_CODES
 from powerband.analyze.trial.measure import measure
 from powerband.model.experiment import Experiment
 from powerband.model.results import TrialResult
+from powerband.processes.stop_request import StopRequest
 from powerband.search import pilot
 from powerband.search.calibrate import SERVICE_S, Calibration, CalibrationCheck, calibrate
 from powerband.store import TrialDir, TrialRecord
@@ -59,7 +61,8 @@ def watched(folder: Path) -> tuple[Calibration, list[bool]]:
     """A calibration, and for each of its parts (the time of a request, then each check) whether the machine was
     quiet."""
     marks: list[CpuUse] = []
-    found = calibrate(quick=True, directory=folder, starting=lambda _what: marks.append(CpuUse.now()))
+    with closing(StopRequest()) as stop:
+        found = calibrate(quick=True, directory=folder, stop=stop, starting=lambda _: marks.append(CpuUse.now()))
     marks.append(CpuUse.now())
     return found, [now.quiet_since(before) for before, now in pairwise(marks)]
 
@@ -99,5 +102,6 @@ def test_the_pilot_tells_how_small_a_difference_can_be_found(tmp_path: Path, mon
     monkeypatch.setattr(pilot, "PILOT_TRIALS", 3)
     monkeypatch.setattr(pilot, "PILOT_SECONDS", 1)
     monkeypatch.setattr(pilot, "measure", on_any_machine)
-    found = pilot.run_pilot(tmp_path)
+    with closing(StopRequest()) as stop:
+        found = pilot.run_pilot(tmp_path, stop)
     assert found.trials == 3 and found.smallest_difference is not None and found.smallest_difference > 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -126,7 +125,7 @@ def calibrate(
     *,
     quick: bool,
     directory: Path,
-    stop: StopRequest | None = None,
+    stop: StopRequest,
     starting: Callable[[str], None] = lambda what: None,
 ) -> Calibration:
     """Runs all checks: about four minutes, less than one when `quick`. Trials are kept under `directory`; `starting` is
@@ -134,25 +133,24 @@ def calibrate(
 
     Raises MeasurementError if no engine is found or the disk is full."""
     cases = _cases(quick)
-    with closing(StopRequest()) if stop is None else nullcontext(stop) as own_stop:
-        bench = _Bench(directory, own_stop)
-        starting("what a request takes")
-        (alone,) = bench.run(_closed("one user", servers=1, users=1, think_s=0.0, seconds=3 if quick else 8))
-        (busy,) = bench.run(_closed("one thread", servers=1, users=4, think_s=0.0, seconds=3 if quick else 8))
-        if own_stop.requested:
-            return Calibration(SERVICE_S, None, (), None, len(cases), interrupted=True)
-        if not (_usable(alone) and _usable(busy)):
-            return Calibration(SERVICE_S, None, (), _reason([alone, busy]), len(cases))
-        service_s = 1 / busy.metrics["goodput_per_s"]
-        served = Served(service_s, max(0.0, alone.metrics["response_time_ns_mean"] / 1e9 - service_s))
-        checks = []
-        for number, case in enumerate(cases, 1):
-            starting(f"{number} of {len(cases)}: {case.name}")
-            results = bench.run(case)
-            if own_stop.requested:  # trials cut short say nothing about the machine
-                break
-            checks.append(_check(case, results, served, quick))
-        return Calibration(SERVICE_S, served, tuple(checks), None, len(cases), interrupted=len(checks) < len(cases))
+    bench = _Bench(directory, stop)
+    starting("what a request takes")
+    (alone,) = bench.run(_closed("one user", servers=1, users=1, think_s=0.0, seconds=3 if quick else 8))
+    (busy,) = bench.run(_closed("one thread", servers=1, users=4, think_s=0.0, seconds=3 if quick else 8))
+    if stop.requested:
+        return Calibration(SERVICE_S, None, (), None, len(cases), interrupted=True)
+    if not (_usable(alone) and _usable(busy)):
+        return Calibration(SERVICE_S, None, (), _reason([alone, busy]), len(cases))
+    service_s = 1 / busy.metrics["goodput_per_s"]
+    served = Served(service_s, max(0.0, alone.metrics["response_time_ns_mean"] / 1e9 - service_s))
+    checks = []
+    for number, case in enumerate(cases, 1):
+        starting(f"{number} of {len(cases)}: {case.name}")
+        results = bench.run(case)
+        if stop.requested:  # trials cut short say nothing about the machine
+            break
+        checks.append(_check(case, results, served, quick))
+    return Calibration(SERVICE_S, served, tuple(checks), None, len(cases), interrupted=len(checks) < len(cases))
 
 
 def _cases(quick: bool) -> list[_Case]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +55,7 @@ class Pilot:
 
 def run_pilot(
     directory: Path,
-    stop: StopRequest | None = None,
+    stop: StopRequest,
     starting: Callable[[str], None] = lambda what: None,
 ) -> Pilot:
     """Runs six valid trials of a CPU-bound reference server, where noise shows most; about 40 s. Invalid trials are run
@@ -73,19 +72,18 @@ def run_pilot(
     )
     goodputs: list[float] = []
     invalid = 0
-    with closing(StopRequest()) if stop is None else nullcontext(stop) as own_stop:
-        for number in range(1, PILOT_TRIALS + PILOT_RETRIES + 1):
-            if len(goodputs) == PILOT_TRIALS:
-                break
-            starting(f"trial {len(goodputs) + 1} of {PILOT_TRIALS}")
-            spec, trial = TrialSpec(number, number - 1, 1, Setting(()), number), TrialDir(directory / f"{number:04d}")
-            record = run_trial(made, spec, trial, steady=lambda _series: True, observer=Observer(), stop=own_stop)
-            result = measure(trial, record, made)
-            if own_stop.requested:
-                return Pilot(len(goodputs), invalid, None, None, interrupted=True)
-            if result.valid and result.metrics.get("goodput_per_s", 0) > 0:
-                goodputs.append(result.metrics["goodput_per_s"])
-            invalid += not result.valid
+    for number in range(1, PILOT_TRIALS + PILOT_RETRIES + 1):
+        if len(goodputs) == PILOT_TRIALS:
+            break
+        starting(f"trial {len(goodputs) + 1} of {PILOT_TRIALS}")
+        spec, trial = TrialSpec(number, number - 1, 1, Setting(()), number), TrialDir(directory / f"{number:04d}")
+        record = run_trial(made, spec, trial, steady=lambda _series: True, observer=Observer(), stop=stop)
+        result = measure(trial, record, made)
+        if stop.requested:
+            return Pilot(len(goodputs), invalid, None, None, interrupted=True)
+        if result.valid and result.metrics.get("goodput_per_s", 0) > 0:
+            goodputs.append(result.metrics["goodput_per_s"])
+        invalid += not result.valid
     return pilot_of(goodputs, invalid)
 
 

@@ -92,11 +92,6 @@ class BlockTrials(InFlight[OpenBlock]):
         """Settings that are no longer tried because they only fail, with the reason."""
         return dict(self._left)
 
-    @property
-    def idle(self) -> bool:
-        """True if no block is in flight."""
-        return not self._open
-
     def ends_soon(self, stage: Stage) -> bool:
         """True if a block in flight of a stage is about to end (`SOON`)."""
         last = [block for block in self._open.values() if block.stage is stage and block.pending and block.waiting == 1]
