@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,10 +112,9 @@ class Leaving:
     def _set(self, setting: Setting) -> str:
         """Gives the server this setting. Returns the reason why that failed; empty if it did not."""
         subject = self._experiment.subject
-        stop = StopRequest()
         try:
             rendered = render(subject, setting, find_engine(), self._given)
-            with Pump(stop) as pump:
+            with closing(StopRequest()) as stop, Pump(stop) as pump:
                 argv = render_deployed_command(subject, setting, self._given)
                 log = self._run.restore_log
                 change(rendered, argv, _writable(log) if argv else log, pump)
@@ -125,8 +124,6 @@ class Leaving:
             return "that was cut short"
         except (PowerbandError, OSError) as error:
             return str(error)
-        finally:
-            stop.close()
         return ""
 
 

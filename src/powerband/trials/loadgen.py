@@ -35,12 +35,11 @@ _DEFAULT_SCENARIO = Load(users=1).scenario
 @dataclass(frozen=True)
 class LoadResult:
     """The outcome of a load. `summaries`: one `summary` event per engine process (protocol/load-event.schema.json);
-    `intervals`: the load over time, all engines together; `interrupted`: a stop request cut it short, so that both are
-    empty if it came before the load began; `generators`: the other machines that made the load, with their clocks;
-    `tls_failure`: why TLS handshakes failed, as far as it is known."""
+    `interrupted`: a stop request cut it short, so that they are empty if it came before the load began; `generators`:
+    the other machines that made the load, with their clocks; `tls_failure`: why TLS handshakes failed, as far as it is
+    known."""
 
     summaries: tuple[Summary, ...]
-    intervals: tuple[FleetInterval, ...]
     interrupted: bool
     generators: tuple[GeneratorNode, ...] = ()
     tls_failure: str = ""
@@ -91,14 +90,14 @@ def run_load(
                 interrupted = _drive(pump, fleet, load, warmup_ns, on_interval)
             tls_failure = fleet.tls_failure
         except TrialInterrupted:
-            return LoadResult((), (), interrupted=True)
+            return LoadResult((), interrupted=True)
         except TrialFailed as failed:
             words = stderr_file.read_text(errors="replace").strip() if stderr_file.is_file() else ""
             raise MeasurementError(f"{failed}\n{words}" if words else str(failed)) from failed
     clocks = tuple(GeneratorNode.from_json(each) for each in fleet.record().get("generators", ()))
     if problem := next(clock_problems(clocks, fleet.summaries, load.duration_ns), None):
         raise MeasurementError(problem.message)
-    return LoadResult(fleet.summaries, tuple(fleet.intervals), interrupted, clocks, tls_failure)
+    return LoadResult(fleet.summaries, interrupted, clocks, tls_failure)
 
 
 def check_url(url: str, allow_hosts: Collection[str]) -> str:

@@ -18,9 +18,8 @@ from powerband.trials import loadgen
 @pytest.fixture(autouse=True)
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: object, on_interval: Callable[[FleetInterval], None], **__: object) -> loadgen.LoadResult:
-        interval = FleetInterval(10**9, 10**9 + 10**8, 500, 500, 1e6, 64)
-        on_interval(interval)
-        return loadgen.LoadResult((summary(Figures()),), (interval,), interrupted=False)
+        on_interval(FleetInterval(10**9, 10**9 + 10**8, 500, 500, 1e6, 64))
+        return loadgen.LoadResult((summary(Figures()),), interrupted=False)
 
     monkeypatch.setattr(loadgen, "run_load", run)
 
