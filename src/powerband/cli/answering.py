@@ -116,8 +116,9 @@ def _print_comparison(
 
 def exit_code(analysis: Analysis) -> int:
     """The exit code for a run's answer."""
+    from powerband.analyze.runs.revisions import refuted_in
     from powerband.analyze.trial.faults import OWN_FAILURES
-    from powerband.model.results import AnswerKind, ClaimVerdict
+    from powerband.model.results import AnswerKind
 
     match analysis.answer.kind:
         case AnswerKind.NONE_FEASIBLE:
@@ -129,5 +130,4 @@ def exit_code(analysis: Analysis) -> int:
                 problem.code not in OWN_FAILURES and trial.status == "failed" for trial, problem in fatal
             )
             return (SubjectError if by_subject else MeasurementError).exit_code
-    refuted = any(claim.verdict is ClaimVerdict.REFUTED for claim in analysis.claims)
-    return EXIT_THRESHOLD if refuted or analysis.falls_short else EXIT_OK
+    return EXIT_THRESHOLD if refuted_in(analysis) or analysis.falls_short else EXIT_OK

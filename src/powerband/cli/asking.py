@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from powerband.base.errors import EXIT_OK, UsageError
-from powerband.base.logs import printable
+from powerband.cli.options import progress
 
 if TYPE_CHECKING:
     from powerband.files.known_knobs import Knob, KnownServer
@@ -34,7 +34,7 @@ def ask() -> int:
     """Asks, and runs the line in place of this process; returns an exit code if the user does not want to run it."""
     from powerband.files.levels import parse_levels
 
-    _say("Which command starts your server? As you type it in a shell, in the foreground, without `&`.")
+    progress("Which command starts your server? As you type it in a shell, in the foreground, without `&`.")
     words = _command()
     options: list[str] = []
     while len(words) > 1 and _VARIABLE.match(words[0]):  # variables before the command, as in a shell
@@ -59,9 +59,9 @@ def ask() -> int:
     options += more
     budget = _prompt("How long may it take?", "5m")
     line = ["tune", *parameters, *options, "--budget", budget, "--", *command]
-    _say("", "This measures it:", f"  powerband {' '.join(map(_quoted, line))}", "")
+    progress(f"\nThis measures it:\n  powerband {' '.join(map(_quoted, line))}\n")
     if not click.confirm("Run it now?", default=False, err=True):
-        _say("Nothing was started. Change the line as you like: `powerband tune --help` lists every option.")
+        progress("Nothing was started. Change the line as you like: `powerband tune --help` lists every option.")
         return EXIT_OK
     os.execv(sys.executable, [sys.executable, "-m", "powerband", *line])
     return EXIT_OK
@@ -74,7 +74,7 @@ def _command() -> list[str]:
             if words := shlex.split(text):
                 return words
         except ValueError as error:
-            _say(f"That cannot be read as a shell would ({error}).")
+            progress(f"That cannot be read as a shell would ({error}).")
 
 
 def _placeholders(command: Sequence[str]) -> list[str]:
@@ -92,17 +92,19 @@ def _varied(command: list[str]) -> tuple[list[str], KnownServer | None]:
         return command, None
     known = known_server(command, is_go=is_go(command), is_spring=is_spring(command))
     if known is not None:
-        _say(f"This is {known.name}. It can vary ({known.source}):")
+        progress(f"This is {known.name}. It can vary ({known.source}):")
         return command, known
     asked = " ".join(map(_quoted, help_command(command)))
-    _say(f"This is no server that powerband knows. `{asked}` may name its settings; it is ended after 5 s.")
+    progress(f"This is no server that powerband knows. `{asked}` may name its settings; it is ended after 5 s.")
     if click.confirm("Run that?", default=True, err=True):
         found = knobs_in_help(help_of(command, find_engine()))
         if found is not None:
-            _say("Its help names what can vary:")
+            progress("Its help names what can vary:")
             return command, found
-        _say("It names no option for threads, workers or the like.")
-    _say("Write it again with a name in braces where the number stands that is to vary: ./server --threads {threads}")
+        progress("It names no option for threads, workers or the like.")
+    progress(
+        "Write it again with a name in braces where the number stands that is to vary: ./server --threads {threads}"
+    )
     command = _command()
     if not _placeholders(command):
         raise UsageError("nothing to vary: no {NAME} stands in that command")
@@ -111,7 +113,7 @@ def _varied(command: list[str]) -> tuple[list[str], KnownServer | None]:
 
 def _chosen(known: KnownServer) -> list[Knob]:
     for number, knob in enumerate(known.knobs, 1):
-        _say(f"  {number}  {knob.name} ({knob.set_by}): {knob.about}")
+        progress(f"  {number}  {knob.name} ({knob.set_by}): {knob.about}")
     if len(known.knobs) == 1:
         return list(known.knobs)
     while True:
@@ -119,7 +121,7 @@ def _chosen(known: KnownServer) -> list[Knob]:
         try:
             return [known.knobs[[str(at + 1) for at in range(len(known.knobs))].index(one.strip())] for one in numbers]
         except ValueError:
-            _say(f"Write numbers from 1 to {len(known.knobs)}.")
+            progress(f"Write numbers from 1 to {len(known.knobs)}.")
 
 
 def _with_knob(command: list[str], options: list[str], knob: Knob) -> tuple[list[str], list[str]]:
@@ -159,8 +161,3 @@ def _quoted(word: str) -> str:
 
 def _prompt(question: str, default: str | None = None) -> str:
     return str(click.prompt(question, default=default, err=True)).strip()
-
-
-def _say(*lines: str) -> None:
-    for line in lines:
-        click.echo(printable(line), err=True)
