@@ -51,7 +51,7 @@ def within(run: RunDir, connections: int) -> Iterator[tuple[str, int]]:
 
     with pytest.MonkeyPatch.context() as patch, bind("127.0.0.1", 0) as listener:
         patch.setattr(serving, "PATIENCE_S", PATIENCE_S)
-        thread = Thread(target=serve, args=(pages, listener, connections, until))
+        thread = Thread(target=asyncio.run, args=(serve(pages, listener, connections, until),))
         thread.start()
         try:
             yield listener.getsockname()

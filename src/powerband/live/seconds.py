@@ -23,7 +23,7 @@ from powerband.readings.probe_samples import MANY_THREADS, PER_THREAD, Counters,
 from powerband.wire.message import kind_of
 
 SECOND_NS = 1_000_000_000
-LAG_SECONDS = 3  # a load generator that is silent for longer is not waited for
+LAG_SECONDS = 3  # a source (a load generator, the probe) that is silent for longer is not waited for
 GAUGES_MAX = 48  # arbitrary: four times what the page plots; a metrics page may have thousands
 SECONDS_MAX = 7 * 86_400  # longer than any trial: a line beyond it is invalid
 _EARLY_LINES = 400  # of the probe before go is known: rates start from the last of them

@@ -47,14 +47,6 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(
-    pages: LivePages, listener: socket.socket, connections: int, until: Callable[[], Awaitable[None]] | None = None
-) -> None:
-    """Serves at most so many connections until SIGINT or SIGTERM, or until `until` returns; then sends the viewers the
-    last state."""
-    asyncio.run(_serve(pages, listener, connections, until))
-
-
 def connections_max() -> int:
     """The most connections that leave enough descriptors for everything else. Raises UsageError if none do."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -68,9 +60,11 @@ def connections_max() -> int:
     return min(CONNECTIONS_MAX, soft - DESCRIPTORS_KEPT)
 
 
-async def _serve(
+async def serve(
     pages: LivePages, listener: socket.socket, connections: int, until: Callable[[], Awaitable[None]] | None
 ) -> None:
+    """Serves at most so many connections until SIGINT or SIGTERM, or until `until` returns; then sends the viewers the
+    last state."""
     asked = asyncio.Event()
 
     class Server(uvicorn.Server):

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from powerband.base.hosts import is_loopback, split_url
+from powerband.base.hosts import is_loopback, request_target, split_url
 from powerband.live.growing_files import plain_text, read_plain
 from powerband.live.state import RunState, TrialPhase
 from powerband.model.load import Step
@@ -123,13 +123,12 @@ def target_of(run: RunState) -> ScrapeTarget | None:
 def fetch(url: str) -> str:
     """Fetches a page. Raises NoPageError."""
     try:
-        parts = split_url(url)
+        host = split_url(url).hostname or ""
     except ValueError as error:
         raise NoPageError(str(error)) from None
-    if not is_loopback(parts.hostname or ""):
+    if not is_loopback(host):
         raise NoPageError(f"{url} is not on this machine: let Prometheus scrape it where it is")
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    asked = Step(name="GET", path=target, headers=(("Accept", "text/plain;version=0.0.4"),))
+    asked = Step(name="GET", path=request_target(url), headers=(("Accept", "text/plain;version=0.0.4"),))
     try:
         with (
             contextlib.closing(StopRequest()) as nobody_stops,

@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from powerband.live.growing_files import Tail, changed_at
-from powerband.live.seconds import SECOND_NS, LoadSeconds, ProbeSeconds
+from powerband.live.seconds import LAG_SECONDS, SECOND_NS, LoadSeconds, ProbeSeconds
 from powerband.live.state import POINTS_MAX, Figures, TrialPhase, TrialState
 from powerband.model.experiment import Measure
 from powerband.model.plan import TrialSpec
 from powerband.store import NOT_AS_WRITTEN, TrialDir
-
-_LAG_SECONDS = 3  # as for engines (`LAG_SECONDS`): a source that is silent for longer is not waited for
 
 
 class TrialFollower:
@@ -95,7 +93,7 @@ class TrialFollower:
     def _emit(self, *, over: bool) -> None:
         last = max(self._load.last, self._seen.last)
         whole = (self._load.whole, self._seen.whole)
-        until = last + 1 if over else max(min(whole), min(max(whole), last + 1) - _LAG_SECONDS)
+        until = last + 1 if over else max(min(whole), min(max(whole), last + 1) - LAG_SECONDS)
         while self._next < until and self._next <= last:
             self._try(lambda second: self._points.append(self._figures(second)), self._next)
             self._next += 1

@@ -6,6 +6,7 @@ is reported.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Callable
@@ -46,7 +47,7 @@ def watch(
         bound = listener.getsockname()[1]
         access = access_for(host, bound, token, socket.gethostname())
         told(_address(host, bound, run_address(folder) if folder else "/", access.token))
-        serve(LivePages(root, access), listener, connections, until)
+        asyncio.run(serve(LivePages(root, access), listener, connections, until))
 
 
 def _root_of(directory: Path) -> tuple[Path, str]:

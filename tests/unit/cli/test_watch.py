@@ -39,6 +39,10 @@ def test_a_token_that_no_address_can_carry(token: str, capsys: pytest.CaptureFix
     assert "--token: write 8 or more" in capsys.readouterr().err
 
 
+async def ends_at_once(*_: object) -> None:
+    """Stands for the server."""
+
+
 def test_a_port_that_is_taken_is_said_where_it_was_asked_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -57,7 +61,7 @@ def test_the_usual_port_gives_way_to_any_other(monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "experiment.yaml").write_text("name: x\n")
     told: list[str] = []
-    monkeypatch.setattr(watching, "serve", lambda *_: None)
+    monkeypatch.setattr(watching, "serve", ends_at_once)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(watching, "PORT", taken.getsockname()[1])
         watch(tmp_path / "run", told=told.append)

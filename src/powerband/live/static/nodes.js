@@ -3,7 +3,6 @@
 import { at, duration, make, since } from "./format.js";
 import { offered, ofRound } from "./plan.js";
 
-const DOES = { idle: "idle", lost: "lost" };
 let told = [];
 
 /** Takes in what the nodes do. `phases`: the words for the phases of a trial. */
@@ -27,7 +26,7 @@ function row(node, phases) {
   const name = make("th", { scope: "row", text: node.name }, ...from);
   if (!trial) {
     const why = node.lost ? [make("small", { text: node.lost })] : [];
-    return make("tr", { "data-does": node.does, className: node.lost ? "out" : "" }, name, make("td", { text: "–" }), make("td", { text: "–" }), make("td", { className: node.lost ? "words bad" : "words", text: DOES[node.does] }, ...why));
+    return make("tr", { "data-does": node.does, className: node.lost ? "out" : "" }, name, make("td", { text: "–" }), make("td", { text: "–" }), make("td", { className: node.lost ? "words bad" : "words", text: node.does }, ...why));
   }
   const cells = [trial.setting + offered(trial), trial.number + ofRound(trial)].map((text) => make("td", { text }));
   const phase = make("td", { className: "words", "data-began": trial.phase_began_s, "data-phase": phases[trial.phase] });
