@@ -94,16 +94,15 @@ function capacity(chart, t) {
       : { symbol: "circle", symbolSize: 4 }),
   }));
   const line = (name, key, width, shade) => ({ type: "line", name, data: dots(key), showSymbol: true, z: key === "p99_ns" ? 4 : 3, lineStyle: { color: shade, width }, itemStyle: { color: shade } });
-  const times = [...chart.span_ns];
   const limits = chart.limits.map((limit) => ({ yAxis: Math.log10(limit.ns), name: limit.label }));
   return {
     ...options,
     grid: { ...options.grid, top: 30 },
     legend: { top: 0, right: 0, icon: "circle", itemWidth: 9, itemHeight: 9, textStyle: { color: t.ink, fontSize: 12 }, data: ["p50", "p99"] },
     xAxis: { ...axisStyle(t), type: "value", min: 0, name: "offered rate, per second", nameLocation: "middle", nameGap: 28, splitLine: { show: false }, axisLine: { show: true, lineStyle: { color: t.rule } }, axisLabel: { ...axisStyle(t).axisLabel, formatter: round } },
-    yAxis: logAxis(times, duration, t),
+    yAxis: logAxis(chart.span_ns, duration, t),
     series: [
-      { ...line("p50", "p50_ns", 1.5, t.muted) },
+      line("p50", "p50_ns", 1.5, t.muted),
       {
         ...line("p99", "p99_ns", 2, t.accent),
         markArea: chart.band ? { silent: true, itemStyle: { color: t.soft, opacity: 0.9 }, label: { show: true, position: "insideTop", color: t.accent, fontSize: 11, formatter: "capacity" }, data: [[{ xAxis: chart.band[0] }, { xAxis: chart.band[1] }]] } : undefined,

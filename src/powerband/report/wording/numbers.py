@@ -61,11 +61,8 @@ def format_interval(estimate: Estimate | None, metric: str, *, digits: int = 4) 
     return ABSENT if low == high else f"{low}–{high}"
 
 
-def format_change(effect: Estimate | None) -> str:
-    """A ratio to the leader as a signed percentage: `−12 %`, above ten as a factor: `×367`; empty if there is
-    none."""
-    if effect is None:
-        return ""
+def format_change(effect: Estimate) -> str:
+    """A ratio to the leader as a signed percentage: `−12 %`, above ten as a factor: `×367`."""
     if effect.value > RATIO_SHOWN_MAX:
         return f"×{significant(effect.value)}"
     percent = (effect.value - 1) * 100
