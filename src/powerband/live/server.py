@@ -50,7 +50,7 @@ from powerband.store import read_host
 
 FEEDS_MAX = 8  # runs kept in memory; the least recently requested one without viewers is dropped first
 _KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "txt": "text/plain"}
-_ECHARTS, _THEME = "echarts.min.js", "theme.css"  # shared with the report
+_ECHARTS, _SHARED = "echarts.min.js", ("theme.css", "arrows.js")  # those of the report
 
 
 class LivePages:
@@ -328,6 +328,7 @@ def _static_files() -> dict[str, tuple[bytes, str, str]]:
         if kind is not None:
             found[entry.name] = entry.read_bytes(), kind, ""
     report = files("powerband.report")
-    found[_THEME] = report.joinpath("templates", _THEME).read_bytes(), _KINDS["css"], ""
+    for name in _SHARED:
+        found[name] = report.joinpath("templates", name).read_bytes(), _KINDS[name.rpartition(".")[2]], ""
     found[_ECHARTS] = report.joinpath("static", f"{_ECHARTS}.gz").read_bytes(), _KINDS["js"], "gzip"
     return found

@@ -1,5 +1,6 @@
 // The plan as a map: a row for each setting, a column for each block, a button for each trial. Arrows move, Enter shows.
 
+import { keyTarget } from "./arrows.js";
 import { at, brief, duration, make } from "./format.js";
 
 /** The purposes of trials, in the order of a run. */
@@ -114,30 +115,13 @@ function focusable(button) {
   button.tabIndex = 0;
 }
 
-function next(button, key) {
-  const row = button.closest("tr");
-  const inRow = [...row.querySelectorAll("button")];
-  const place = inRow.indexOf(button);
-  if (key === "ArrowRight" || key === "ArrowLeft") return inRow[place + (key === "ArrowRight" ? 1 : -1)];
-  const all = at("plan").querySelectorAll("tbody button");
-  if (key === "Home") return all[0];
-  if (key === "End") return all[all.length - 1];
-  let there = row;
-  do there = key === "ArrowDown" ? there.nextElementSibling : there.previousElementSibling;
-  while (there && !there.querySelector("button"));
-  const beside = there ? [...there.querySelectorAll("button")] : [];
-  return beside[Math.min(place, beside.length - 1)];
-}
-
 at("plan").addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (button) choose(trials.get(Number(button.dataset.trial)));
 });
 at("plan").addEventListener("keydown", (event) => {
   const button = event.target.closest("button");
-  if (!button || !["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End"].includes(event.key)) return;
-  event.preventDefault();
-  const there = next(button, event.key);
+  const there = button && keyTarget(button, event);
   if (!there) return;
   focusable(there);
   there.focus();

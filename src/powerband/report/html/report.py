@@ -41,6 +41,7 @@ SCRIPTS = (
     "distribution.js",
     "csv.js",
     "save.js",
+    "arrows.js",
     "trials.js",
     "report.js",
 )
@@ -59,7 +60,7 @@ def write_report(run: RunDir, analysis: Analysis) -> Path:
 def render_page(page: ReportPage) -> str:
     """The whole HTML file."""
     charts = _charts(page.analysis)
-    script = "\n".join(_template(name) for name in SCRIPTS)
+    script = "\n".join(_template(name) for name in SCRIPTS).replace("\nexport ", "\n")  # one script, no modules
     packed_library = files("powerband.report").joinpath("static/echarts.min.js.gz").read_bytes()
     library = gzip.decompress(packed_library)
     data = _data(page, charts.all())

@@ -11,25 +11,10 @@ function trialMap(data) {
     }
     showTrial(trials.get(Number(button.dataset.trial)), button);
   };
-  const move = (button, key) => {
-    const row = button.closest("tr");
-    const inRow = [...row.querySelectorAll("button")];
-    const column = inRow.indexOf(button);
-    if (key === "ArrowRight" || key === "ArrowLeft") return inRow[column + (key === "ArrowRight" ? 1 : -1)];
-    if (key === "Home") return buttons[0];
-    if (key === "End") return buttons.at(-1);
-    let next = row;
-    do next = key === "ArrowDown" ? next.nextElementSibling : next.previousElementSibling;
-    while (next && !next.querySelector("button"));
-    const there = next ? [...next.querySelectorAll("button")] : [];
-    return there[Math.min(column, there.length - 1)];
-  };
   for (const button of buttons) {
     button.addEventListener("click", () => choose(button));
     button.addEventListener("keydown", (event) => {
-      if (!["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End"].includes(event.key)) return;
-      event.preventDefault();
-      const next = move(button, event.key);
+      const next = keyTarget(button, event);
       if (next) {
         next.focus();
         choose(next);
