@@ -17,6 +17,7 @@ from powerband.model.experiment import Claim, Experiment, Objective
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import AnswerKind, Race, TrialResult, Verdict
 from powerband.search.race import RacePlanner
+from powerband.search.session import at_rest
 from powerband.search.still_open import still_open
 
 # threads 3 and 4 serve alike; the others are clearly worse, 0 most.
@@ -400,6 +401,25 @@ def test_half_a_block_changes_no_verdict() -> None:
     half = analyse(made, results, planner.progress)
     assert [row.effect for row in half.settings] == [row.effect for row in whole.settings]
     assert {row.trials for row in half.settings} == {2}
+
+
+def test_a_start_that_failed_in_half_a_block_is_a_fact_all_the_same() -> None:
+    """The setting that two rounds of equal settings name dies in the third, and the race is stopped."""
+    made = race_of(3, confirm=0)
+    planner, results, named = RacePlanner(made, 1), list[TrialResult](), None
+    while (spec := planner.ask()) is not None:
+        if spec.block == 2 and named is None:
+            named = analyse(made, results, planner.progress).answer.setting
+        dies = spec.setting == named
+        served = {"goodput_per_s": 1000 * noisy(spec), "threads_max": 1.0 + threads(spec)}
+        results.append(result_of(spec, "died" if dies else served))
+        planner.tell(results[-1])
+        if dies:
+            break
+    assert named is not None and race_in(planner).half == (2,)
+    found = analyse(made, results, at_rest(planner.progress))
+    assert found.answer.setting != named
+    assert not next(row.feasible for row in found.settings if row.setting == named)
 
 
 def test_half_a_block_is_no_look_at_a_claim_either() -> None:

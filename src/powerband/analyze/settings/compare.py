@@ -44,7 +44,6 @@ from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, sentence, verb
-from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.settings.unsettled import (
     cold_capacity,
     may_catch_up,
@@ -60,6 +59,7 @@ from powerband.analyze.trial.faults import (
     beyond_generator,
     in_one_line,
     is_excused,
+    is_first_start,
     subjects_own,
     tried,
 )
@@ -211,8 +211,10 @@ def _by_blocks(
     experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
 ) -> tuple[Standing, Decision]:
     """Judges all settings under one load, paired within blocks, and a race's winner by its fresh starts. In a race
-    under way only whole blocks count: its error is spent at looks, and half a block is none."""
-    table = ResponseTable(experiment, settings, _whole(results, progress))
+    under way only whole blocks count: its error is spent at looks, and half a block is none. That a start failed is a
+    fact in any block."""
+    whole = _whole(results, progress)
+    table = ResponseTable(experiment, settings, whole, started=_started(whole, results))
     scale = scale_of(table)
     estimates = {setting: _estimates(table.experiment_of(setting), table.valid(setting)) for setting in settings}
     for setting in filter(table.is_bounded, settings):
@@ -245,7 +247,7 @@ def _by_blocks(
             else _absent_because(setting, results, table.metric),
             uncertain_because=compliance[setting].open if estimates[setting] else (),
             bottleneck=commonest(_looked_at(table, setting, results)),
-            starts=starts_of(results, setting, experiment.objective.confidence),
+            starts=table.starts[setting],
             lapsed=bool(compliance[setting].lapsed) and not compliance[setting].missed,
         )
         for setting in settings
@@ -286,6 +288,13 @@ def _whole(results: Sequence[TrialResult], progress: Progress) -> list[TrialResu
     """The results without those of blocks that are not whole."""
     half = _half(progress)
     return [result for result in results if result.stage is Stage.EXPLORE or result.block not in half]
+
+
+def _started(whole: Sequence[TrialResult], results: Sequence[TrialResult]) -> list[TrialResult]:
+    """The results whose starts count: of blocks that are not whole, too, but for a failed first start, which a later
+    one may still excuse."""
+    counted = {result.number for result in whole}
+    return [result for result in results if result.number in counted or not is_first_start(result)]
 
 
 def _half(progress: Progress) -> Collection[int]:

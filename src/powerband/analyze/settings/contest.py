@@ -77,9 +77,18 @@ class ResponseTable:
     trial is still described by its short ones (`valid`), but no longer compared (`values`).
 
     A setting whose trials all had too few requests for the percentile that is to be least, while another one had
-    enough, is in the table with lower bounds of it (`is_bounded`)."""
+    enough, is in the table with lower bounds of it (`is_bounded`).
 
-    def __init__(self, experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult]) -> None:
+    `started`: the results whose starts count, if not only those of `results`."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        settings: Sequence[Setting],
+        results: Sequence[TrialResult],
+        *,
+        started: Sequence[TrialResult] | None = None,
+    ) -> None:
         self.settings = settings
         self.metric = experiment.objective.metric
         self.sign = 1.0 if experiment.objective.direction == "maximise" else -1.0
@@ -105,7 +114,8 @@ class ResponseTable:
             window_ns = window_ns_of(cells.values())
             self._look = glance_at(experiment, len(self.blocks), screened=self.screened, window_ns=window_ns)
         confidence = experiment.objective.confidence
-        self.starts = {setting: starts_of(results, setting, confidence) for setting in settings}
+        begun = results if started is None else started
+        self.starts = {setting: starts_of(begun, setting, confidence) for setting in settings}
         self.fits: dict[Scale, Fit] = {}
         """Made once for all contests over the table, whichever setting leads."""
         self._valid: dict[Setting, list[TrialResult]] = {}
