@@ -270,7 +270,7 @@ def _by_blocks(
         barred = [setting for setting in settings if compliance[setting].barred]
         bound = decision.regret if decision.kind is AnswerKind.BOUNDED else None
         confirmation = confirm(experiment, table, scale, results, decision.chosen, barred=barred, bound=bound)
-        absent = unconfirmed(results, decision.chosen)
+        absent = unconfirmed(results, decision.chosen, table.metric)
         race = replace(race, confirmation=confirmation, unconfirmed=None if absent is None else absent[0])
         upheld = confirmation is None or confirmation.upheld
         if confirmation is not None:

@@ -8,7 +8,7 @@ decide; fresh starts only uphold or contradict, and enter no interval of the rac
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,11 +18,11 @@ from powerband.analyze.settings.contest import ResponseTable, last_valid, slack_
 from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import Difference, Scale, estimate
 from powerband.analyze.trial.faults import subjects_own, tried
-from powerband.base.units import format_value, signed_percent
+from powerband.base.units import format_value, plural, signed_percent
 from powerband.model.experiment import Experiment
-from powerband.model.metrics import METRICS
+from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Confirmation, Estimate, TrialResult
+from powerband.model.results import Confirmation, Estimate, Starts, TrialResult
 
 
 def confirm(
@@ -41,7 +41,8 @@ def confirm(
 
     It is not upheld if the fresh starts show it worse than its rival in the same blocks by more than the margin; if it
     serves worse than in the race by more than the margin, also in comparison with its rival (if both lose alike, the
-    machine has changed, not the standing); or if it certainly breaks a constraint."""
+    machine has changed, not the standing); or if it certainly breaks a constraint. They do not agree if one lacks the
+    objective, or the metric of a constraint: few requests may be the sign of a slow start."""
     counted = _fresh_trials(table, results)
     fresh = {key: result.metrics[table.metric] for key, result in counted.items()}
     objective = experiment.objective
@@ -55,21 +56,21 @@ def confirm(
     back = _Back(scale, objective.confidence)
     raced = {result.block: table.value(result) for result in table.valid(setting)}
     change = back.unpaired(list(own.values()), list(raced.values()))
-    beside = against = None
+    beside = against = apart = None
     if rival is not None:
         of_rival = {block: value for (of, block), value in fresh.items() if of == rival}
         rival_raced = {result.block: table.value(result) for result in table.valid(rival)}
         beside = back.paired(own, of_rival)
         against = _less(beside, back.paired(raced, rival_raced), objective.confidence)
-    fresh_starts = [result for result in results if result.stage is Stage.CONFIRM]
-    starts = starts_of(fresh_starts, setting, objective.confidence)
-    said = _Fresh(table.sign, change, beside, against, short=table.screened)
+        apart = back.unpaired(list(own.values()), list(of_rival.values()))
+    said = _Fresh(table.sign, change, beside, against, apart, short=table.screened)
     # A loss that may be due to disturbances of the fresh starts contradicts nothing.
     margin = max(objective.margin, bound or 0.0)
     allowed = scale.allowed(margin, _mean(raced)) + fresh_room(table, scale, results, setting)
-    kept = judge(
-        experiment, [result.metrics for (of, _), result in counted.items() if of == setting], settings=1, starts=starts
-    )
+    mine = [result.metrics for (of, _), result in last_valid(results, Stage.CONFIRM).items() if of == setting]
+    lacking = sum(not objective.needed_metrics <= metrics.keys() for metrics in mine)
+    starts = starts_of(results, setting, objective.confidence)
+    kept = _kept(experiment, mine, [result.metrics for result in table.valid(setting)], starts)
     made = Confirmation(
         setting=setting,
         rival=rival,
@@ -79,10 +80,22 @@ def confirm(
         shrinkage=back.share_lost(change, _mean(raced)),
         advantage=None if beside is None or rival is None else back.ratio(beside, _mean(of_rival)),
         upheld=said.upheld(allowed) and not kept.barred,
-        agrees=said.upheld(allowed) and said.agrees(allowed) and kept.seen,
+        agrees=said.upheld(allowed) and said.agrees(allowed) and kept.seen and not lacking,
         sentence="",
     )
-    return _worded(made, said, table, kept)
+    told = f"; {lacking} of {plural(len(mine), 'fresh start')} did not measure all that is judged" if lacking else ""
+    return _worded(made, said, table, kept, told)
+
+
+def _kept(
+    experiment: Experiment, fresh: Sequence[Mapping[str, float]], raced: Sequence[Mapping[str, float]], starts: Starts
+) -> Compliance:
+    """The judgement on the constraints by the metrics of the `fresh` starts. Where some starts may fail or break one,
+    those of the race count as well: so few by themselves never show that the share is small enough."""
+    kept = judge(experiment, fresh, settings=1, starts=starts)
+    if not experiment.objective.allow_failed_starts:
+        return kept
+    return replace(kept, lapsed=judge(experiment, [*raced, *fresh], settings=1, starts=starts).lapsed)
 
 
 def fresh_room(table: ResponseTable, scale: Scale, results: Sequence[TrialResult], setting: Setting) -> float:
@@ -100,13 +113,14 @@ def _fresh_trials(table: ResponseTable, results: Sequence[TrialResult]) -> dict[
     return last_valid((result for result in results if table.metric in result.metrics), Stage.CONFIRM)
 
 
-def unconfirmed(results: Sequence[TrialResult], setting: Setting) -> tuple[str, bool] | None:
-    """The reason why no fresh start of `setting` is valid, and True if the server was at fault in all of them. None
-    if there was no fresh start, or one is valid."""
+def unconfirmed(results: Sequence[TrialResult], setting: Setting, metric: str) -> tuple[str, bool] | None:
+    """The reason why no fresh start of `setting` is valid and has the objective, `metric`, and True if the server was
+    at fault in all of them. None if there was no fresh start, or one counts."""
     fresh = [result for result in tried(results, setting) if result.stage is Stage.CONFIRM]
-    if not fresh or any(result.valid for result in fresh):
+    if not fresh or any(result.valid and metric in result.metrics for result in fresh):
         return None
-    reason = next((problem.message for result in fresh for problem in result.problems if problem.fatal), "it failed")
+    lacks = f"{metric_words(metric)} was not measured" if any(result.valid for result in fresh) else "it failed"
+    reason = next((problem.message for result in fresh for problem in result.problems if problem.fatal), lacks)
     return reason, all(subjects_own(result) for result in fresh)
 
 
@@ -156,13 +170,15 @@ def _less(first: Difference | None, second: Difference | None, confidence: float
 @dataclass(frozen=True)
 class _Fresh:
     """The fresh starts' differences. `change`: to the race. `beside`: to the rival in the same blocks. `against`:
-    `beside` less the same difference in the race. `short`: True if the race had only short trials, which do not measure
-    what full ones do: then only `beside` counts."""
+    `beside` less the same difference in the race. `apart`: of all starts to all of the rival, which may have had fewer.
+    `short`: True if the race had only short trials, which do not measure what full ones do: then only the rival
+    counts."""
 
     sign: float
     change: Difference
     beside: Difference | None = None
     against: Difference | None = None
+    apart: Difference | None = None
     short: bool = False
 
     def upheld(self, allowed: float) -> bool:
@@ -173,8 +189,9 @@ class _Fresh:
 
     def agrees(self, allowed: float) -> bool:
         """True if the fresh starts, taken as they came out, agree with the race: in comparison with the rival if there
-        is one, else by the figure itself."""
-        return self.sign * (self.change if self.beside is None else self.beside).value >= -allowed
+        is one, else by the figure itself. The starts that the winner made alone count as well."""
+        beside = self.change if self.beside is None else self.beside
+        return all(self.sign * each.value >= -allowed for each in (beside, self.apart) if each is not None)
 
     def _surely_below(self, difference: Difference | None, limit: float) -> bool:
         return difference is not None and self.sign * difference.value + difference.half < limit  # NaN: not sure
@@ -184,7 +201,7 @@ def _mean(values: dict[int, float]) -> float:
     return float(np.mean(list(values.values()))) if values else math.nan
 
 
-def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compliance) -> Confirmation:
+def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compliance, more: str) -> Confirmation:
     starts = "1 fresh start" if made.trials == 1 else f"{made.trials} fresh starts"
     head = f"Confirmed on {starts}:"
     if not made.upheld:
@@ -199,7 +216,7 @@ def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compli
         text += f"; {_beside(said.beside, made.advantage, unit, made.rival)}"
     if kept.barred or not kept.seen:
         text += f"; misses {'; '.join(kept.barred or kept.open)}"
-    return replace(made, sentence=f"{text}.")
+    return replace(made, sentence=f"{text}{more}.")
 
 
 def _moved(lost: Estimate) -> str:

@@ -226,3 +226,77 @@ def test_fresh_starts_that_are_noisier_than_the_race_count_alone() -> None:
 def test_fresh_starts_far_from_the_race_are_less_sure() -> None:
     near, far = figure(RACED, (990.0, 1010.0)), figure(RACED, (890.0, 910.0))
     assert far.ends[1] / far.ends[0] > 1.1 > near.ends[1] / near.ends[0]
+
+
+def test_a_fresh_start_that_the_winner_makes_alone_counts_for_the_confirmation() -> None:
+    """One pair agrees with the race; then the winner starts alone and serves little more than half as much."""
+    made = race_of(2)
+    results = [*trials(WINNER, 1000, Stage.COMPARE), *trials(RIVAL, 950, Stage.COMPARE)]
+    fresh = [*trials(WINNER, 1000, Stage.CONFIRM, first=5, n=2), *trials(RIVAL, 950, Stage.CONFIRM, first=5, n=1)]
+
+    def told(alone: float) -> Confirmation:
+        those = [replace(t, metrics={"goodput_per_s": alone}) if t.block == 6 else t for t in fresh]
+        table = ResponseTable(made, made.settings(), [*results, *those])
+        found = confirm(made, table, scale_of(table), [*results, *those], WINNER)
+        assert found is not None and found.upheld
+        return found
+
+    assert told(990.0).agrees
+    assert not told(600.0).agrees
+    assert told(600.0).sentence.startswith("2 fresh starts neither confirm nor contradict it: ")
+
+
+@pytest.mark.parametrize("lacks", ["objective", "condition"])
+def test_a_fresh_start_of_too_few_requests_confirms_nothing(lacks: str) -> None:
+    p99, rate = "response_time_ns_p99", "goodput_per_s"
+    by_p99 = {"metric": p99, "direction": "minimise"}
+    made = race_of(2, objective=by_p99 if lacks == "objective" else {"subject_to": ["p99 < 50ms"]})
+    metric = made.objective.metric
+
+    def with_p99(of: Setting, stage: Stage, first: int, n: int) -> list[TrialResult]:
+        found = trials(of, 1e7 if lacks == "objective" else 1000.0, stage, first=first, n=n, metric=metric)
+        return [replace(trial, metrics={p99: 1e7, **trial.metrics}) for trial in found]
+
+    results = [*with_p99(WINNER, Stage.COMPARE, 0, 5), *with_p99(RIVAL, Stage.COMPARE, 0, 5)]
+    whole = [*with_p99(WINNER, Stage.CONFIRM, 5, 3), *with_p99(RIVAL, Stage.CONFIRM, 5, 3)]
+    slow = [replace(t, metrics={rate: 1000.0}) if (t.setting, t.block) == (WINNER, 6) else t for t in whole]
+
+    def told(fresh: list[TrialResult]) -> Confirmation:
+        table = ResponseTable(made, made.settings(), [*results, *fresh])
+        found = confirm(made, table, scale_of(table), [*results, *fresh], WINNER)
+        assert found is not None
+        return found
+
+    assert told(whole).agrees
+    found = told(slow)
+    assert found.upheld and not found.agrees
+    assert "1 of 3 fresh starts did not measure all that is judged" in found.sentence
+
+
+def test_a_fresh_start_without_the_objective_may_break_a_condition() -> None:
+    """It answered so few requests that it has no p99, and failed a fifth of them."""
+    objective = {"metric": "response_time_ns_p99", "direction": "minimise", "subject_to": ["error_rate < 1%"]}
+    made = race_of(2, objective=objective)
+
+    def served(of: Setting, stage: Stage, first: int, n: int) -> list[TrialResult]:
+        found = trials(of, 1e7, stage, first=first, n=n, metric="response_time_ns_p99")
+        return [replace(t, metrics={**t.metrics, "error_rate": 0.0, "achieved_rate_per_s": 1e4}) for t in found]
+
+    fresh = [*served(WINNER, Stage.CONFIRM, 5, 3), *served(RIVAL, Stage.CONFIRM, 5, 3)]
+    bad = {"error_rate": 0.2, "achieved_rate_per_s": 90.0}
+    fresh = [replace(t, metrics=bad) if (t.setting, t.block) == (WINNER, 6) else t for t in fresh]
+    results = [*served(WINNER, Stage.COMPARE, 0, 5), *served(RIVAL, Stage.COMPARE, 0, 5), *fresh]
+    table = ResponseTable(made, made.settings(), results)
+    found = confirm(made, table, scale_of(table), results, WINNER)
+    assert found is not None and not found.upheld
+
+
+def test_fresh_starts_may_fail_as_often_as_is_allowed() -> None:
+    """One start of eleven failed, where half may; of the three fresh ones by themselves that shows nothing."""
+    made = race_of(2, objective={"allow_failed_starts": 0.5})
+    fresh = [*trials(WINNER, 1000, Stage.CONFIRM, first=8, n=2), *trials(RIVAL, 900, Stage.CONFIRM, first=8, n=2)]
+    died = replace(fresh[0], number=99, status="failed", problems=(Problem("died", "it died"),), metrics={})
+    results = [*trials(WINNER, 1000, Stage.COMPARE, n=8), *trials(RIVAL, 900, Stage.COMPARE, n=8), *fresh, died]
+    table = ResponseTable(made, made.settings(), results)
+    found = confirm(made, table, scale_of(table), results, WINNER)
+    assert found is not None and found.upheld and found.agrees
