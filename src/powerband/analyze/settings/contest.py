@@ -279,9 +279,8 @@ class Contest:
         ]
 
     def _may_be_better(self, setting: Setting) -> bool:
-        if self.leader in self.endless:
-            return True
-        return setting not in self.endless and not self.difference[setting] + self.half_tost[setting] <= self.allowed
+        # A lower bound of a time may be compared in this direction: the setting is no better than that.
+        return self.leader in self.endless or not self.difference[setting] + self.half_tost[setting] <= self.allowed
 
     def below(self, setting: Setting) -> bool:
         """True if the setting's whole interval lies below the leader by more than the margin."""
