@@ -52,9 +52,9 @@ def was_too_short(result: TrialResult) -> bool:
 
 def subjects_own(result: TrialResult) -> bool:
     """True if the subject itself spoilt an invalid trial: it never got ready, died, or answered nothing though it had
-    the time."""
+    the time, on a machine that did not spoil the trial as well."""
     codes = fatal_codes(result)
-    if was_too_short(result):
+    if was_too_short(result) or codes & MACHINE_CODES:
         return False
     if STOPPED in codes:
         codes -= UNANSWERED  # nobody asked meanwhile
