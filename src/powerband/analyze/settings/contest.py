@@ -59,7 +59,7 @@ def last_valid(results: Iterable[TrialResult], stage: Stage = Stage.COMPARE) -> 
 def compared(experiment: Experiment, results: Sequence[TrialResult]) -> dict[tuple[Setting, int], TrialResult]:
     """The valid results of the compared blocks. In a race without those of blocks that lost a trial with its node:
     another block makes up for each, and a look at a part of one would spend a share of the error that nobody has."""
-    lost = {result.block for result in results if result.lost} if experiment.is_race else set()
+    lost = {r.block for r in results if r.lost and r.stage is Stage.COMPARE} if experiment.is_race else set()
     return {key: result for key, result in last_valid(results).items() if key[1] not in lost}
 
 

@@ -18,8 +18,8 @@ from powerband.analyze.settings.in_place import NO_DIFFERENCE
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.cpu_use import CpuUse
 from powerband.model.experiment import Design, Measure, Objective
-from powerband.model.plan import Setting
-from powerband.model.results import Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
+from powerband.model.plan import Setting, Stage
+from powerband.model.results import NODE_LOST, Analysis, AnswerKind, Bottleneck, Problem, TrialResult, Verdict
 from powerband.report.wording.numbers import format_estimate
 from powerband.report.wording.words import change_words
 
@@ -821,3 +821,13 @@ def test_a_setting_with_a_lower_bound_in_one_trial_may_be_the_better_one_all_the
     answer = judged(trials, (1, 2), metric="response_time_ns_p99", direction="minimise").answer
     assert answer.kind is AnswerKind.NOT_ENOUGH_DATA and answer.leader == setting(1)
     assert "threads=2 may still be better than threads=1 by more than the margin of 3 %" in answer.sentences[1]
+
+
+def test_a_node_that_is_lost_while_a_space_is_explored_takes_no_round_from_the_race() -> None:
+    made = experiment({"threads": (1, 2)}, design=Design(order="race"))
+    lost = (Problem(NODE_LOST, "the node is gone"),)
+    explored = TrialResult(1, 1, 1, setting(1), "interrupted", lost, {}, stage=Stage.EXPLORE)
+    raced = [replace(trial, number=trial.number + 1) for trial in results({1: noisy(100, 1), 2: noisy(200, 2)})]
+    assert ResponseTable(made, made.settings(), [explored, *raced]).blocks == [0, 1, 2, 3, 4]
+    again = replace(explored, number=99, stage=Stage.COMPARE)
+    assert ResponseTable(made, made.settings(), [*raced, again]).blocks == [0, 2, 3, 4]
