@@ -434,9 +434,10 @@ def _compared(standing: Standing, decision: Decision) -> list[str]:
         if decision.kind is AnswerKind.EQUIVALENT_SET and decision.chosen is not None:
             but = "; " if standing.cheapest(decision.equivalent)[1:] else ", but "
             parts[-1] += but + why_this_one(standing, decision.equivalent, decision.chosen)
-    if decision.undecided:
+    if decision.undecided and standing.leader is not None:
         may_be = names(decision.undecided)
-        parts.append(f"no setting is better by more than {standing.margin}; {may_be} may be equivalent")
+        than = "" if decision.chosen == standing.leader else f" than {standing.leader.id}"
+        parts.append(f"no setting is better{than} by more than {standing.margin}; {may_be} may be equivalent")
     return [*parts, *_beaten(standing, decision.chosen)]
 
 
