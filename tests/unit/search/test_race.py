@@ -422,6 +422,20 @@ def test_a_start_that_failed_in_half_a_block_is_a_fact_all_the_same() -> None:
     assert not next(row.feasible for row in found.settings if row.setting == named)
 
 
+@pytest.mark.parametrize("design", [{}, {"screen": "500ms"}], ids=["full", "short"])
+def test_a_race_that_is_stopped_in_its_first_round_has_measured_its_objective(design: dict[str, str]) -> None:
+    made = race_of(4, **design)
+    planner, results = RacePlanner(made, 1), list[TrialResult]()
+    while len(results) < 3 and (spec := planner.ask()) is not None:
+        results.append(result_of(spec, serve(spec)))
+        planner.tell(results[-1])
+    found = analyse(made, results, at_rest(planner.progress))
+    assert found.answer.kind is AnswerKind.NOT_ENOUGH_DATA and found.answer.setting is None
+    assert found.answer.sentences[0].endswith(": the first round of the race is not over.")
+    reasons = Counter(row.infeasible_because for row in found.settings)
+    assert reasons == {("no round with it is over yet",): 3, ("it was not tried yet",): 1}
+
+
 def test_half_a_block_is_no_look_at_a_claim_either() -> None:
     claim = Claim(id="c", says="c", holds="goodput[threads=4] > goodput[threads=3]")
     made = race_of(5).model_copy(update={"claims": (claim,)})

@@ -22,7 +22,7 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s, 
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
-from powerband.analyze.settings.no_answer import NOT_TRIED, none_raced, none_valid, too_little_time
+from powerband.analyze.settings.no_answer import NOT_TRIED, first_round, no_round_yet, none_raced, none_valid, too_little_time
 from powerband.analyze.settings.standing import (
     LIST_MAX,
     Decision,
@@ -80,7 +80,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
             first, second = _none_feasible(standing)
             return (first, f"{second} {_explored(standing)}".rstrip())
         case AnswerKind.NOT_ENOUGH_DATA:
-            first, second = _not_enough(standing)
+            first, second = no_round_yet() if first_round(standing) else _not_enough(standing)
             rest = (second, missed_bound(standing, decision), _explored(standing))
             return tuple(filter(None, (first, " ".join(filter(None, rest)))))
     chosen = decision.chosen

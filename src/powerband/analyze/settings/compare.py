@@ -36,7 +36,7 @@ from powerband.analyze.settings.found import found_sentences
 from powerband.analyze.settings.headline import Fresh, figures_of
 from powerband.analyze.settings.in_place import in_words_of_trials, with_unseen
 from powerband.analyze.settings.lasting import growing, lasting_warnings
-from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_TRIED, RISING
+from powerband.analyze.settings.no_answer import BEYOND_GENERATOR, NOT_OVER, NOT_TRIED, RISING, first_round
 from powerband.analyze.settings.nodes import nodes_of
 from powerband.analyze.settings.published import published_tables
 from powerband.analyze.settings.regret import regrets_of, unbounded, with_regret
@@ -439,7 +439,11 @@ def _absent_because(setting: Setting, results: Sequence[TrialResult], metric: st
     """The reasons why a setting has no valid trial: the fatal problems of its trials, each once."""
     mine = tried(results, setting)
     messages = [problem.message for result in mine for problem in result.problems if problem.fatal]
-    if not messages and any(result.valid for result in mine):
+    valid = [] if messages else [result for result in mine if result.valid]
+    if valid and all(metric in result.metrics for result in valid):  # none of them counts
+        raced = any(result.stage is not Stage.EXPLORE for result in valid)
+        return (NOT_OVER if raced else NOT_TRIED,)
+    if valid:
         return (f"{metric_words(metric)} was not measured{_why_lacking(metric, mine)}",)
     return tuple(dict.fromkeys(messages)) or (NOT_TRIED,)
 
@@ -518,7 +522,8 @@ def _decide(standing: Standing) -> Decision:
     if leader is None:
         if not any(row.trials for row in rows):
             waits = standing.explored and not rows  # the race of what was explored has not begun
-            return Decision(AnswerKind.NOT_ENOUGH_DATA if waits else AnswerKind.NONE_VALID, None, (), ())
+            kind = AnswerKind.NOT_ENOUGH_DATA if waits or first_round(standing) else AnswerKind.NONE_VALID
+            return Decision(kind, None, (), ())
         kind = AnswerKind.NOT_ENOUGH_DATA if undecided else AnswerKind.NONE_FEASIBLE
         return Decision(kind, None, (), undecided)
     equivalent = tuple(

@@ -17,6 +17,7 @@ from powerband.model.metrics import ALIASES, METRICS, OWN, metric_words
 from powerband.model.results import Exploration
 
 NOT_TRIED = "it was not tried yet"
+NOT_OVER = "no round with it is over yet"
 BEYOND_GENERATOR = (
     "at least two of its trials left the load generator no CPU, so it may be faster than its valid trials show (give "
     "the load generator more)"
@@ -41,14 +42,31 @@ _SEEN_BY_THE_MONITOR = "this machine does not report it: see `powerband doctor`"
 
 def none_valid(standing: Standing) -> tuple[str, ...]:
     """The answer if no setting has a trial with the objective."""
-    if standing.measured and not standing.experiment.objective.is_capacity:  # no single trial has a capacity
+    objective = standing.experiment.objective
+    lacks = standing.measured and objective.metric not in standing.measured
+    if lacks and not objective.is_capacity:  # no single trial has a capacity
         return _objective_unmeasured(standing)
-    reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason != NOT_TRIED)
+    reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason not in (NOT_TRIED, NOT_OVER))
     second = sentence(f"Most often: {reasons.most_common(1)[0][0]}" if reasons else "No trial has run")
     made = [row.starts for row in standing.rows if row.starts and row.starts.made]
     failed = made and all(starts.failed == starts.made for starts in made)  # more time would not help
     late = "" if failed else too_little_time(standing)
     return ("No setting could be measured.", f"{second} {sentence(late)}" if late else second)
+
+
+def first_round(standing: Standing) -> bool:
+    """True while the first round of a race runs, in which the objective was measured."""
+    race = standing.race
+    begun = race is not None and race.under_way and not race.blocks
+    return begun and standing.experiment.objective.metric in standing.measured
+
+
+def no_round_yet() -> tuple[str, str]:
+    """The answer during the first round of a race."""
+    return (
+        "Not enough data to name a setting: the first round of the race is not over.",
+        "A race is judged after whole rounds, from the second one on.",
+    )
 
 
 def _objective_unmeasured(standing: Standing) -> tuple[str, ...]:
