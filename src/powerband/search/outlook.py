@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from powerband.analyze.settings.contest import ResponseTable, cheapest_of, scale_of
+from powerband.analyze.settings.contest import FAR, ResponseTable, cheapest_of, scale_of
 from powerband.analyze.settings.headline import FRESH_MIN
 from powerband.analyze.stats.intervals import DF_MANY, SD_FLOOR, SMALL_SAMPLE, few_blocks
 from powerband.analyze.stats.special import Array
@@ -21,7 +21,7 @@ from powerband.analyze.stats.spending import Glance, glance_at, rounds_most
 from powerband.base.machine import Noise
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
-from powerband.search.screening import FAR, window_for
+from powerband.search.screening import window_for
 
 PLAYED = 300  # simulated races
 EQUAL = 0.2  # share of the spaces imagined before a race in which all settings are equal

@@ -551,7 +551,7 @@ class RacePlanner:
     def _finalists(self) -> tuple[Setting, ...]:
         """The setting that the race names, and its nearest rival; empty if it names none. One that it only bounds is
         confirmed where both a bound and fresh starts are asked for."""
-        decision = decision_of(self._experiment, self._settings, self._results, self.progress)
+        decision = decision_of(self._experiment, self._settings, self._results, self.progress, of_full=False)
         named = decision.chosen
         design = self._experiment.design
         unasked = decision.kind is AnswerKind.BOUNDED and (design.regret is None or not design.confirm)

@@ -15,16 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from powerband.analyze.settings.contest import Contest, ResponseTable, compared
+from powerband.analyze.settings.contest import FAR, Contest, ResponseTable, compared
 from powerband.analyze.settings.unsettled import RISES_MOST, is_unsettled
 from powerband.analyze.trial.faults import was_too_short
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting, Stage, numbers_of
 from powerband.model.results import TrialResult
 
-FAR = 0.25
-"""A setting leaves if its whole interval lies further below the leader than this share. On servers whose warm-up had
-ended, rates of first seconds and of later ones differed by a few percent."""
 NOISE_OF_MARGIN = 0.25
 """The noise allowed within a trial of the race, as a share of the margin, or of the bound asked for if that is larger:
 with it, four blocks show differences of that size, if starts differ by no more than that."""

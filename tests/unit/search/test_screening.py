@@ -23,6 +23,7 @@ from powerband.report.wording.standings import race_line
 from powerband.search.planners import planner_for
 from powerband.search.race import RacePlanner
 from powerband.search.screening import window_for
+from powerband.search.session import at_rest
 
 HALF_S = 500_000_000
 FAR_APART = (20.0, 40.0, 80.0, 160.0, 320.0, 630.0, 1260.0)
@@ -400,3 +401,16 @@ def test_a_race_without_a_margin_measures_its_trials_as_long_as_it_was_told() ->
     made = race_of(3, objective={"margin": 0}, screen="500ms")
     assert window_for(made, 0.02, 1.0) is None
     assert window_for(race_of(3, objective={"margin": 0}, screen="500ms", regret=0.5), 0.02, 1.0) is not None
+
+
+@pytest.mark.parametrize("more", [{}, {"confirm": 0, "regret": 0.1}], ids=["", "to a bound"])
+def test_short_trials_alone_tell_no_near_settings_apart(more: dict[str, float]) -> None:
+    """The rate of a server's first second may lie a few percent off its later one, for each setting in another way."""
+    made = race_of(5, screen="500ms", confirm_early=True, **more)
+    planner, results = planner_for(made, 1), list[TrialResult]()
+    while (spec := planner.ask()) is not None and spec.stage is Stage.SCREEN:
+        results.append(result_of(spec, served((1060.0, 1000.0, 940.0, 990.0, 200.0), spec), 1.5))
+        planner.tell(results[-1])
+    answer = analyse(made, results, at_rest(planner.progress)).answer
+    assert answer.kind is AnswerKind.BOUNDED and answer.setting is not None and answer.setting.id == "threads=0"
+    assert answer.regret is not None and answer.regret > 0.25 and not answer.bound_met

@@ -192,10 +192,16 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
 
 
 def decision_of(
-    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
+    experiment: Experiment,
+    settings: Sequence[Setting],
+    results: Sequence[TrialResult],
+    progress: Progress,
+    *,
+    of_full: bool = True,
 ) -> Decision:
-    """The decision of `analyse` alone: a race confirms the setting that it names, and needs its bound."""
-    _, decision = _by_blocks(experiment, settings, results, progress)
+    """The decision of `analyse` alone: a race confirms the setting that it names, and needs its bound. `of_full`: False
+    to take short trials as they came out, as in `hold_contest`."""
+    _, decision = _by_blocks(experiment, settings, results, progress, of_full=of_full)
     return decision
 
 
@@ -208,7 +214,12 @@ def confirmation_of(
 
 
 def _by_blocks(
-    experiment: Experiment, settings: Sequence[Setting], results: Sequence[TrialResult], progress: Progress
+    experiment: Experiment,
+    settings: Sequence[Setting],
+    results: Sequence[TrialResult],
+    progress: Progress,
+    *,
+    of_full: bool = True,
 ) -> tuple[Standing, Decision]:
     """Judges all settings under one load, paired within blocks, and a race's winner by its fresh starts. In a race
     under way only whole blocks count: its error is spent at looks, and half a block is none. That a start failed is a
@@ -232,7 +243,7 @@ def _by_blocks(
         may = [s for s in settings if table.valid(s) and s not in departures and not compliance[s].barred]
         loose = unbounded(race, may)
         departures = {setting: left for setting, left in departures.items() if setting not in loose}
-    contest = hold_contest(experiment, table, scale, compliance, departures)
+    contest = hold_contest(experiment, table, scale, compliance, departures, of_full=of_full)
     rows = tuple(
         SettingResult(
             setting=setting,
@@ -264,7 +275,7 @@ def _by_blocks(
     decision = unbound = _decide(standing)
     if _bounds_hold(standing, decision, progress):
         wanted = [row.setting for row in rows if row.verdict is not Verdict.WORSE]
-        regrets = regrets_of(experiment, table, scale, compliance, of=wanted, race=race)
+        regrets = regrets_of(experiment, table, scale, compliance, of=wanted, race=race, of_full=of_full)
         decision = with_regret(decision, regrets, table, scale, experiment)
     if race is not None and decision.chosen is not None:
         barred = [setting for setting in settings if compliance[setting].barred]

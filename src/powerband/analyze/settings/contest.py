@@ -29,6 +29,10 @@ from powerband.model.results import Departure, Estimate, TrialResult, Verdict
 COSTS = ("threads_max", "rss_bytes_max")
 CHEAPER_BY = 1.2  # a smaller difference in cost is noise, or not worth a clause
 SCREENED_UNTIL = 2  # blocks of short trials, then of full ones, are needed: one alone shows no noise
+FAR = 0.25
+"""By this share a comparison of short trials may be off from that of full ones, besides its noise; a setting leaves if
+its whole interval lies further below the leader. On servers whose warm-up had ended, rates of first seconds and of
+later ones differed by a few percent."""
 
 
 def cost_of(means: Mapping[str, float]) -> tuple[float, float]:
@@ -304,11 +308,13 @@ def hold_contest(
     left: Mapping[Setting, Departure] | None = None,
     *,
     against: Setting | None = None,
+    of_full: bool = False,
 ) -> Contest:
     """Compares all settings that have data. Those that certainly meet the constraints may lead; if there are none,
     those that were seen to meet them; of these, those whose figures are no lower bounds, if any, and never one that is
     bounded by lower percentiles. `left`: settings that left the race; none of these leads. `against`: a setting to
-    compare with, whichever leads."""
+    compare with, whichever leads. `of_full`: True if it is to hold for full trials: where the table has short ones, the
+    intervals are wider by `FAR`."""
     left = left or {}
     raw = table.values
     columns = [index for index in range(len(table.settings)) if raw.size and not np.isnan(raw[:, index]).all()]
@@ -362,10 +368,13 @@ def hold_contest(
     difference = np.where(shared == 1, single, found.difference[0])
     above, below = _room(table.slack(scale)[:, columns], lead)
     shift, room = (above - below) / 2, (above + below) / 2
+    leader_mean = float(np.nanmean(values[:, lead]))
+    if of_full and table.screened:
+        room -= np.where(np.arange(len(settings)) == lead, 0.0, scale.allowed(-FAR, leader_mean))
     return replace(
         empty,
         leader=settings[lead],
-        leader_mean=float(np.nanmean(values[:, lead])),
+        leader_mean=leader_mean,
         difference=dict(zip(settings, map(float, difference + shift), strict=True)),
         shift=dict(zip(settings, map(float, shift), strict=True)),
         half=dict(zip(settings, map(float, found.half[0] + room), strict=True)),

@@ -66,9 +66,11 @@ def regrets_of(
     *,
     of: Sequence[Setting],
     race: Race | None,
+    of_full: bool = True,
 ) -> Regrets:
     """The bounds of each setting of `of` that certainly meets the constraints, against all that may meet them. There
-    are none if a setting left as worse than one that is no answer itself: then nothing bounds it."""
+    are none if a setting left as worse than one that is no answer itself: then nothing bounds it. `of_full`: as in
+    `hold_contest`."""
     left = {departure.setting: departure for departure in race.departures} if race else {}
     may = [s for s in table.settings if table.valid(s) and s not in left and not compliance[s].barred]
     if race is not None and unbounded(race, may):
@@ -77,7 +79,7 @@ def regrets_of(
     for setting in of:
         if setting not in may or not compliance[setting].certain:
             continue
-        contest = hold_contest(experiment, table, scale, compliance, left, against=setting)
+        contest = hold_contest(experiment, table, scale, compliance, left, against=setting, of_full=of_full)
         if setting in contest.endless or not {*may} <= {*contest.difference}:
             continue  # one that came back has short trials only
         ends = {other: contest.difference[other] + contest.half_tost[other] for other in may if other != setting}
