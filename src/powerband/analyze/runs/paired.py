@@ -16,7 +16,7 @@ from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.settings.standing import verb
-from powerband.analyze.settings.starts import by_starts, unmeasured_pair
+from powerband.analyze.settings.starts import begun_in, by_starts, unmeasured_pair
 from powerband.analyze.stats.intervals import estimate, mean_of
 from powerband.analyze.trial.faults import tried
 from powerband.base.units import format_value, joined
@@ -49,16 +49,17 @@ def pair_change(
     names: Sequence[str],
     *,
     trials: Sequence[TrialResult],
+    started: Sequence[TrialResult],
     confidence: float,
 ) -> Change:
     """The change from the first of the pair to the second, as that of the setting `of`. `names`: what the two are
-    called. The experiment's own confidence is that of the comparison, `confidence` that of each figure alone. Never
-    raises for what trials hold."""
+    called. `trials`: those of whole blocks; `started`: those whose starts count. The experiment's own confidence is that
+    of the comparison, `confidence` that of each figure alone. Never raises for what trials hold."""
     mine, error = [trial for trial in trials if trial.setting in pair], 1 - experiment.objective.confidence
     if experiment.objective.is_capacity:
         searches = [search_of(experiment, setting, mine) for setting in pair]
         return capacity_change(of, searches[0], searches[1], list(names), error)
-    table = ResponseTable(experiment, pair, mine)
+    table = ResponseTable(experiment, pair, mine, started=begun_in(trials, started))
     scale = scale_of(table)
     first, second = (
         estimate(values, confidence, log=scale.log) if values else None
@@ -183,17 +184,23 @@ def costs_of_changes(
     base, *changed = experiment.settings()
     judged = at_confidence_for_all(experiment, len(changed))
     compared = compared_trials(experiment, trials, race)
-    costs = [_cost(judged, base, setting, compared, experiment.objective.confidence) for setting in changed]
+    costs = [_cost(judged, base, setting, compared, trials, experiment.objective.confidence) for setting in changed]
     dearest = 1.0 if experiment.objective.direction == "maximise" else -1.0
     return tuple(sorted(costs, key=lambda cost: (cost.ratio is None, dearest * cost.ratio.value if cost.ratio else 0)))
 
 
 def _cost(
-    experiment: Experiment, base: Setting, setting: Setting, trials: Sequence[TrialResult], confidence: float
+    experiment: Experiment,
+    base: Setting,
+    setting: Setting,
+    trials: Sequence[TrialResult],
+    started: Sequence[TrialResult],
+    confidence: float,
 ) -> ChangeCost:
     factor, level, before = _changed(base, setting)
     names = ("the baseline", setting.id)
-    found = pair_change(experiment, setting, (base, setting), names, trials=trials, confidence=confidence)
+    pair = base, setting
+    found = pair_change(experiment, setting, pair, names, trials=trials, started=started, confidence=confidence)
     return ChangeCost(setting, factor, level, before, found.ratio, found.verdict, found.because)
 
 

@@ -58,7 +58,8 @@ def revisions_of(
     trials = compared_trials(experiment, results, race)
     pairs = [(of, [_with(experiment, of, index) for index in (0, 1)]) for of in others]
     changes = tuple(
-        pair_change(judged, of, pair, (old, new), trials=trials, confidence=objective.confidence) for of, pair in pairs
+        pair_change(judged, of, pair, (old, new), trials=trials, started=results, confidence=objective.confidence)
+        for of, pair in pairs
     )
     estimates = {row.setting: row.estimates for row in rows}
     figures = [[estimates.get(setting, {}) for setting in pair] for _, pair in pairs]

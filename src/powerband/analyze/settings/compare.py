@@ -44,6 +44,7 @@ from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, sentence, verb
+from powerband.analyze.settings.starts import begun_in
 from powerband.analyze.settings.unsettled import (
     cold_capacity,
     may_catch_up,
@@ -59,7 +60,6 @@ from powerband.analyze.trial.faults import (
     beyond_generator,
     in_one_line,
     is_excused,
-    is_first_start,
     subjects_own,
     tried,
 )
@@ -225,7 +225,7 @@ def _by_blocks(
     under way only whole blocks count: its error is spent at looks, and half a block is none. That a start failed is a
     fact in any block."""
     whole = _whole(results, progress)
-    table = ResponseTable(experiment, settings, whole, started=_started(whole, results))
+    table = ResponseTable(experiment, settings, whole, started=begun_in(whole, results))
     scale = scale_of(table)
     estimates = {setting: _estimates(table.experiment_of(setting), table.valid(setting)) for setting in settings}
     for setting in filter(table.is_bounded, settings):
@@ -299,13 +299,6 @@ def _whole(results: Sequence[TrialResult], progress: Progress) -> list[TrialResu
     """The results without those of blocks that are not whole."""
     half = _half(progress)
     return [result for result in results if result.stage is Stage.EXPLORE or result.block not in half]
-
-
-def _started(whole: Sequence[TrialResult], results: Sequence[TrialResult]) -> list[TrialResult]:
-    """The results whose starts count: of blocks that are not whole, too, but for a failed first start, which a later
-    one may still excuse."""
-    counted = {result.number for result in whole}
-    return [result for result in results if result.number in counted or not is_first_start(result)]
 
 
 def _half(progress: Progress) -> Collection[int]:

@@ -14,7 +14,14 @@ from itertools import chain
 from math import comb
 
 from powerband.analyze.stats.shares import share_least, share_most
-from powerband.analyze.trial.faults import fatal_codes, is_excused, is_failed_start, subjects_own, tried
+from powerband.analyze.trial.faults import (
+    fatal_codes,
+    is_excused,
+    is_failed_start,
+    is_first_start,
+    subjects_own,
+    tried,
+)
 from powerband.base.units import plural
 from powerband.model.plan import Setting
 from powerband.model.results import Starts, TrialResult, Verdict
@@ -29,6 +36,13 @@ def starts_of(
     """Counts the fresh starts of a setting, over every stage and attempt, and those of them that failed. `codes`: the
     problems that make a start a failed one; empty: all that are the server's own fault."""
     return _starts(tried(results, setting), confidence, codes)
+
+
+def begun_in(whole: Iterable[TrialResult], results: Iterable[TrialResult]) -> list[TrialResult]:
+    """Those of the results whose starts count, where only the `whole` blocks are compared: that a start failed is a
+    fact in any block, but for a first start, which a later one may still excuse."""
+    compared = {result.number for result in whole}
+    return [result for result in results if result.number in compared or not is_first_start(result)]
 
 
 def _starts(mine: Sequence[TrialResult], confidence: float, codes: Collection[str] = ()) -> Starts:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.trials import experiment
+from powerband.analyze.runs.revisions import revisions_of
 from powerband.analyze.runs.sessions import SAME_SESSION
 from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.settings.compare import analyse
@@ -21,7 +22,7 @@ from powerband.analyze.settings.starts import (
 )
 from powerband.analyze.trial.faults import with_first_start
 from powerband.model.plan import REVISION, Setting, Stage
-from powerband.model.results import Analysis, Problem, Starts, TrialResult, Verdict
+from powerband.model.results import Analysis, Problem, Race, Starts, TrialResult, Verdict
 
 OF = Setting((("threads", 1),))
 
@@ -185,3 +186,14 @@ def test_a_reason_that_is_a_sentence_ends_with_one_full_stop() -> None:
     died = TrialResult(1, 0, 1, OF, "failed", (Problem("died", "It died."),), {})
     found = compare_runs(run(0, 1000.0), analyse(experiment({"threads": (1,)}), [died]), sessions=SAME_SESSION)
     assert found.verdict is Verdict.WORSE and found.sentence.endswith(": It died.")
+
+
+def test_a_new_revision_that_died_in_half_a_block_is_not_better() -> None:
+    made = experiment({REVISION: ("old", "new")}, design={"order": "race"})
+    pair = [Setting(((REVISION, name),)) for name in ("old", "new")]
+    rates = [(n, of, 1000 * (1 + 0.1 * of + 0.001 * ((n + of) % 3))) for n in range(5) for of in (0, 1)]
+    ran = [replace(trial(10 * n + of), block=n, setting=pair[of], metrics={"goodput_per_s": r}) for n, of, r in rates]
+    died = replace(trial(60, "died", status="failed"), block=5, setting=pair[1])
+    race = Race((), (), trials=11, grid_trials=16, ended_by="stopped", blocks=5, half=(5,))
+    assert revisions_of(made, ran, race, ()).verdict is Verdict.BETTER
+    assert revisions_of(made, [*ran, died], race, ()).verdict is Verdict.INCONCLUSIVE
