@@ -436,6 +436,26 @@ def test_a_race_that_is_stopped_in_its_first_round_has_measured_its_objective(de
     assert reasons == {("no round with it is over yet",): 3, ("it was not tried yet",): 1}
 
 
+def test_a_condition_that_was_broken_in_half_a_block_is_one_all_the_same() -> None:
+    made = race_of(3, confirm=0, objective={"subject_to": ["p99 < 50ms"]})
+    planner, results, named = RacePlanner(made, 1), list[TrialResult](), None
+    while (spec := planner.ask()) is not None:
+        if spec.block == 3 and named is None:
+            named = analyse(made, results, planner.progress).answer.setting
+        slow = spec.setting == named
+        p99_ns = (90e6 if slow else 20e6) * noisy(spec)
+        served = {"goodput_per_s": 1000 * noisy(spec), "threads_max": 1.0 + threads(spec)}
+        results.append(result_of(spec, {**served, "response_time_ns_p99": p99_ns}))
+        planner.tell(results[-1])
+        if slow:
+            break
+    assert named is not None and race_in(planner).half == (3,)
+    found = analyse(made, results, at_rest(planner.progress))
+    assert found.answer.setting != named
+    (row,) = [row for row in found.settings if row.setting == named]
+    assert row.infeasible_because == ("p99 < 50ms: broken in a start of a round that was not over",)
+
+
 def test_half_a_block_is_no_look_at_a_claim_either() -> None:
     claim = Claim(id="c", says="c", holds="goodput[threads=4] > goodput[threads=3]")
     made = race_of(5).model_copy(update={"claims": (claim,)})

@@ -83,7 +83,8 @@ class ResponseTable:
     A setting whose trials all had too few requests for the percentile that is to be least, while another one had
     enough, is in the table with lower bounds of it (`is_bounded`).
 
-    `started`: the results whose starts count, if not only those of `results`."""
+    `started`: the results whose starts count, if not only those of `results`: that one failed, or broke a constraint, is
+    a fact also in a block that is not whole."""
 
     def __init__(
         self,
@@ -120,6 +121,8 @@ class ResponseTable:
         confidence = experiment.objective.confidence
         begun = results if started is None else started
         self.starts = {setting: starts_of(begun, setting, confidence) for setting in settings}
+        counted = {result.number for result in results}
+        self._apart = [r for r in begun if r.valid and r.stage is Stage.COMPARE and r.number not in counted]
         self.fits: dict[Scale, Fit] = {}
         """Made once for all contests over the table, whichever setting leads."""
         self._valid: dict[Setting, list[TrialResult]] = {}
@@ -140,6 +143,10 @@ class ResponseTable:
     def valid(self, setting: Setting) -> list[TrialResult]:
         """The setting's valid results, in the order of the blocks."""
         return self._valid.get(setting, [])
+
+    def apart(self, setting: Setting) -> list[TrialResult]:
+        """The setting's valid results in blocks that are not whole."""
+        return [result for result in self._apart if result.setting == setting]
 
     def value(self, result: TrialResult) -> float:
         """The objective in a trial; a lower bound of it where it had too few requests for it, NaN without one."""
@@ -417,7 +424,7 @@ def compliance_of(table: ResponseTable) -> dict[Setting, Compliance]:
     trials = {setting: [_judged(result) for result in table.valid(setting)] for setting in table.settings}
     judged = sum(1 for metrics in trials.values() if metrics)
     alone = len(table.settings) == 1
-    return {
+    found = {
         setting: judge(
             table.experiment_of(setting),
             metrics,
@@ -429,3 +436,15 @@ def compliance_of(table: ResponseTable) -> dict[Setting, Compliance]:
         else Compliance()
         for setting, metrics in trials.items()
     }
+    return {setting: _with_apart(table, setting, each) for setting, each in found.items()}
+
+
+def _with_apart(table: ResponseTable, setting: Setting, found: Compliance) -> Compliance:
+    """The judgement with the constraints that single starts broke in blocks that are not whole, where none may."""
+    experiment = table.experiment_of(setting)
+    if experiment.objective.allow_failed_starts:
+        return found
+    alone = (judge(experiment, [result.metrics], settings=1).barred for result in table.apart(setting))
+    broken = dict.fromkeys(reason.partition(": ")[0] for reasons in alone for reason in reasons)
+    lapsed = (f"{condition}: broken in a start of a round that was not over" for condition in broken)
+    return replace(found, lapsed=(*found.lapsed, *lapsed))
