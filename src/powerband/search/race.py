@@ -495,7 +495,8 @@ class RacePlanner:
         passing = {s: replace(compliance[s], lapsed=()) for s in self._live if self._may_pass(s, compliance[s])}
         open_now = still_open(contest, {**compliance, **passing}, table, self._live)
         if asked is not None:
-            return self._look_at_bound(asked, contest.leader, open_now)
+            unsure = [setting for setting in open_now if compliance[setting].lapsed]
+            return self._look_at_bound(asked, contest.leader, open_now, unsure)
         self._settled = frozenset(self._live) - {*open_now, contest.leader}
         return compliance[contest.leader].certain and not open_now
 
@@ -517,14 +518,17 @@ class RacePlanner:
             self._settled = frozenset()
         return bool(loose)
 
-    def _look_at_bound(self, asked: float, leader: Setting, open_now: Sequence[Setting]) -> bool:
+    def _look_at_bound(
+        self, asked: float, leader: Setting, open_now: Sequence[Setting], unsure: Sequence[Setting]
+    ) -> bool:
         """True once no other setting can be better than the named one by more than `asked` (`design.regret`). Until
-        then, settings that can be are open; if none is named yet, `open_now` as in any other race."""
+        then, settings that can be are open; if none is named yet, `open_now` as in any other race. `unsure`: those of
+        `open_now` that more starts may yet allow, and to which no bound applies until then."""
         decision = decision_of(self._experiment, self._settings, self._results, self.progress)
         if decision.regret is not None:
-            open_now = [setting for setting, above in decision.above.items() if above > asked]
+            open_now = [*unsure, *(setting for setting, above in decision.above.items() if above > asked)]
         self._settled = frozenset(self._live) - {*open_now, leader, decision.chosen}
-        self._met = decision.regret is not None and decision.regret <= asked
+        self._met = decision.regret is not None and decision.regret <= asked and not unsure
         return self._met
 
     def _leaves(self, setting: Setting, contest: Contest, compliance: Compliance) -> bool:
