@@ -53,8 +53,8 @@ def pair_change(
     confidence: float,
 ) -> Change:
     """The change from the first of the pair to the second, as that of the setting `of`. `names`: what the two are
-    called. `trials`: those of whole blocks; `started`: those whose starts count. The experiment's own confidence is that
-    of the comparison, `confidence` that of each figure alone. Never raises for what trials hold."""
+    called. `trials`: those of whole blocks; `started`: those whose starts count. The experiment's own confidence is
+    that of the comparison, `confidence` that of each figure alone. Never raises for what trials hold."""
     mine, error = [trial for trial in trials if trial.setting in pair], 1 - experiment.objective.confidence
     if experiment.objective.is_capacity:
         searches = [search_of(experiment, setting, mine) for setting in pair]
@@ -184,7 +184,8 @@ def costs_of_changes(
     base, *changed = experiment.settings()
     judged = at_confidence_for_all(experiment, len(changed))
     compared = compared_trials(experiment, trials, race)
-    costs = [_cost(judged, base, setting, compared, trials, experiment.objective.confidence) for setting in changed]
+    confidence = experiment.objective.confidence
+    costs = [_cost(judged, base, each, trials=compared, started=trials, confidence=confidence) for each in changed]
     dearest = 1.0 if experiment.objective.direction == "maximise" else -1.0
     return tuple(sorted(costs, key=lambda cost: (cost.ratio is None, dearest * cost.ratio.value if cost.ratio else 0)))
 
@@ -193,6 +194,7 @@ def _cost(
     experiment: Experiment,
     base: Setting,
     setting: Setting,
+    *,
     trials: Sequence[TrialResult],
     started: Sequence[TrialResult],
     confidence: float,

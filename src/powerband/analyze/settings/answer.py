@@ -22,7 +22,14 @@ from powerband.analyze.settings.capacity import TRIALS_PER_REPEAT, floor_per_s, 
 from powerband.analyze.settings.constraints import UNSERVED, in_force, shortfall
 from powerband.analyze.settings.cpus_kept import holds_for
 from powerband.analyze.settings.lasting import soon
-from powerband.analyze.settings.no_answer import NOT_TRIED, first_round, no_round_yet, none_raced, none_valid, too_little_time
+from powerband.analyze.settings.no_answer import (
+    NOT_TRIED,
+    first_round,
+    no_round_yet,
+    none_raced,
+    none_valid,
+    too_little_time,
+)
 from powerband.analyze.settings.standing import (
     LIST_MAX,
     Decision,

@@ -83,8 +83,8 @@ class ResponseTable:
     A setting whose trials all had too few requests for the percentile that is to be least, while another one had
     enough, is in the table with lower bounds of it (`is_bounded`).
 
-    `started`: the results whose starts count, if not only those of `results`: that one failed, or broke a constraint, is
-    a fact also in a block that is not whole."""
+    `started`: the results whose starts count, if not only those of `results`: that one failed, or broke a constraint,
+    is a fact also in a block that is not whole."""
 
     def __init__(
         self,

@@ -46,7 +46,9 @@ def none_valid(standing: Standing) -> tuple[str, ...]:
     lacks = standing.measured and objective.metric not in standing.measured
     if lacks and not objective.is_capacity:  # no single trial has a capacity
         return _objective_unmeasured(standing)
-    reasons = Counter(reason for row in standing.rows for reason in row.infeasible_because if reason not in (NOT_TRIED, NOT_OVER))
+    reasons = Counter(
+        reason for row in standing.rows for reason in row.infeasible_because if reason not in (NOT_TRIED, NOT_OVER)
+    )
     second = sentence(f"Most often: {reasons.most_common(1)[0][0]}" if reasons else "No trial has run")
     made = [row.starts for row in standing.rows if row.starts and row.starts.made]
     failed = made and all(starts.failed == starts.made for starts in made)  # more time would not help

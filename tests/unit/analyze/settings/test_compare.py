@@ -605,17 +605,18 @@ def test_a_setting_that_is_better_but_may_break_a_constraint_leaves_the_answer_o
 
 @pytest.mark.parametrize(
     ("codes", "kind"),
-    [(["generator_cpu"], "not_enough_data"), (["no_request_ok"], "best"), (["no_request_ok", "host_steal"], "not_enough_data")],
+    [
+        (["generator_cpu"], "not_enough_data"),
+        (["no_request_ok"], "best"),
+        (["no_request_ok", "host_steal"], "not_enough_data"),
+    ],
 )
 def test_what_could_not_be_measured_is_not_worse(codes: list[str], kind: str) -> None:
     """A setting whose trials the generator spoilt, or the machine, may be the best of all; one that answers nothing
     though nothing else was wrong is eliminated by its own fault."""
     why = tuple(Problem(code, "this is why") for code in codes)
     trials = results({1: noisy(100, 1), 2: noisy(200, 2)})
-    trials += [
-        TrialResult(20 + block, block, 1, setting(4), "measured", why, {})
-        for block in range(5)
-    ]
+    trials += [TrialResult(20 + block, block, 1, setting(4), "measured", why, {}) for block in range(5)]
     answer = judged(trials).answer
     assert answer.kind == kind
     assert "Every other" not in " ".join(answer.sentences) and "this is why" in answer.sentences[1]
@@ -831,3 +832,12 @@ def test_a_node_that_is_lost_while_a_space_is_explored_takes_no_round_from_the_r
     assert ResponseTable(made, made.settings(), [explored, *raced]).blocks == [0, 1, 2, 3, 4]
     again = replace(explored, number=99, stage=Stage.COMPARE)
     assert ResponseTable(made, made.settings(), [*raced, again]).blocks == [0, 2, 3, 4]
+
+
+def test_where_the_cheapest_of_equivalent_ones_is_named_no_other_is_better_than_the_leader() -> None:
+    """threads=4 may be up to 3.8 % better than threads=1, which is cheaper than the leader, threads=2."""
+    rates = {1: noisy(978, 3, 10, 0.002), 2: noisy(1000, 53, 10, 0.002), 4: noisy(999, 103, 10, 0.03)}
+    answer = judged(results(rates)).answer
+    assert answer.kind is AnswerKind.EQUIVALENT_SET and answer.setting == setting(1) and answer.leader == setting(2)
+    assert answer.regret is not None and 0.03 < answer.regret < 0.04
+    assert "No setting is better than threads=2 by more than 3 %; threads=4 may be equivalent." in answer.sentences[1]
