@@ -220,7 +220,7 @@ class CapacityPlanner(InFlight[_Round]):
         the margin."""
         if contest.leader is None:
             return not self._live
-        verdicts = {contest.verdict(setting) for setting in contest.gaps}
+        verdicts = {contest.typical(setting) for setting in contest.gaps}
         open_ones = set(contest.searches) - set(contest.gaps) - {contest.leader} - self._out
         leader = contest.searches[contest.leader]
         known = leader.everywhere or leader.is_known_within(self._experiment.objective.margin)

@@ -73,11 +73,23 @@ class CapacityContest:
     barred: Mapping[Setting, tuple[str, ...]]
 
     def verdict(self, setting: Setting) -> Verdict:
-        """The verdict on a setting compared with the leader; inconclusive if it has no gap."""
+        """The verdict on a setting compared with the leader; inconclusive if it has no gap. Where its typical start is
+        equivalent, but its capacity looks worse by more than the margin, some of its starts may be slow."""
+        found = self.typical(setting)
+        return Verdict.INCONCLUSIVE if found is Verdict.EQUIVALENT and self._looks_worse(setting) else found
+
+    def typical(self, setting: Setting) -> Verdict:
+        """Like `verdict`, by typical starts alone: more trials hardly show what the slowest twentieth does."""
         if setting == self.leader:
             return Verdict.EQUIVALENT
         gap = self.gaps.get(setting)
         return Verdict.INCONCLUSIVE if gap is None else gap.verdict(self._allowed)
+
+    def _looks_worse(self, setting: Setting) -> bool:
+        if self.leader is None:
+            return False
+        mine, leaders = (self.searches[each].edge.quantile(0.5) for each in (setting, self.leader))
+        return mine < leaders - self._allowed
 
     def effect(self, setting: Setting) -> Estimate | None:
         """The ratio of capacities; None if the leader's or this one's is beyond what the load engine offers."""
