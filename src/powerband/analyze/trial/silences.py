@@ -26,16 +26,18 @@ COLLECTIONS = ("jvm_gc_share", "dotnet_gc_share")
 def silences(
     intervals: Iterable[EngineInterval], start_ns: int, end_ns: int, least_ns: float
 ) -> Iterator[tuple[int, int]]:
-    """Yields start and end, in monotonic ns, of each time of at least `least_ns` between two answers, from any engine,
-    in which none came, though at least two requests were under way at the end of each interval."""
-    inside = [event for event in intervals if start_ns <= event["start_ns"] and event["end_ns"] <= end_ns]
-    answered = sorted((event["start_ns"], event["end_ns"]) for event in inside if sum(event["outcomes"].values()))
+    """Yields start and end, in monotonic ns, of each time of at least `least_ns` within the window in which no answer
+    came from any engine, though at least two requests were under way at the end of each interval. The last may reach to
+    the window's end: a server that hangs answers no more. The time before the first answer of all is the start's."""
+    intervals = [event for event in intervals if event["start_ns"] < end_ns]
+    answered = sorted((event["start_ns"], event["end_ns"]) for event in intervals if sum(event["outcomes"].values()))
     reached = answered[0][1] if answered else end_ns
-    for begin, end in answered:
-        if begin - reached >= least_ns:
-            meanwhile = [each for each in inside if reached <= each["start_ns"] and each["end_ns"] <= begin]
+    for begin, end in [*answered, (end_ns, end_ns)]:
+        since, until = max(reached, start_ns), min(begin, end_ns)
+        if until - since >= least_ns:
+            meanwhile = [each for each in intervals if since <= each["start_ns"] and each["end_ns"] <= until]
             if _least_in_flight(meanwhile) >= 2:
-                yield reached, begin
+                yield since, until
         reached = max(reached, end)
 
 
