@@ -104,7 +104,7 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     found = [problem for source in sources for problem in source.problems(evidence, metrics)]
     problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
     quiet = compared_rates(evidence, metrics)
-    if not quiet and (rate := edgeless_goodput(fleet, experiment.load)) is not None:
+    if not quiet and (rate := edgeless_goodput(fleet, evidence.load)) is not None:
         metrics |= dict.fromkeys(RATES, rate)  # all that ended was served
     # Threads that serve no requests hold none.
     rate_per_s = fleet.achieved_per_s if kind.sends_requests else 0.0

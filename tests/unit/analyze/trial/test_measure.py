@@ -130,6 +130,16 @@ def test_the_goodput_of_users_who_never_pause_is_that_of_littles_law(stage: Stag
     assert result.metrics["achieved_rate_per_s"] == result.metrics["goodput_per_s"], "none failed"
 
 
+def test_users_of_a_setting_that_pauses_have_the_goodput_that_was_counted(tmp_path: Path) -> None:
+    """The experiment's own load has no pauses; that of this setting has."""
+    directory, record = TrialDir(tmp_path / "0001"), record_of(spec({"load.think": "1ms"}), Figures())
+    window = record.engines[0]["window"]
+    busy_ns = round(0.9995 * window["time_in_system_ns_sum"])
+    engines = [{**record.engines[0], "window": {**window, "time_in_system_ns_sum": busy_ns}}]
+    result = measure(directory, write_trial(directory, replace(record, engines=engines), Figures()), experiment())
+    assert result.metrics["goodput_per_s"] == pytest.approx(1000)
+
+
 @pytest.mark.parametrize("ended_by", ["work", "time", "deadline"])
 def test_users_who_did_not_finish_have_no_time_to_finish(ended_by: str, tmp_path: Path) -> None:
     figures = Figures(engines=2)
