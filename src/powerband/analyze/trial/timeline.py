@@ -83,6 +83,10 @@ def _part(whole: Evidence, start_ns: int, end_ns: int) -> Evidence:
     def per_s(count: int) -> float:
         return count / covered_s if covered_s else 0.0
 
+    # While users begin, there are fewer than in the window.
+    users = sum(event["users_now"] for event in mine) / max(1, len(mine)) * len(engines)
+    present = users / whole.fleet.users_mean if mine and whole.load.users and whole.fleet.users_mean else 1.0
+
     fleet = replace(
         whole.fleet,
         start_ns=start_ns,
@@ -90,6 +94,8 @@ def _part(whole: Evidence, start_ns: int, end_ns: int) -> Evidence:
         goodput_per_s=per_s(sum(event["outcomes"].get("ok", 0) for event in mine)),
         achieved_per_s=per_s(sum(sum(event["outcomes"].values()) for event in mine)),
         offered_per_s=per_s(sum(event["scheduled"] for event in mine)),
+        users_mean=whole.fleet.users_mean * present,
+        thinking_users_mean=whole.fleet.thinking_users_mean * present,
     )
     response = MergedTimes(event["response_time_ns"] for event in mine if event.get("response_time_ns"))
     return replace(whole, fleet=fleet, response=response)

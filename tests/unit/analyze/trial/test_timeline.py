@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from fakes.trials import SECOND, START_NS, Figures, experiment, failed_record, record_of, spec, write_trial
-from powerband.analyze.trial.measure import measure
-from powerband.analyze.trial.timeline import STRETCHES_MAX, LimitSpan, limits_over_time
+from powerband.analyze.trial.bottleneck.scene import scene_of
+from powerband.analyze.trial.measure import evidence_of, measure
+from powerband.analyze.trial.timeline import STRETCHES_MAX, LimitSpan, _part, limits_over_time
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.load import Load
+from powerband.readings.fleet import merge_fleet
 from powerband.readings.probe_samples import read_probe
 from powerband.store import TrialDir, TrialRecord
 
@@ -121,3 +123,17 @@ def test_a_trial_that_was_not_measured_or_not_watched_has_none(tmp_path: Path) -
     directory.probe.write_text("")
     assert limits(directory, record) == ()
     assert limits(directory, replace(record, phases={})) == ()
+
+
+def test_while_users_begin_only_those_that_are_there_have_requests(tmp_path: Path) -> None:
+    """Six of the ten users are there in the warm-up, on average."""
+    figures = Figures()
+    record = write_trial(directory := TrialDir(tmp_path / "0001"), record_of(spec(), figures), figures)
+    lines = [json.loads(line) for line in directory.events.read_text().splitlines()]
+    joining = [{**line, "users_now": 6} if line["start_ns"] < START_NS else line for line in lines]
+    directory.events.write_text("".join(f"{json.dumps(line)}\n" for line in joining))
+    fleet, of = merge_fleet(record.engines), experiment(load=LOAD)
+    assert fleet is not None
+    whole = evidence_of(directory, record, of, fleet)
+    edges = ((START_NS - 2 * SECOND, START_NS), (START_NS, START_NS + 2 * SECOND))
+    assert [scene_of(_part(whole, *each), {}, ()).present for each in edges] == pytest.approx([6, 10])
