@@ -76,6 +76,16 @@ def test_a_pipe_gets_one_line_for_each_trial() -> None:
     assert len(lines) == 5
 
 
+def test_a_percentile_that_falls_on_failed_requests_is_a_lower_bound_in_a_trials_line() -> None:
+    out, clock = io.StringIO(), Clock()
+    result = synthetic.analysis().trials[0]
+    failing = replace(result, metrics={**result.metrics, "error_rate": 0.05, "response_time_ns_p99": 10e9})
+    with LiveView(Console(file=out, width=80), clock) as view:
+        view.run_started(EXPERIMENT, RunDir(Path("runs/x")), 10, 0)
+        view.trial_ended(record(TrialSpec(result.number, result.block, 1, result.setting, 1)), failing)
+    assert "p99 ≥ 10.0 s" in out.getvalue()
+
+
 def test_an_invalid_trial_says_why_in_its_line() -> None:
     out, clock = io.StringIO(), Clock()
     with LiveView(Console(file=out, width=80), clock) as view:
