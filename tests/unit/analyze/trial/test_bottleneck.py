@@ -1375,3 +1375,24 @@ def test_threads_that_want_the_cpus_of_the_load_engine_are_not_all_well() -> Non
     alone, shared = (scene(wanted, POLLER, tried=MORE, shares_cpus=shares) for shares in (False, True))
     assert (found := bottleneck_of(alone)) is not None and found.name is B.NONE
     assert bottleneck_of(shared) is None
+
+
+CLOCK = pool("quanta-upkeep", 0.005, sleep=0.995)
+
+
+def test_a_thread_that_keeps_time_is_no_pool_of_requests() -> None:
+    """It sleeps a millisecond at a time, and wakes more often than requests come."""
+    loops = pool("server (event loop)", 0.3, 0.1, poll=1.6)
+    served = bottleneck_of(scene(loops, CLOCK, tried=MORE))
+    assert served is not None and served.name is B.NONE
+    assert not any("quanta-upkeep" in clause for clause in served.evidence)
+    limited = bottleneck_of(scene(loops, CLOCK, tried=tried(20)))
+    assert limited is not None and limited.name is B.HIDDEN_LIMIT
+
+
+def test_a_thread_that_writes_beside_requests_is_not_what_users_with_a_slot_each_wait_for() -> None:
+    """It syncs a log for most of the time, and twice the users are served twice as much."""
+    loops, log = pool("server (event loop)", 0.2, 0.05, poll=1.75), pool("audit-log", 0.05, 0.05, disk=0.7, lock=0.2)
+    beside, held_up = (bottleneck_of(scene(loops, log, tried=each)) for each in (MORE, tried(1)))
+    assert beside is not None and beside.name is B.NONE
+    assert held_up is not None and held_up.name is B.DISK

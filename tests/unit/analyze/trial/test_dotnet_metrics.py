@@ -179,3 +179,9 @@ def test_a_pool_whose_threads_have_the_requests_in_hand_is_looked_at() -> None:
     found = bottleneck_of(scene(POOL, present=16.0, metrics={**IDLE, **figures}))
     assert scene(POOL, present=16.0, metrics={**IDLE, **figures}).workers == (POOL,)
     assert found is None or found.name is not BottleneckName.HIDDEN_LIMIT
+
+
+def test_a_lock_that_is_held_for_a_moment_is_no_limit_where_twice_the_users_get_twice_as_much() -> None:
+    figures = {**IDLE, "dotnet_lock_contentions_per_s": 790.0}
+    found = bottleneck_of(scene(POOL, metrics=figures, tried=tried(64, 2.0)))
+    assert found is not None and found.name is BottleneckName.NONE

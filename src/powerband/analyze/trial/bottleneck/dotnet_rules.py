@@ -44,11 +44,14 @@ def pauses(scene: Scene) -> Bottleneck | None:
 
 
 def contended(scene: Scene) -> Bottleneck | None:
-    """Names a lock if many requests find one held that .NET itself keeps (`lock`, `Monitor`), and wait for it."""
+    """Names a lock if many requests find one held that .NET itself keeps (`lock`, `Monitor`), and wait for it; not if
+    nothing but the users is short, since what is held for a moment, such as by a logger, costs little."""
     waits = scene.value("dotnet_lock_contentions_per_s")
     alone = scene.tried is not None and scene.tried.slots.high < TWO
     least = CONTENDED_ALONE if alone else CONTENDED
     if not scene.rate_per_s or waits < least * scene.rate_per_s or scene.present < 1 + ONE_QUEUES:
+        return None
+    if scene.only_users_limit:
         return None
     return verdict(
         BottleneckName.LOCK,

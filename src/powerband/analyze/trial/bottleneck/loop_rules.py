@@ -47,7 +47,7 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
     more. Workers that wait for their next connection by select or epoll look like loops: if connections wait to be
     accepted, or before a proxy's socket, it names a pool with too few workers instead, unless fewer requests are served
     at once."""
-    if scene.tried is not None and scene.tried.slots.load_is_limit:
+    if scene.only_users_limit:
         return None
     for pool in (*scene.loops, *(pool for pool in scene.workers if _reads_for_itself(pool, scene))):
         threads = pool.use.threads

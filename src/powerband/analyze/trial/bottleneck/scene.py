@@ -177,6 +177,12 @@ class Scene:
         return self.empty_ns is not None and self.loaded_ns is not None and self.loaded_ns >= QUEUES * self.empty_ns > 0
 
     @property
+    def only_users_limit(self) -> bool:
+        """True if looks with other numbers of users showed that nothing but these is short: twice as many got clearly
+        more, or there is a slot for each of them. Then no thread that waits for anything is what others wait for."""
+        return self.tried is not None and self.tried.slots.load_is_limit
+
+    @property
     def go_is_full(self) -> bool:
         """True if Go code uses all the CPUs that GOMAXPROCS lets it run on, and more requests are there, while the
         server may use further CPUs."""

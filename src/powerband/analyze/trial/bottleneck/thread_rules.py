@@ -60,6 +60,7 @@ CALLS = 0.9  # connections of the server's own, for each thread that waits on a 
 ALL_CONNECTIONS_USED = 1.25
 AT_THE_OTHER_END = 2.0  # threads that wait there, for each request that is served at once: the others queue there
 OUTSIDE_A_POOL = 2.0  # requests served at once, for each thread of a pool: with more, requests do not pass it
+FAR_OUTSIDE = 4.0  # the same where twice the users got no more, which a pool with a queue would explain: arbitrary
 PARKED = 0.9  # of the threads of a runtime beside its loop wait on conditions: they are idle
 ABOUT = 0.15  # of a number of threads: another number this near is about the same
 KEPT = 0.2  # connections opened for each request: the users keep theirs, and an acceptor has little to do
@@ -150,7 +151,7 @@ def disk(scene: Scene) -> Bottleneck | None:
     threads could serve meanwhile."""
     pools = [*scene.workers, *(pool for pool in scene.loops if pool.use.threads > ONE_LOOP)]
     pool = max(pools, key=lambda pool: pool.blocked_on("disk"), default=None)
-    if pool is None or not (scene.queues or _more_than_threads(pool, scene)):
+    if pool is None or scene.only_users_limit or not (scene.queues or _more_than_threads(pool, scene)):
         return None
     waiting = pool.blocked_on("disk")
     elsewhere = sum(waits for kind, waits in _blocked_past(pool, scene).items() if kind not in ("disk", "poll"))
@@ -272,8 +273,8 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
             continue
         if scene.go_runs is not None and threads < ONE_LOOP:
             continue  # the thread by which Go watches over the others, which sleeps
-        if serves_fewer(threads, scene):
-            continue  # the threads wait for each other, or for something else
+        if serves_fewer(threads, scene) or is_passed_by(threads, scene):
+            continue  # the threads wait for each other, or for something else; or requests need none of them
         kind = max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
         part = pool.blocked_on(kind)
         of_them = "all" if count(part) == count(busy) else count(part)
@@ -444,6 +445,15 @@ def has_request_in_each(scene: Scene) -> bool:
     inside = (scene.tried.slots.value, scene.present - scene.accept_queue)
     pools = (pool for pool in scene.workers if pool.switches_per_s >= WOKEN * scene.rate_per_s)
     return any(abs(count - pool.use.threads) <= ABOUT * pool.use.threads for pool in pools for count in inside)
+
+
+def is_passed_by(threads: float, scene: Scene) -> bool:
+    """True if far more requests are served at once than there are busy threads, so that they do not need one: these do
+    other work, such as a clock or a profiler, whose thread sleeps and wakes all the time."""
+    if scene.tried is None or scene.turns_away:
+        return False
+    slots = scene.tried.slots
+    return slots.low > (OUTSIDE_A_POOL if slots.more_is_served else FAR_OUTSIDE) * threads
 
 
 def serves_fewer(threads: float, scene: Scene) -> bool:

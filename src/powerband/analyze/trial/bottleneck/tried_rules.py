@@ -15,7 +15,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
 )
 from powerband.analyze.trial.bottleneck.loop_rules import busy_thread
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
-from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more
+from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more, is_passed_by
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
 from powerband.base.units import format_duration, plural
 from powerband.model.bottlenecks import BottleneckName
@@ -37,7 +37,8 @@ def none(scene: Scene) -> Bottleneck | None:
         return None
     if not any(pool.use.blocked_on for pool in scene.pools):
         return None
-    slots, workers = scene.tried.slots, max(scene.workers, key=lambda pool: pool.use.threads, default=None)
+    slots, serving = scene.tried.slots, (pool for pool in scene.workers if not is_passed_by(pool.use.threads, scene))
+    workers = max(serving, key=lambda pool: pool.use.threads, default=None)
     evidence, look = [cpu_used(scene)], served_twice(slots)
     users = plural(slots.users, "user")
     if workers is not None:
