@@ -1396,3 +1396,33 @@ def test_a_thread_that_writes_beside_requests_is_not_what_users_with_a_slot_each
     beside, held_up = (bottleneck_of(scene(loops, log, tried=each)) for each in (MORE, tried(1)))
     assert beside is not None and beside.name is B.NONE
     assert held_up is not None and held_up.name is B.DISK
+
+
+def go(*, on_cpu: float, busiest: float, **changes: Any) -> Scene:
+    """A Go program on 16 CPUs, which calls nobody: one of its threads waits for events, others are parked."""
+    threads = pool("server", on_cpu, 0.2, lock=6.0, poll=0.9, sleep=0.9, busiest=busiest)
+    figures = {"subject_cpu_share": on_cpu / 16}
+    return scene(threads, cpus=16.0, metrics=figures, **{"go_runs": 16, "tried": tried(8), **changes})
+
+
+def test_threads_that_stand_in_for_each_other_are_no_limit_because_one_always_runs() -> None:
+    """Eight goroutines are let in at once, and compute. Their eight threads never stop, and eight more could run."""
+    found = bottleneck_of(go(on_cpu=8.1, busiest=0.97))
+    assert found is not None and found.name is B.HIDDEN_LIMIT
+    tokio = pool("tokio-runtime-w", 8.1, 0.2, lock=6.8, poll=0.9, busiest=0.97)
+    found = bottleneck_of(scene(tokio, cpus=16.0, metrics={"subject_cpu_share": 0.51}, tried=tried(8)))
+    assert found is not None and found.name is B.HIDDEN_LIMIT
+    paused = bottleneck_of(go(on_cpu=8.1, busiest=0.97, tried=None, outgoing=0))
+    assert paused is None, "nor where no other number of users was tried"
+    alone = bottleneck_of(go(on_cpu=3.2, busiest=0.96, tried=tried(1), go_collecting_cores=2.1))
+    assert alone is not None and "thread is on a CPU 96 %" in alone.evidence[0], "one goroutine, and the collector"
+    loops = replace(pool("nginx (event loop)", 3.1, poll=4.9, busiest=0.97), polled=1.0)
+    found = bottleneck_of(scene(loops, cpus=16.0, metrics={"subject_cpu_share": 0.19}, tried=tried(8)))
+    assert found is not None and found.name is B.EVENT_LOOP_BLOCKED, "each loop has connections of its own"
+
+
+def test_one_full_loop_is_seen_beside_threads_that_stand_in_for_each_other() -> None:
+    parked = pool("proxy", 3.0, lock=5.0, poll=0.9, busiest=0.98)
+    single = pool("writer", 0.95, lock=0.05, busiest=0.95)
+    found = bottleneck_of(scene(parked, single, cpus=16.0, metrics={"subject_cpu_share": 0.25}, tried=tried(8)))
+    assert found is not None and found.name is B.ONE_THREAD and "`writer`" in found.evidence[0]

@@ -38,6 +38,7 @@ HELD_EACH = 3
 BLOCKS_LOOP = ("sleep", "socket", "disk", "memory")
 WOKEN_AT_ONCE = 0.5  # of the wake-ups if one wake-up handed a request to each thread of a pool: arbitrary
 MOSTLY_RUNS = 0.5  # of the time, a thread that never waits is on a CPU
+OTHERS_RUN = 0.5  # CPUs used by the other threads of a pool: arbitrary, more than helpers of a runtime use
 SOME_WAIT = 2.0  # processes that wait for a lock: a single one may wait for a thread of its own
 TOLD_APART = 1.0  # `polled` of threads of which each was seen to be an event loop
 
@@ -103,13 +104,22 @@ def _workers_too_few(alike: Sequence[WatchedPool], kind: str, scene: Scene) -> B
 def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:
     """The bottleneck of that name if one thread of the pool has no time left, else None; also if other programs take a
     part of its CPU, but not most of it, while the server has others. `advice`: as in `verdict`."""
-    if pool.busiest >= LOOP_BUSY:
+    if pool.busiest >= LOOP_BUSY and not stand_in(pool, scene):
         busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
     elif pool.use.threads < ONE_LOOP < (scene.cpus or 0) and pool.busiest >= MOSTLY_RUNS and never_waits(pool):
         busy = f"the only `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time, and else waits for one"
     else:
         return None
     return verdict(name, [busy, cpu_used(scene)], advice=advice)
+
+
+def stand_in(pool: WatchedPool, scene: Scene) -> bool:
+    """True if the pool's threads stand in for each other, as Go's and tokio's: any of them waits for events while
+    others are parked, and takes what is ready. One that always runs then holds nothing up, if others run as well; what
+    Go's collector uses of them is not counted."""
+    parks = 0 < pool.polled < TOLD_APART and pool.blocked_on("lock") >= 1
+    others = pool.use.on_cpu - pool.busiest - scene.go_collecting_cores
+    return (scene.go_runs is not None or parks) and others >= OTHERS_RUN
 
 
 def waits_for_locks(pool: WatchedPool) -> float:

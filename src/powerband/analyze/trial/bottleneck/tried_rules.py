@@ -13,7 +13,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
     slots_served,
     verdict,
 )
-from powerband.analyze.trial.bottleneck.loop_rules import busy_thread
+from powerband.analyze.trial.bottleneck.loop_rules import busy_thread, stand_in
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import ASKED_TOO_MUCH, calls_no_more, is_passed_by
 from powerband.analyze.trial.tried_slots import DELAYED_ACK_LEAST_NS
@@ -112,7 +112,7 @@ def delayed_ack(scene: Scene) -> Bottleneck | None:
 
 def one_thread(scene: Scene) -> Bottleneck | None:
     """Names one thread if it has no time left while CPUs have: all else can go no faster than it."""
-    working = (pool for pool in scene.pools if not (pool.collects or pool.compiles))
+    working = (pool for pool in scene.pools if not (pool.collects or pool.compiles or stand_in(pool, scene)))
     pool = max(working, key=lambda pool: pool.busiest, default=None)
     if pool is None or scene.cpu_share >= CPU_SHORT:
         return None
