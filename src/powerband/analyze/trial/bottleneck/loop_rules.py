@@ -19,6 +19,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     NOBODY,
     OFF_POLL_SHARE,
     ONE_LOOP,
+    POOL_BUSY,
     STANDS_STILL,
     accepts_too_late,
     never_waits,
@@ -69,7 +70,7 @@ def event_loop_blocked(scene: Scene) -> Bottleneck | None:
             )
         spread = "spread the connections over more event loops, or move computations off them"
         if (busy := busy_thread(BottleneckName.EVENT_LOOP_BLOCKED, pool, scene, advice=spread)) is not None:
-            return busy
+            return _computing_workers_too_few(pool, scene) or busy
     return None
 
 
@@ -85,7 +86,7 @@ def _workers_too_few(alike: Sequence[WatchedPool], kind: str, scene: Scene) -> B
     if alone and locked >= max(SOME_WAIT, LOCKED_SHARE * threads) and HOLDER_LEAST <= past <= HOLDER_MOST:
         waits = f"{count(locked)} `{name}` threads wait for a lock"
         return verdict(BottleneckName.LOCK, [waits, "1 thread at a time holds the lock", cpu_used(scene)])
-    if serves_fewer(threads, scene):
+    if serves_fewer(threads, scene) or scene.present <= threads:
         return None
     workers = replace(alike[0], use=replace(alike[0].use, pool=name, threads=threads))
     waiting = sum(pool.blocked_on(*{*BLOCKS_LOOP, kind}) for pool in alike)
@@ -98,6 +99,26 @@ def _workers_too_few(alike: Sequence[WatchedPool], kind: str, scene: Scene) -> B
         ],
         advice=f"start more of `{name}`, since each serves one request at a time; or let it serve others while it "
         "waits",
+    )
+
+
+def _computing_workers_too_few(pool: WatchedPool, scene: Scene) -> Bottleneck | None:
+    """Names a pool of workers that look like loops and compute all the time, if it was seen that each holds one
+    connection at a time."""
+    name, threads = _of_processes(pool), pool.use.threads
+    computing = pool.use.on_cpu + pool.use.run_wait
+    all_compute = computing >= POOL_BUSY * threads and scene.present > threads and not serves_fewer(threads, scene)
+    if not (scene.held and all_compute and scene.cpu_share and _one_connection_each([pool], scene)):
+        return None
+    return verdict(
+        BottleneckName.POOL_TOO_SMALL,
+        [
+            threads_at(replace(pool, use=replace(pool.use, pool=name)), computing, "computing"),
+            f"{count(scene.present - threads)} requests wait until a thread takes their connection",
+            cpu_used(scene),
+        ],
+        advice=f"start more of `{name}`, since each serves one request at a time; from about "
+        f"{round(threads / scene.cpu_share):,} on, CPU is the limit",
     )
 
 
@@ -189,7 +210,9 @@ def _one_connection_each(alike: Sequence[WatchedPool], scene: Scene) -> bool:
     wait to be accepted."""
     if _behind_a_router(_of_processes(alike[0]), scene):
         return True
-    sockets = [count for of, count in scene.held.items() if of.startswith(_of_processes(alike[0]))]
+    # Threads may have other names than their process, as in Java: then all sockets are theirs.
+    name, held = _of_processes(alike[0]), scene.held
+    sockets = [count for of, count in held.items() if of.startswith(name)] or list(held.values())
     if not sockets:
         return accepts_too_late(scene)
     threads, of_callers = sum(pool.use.threads for pool in alike), sum(sockets) - (scene.outgoing or 0)
