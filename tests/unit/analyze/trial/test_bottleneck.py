@@ -1455,3 +1455,23 @@ def test_workers_that_compute_are_no_loops_if_each_holds_a_connection(sockets: i
             "62 requests wait until a thread takes their connection",
         )
         assert found.advice.endswith("each serves one request at a time; from about 4 on, CPU is the limit")
+
+
+@pytest.mark.parametrize(("cores", "more_runners"), [(1.0, True), (0.5, False)])
+def test_a_higher_quota_alone_gives_a_single_loop_little(cores: float, more_runners: bool) -> None:
+    """Node in a container: its loop uses nine tenths of one CPU, and of half a CPU it could use twice as much."""
+    loop = replace(pool("node (event loop)", 0.9 * cores, 0.1, busiest=0.9 * cores), polled=1.0)
+    figures = {"subject_cpu_share": 1.0, "cpu_throttled_share": 0.97, "cpu_quota_cores": cores, "host_busy_share": 0.3}
+    seen = scene(loop, pool("node", 0.1 * cores, 0.05, lock=3.9), metrics=figures, cpus=cores, host_cpus=4.0)
+    found = bottleneck_of(seen)
+    assert found is not None and found.name is B.CPU_QUOTA
+    assert found.advice.startswith("raise the quota (host.cpu_quota, ")
+    assert ("processes, event loops" in found.advice) is more_runners
+    assert found.evidence[2].startswith("one thread at a time" if more_runners else "2.80 cores of the trial's CPUs")
+
+
+def test_what_the_hypervisor_took_was_not_idle() -> None:
+    figures = {"cpu_throttled_share": 0.97, "cpu_quota_cores": 0.5, "host_busy_share": 0.3, "host_steal_share": 0.2}
+    seen = scene(pool("pool", 0.49, 60.0), metrics={**figures, "subject_cpu_share": 0.98}, cpus=0.5, host_cpus=4.0)
+    found = bottleneck_of(seen)
+    assert found is not None and found.evidence[2] == "2.00 cores of the trial's CPUs were idle"

@@ -337,23 +337,31 @@ def _memory(scene: Scene) -> Bottleneck | None:
 def _cpu_quota(scene: Scene) -> Bottleneck | None:
     """Names the CPU quota if the kernel stops the subject in most periods because it has used up what its cgroup may
     use, whatever CPUs are idle. Its threads then wait for a CPU as if they were too many. If load engine and bench are
-    under the same quota, as in a container, all that they use counts."""
+    under the same quota, as in a container, all that they use counts. Where one thread at a time runs and uses nearly a
+    whole CPU, a higher quota alone gives little."""
     throttled, quota = scene.value("cpu_throttled_share"), scene.value("cpu_quota_cores")
     own, beside = scene.value("subject_cpu_cores"), scene.beside_in_quota
     together = beside > 0 and own + beside >= CPU_SHORT_LEAST * quota
     if throttled < THROTTLED or (scene.cpu_share < CPU_SHORT_LEAST and not together):
         return None
-    idle = (1 - scene.value("host_busy_share")) * (scene.host_cpus or 0.0)
+    idle = (1 - scene.value("host_busy_share") - scene.value("host_steal_share")) * (scene.host_cpus or 0.0)
     used = f"it used {cores(own)} of the {significant(quota)} that its cgroup may use"
+    alone = not together and own >= CPU_SHORT_LEAST and _one_runs(scene)
+    runners = (
+        "raise the quota (host.cpu_quota, docker's --cpus, Kubernetes' limits.cpu, systemd's CPUQuota=) and let as "
+        f"many threads run at once (processes, event loops, GOMAXPROCS), or make {with_article(scene.noun)} cheaper; "
+        "the quota alone helps only a runtime that counts CPUs (Go, .NET, the JVM)"
+    )
     return verdict(
         BottleneckName.CPU_QUOTA,
         [
             f"the quota was used up in {share(throttled)} of periods, and the server was stopped for the rest of each",
             f"{used}, load generator and powerband {significant(beside)}" if together else used,
-            f"{cores(idle)} of the trial's CPUs were idle",
+            _one_fills_the_cpu(scene) if alone else f"{cores(idle)} of the trial's CPUs were idle",
         ],
         noun=scene.noun,
         more="; load from another machine would leave all of it to the server" if together else "",
+        advice=runners if alone else "",
     )
 
 
@@ -400,9 +408,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
     if waiting >= 1:
         evidence.append(_waiting_for_each_cpu(waiting))
     elif _one_runs(scene):
-        number = count(scene.value("run_wait_cores"))
-        others = "no other waits" if number == "0.0" else f"on average {number} others wait"
-        evidence.append(f"one thread at a time fills the CPU; {others} for it")
+        evidence.append(_one_fills_the_cpu(scene))
         return verdict(
             BottleneckName.SUBJECT_CPU,
             evidence,
@@ -425,6 +431,12 @@ def _fewer_threads(waits: float, cpus: float) -> str:
 def _one_runs(scene: Scene) -> bool:
     """True if one thread at a time has the CPU, and no other waits for it: more CPUs would idle."""
     return scene.value("run_wait_cores") < FEW_WAIT and scene.value("subject_cpu_cores") < ONE_RUNS
+
+
+def _one_fills_the_cpu(scene: Scene) -> str:
+    number = count(scene.value("run_wait_cores"))
+    others = "no other waits" if number == "0.0" else f"on average {number} others wait"
+    return f"one thread at a time fills the CPU; {others} for it"
 
 
 def _without_a_cpu(scene: Scene) -> str:
