@@ -77,10 +77,11 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
     by_steal = stolen * cpus > share / 2
     if spoilt:
         said = _taken(metrics) if by_steal else _used(foreign, cpus)
+        quieter = f"Close them, or run when the machine is quieter{of_own_database(evidence)}"
         yield Problem(
             "host_steal" if by_steal else "host_foreign",
-            f"{said}: they may have held this trial up for {100 * share:.0f} % of its time, so it does not count. "
-            f"Close them, or run when the machine is quieter{'' if by_steal else of_own_database(evidence)}",
+            f"{said}: that may have held this trial up for {100 * share:.0f} % of its time, so it does not count. "
+            f"{'Run when the host is quieter' if by_steal else quieter}",
         )
     if stolen > STEAL_MAX and not (spoilt and by_steal):
         yield _some_steal(metrics)

@@ -1475,3 +1475,24 @@ def test_what_the_hypervisor_took_was_not_idle() -> None:
     seen = scene(pool("pool", 0.49, 60.0), metrics={**figures, "subject_cpu_share": 0.98}, cpus=0.5, host_cpus=4.0)
     found = bottleneck_of(seen)
     assert found is not None and found.evidence[2] == "2.00 cores of the trial's CPUs were idle"
+
+
+@pytest.mark.parametrize(
+    ("foreign", "steal", "said"),
+    [
+        (0.66, 0.0, "other programs used 0.66 cores of the trial's CPUs"),
+        (0.02, 0.64, "the hypervisor took 0.64 cores of the server's CPUs"),
+        (0.4, 0.3, "other programs used 0.4 cores of the trial's CPUs and the hypervisor took 0.3 cores of the"),
+    ],
+)
+def test_what_the_hypervisor_took_is_not_laid_to_other_programs(foreign: float, steal: float, said: str) -> None:
+    taken = {"host_foreign_cores": foreign, "host_steal_share": steal}
+    found = bottleneck_of(scene(pool("pool", 0.33, 3.6), POLLER, metrics=taken))
+    assert found is not None and found.name is B.HOST_CPU and found.evidence[0].startswith(said)
+    assert found.advice.startswith("stop the other programs") is (foreign > steal)
+
+
+def test_a_trial_that_the_hypervisor_spoilt_has_no_programs_to_stop() -> None:
+    spoilt, both = (bottleneck_of(scene(SLEEPERS, codes=("host_steal", *more))) for more in ((), ("host_foreign",)))
+    assert spoilt is not None and spoilt.name is B.HOST_CPU and "programs" not in spoilt.advice
+    assert both is not None and both.advice.startswith("stop the other programs")

@@ -110,6 +110,7 @@ def test_a_trial_that_may_have_lost_half_tells_nothing(tmp_path: Path, figures: 
     fatal = [problem for problem in spoilt.problems if problem.fatal and problem.code.startswith("host_")]
     assert [problem.code for problem in fatal] == ["host_steal" if figures.steal_share else "host_foreign"]
     assert "does not count" in fatal[0].message
+    assert ("Close them" in fatal[0].message) is (figures.steal_share == 0), "nobody can close a hypervisor"
 
 
 def test_beside_a_program_that_rests_for_a_while_only_that_while_counts(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ GENERATOR_CODES = (
 )
 # Problems whose own remedy is advised: more threads do not cure them.
 CURED_OTHERWISE = ("generator_starved", "generator_no_descriptors", "generator_no_ports")
+OF_THE_HYPERVISOR = "move the trial to a machine that has its CPUs to itself, or run it when the host is quieter"
 
 
 def generator(scene: Scene) -> Bottleneck | None:
@@ -71,5 +72,6 @@ def disturbed(scene: Scene) -> Bottleneck | None:
     return verdict(
         BottleneckName.HOST_CPU,
         [problem.message.partition(":")[0].partition(", more")[0] for problem in found],
+        advice=OF_THE_HYPERVISOR if "host_foreign" not in scene.problems else "",
         more=scene.of_own_database,
     )

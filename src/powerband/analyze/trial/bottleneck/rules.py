@@ -23,7 +23,13 @@ from powerband.analyze.trial.bottleneck.clauses import (
 )
 from powerband.analyze.trial.bottleneck.dotnet_rules import PAUSED, contended, pauses, starved_pool
 from powerband.analyze.trial.bottleneck.loop_rules import BLOCKS_LOOP, event_loop_blocked, waits_for_locks
-from powerband.analyze.trial.bottleneck.outside_rules import disturbed, engine_starves, generator, starved_generator
+from powerband.analyze.trial.bottleneck.outside_rules import (
+    OF_THE_HYPERVISOR,
+    disturbed,
+    engine_starves,
+    generator,
+    starved_generator,
+)
 from powerband.analyze.trial.bottleneck.scene import CPU_SHORT, CPU_SHORT_LEAST, LEAST_CORES, ONE_RUNS, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     KEPT,
@@ -153,21 +159,35 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
         return None
     steal = scene.value("host_steal_share") * scene.cpus
     others = scene.value("host_foreign_cores") + steal
+    stolen = steal > others / 2
     if others < TAKEN_BY_OTHERS * scene.cpus or others < OF_WHAT_IT_LACKS * (1 - scene.cpu_share) * scene.cpus:
         return None
     return verdict(
         BottleneckName.HOST_CPU,
         [
-            f"other programs used {cores(others)} of the trial's CPUs",
+            _taken_by_others(scene.value("host_foreign_cores"), steal),
             f"the server got {of_cpus(scene.cpu_share, scene.cpus)}",
             _without_a_cpu(scene),
         ],
         more=scene.of_own_database,
-        advice="give the server and the programs that measure.foreign_cpu_max allows more CPUs, or stop those that it "
+        advice=OF_THE_HYPERVISOR
+        if stolen
+        else "give the server and the programs that measure.foreign_cpu_max allows more CPUs, or stop those that it "
         "does not need"
         if scene.allows_others
         else "",
     )
+
+
+def _taken_by_others(foreign: float, steal: float) -> str:
+    """Words the CPUs that others used: those of other programs, those that the hypervisor took, or both. One that is
+    less than a tenth of the other is left out."""
+    words = []
+    if foreign >= steal / 10:
+        words.append(f"other programs used {cores(foreign)} of the trial's CPUs")
+    if steal > foreign / 10:
+        words.append(f"the hypervisor took {cores(steal)} of the server's CPUs")
+    return " and ".join(words)
 
 
 def _served(scene: Scene) -> Bottleneck | None:
