@@ -1496,3 +1496,25 @@ def test_a_trial_that_the_hypervisor_spoilt_has_no_programs_to_stop() -> None:
     spoilt, both = (bottleneck_of(scene(SLEEPERS, codes=("host_steal", *more))) for more in ((), ("host_foreign",)))
     assert spoilt is not None and spoilt.name is B.HOST_CPU and "programs" not in spoilt.advice
     assert both is not None and both.advice.startswith("stop the other programs")
+
+
+@pytest.mark.parametrize(("gain", "only_wait"), [(1.0, True), (1.3, False), (2.0, False)])
+def test_more_users_only_wait_if_they_got_no_more(gain: float, only_wait: bool) -> None:
+    found = bottleneck_of(scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, tried=tried(64, gain)))
+    assert found is not None and found.name is B.NONE
+    assert ("More users would only wait" in found.advice) is only_wait
+
+
+def test_fewer_threads_are_as_many_as_wait_if_they_take_connections_by_select() -> None:
+    """64 processes of gunicorn on one CPU: a third of them wait for a database."""
+    workers = replace(pool("gunicorn", 0.97, 20.0, socket=20.4, poll=22.6), polled=0.35)
+    found = bottleneck_of(scene(workers))
+    assert found is not None and found.name is B.TOO_MANY_RUNNABLE_THREADS and "about 23 serve as much" in found.advice
+
+
+def test_a_pool_that_computes_is_not_said_to_sleep_and_is_given_no_more_threads_than_cpus() -> None:
+    computes = pool("http-nio", 7.6, 0.1, lock=0.3)
+    found = bottleneck_of(scene(computes, POLLER, cpus=16.0, metrics={"subject_cpu_share": 0.48}, tried=tried(8)))
+    assert found is not None and found.name is B.POOL_TOO_SMALL
+    assert found.evidence[0] == "on average 7.7 of the 8 `http-nio` threads are holding a request, 7.6 of them on a CPU"
+    assert found.advice.endswith("with 64, no request would queue; from about 17 on, CPU is the limit")

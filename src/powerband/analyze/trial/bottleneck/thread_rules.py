@@ -68,6 +68,7 @@ ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system wait in the accept qu
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie unread in the engine
 CALLING = ("socket", "poll")  # waits of a thread that has called another server
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
+IN_HAND = ("sleep", "socket", "disk")  # waits of a loop in the midst of a request
 ONE_LOOP = 1.5  # threads
 DISK_SHARE = 0.5  # of the threads that wait neither for a lock nor for a caller wait for the disk
 ASKED_TOO_MUCH = (
@@ -276,9 +277,9 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
         if serves_fewer(threads, scene) or is_passed_by(threads, scene):
             continue  # the threads wait for each other, or for something else; or requests need none of them
         kind = max(OUTSIDE, key=lambda kind: pool.use.blocked_on.get(kind, 0.0))
-        part = pool.blocked_on(kind)
+        part, state = max((pool.blocked_on(kind), KINDS[kind]), (pool.use.on_cpu, "on a CPU"))
         of_them = "all" if count(part) == count(busy) else count(part)
-        doing = f" ({share(part)} {KINDS[kind]})" if count(threads) == "1" else f", {of_them} of them {KINDS[kind]}"
+        doing = f" ({share(part)} {state})" if count(threads) == "1" else f", {of_them} of them {state}"
         return verdict(
             BottleneckName.POOL_TOO_SMALL,
             [
@@ -294,14 +295,17 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
 
 def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
     """Says how many threads would be enough. With an open load: arrival rate x time that a request holds a thread
-    (Little's law). With users: one for each request that they have under way, or would have if none were turned
-    away."""
+    (Little's law). With users: one for each request that they have under way, or would have if none were turned away.
+    Also, where that is less, how many fill the server's CPUs, if each uses as much as one does now."""
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
+    enough, told = queued + threads, "with {}, no request would queue"
     if scene.users is None and offered and done:
-        return f"the offered rate needs at least {count(max(busy * offered / done, threads + 1))}"
-    if scene.users is not None and scene.turns_away:
-        return f"with {count(scene.users)}, no request would be turned away"
-    return f"with {count(queued + threads)}, no request would queue"
+        enough, told = max(busy * offered / done, threads + 1), "the offered rate needs at least {}"
+    elif scene.users is not None and scene.turns_away:
+        enough, told = float(scene.users), "with {}, no request would be turned away"
+    fill_cpu = threads / scene.cpu_share if scene.cpu_share else enough
+    beyond = f"; from about {round(fill_cpu):,} on, CPU is the limit" if fill_cpu < enough else ""
+    return told.format(count(enough)) + beyond
 
 
 def parked_pool(scene: Scene) -> Bottleneck | None:
@@ -489,10 +493,11 @@ def _blocked_past(pool: WatchedPool, scene: Scene) -> dict[str, float]:
 
 
 def waits_in_hand(scene: Scene) -> float:
-    """The mean number of threads that have a request in hand and wait for something else than a CPU, a lock or
-    memory."""
+    """The mean number of threads that have a request in hand and wait for something else than a CPU, a lock or memory;
+    of event loops, which workers that take their next connection by select look like, without waits for events."""
     waits = (_blocked_past(pool, scene) for pool in scene.workers)
-    return sum(sum(found.values()) - found["memory"] for found in waits)
+    of_loops = sum(pool.blocked_on(*IN_HAND) for pool in scene.loops)
+    return of_loops + sum(sum(found.values()) - found["memory"] for found in waits)
 
 
 def _queued(pool: WatchedPool, scene: Scene) -> float:

@@ -53,7 +53,8 @@ def none(scene: Scene) -> Bottleneck | None:
         f"this setting is enough for {users}. More users would only wait longer: if you expect more than "
         f"{slots.users:,}, measure again with that many (load.users) and with larger settings"
     )
-    return verdict(BottleneckName.NONE, evidence, advice="" if slots.gain >= LIMITED_GAIN else keep)
+    more = slots.more_is_served or slots.gain >= LIMITED_GAIN
+    return verdict(BottleneckName.NONE, evidence, advice="" if more else keep)
 
 
 def hidden_limit(scene: Scene) -> Bottleneck | None:
