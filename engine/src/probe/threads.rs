@@ -442,8 +442,11 @@ fn path(tid: i32, name: &str) -> String {
 /// The name without trailing digits and separators; a name that consists of these alone is unchanged. Newer JDKs cut
 /// long names in the middle (`http-n..exec-1`, `http-n..xec-12`), so that the end shifts with the number. The pool of
 /// such a name is its head with its last letter, which distinguishes `exec` from `Poller`.
+/// Python, from 3.14 on, adds a function to the number, and the end is cut off (`Thread-7 (proce`, `Thread-12 (proc`).
 fn pool_name(name: &[u8]) -> Cow<'_, [u8]> {
     const CUT_HEAD: std::ops::RangeInclusive<usize> = 6..=7;
+    let numbered = name.windows(3).position(|three| three[0].is_ascii_digit() && three[1..] == *b" (");
+    let name = numbered.map_or(name, |digit| &name[..=digit]);
     let numberless = name.iter().rposition(|b| !b.is_ascii_digit() && !b"-_#:./ ".contains(b));
     let Some(last) = numberless else { return name.into() };
     let cut = name.windows(2).position(|pair| pair == b"..").filter(|cut| CUT_HEAD.contains(cut));

@@ -78,6 +78,10 @@ fn pools_are_names_without_their_numbers() {
         ("http-n..xec-12", "http-n..c"),
         ("http-n..Poller", "http-n..r"),
         ("a..b", "a..b"),
+        ("Thread-7 (proce", "Thread"),
+        ("Thread-12 (proc", "Thread"),
+        ("Thread-123456 (", "Thread"),
+        ("reader (idle)", "reader (idle)"),
         ("42", "42"),
     ] {
         assert_eq!(*pool_name(name.as_bytes()), *pool.as_bytes(), "{name}");

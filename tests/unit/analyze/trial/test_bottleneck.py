@@ -1518,3 +1518,16 @@ def test_a_pool_that_computes_is_not_said_to_sleep_and_is_given_no_more_threads_
     assert found is not None and found.name is B.POOL_TOO_SMALL
     assert found.evidence[0] == "on average 7.7 of the 8 `http-nio` threads are holding a request, 7.6 of them on a CPU"
     assert found.advice.endswith("with 64, no request would queue; from about 17 on, CPU is the limit")
+
+
+@pytest.mark.parametrize(("runtimes", "name"), [(("Python",), B.LOCK), (("Python", "JVM"), B.DOWNSTREAM)])
+def test_threads_of_python_are_known_whatever_they_are_called(runtimes: tuple[str, ...], name: BottleneckName) -> None:
+    """From Python 3.14 on threads have names of their own: `Thread-7 (process_request_thread)`."""
+    seen = {"processes": 1, "call": "", "cpus": 2, "source": "", "usable": 2.0}
+    views = tuple({"runtime": each, **seen} for each in runtimes)
+    record = replace(record_of(spec(), Figures(users=64)), runtimes=views)
+    fleet = merge_fleet([summary(Figures(users=64))])
+    assert fleet is not None
+    only = scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ()).only_python
+    found = bottleneck_of(interpreted(pool("Thread", 1.05, 0.1, lock=13, socket=1.75), only_python=only))
+    assert found is not None and found.name is name

@@ -95,6 +95,8 @@ class Scene:
     """True if the experiment allows other programs more of the CPUs than is allowed by default."""
     go_runs: int | None = None
     """GOMAXPROCS, if the subject is a single Go program; else None."""
+    only_python: bool = False
+    """True if Python is the only runtime of the subject's processes, whatever its threads are called."""
     go_collecting_cores: float = 0.0
     """CPUs that Go's collectors used, which have no threads of their own."""
     beside_in_quota: float = 0.0
@@ -229,6 +231,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         of_own_database=of_own_database(evidence),
         allows_others=foreign_allowed(evidence.experiment) > FOREIGN_CPU_MAX,
         go_runs=_go_runs(evidence),
+        only_python={view.runtime for view in _views(evidence)} == {"Python"},
         go_collecting_cores=evidence.go_collecting_cores or 0.0,
         beside_in_quota=_beside_in_quota(evidence, metrics),
         watched_share=0.0 if probe is None else watched_share(probe.threads, start, end),
@@ -246,8 +249,12 @@ def _tried(evidence: Evidence) -> Tried | None:
         return None
 
 
+def _views(evidence: Evidence) -> list[RuntimeView]:
+    return [RuntimeView.from_json(view) for view in evidence.record.runtimes]
+
+
 def _go_runs(evidence: Evidence) -> int | None:
-    views = [RuntimeView.from_json(view) for view in evidence.record.runtimes]
+    views = _views(evidence)
     return views[0].cpus if [(view.runtime, view.processes) for view in views] == [("Go", 1)] else None
 
 

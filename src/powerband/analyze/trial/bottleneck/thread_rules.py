@@ -27,7 +27,8 @@ LOCKED_SHARE = 0.5  # of the threads that hold requests wait for a lock
 HOLDER_LEAST, HOLDER_MOST = 0.6, 1.6  # threads past the lock: one, as far as samples count it
 COMPUTES = 0.85  # of a CPU, used by the one that holds a lock: it computes, and hardly waits for anything
 MORE_THAN_ONE = 1.5  # CPUs: where one thread computes at a time, others idle
-# Threads of a process of Python or Ruby, by their names, or their process's: one computes at a time, by the
+# Threads of a process of Python or Ruby, by their names, or their process's, which threads have unless they get one of
+# their own (from Python 3.14 on all do, such as `Thread-7 (serve)` and `asyncio_0`): one computes at a time, by the
 # interpreter's lock. Beside it they use some CPU without the lock, as for system calls or compression.
 INTERPRETED = re.compile(
     r"^(python|pypy|gunicorn|uvicorn|hypercorn|granian|waitress|uwsgi|flask|AnyIO|ThreadPoolExec|puma|ruby)",
@@ -117,7 +118,8 @@ def interpreters_lock(scene: Scene) -> Bottleneck | None:
     """Names an interpreter's lock if several threads share one CPU in each busy process, while CPUs idle and others
     wait for a lock. Those that are in a call meanwhile look as if the dependency let no more in, or as if a pool behind
     an event loop had no more threads."""
-    mine = (pool for pool in scene.workers + scene.loops if INTERPRETED.search(pool.name))
+    pools = scene.workers + scene.loops
+    mine = (pool for pool in pools if scene.only_python or INTERPRETED.search(pool.name))
     pool = max(mine, key=lambda pool: _locked(pool, scene), default=None)
     full = [used for used in scene.process_cores if COMPUTES <= used <= ONE_COMPUTES]
     used = scene.value("subject_cpu_cores")
