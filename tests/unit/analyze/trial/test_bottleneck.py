@@ -1224,6 +1224,7 @@ def test_a_limit_of_open_files_is_never_raised_to_less_than_it_is() -> None:
     several = scene(SLEEPERS, POLLER, descriptors_left=1.0, accept_queue=9.0, metrics={"descriptors_max": 253.0})
     found = bottleneck_of(several)
     assert found is not None and "254" not in found.advice, "their limit is 64"
+    assert found.evidence[0] == "253 file descriptors are open, and a process of the server may open 1 more"
 
 
 def test_who_keeps_connections_and_takes_no_more_is_not_told_to_accept_faster() -> None:
@@ -1377,27 +1378,6 @@ def test_threads_that_want_the_cpus_of_the_load_engine_are_not_all_well() -> Non
     assert bottleneck_of(shared) is None
 
 
-CLOCK = pool("quanta-upkeep", 0.005, sleep=0.995)
-
-
-def test_a_thread_that_keeps_time_is_no_pool_of_requests() -> None:
-    """It sleeps a millisecond at a time, and wakes more often than requests come."""
-    loops = pool("server (event loop)", 0.3, 0.1, poll=1.6)
-    served = bottleneck_of(scene(loops, CLOCK, tried=MORE))
-    assert served is not None and served.name is B.NONE
-    assert not any("quanta-upkeep" in clause for clause in served.evidence)
-    limited = bottleneck_of(scene(loops, CLOCK, tried=tried(20)))
-    assert limited is not None and limited.name is B.HIDDEN_LIMIT
-
-
-def test_a_thread_that_writes_beside_requests_is_not_what_users_with_a_slot_each_wait_for() -> None:
-    """It syncs a log for most of the time, and twice the users are served twice as much."""
-    loops, log = pool("server (event loop)", 0.2, 0.05, poll=1.75), pool("audit-log", 0.05, 0.05, disk=0.7, lock=0.2)
-    beside, held_up = (bottleneck_of(scene(loops, log, tried=each)) for each in (MORE, tried(1)))
-    assert beside is not None and beside.name is B.NONE
-    assert held_up is not None and held_up.name is B.DISK
-
-
 def go(*, on_cpu: float, busiest: float, **changes: Any) -> Scene:
     """A Go program on 16 CPUs, which calls nobody: one of its threads waits for events, others are parked."""
     threads = pool("server", on_cpu, 0.2, lock=6.0, poll=0.9, sleep=0.9, busiest=busiest)
@@ -1442,41 +1422,6 @@ def test_workers_that_outnumber_the_requests_let_none_wait() -> None:
     assert bottleneck_of(scene(threads, first, present=6.0, held={"uwsgi": 12})) is None
 
 
-@pytest.mark.parametrize(("sockets", "name"), [(7, B.POOL_TOO_SMALL), (130, B.EVENT_LOOP_BLOCKED)])
-def test_workers_that_compute_are_no_loops_if_each_holds_a_connection(sockets: int, name: BottleneckName) -> None:
-    """Two processes of gunicorn on four CPUs, which wait for their next connection in select."""
-    workers = replace(pool("gunicorn", 1.96, 0.02, poll=0.02, busiest=0.98), polled=1.0)
-    figures = {"subject_cpu_share": 0.49}
-    found = bottleneck_of(scene(workers, cpus=4.0, metrics=figures, tried=tried(2), held={"gunicorn": sockets}))
-    assert found is not None and found.name is name
-    if name is B.POOL_TOO_SMALL:
-        assert found.evidence[:2] == (
-            "all 2 `gunicorn` threads are computing",
-            "62 requests wait until a thread takes their connection",
-        )
-        assert found.advice.endswith("each serves one request at a time; from about 4 on, CPU is the limit")
-
-
-@pytest.mark.parametrize(("cores", "more_runners"), [(1.0, True), (0.5, False)])
-def test_a_higher_quota_alone_gives_a_single_loop_little(cores: float, more_runners: bool) -> None:
-    """Node in a container: its loop uses nine tenths of one CPU, and of half a CPU it could use twice as much."""
-    loop = replace(pool("node (event loop)", 0.9 * cores, 0.1, busiest=0.9 * cores), polled=1.0)
-    figures = {"subject_cpu_share": 1.0, "cpu_throttled_share": 0.97, "cpu_quota_cores": cores, "host_busy_share": 0.3}
-    seen = scene(loop, pool("node", 0.1 * cores, 0.05, lock=3.9), metrics=figures, cpus=cores, host_cpus=4.0)
-    found = bottleneck_of(seen)
-    assert found is not None and found.name is B.CPU_QUOTA
-    assert found.advice.startswith("raise the quota (host.cpu_quota, ")
-    assert ("processes, event loops" in found.advice) is more_runners
-    assert found.evidence[2].startswith("one thread at a time" if more_runners else "2.80 cores of the trial's CPUs")
-
-
-def test_what_the_hypervisor_took_was_not_idle() -> None:
-    figures = {"cpu_throttled_share": 0.97, "cpu_quota_cores": 0.5, "host_busy_share": 0.3, "host_steal_share": 0.2}
-    seen = scene(pool("pool", 0.49, 60.0), metrics={**figures, "subject_cpu_share": 0.98}, cpus=0.5, host_cpus=4.0)
-    found = bottleneck_of(seen)
-    assert found is not None and found.evidence[2] == "2.00 cores of the trial's CPUs were idle"
-
-
 @pytest.mark.parametrize(
     ("foreign", "steal", "said"),
     [
@@ -1512,12 +1457,46 @@ def test_fewer_threads_are_as_many_as_wait_if_they_take_connections_by_select() 
     assert found is not None and found.name is B.TOO_MANY_RUNNABLE_THREADS and "about 23 serve as much" in found.advice
 
 
+CLOCK = pool("quanta-upkeep", 0.005, sleep=0.995)
+
+
+def test_a_thread_that_keeps_time_is_no_pool_of_requests() -> None:
+    """It sleeps a millisecond at a time, and wakes more often than requests come."""
+    loops = pool("server (event loop)", 0.3, 0.1, poll=1.6)
+    served = bottleneck_of(scene(loops, CLOCK, tried=MORE))
+    assert served is not None and served.name is B.NONE
+    assert not any("quanta-upkeep" in clause for clause in served.evidence)
+    limited = bottleneck_of(scene(loops, CLOCK, tried=tried(20)))
+    assert limited is not None and limited.name is B.HIDDEN_LIMIT
+
+
 def test_a_pool_that_computes_is_not_said_to_sleep_and_is_given_no_more_threads_than_cpus() -> None:
     computes = pool("http-nio", 7.6, 0.1, lock=0.3)
     found = bottleneck_of(scene(computes, POLLER, cpus=16.0, metrics={"subject_cpu_share": 0.48}, tried=tried(8)))
     assert found is not None and found.name is B.POOL_TOO_SMALL
     assert found.evidence[0] == "on average 7.7 of the 8 `http-nio` threads are holding a request, 7.6 of them on a CPU"
     assert found.advice.endswith("with 64, no request would queue; from about 17 on, CPU is the limit")
+
+
+@pytest.mark.parametrize(("cores", "more_runners"), [(1.0, True), (0.5, False)])
+def test_a_higher_quota_alone_gives_a_single_loop_little(cores: float, more_runners: bool) -> None:
+    """Node in a container: its loop uses nine tenths of one CPU, and of half a CPU it could use twice as much."""
+    loop = replace(pool("node (event loop)", 0.9 * cores, 0.1, busiest=0.9 * cores), polled=1.0)
+    figures = {"subject_cpu_share": 1.0, "cpu_throttled_share": 0.97, "cpu_quota_cores": cores, "host_busy_share": 0.3}
+    seen = scene(loop, pool("node", 0.1 * cores, 0.05, lock=3.9), metrics=figures, cpus=cores, host_cpus=4.0)
+    found = bottleneck_of(seen)
+    assert found is not None and found.name is B.CPU_QUOTA
+    assert found.advice.startswith("raise the quota (host.cpu_quota, ")
+    assert ("processes, event loops" in found.advice) is more_runners
+    assert found.evidence[2].startswith("one thread at a time" if more_runners else "2.80 cores of the trial's CPUs")
+
+
+def test_a_thread_that_writes_beside_requests_is_not_what_users_with_a_slot_each_wait_for() -> None:
+    """It syncs a log for most of the time, and twice the users are served twice as much."""
+    loops, log = pool("server (event loop)", 0.2, 0.05, poll=1.75), pool("audit-log", 0.05, 0.05, disk=0.7, lock=0.2)
+    beside, held_up = (bottleneck_of(scene(loops, log, tried=each)) for each in (MORE, tried(1)))
+    assert beside is not None and beside.name is B.NONE
+    assert held_up is not None and held_up.name is B.DISK
 
 
 @pytest.mark.parametrize(("runtimes", "name"), [(("Python",), B.LOCK), (("Python", "JVM"), B.DOWNSTREAM)])
@@ -1531,3 +1510,32 @@ def test_threads_of_python_are_known_whatever_they_are_called(runtimes: tuple[st
     only = scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ()).only_python
     found = bottleneck_of(interpreted(pool("Thread", 1.05, 0.1, lock=13, socket=1.75), only_python=only))
     assert found is not None and found.name is name
+
+
+@pytest.mark.parametrize(("sockets", "name"), [(7, B.POOL_TOO_SMALL), (130, B.EVENT_LOOP_BLOCKED)])
+def test_workers_that_compute_are_no_loops_if_each_holds_a_connection(sockets: int, name: BottleneckName) -> None:
+    """Two processes of gunicorn on four CPUs, which wait for their next connection in select."""
+    workers = replace(pool("gunicorn", 1.96, 0.02, poll=0.02, busiest=0.98), polled=1.0)
+    figures = {"subject_cpu_share": 0.49}
+    found = bottleneck_of(scene(workers, cpus=4.0, metrics=figures, tried=tried(2), held={"gunicorn": sockets}))
+    assert found is not None and found.name is name
+    if name is B.POOL_TOO_SMALL:
+        assert found.evidence[:2] == (
+            "all 2 `gunicorn` threads are computing",
+            "62 requests wait until a thread takes their connection",
+        )
+        assert found.advice.endswith("each serves one request at a time; from about 4 on, CPU is the limit")
+
+
+def test_collectors_that_use_the_cpu_are_all_named_and_no_others() -> None:
+    collectors = (pool("G1 Conc", 0.2), pool("G1 Refine", 0.15), pool("GC Thread", 0.1), pool("VM Thread", 0.005))
+    found = bottleneck_of(scene(*collectors, pool("pool", 0.52, 3.0), POLLER))
+    assert found is not None and found.name is B.GARBAGE_COLLECTION
+    assert found.evidence[0].startswith("G1 Conc, G1 Refine and GC Thread used 0.455 cores, ")
+
+
+def test_what_the_hypervisor_took_was_not_idle() -> None:
+    figures = {"cpu_throttled_share": 0.97, "cpu_quota_cores": 0.5, "host_busy_share": 0.3, "host_steal_share": 0.2}
+    seen = scene(pool("pool", 0.49, 60.0), metrics={**figures, "subject_cpu_share": 0.98}, cpus=0.5, host_cpus=4.0)
+    found = bottleneck_of(seen)
+    assert found is not None and found.evidence[2] == "2.00 cores of the trial's CPUs were idle"

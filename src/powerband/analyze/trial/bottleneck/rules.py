@@ -51,7 +51,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
 from powerband.analyze.trial.bottleneck.ties import GC_CLEAR, second_of
 from powerband.analyze.trial.bottleneck.tried_rules import delayed_ack, hidden_limit, none, one_thread
 from powerband.analyze.trial.laws import active_threads
-from powerband.base.units import format_duration, share, significant, with_article
+from powerband.base.units import format_duration, joined, share, significant, with_article
 from powerband.loads import SELF_DRIVEN
 from powerband.loads.kind import LoadKind
 from powerband.model.bottlenecks import BottleneckName
@@ -74,6 +74,7 @@ OF_WHAT_IT_LACKS = 0.5  # of the CPU that the subject did not get, used by other
 WAITS_MUCH = 0.3  # of the time of active threads, spent waiting for a CPU
 FEW_WAIT = 0.5  # threads that wait for a CPU: with fewer, one more CPU would have nothing to run
 GC_SHARE = 0.10  # of the subject's CPUs, used by collectors
+SOME_OF_THEM = 0.05  # of what all collectors use: one that uses less is not named
 # Requests without a thread, for each thread of a pool: without collections that take less than `GC_CLEAR` of the time,
 # at most a third more would be served, and with more threads at least a third.
 OUTWEIGHS = GC_CLEAR / (1 - GC_CLEAR)
@@ -205,7 +206,7 @@ def _descriptors(scene: Scene) -> Bottleneck | None:
         return None
     if not (scene.failed_connections or scene.accept_queue >= 1 or "starved_users" in scene.problems):
         return None
-    evidence = [f"{used:,.0f} file descriptors are open, and {left:,.0f} more are allowed"]
+    evidence = [f"{used:,.0f} file descriptors are open, and a process of the server may open {left:,.0f} more"]
     if scene.accept_queue >= 1:
         evidence.append(f"{count(scene.accept_queue)} connections wait to be accepted")
     if scene.failed_connections:
@@ -293,7 +294,7 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
     many = used >= GC_SHARE * (scene.cpus or 0.0)
     if not scene.cpus or not (many or stopped >= PAUSED):
         return None
-    names = " and ".join(list(cores_of)[:2])
+    names = joined([name for name, own in cores_of.items() if own >= SOME_OF_THEM * used]) if many else ""
     part = of_cpus(used / scene.cpus, scene.cpus, "the server's")
     rest = cores(max(0.0, scene.value("subject_cpu_cores") - used))
     return verdict(
