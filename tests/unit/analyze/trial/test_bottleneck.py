@@ -1539,3 +1539,9 @@ def test_what_the_hypervisor_took_was_not_idle() -> None:
     seen = scene(pool("pool", 0.49, 60.0), metrics={**figures, "subject_cpu_share": 0.98}, cpus=0.5, host_cpus=4.0)
     found = bottleneck_of(seen)
     assert found is not None and found.evidence[2] == "2.00 cores of the trial's CPUs were idle"
+
+
+def test_little_use_does_not_tell_how_many_threads_fill_the_cpu() -> None:
+    """One process of gunicorn sleeps 49 ms a request; its parent and the accepting of connections use CPU as well."""
+    found = bottleneck_of(scene(pool("gunicorn", 0.02, 0.01, sleep=0.97), POLLER, metrics={"subject_cpu_share": 0.023}))
+    assert found is not None and found.advice == "give `gunicorn` more threads: with 64, no request would queue"

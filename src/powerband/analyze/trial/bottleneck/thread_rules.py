@@ -69,6 +69,7 @@ ACCEPT_QUEUE_SHARE = 0.20  # of all requests in the system wait in the accept qu
 ENGINE_NEARLY_FULL = 0.75  # of the busiest engine thread's time: answers may lie unread in the engine
 CALLING = ("socket", "poll")  # waits of a thread that has called another server
 OUTSIDE = ("sleep", "socket", "poll", "disk", "other", "memory")
+TELLS_OF_MORE = 0.25  # of the server's CPUs used: from less it is not concluded how many threads would fill them
 IN_HAND = ("sleep", "socket", "disk")  # waits of a loop in the midst of a request
 ONE_LOOP = 1.5  # threads
 DISK_SHARE = 0.5  # of the threads that wait neither for a lock nor for a caller wait for the disk
@@ -298,14 +299,15 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
 def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
     """Says how many threads would be enough. With an open load: arrival rate x time that a request holds a thread
     (Little's law). With users: one for each request that they have under way, or would have if none were turned away.
-    Also, where that is less, how many fill the server's CPUs, if each uses as much as one does now."""
+    Also, where that is less, how many fill the server's CPUs, if each uses as much as one does now; but not from little
+    use, much of which is no thread's of the pool."""
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
     enough, told = queued + threads, "with {}, no request would queue"
     if scene.users is None and offered and done:
         enough, told = max(busy * offered / done, threads + 1), "the offered rate needs at least {}"
     elif scene.users is not None and scene.turns_away:
         enough, told = float(scene.users), "with {}, no request would be turned away"
-    fill_cpu = threads / scene.cpu_share if scene.cpu_share else enough
+    fill_cpu = threads / scene.cpu_share if scene.cpu_share >= TELLS_OF_MORE else enough
     beyond = f"; from about {round(fill_cpu):,} on, CPU is the limit" if fill_cpu < enough else ""
     return told.format(count(enough)) + beyond
 
