@@ -56,9 +56,10 @@ SETTLED = "() => new Promise(done => requestAnimationFrame(() => setTimeout(done
 Open = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for all tests of a worker, since starting it takes longer than most of them."""
+    """One browser for all tests of a module in a worker, since starting it takes longer than most of them. Not for the
+    whole session: while it runs, its event loop does, and no other test of that worker could use one."""
     with chromium() as browser:
         yield browser
 
