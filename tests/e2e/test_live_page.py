@@ -93,7 +93,7 @@ def visit(browser: Browser, serve: object) -> Iterator[Open]:
         origin = address[: address.index("/", len("http://"))]
         page = context.new_page()
         page.set_default_timeout(WAIT_MS)
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text} {message.location}"))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on(
             "request",
