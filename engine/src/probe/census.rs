@@ -39,8 +39,7 @@ impl Census {
         let new = self.pids.iter().filter(|&&pid| !is_known(pid));
         let new = new.filter_map(|&pid| Some((pid, parent_of(pid)?))).collect();
         // Each tree is asked, also after one has taken it.
-        let offer =
-            |pid, parent| trees.iter_mut().map(|tree| tree.offer(pid, parent)).filter(|taken| *taken).count() > 0;
+        let offer = |pid, parent| trees.iter_mut().fold(false, |taken, tree| tree.offer(pid, parent) | taken);
         offer_all(new, offer, parent_of, is_known);
         std::mem::swap(&mut self.known, &mut self.pids);
     }

@@ -15,7 +15,7 @@ from powerband.analyze.settings.contest import Contest, ResponseTable
 from powerband.analyze.stats.intervals import Scale
 from powerband.model.experiment import Claim, Experiment, Objective
 from powerband.model.plan import Setting, Stage, TrialSpec
-from powerband.model.results import AnswerKind, Race, TrialResult, Verdict
+from powerband.model.results import Analysis, AnswerKind, Race, TrialResult, Verdict
 from powerband.search.race import RacePlanner
 from powerband.search.session import at_rest
 from powerband.search.still_open import still_open
@@ -403,22 +403,35 @@ def test_half_a_block_changes_no_verdict() -> None:
     assert {row.trials for row in half.settings} == {2}
 
 
-def test_a_start_that_failed_in_half_a_block_is_a_fact_all_the_same() -> None:
-    """The setting that two rounds of equal settings name dies in the third, and the race is stopped."""
-    made = race_of(3, confirm=0)
+def stopped_at_the_named_one(
+    made: Experiment, block: int, result: Callable[[TrialSpec, bool], TrialResult]
+) -> tuple[Setting, Analysis]:
+    """Stops a race once the setting that its rounds before `block` name has had its trial in that one; returns it and
+    what is found. `result`: that of a trial; True for the last."""
     planner, results, named = RacePlanner(made, 1), list[TrialResult](), None
     while (spec := planner.ask()) is not None:
-        if spec.block == 2 and named is None:
+        if spec.block == block and named is None:
             named = analyse(made, results, planner.progress).answer.setting
-        dies = spec.setting == named
-        served = {"goodput_per_s": 1000 * noisy(spec), "threads_max": 1.0 + threads(spec)}
-        results.append(result_of(spec, "died" if dies else served))
+        last = spec.setting == named
+        results.append(result(spec, last))
         planner.tell(results[-1])
-        if dies:
+        if last:
             break
-    assert named is not None and race_in(planner).half == (2,)
+    assert named is not None and race_in(planner).half == (block,)
     found = analyse(made, results, at_rest(planner.progress))
     assert found.answer.setting != named
+    return named, found
+
+
+def equally_served(spec: TrialSpec) -> dict[str, float]:
+    return {"goodput_per_s": 1000 * noisy(spec), "threads_max": 1.0 + threads(spec)}
+
+
+def test_a_start_that_failed_in_half_a_block_is_a_fact_all_the_same() -> None:
+    """The setting that two rounds of equal settings name dies in the third, and the race is stopped."""
+    named, found = stopped_at_the_named_one(
+        race_of(3, confirm=0), 2, lambda spec, last: result_of(spec, "died" if last else equally_served(spec))
+    )
     assert not next(row.feasible for row in found.settings if row.setting == named)
 
 
@@ -437,21 +450,12 @@ def test_a_race_that_is_stopped_in_its_first_round_has_measured_its_objective(de
 
 
 def test_a_condition_that_was_broken_in_half_a_block_is_one_all_the_same() -> None:
-    made = race_of(3, confirm=0, objective={"subject_to": ["p99 < 50ms"]})
-    planner, results, named = RacePlanner(made, 1), list[TrialResult](), None
-    while (spec := planner.ask()) is not None:
-        if spec.block == 3 and named is None:
-            named = analyse(made, results, planner.progress).answer.setting
-        slow = spec.setting == named
+    def result(spec: TrialSpec, slow: bool) -> TrialResult:
         p99_ns = (90e6 if slow else 20e6) * noisy(spec)
-        served = {"goodput_per_s": 1000 * noisy(spec), "threads_max": 1.0 + threads(spec)}
-        results.append(result_of(spec, {**served, "response_time_ns_p99": p99_ns}))
-        planner.tell(results[-1])
-        if slow:
-            break
-    assert named is not None and race_in(planner).half == (3,)
-    found = analyse(made, results, at_rest(planner.progress))
-    assert found.answer.setting != named
+        return result_of(spec, {**equally_served(spec), "response_time_ns_p99": p99_ns})
+
+    made = race_of(3, confirm=0, objective={"subject_to": ["p99 < 50ms"]})
+    named, found = stopped_at_the_named_one(made, 3, result)
     (row,) = [row for row in found.settings if row.setting == named]
     assert row.infeasible_because == ("p99 < 50ms: broken in a start of a round that was not over",)
 

@@ -128,12 +128,13 @@ impl Slot {
     /// Returns true if the user may begin another request, and counts that request as begun.
     #[inline]
     pub fn take_request(&mut self) -> bool {
-        let may = self.requests_left > 0;
+        let may = self.has_requests();
         self.requests_left -= u32::from(may && self.requests_left != u32::MAX);
         may
     }
 
     /// True if the user may begin another request.
+    #[inline]
     pub fn has_requests(&self) -> bool {
         self.requests_left > 0
     }

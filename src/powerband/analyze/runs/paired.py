@@ -16,7 +16,7 @@ from powerband.analyze.settings.capacity import search_of
 from powerband.analyze.settings.constraints import Compliance
 from powerband.analyze.settings.contest import Contest, ResponseTable, compliance_of, hold_contest, scale_of
 from powerband.analyze.settings.standing import verb
-from powerband.analyze.settings.starts import begun_in, by_starts, unmeasured_pair
+from powerband.analyze.settings.starts import by_starts, unmeasured_pair
 from powerband.analyze.stats.intervals import estimate, mean_of
 from powerband.analyze.trial.faults import tried
 from powerband.base.units import format_value, joined
@@ -53,13 +53,13 @@ def pair_change(
     confidence: float,
 ) -> Change:
     """The change from the first of the pair to the second, as that of the setting `of`. `names`: what the two are
-    called. `trials`: those of whole blocks; `started`: those whose starts count. The experiment's own confidence is
+    called. `trials`: those of whole blocks; `started`: all. The experiment's own confidence is
     that of the comparison, `confidence` that of each figure alone. Never raises for what trials hold."""
     mine, error = [trial for trial in trials if trial.setting in pair], 1 - experiment.objective.confidence
     if experiment.objective.is_capacity:
         searches = [search_of(experiment, setting, mine) for setting in pair]
         return capacity_change(of, searches[0], searches[1], list(names), error)
-    table = ResponseTable(experiment, pair, mine, started=begun_in(trials, started))
+    table = ResponseTable(experiment, pair, mine, started=started)
     scale = scale_of(table)
     first, second = (
         estimate(values, confidence, log=scale.log) if values else None

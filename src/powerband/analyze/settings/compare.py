@@ -44,7 +44,6 @@ from powerband.analyze.settings.rules_of_thumb import judge_rules
 from powerband.analyze.settings.short_words import with_short_names
 from powerband.analyze.settings.soak import soak_of
 from powerband.analyze.settings.standing import Decision, Standing, close_behind, names, sentence, verb
-from powerband.analyze.settings.starts import begun_in
 from powerband.analyze.settings.unsettled import (
     cold_capacity,
     may_catch_up,
@@ -224,8 +223,7 @@ def _by_blocks(
     """Judges all settings under one load, paired within blocks, and a race's winner by its fresh starts. In a race
     under way only whole blocks count: its error is spent at looks, and half a block is none. That a start failed is a
     fact in any block."""
-    whole = _whole(results, progress)
-    table = ResponseTable(experiment, settings, whole, started=begun_in(whole, results))
+    table = ResponseTable(experiment, settings, _whole(results, progress), started=results)
     scale = scale_of(table)
     estimates = {setting: _estimates(table.experiment_of(setting), table.valid(setting)) for setting in settings}
     for setting in filter(table.is_bounded, settings):

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from powerband.analyze.settings.constraints import UNSERVED, Compliance, judge
-from powerband.analyze.settings.starts import starts_of
+from powerband.analyze.settings.starts import begun_in, starts_of
 from powerband.analyze.stats.counts import EDGES
 from powerband.analyze.stats.intervals import Fit, Scale, compare_with_leader, fit_of, mean_of
 from powerband.analyze.stats.special import Array
@@ -83,8 +83,8 @@ class ResponseTable:
     A setting whose trials all had too few requests for the percentile that is to be least, while another one had
     enough, is in the table with lower bounds of it (`is_bounded`).
 
-    `started`: the results whose starts count, if not only those of `results`: that one failed, or broke a constraint,
-    is a fact also in a block that is not whole."""
+    `started`: also the results of blocks that are not whole, if there may be some: that a start failed, or broke a
+    constraint, is a fact in these, too (`begun_in`)."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class ResponseTable:
             window_ns = window_ns_of(cells.values())
             self._look = glance_at(experiment, len(self.blocks), screened=self.screened, window_ns=window_ns)
         confidence = experiment.objective.confidence
-        begun = results if started is None else started
+        begun = begun_in(results, results if started is None else started)
         self.starts = {setting: starts_of(begun, setting, confidence) for setting in settings}
         counted = {result.number for result in results}
         self._apart = [r for r in begun if r.valid and r.stage is Stage.COMPARE and r.number not in counted]
