@@ -22,6 +22,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
     POOL_BUSY,
     STANDS_STILL,
     accepts_too_late,
+    cpu_is_full_from,
     never_waits,
     serves_about,
     serves_fewer,
@@ -117,8 +118,8 @@ def _computing_workers_too_few(pool: WatchedPool, scene: Scene) -> Bottleneck | 
             f"{count(scene.present - threads)} requests wait until a thread takes their connection",
             cpu_used(scene),
         ],
-        advice=f"start more of `{name}`, since each serves one request at a time; from about "
-        f"{round(threads / scene.cpu_share):,} on, CPU is the limit",
+        advice=f"start more of `{name}`, since each serves one request at a time; "
+        f"{cpu_is_full_from(threads / scene.cpu_share)}",
     )
 
 

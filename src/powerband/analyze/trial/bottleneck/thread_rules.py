@@ -308,7 +308,7 @@ def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) ->
     elif scene.users is not None and scene.turns_away:
         enough, told = float(scene.users), "with {}, no request would be turned away"
     fill_cpu = threads / scene.cpu_share if scene.cpu_share >= TELLS_OF_MORE else enough
-    beyond = f"; from about {round(fill_cpu):,} on, CPU is the limit" if fill_cpu < enough else ""
+    beyond = f"; {cpu_is_full_from(fill_cpu)}" if fill_cpu < enough else ""
     return told.format(count(enough)) + beyond
 
 
@@ -453,6 +453,11 @@ def has_request_in_each(scene: Scene) -> bool:
     inside = (scene.tried.slots.value, scene.present - scene.accept_queue)
     pools = (pool for pool in scene.workers if pool.switches_per_s >= WOKEN * scene.rate_per_s)
     return any(abs(count - pool.use.threads) <= ABOUT * pool.use.threads for pool in pools for count in inside)
+
+
+def cpu_is_full_from(threads: float) -> str:
+    """Words the number of threads that fill the server's CPUs."""
+    return f"from about {round(threads):,} on, CPU is the limit"
 
 
 def is_passed_by(threads: float, scene: Scene) -> bool:
