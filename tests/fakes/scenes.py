@@ -74,3 +74,9 @@ def tried(slots: float, gain: float = 1.0, *, users: int = 64) -> Tried:
     doubled = UsersServed(2 * users, round(50 * slots * gain), 1.0)
     found = estimate_slots(alone, loaded, doubled, 0.0)
     return Tried(found, found.alone_ns, doubled.rate_per_s)
+
+
+MORE = tried(64, 2.0)
+"""Twice the users were served twice as much."""
+SLEEPERS = pool("pool", 0.02, 0.1, sleep=7.8)
+IDLE = pool("pool", 0.02, 0.1, lock=7.8)

@@ -1,4 +1,5 @@
-"""The reasons of an answer name the bottleneck of the chosen setting, and that of the next smaller one."""
+"""The bottleneck of a setting is that of most of its trials. The reasons of an answer name that of the chosen setting,
+and that of the next smaller one."""
 
 from __future__ import annotations
 
@@ -7,18 +8,17 @@ from dataclasses import replace
 
 from fakes.trials import experiment
 from powerband.analyze.settings.standing import Standing
-from powerband.analyze.settings.why import why
+from powerband.analyze.settings.why import commonest, why
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Objective
 from powerband.model.plan import Setting
-from powerband.model.results import Bottleneck, Estimate, SettingResult, Verdict
+from powerband.model.results import Bottleneck, Estimate, Problem, SettingResult, TrialResult, Verdict
 
-POOL = Bottleneck(
-    BottleneckName.POOL_TOO_SMALL, ("all 8 `pool` threads are holding a request", "56 requests queue"), "more"
-)
-CPU = Bottleneck(BottleneckName.SUBJECT_CPU, ("the server uses 98 % of its 2 CPUs",), "more")
-CROWD = Bottleneck(BottleneckName.TOO_MANY_RUNNABLE_THREADS, ("200 threads wait for each CPU",), "fewer")
-NONE = Bottleneck(BottleneckName.NONE, ("all was served",), "more")
+B = BottleneckName
+POOL = Bottleneck(B.POOL_TOO_SMALL, ("all 8 `pool` threads are holding a request", "56 requests queue"), "more")
+CPU = Bottleneck(B.SUBJECT_CPU, ("the server uses 98 % of its 2 CPUs",), "more")
+CROWD = Bottleneck(B.TOO_MANY_RUNNABLE_THREADS, ("200 threads wait for each CPU",), "fewer")
+NONE = Bottleneck(B.NONE, ("all was served",), "more")
 
 
 def threads(count: int) -> Setting:
@@ -159,3 +159,46 @@ def test_response_times_at_the_rates_of_different_capacities_are_not_compared() 
     estimates = {**large.estimates, "threads_max": Estimate(8.0, None, None, 0.95, 3)}
     told = said(small, replace(large, estimates=estimates), chosen=2, objective=wanted)
     assert told.endswith("threads=4 costs more: 8 threads instead of 4.")
+
+
+def test_a_setting_has_the_bottleneck_of_most_of_its_trials_with_the_middle_one_s_evidence() -> None:
+    def trial(number: int, name: BottleneckName | None, goodput: float) -> TrialResult:
+        named = None if name is None else Bottleneck(name, (f"{goodput:.0f}",), "advice")
+        figures = {"goodput_per_s": goodput}
+        return TrialResult(number, 0, 1, Setting(()), "measured", (), figures, bottleneck=named)
+
+    trials = [trial(1, B.LOCK, 30), trial(2, B.NONE, 20), trial(3, B.LOCK, 10), trial(4, B.LOCK, 20)]
+    found = commonest(trials)
+    assert found is not None and (found.name, found.evidence) == (B.LOCK, ("20",))
+    said = []
+    for each, cpu in zip(trials, (0.9, 0.7, 0.8, 0.96), strict=True):
+        clauses = (f"it uses {cpu:.0%}", f"the server uses {100 * cpu:.0f} % of its 2 CPUs")
+        named = each.bottleneck and replace(each.bottleneck, evidence=clauses)
+        figures = {**each.metrics, "subject_cpu_share": cpu}
+        said.append(replace(each, metrics=figures, bottleneck=named))
+    found = commonest(said)
+    assert found is not None and found.evidence == ("it uses 96%", "the server uses 84 % of its 2 CPUs")
+    assert commonest([]) is None
+    assert commonest([trial(1, None, 1), trial(2, None, 1), trial(3, B.LOCK, 1)]) is None
+
+
+def test_one_trial_with_slots_does_not_outvote_those_whose_cpu_was_too_full_for_them() -> None:
+    def trial(number: int, name: BottleneckName | None, **slots: float) -> TrialResult:
+        named = None if name is None else Bottleneck(name, ("1",), "advice")
+        return TrialResult(number, 0, 1, Setting(()), "measured", (), slots, bottleneck=named)
+
+    full, tried = [trial(number, B.SUBJECT_CPU) for number in (2, 3)], trial(1, B.NONE, slots=64.0)
+    for trials, name in ((full, B.SUBJECT_CPU), ([trial(2, None), trial(3, B.LOCK)], B.NONE)):
+        found = commonest([tried, *trials])
+        assert found is not None and found.name is name
+
+
+def test_a_trial_whose_connections_were_counted_decides_though_its_slots_are_not_known() -> None:
+    def trial(number: int, name: BottleneckName, *problems: Problem) -> TrialResult:
+        return TrialResult(
+            number, 0, 1, Setting(()), "measured", problems, {}, bottleneck=Bottleneck(name, ("1",), "a")
+        )
+
+    counted = trial(1, B.POOL_TOO_SMALL, Problem("no_slots", "others used 40 % of the CPUs", fatal=False))
+    found = commonest([counted, *(trial(number, B.EVENT_LOOP_BLOCKED) for number in (2, 3, 4))])
+    assert found is not None and found.name is B.POOL_TOO_SMALL

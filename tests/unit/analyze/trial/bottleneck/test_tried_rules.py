@@ -1,0 +1,108 @@
+"""What other numbers of users tell: the load itself, hidden limits, and a thread without time left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fakes.scenes import MORE, MS, POLLER, SLEEPERS, pool, scene, tried
+from powerband.analyze.trial.bottleneck.rules import bottleneck_of
+from powerband.analyze.trial.bottleneck.scene import Scene
+from powerband.model.bottlenecks import BottleneckName
+from powerband.model.results import Bottleneck
+
+B = BottleneckName
+
+
+def test_the_load_is_named_only_where_more_was_tried() -> None:
+    nothing_short = scene(pool("loop", 0.02, 0.02, poll=0.96), loaded_ns=10 * MS)
+    assert bottleneck_of(nothing_short) is None
+    found = bottleneck_of(replace(nothing_short, tried=MORE))
+    assert found is not None
+    assert found.evidence[-1] == "a short look with twice the users (128) served 2.00 times as much"
+
+
+def test_threads_that_are_all_taken_are_the_limit_only_beyond_the_load() -> None:
+    found = bottleneck_of(scene(pool("pool", 0.7, 0.1, sleep=63), POLLER, tried=tried(64)))
+    assert found == Bottleneck(
+        B.NONE,
+        (
+            "the server uses 72 % of its 1 CPU",
+            "its 64 `pool` threads are just enough for 64 users: a short look with twice the users (128) served 1.00 "
+            "times as much",
+        ),
+        "this setting is enough for 64 users. More users would only wait longer: if you expect more than 64, measure "
+        "again with that many (load.users) and with larger settings",
+    )
+
+
+def test_a_limit_that_was_tried_says_how_many_it_serves() -> None:
+    found = bottleneck_of(scene(SLEEPERS, POLLER, tried=tried(8)))
+    assert found is not None
+    assert found.evidence[-1] == "the server serves 400/s, and a request alone takes 20.0 ms: about 8 at once"
+
+
+def test_one_at_a_time_without_threads_that_wait() -> None:
+    found = bottleneck_of(scene(pool("loop", 0.02, 0.02, poll=0.96), tried=tried(1.1)))
+    assert found is not None and found.name is B.HIDDEN_LIMIT and "a lock in the code" in found.advice
+
+
+def test_threads_that_want_the_cpus_of_the_load_engine_are_not_all_well() -> None:
+    """Threads hand work to each other on two CPUs, which the load generator shares. They use or wait for three quarters
+    of the CPUs."""
+    wanted = pool("worker", 0.55, 0.30, lock=63)
+    alone, shared = (scene(wanted, POLLER, tried=MORE, shares_cpus=shares) for shares in (False, True))
+    assert (found := bottleneck_of(alone)) is not None and found.name is B.NONE
+    assert bottleneck_of(shared) is None
+
+
+def go(*, on_cpu: float, busiest: float, **changes: Any) -> Scene:
+    """A Go program on 16 CPUs, which calls nobody: one of its threads waits for events, others are parked."""
+    threads = pool("server", on_cpu, 0.2, lock=6.0, poll=0.9, sleep=0.9, busiest=busiest)
+    figures = {"subject_cpu_share": on_cpu / 16}
+    return scene(threads, cpus=16.0, metrics=figures, **{"go_runs": 16, "tried": tried(8), **changes})
+
+
+def test_threads_that_stand_in_for_each_other_are_no_limit_because_one_always_runs() -> None:
+    """Eight goroutines are let in at once, and compute. Their eight threads never stop, and eight more could run."""
+    found = bottleneck_of(go(on_cpu=8.1, busiest=0.97))
+    assert found is not None and found.name is B.HIDDEN_LIMIT
+    tokio = pool("tokio-runtime-w", 8.1, 0.2, lock=6.8, poll=0.9, busiest=0.97)
+    found = bottleneck_of(scene(tokio, cpus=16.0, metrics={"subject_cpu_share": 0.51}, tried=tried(8)))
+    assert found is not None and found.name is B.HIDDEN_LIMIT
+    paused = bottleneck_of(go(on_cpu=8.1, busiest=0.97, tried=None, outgoing=0))
+    assert paused is None, "nor where no other number of users was tried"
+    alone = bottleneck_of(go(on_cpu=3.2, busiest=0.96, tried=tried(1), go_collecting_cores=2.1))
+    assert alone is not None and "thread is on a CPU 96 %" in alone.evidence[0], "one goroutine, and the collector"
+    loops = replace(pool("nginx (event loop)", 3.1, poll=4.9, busiest=0.97), polled=1.0)
+    found = bottleneck_of(scene(loops, cpus=16.0, metrics={"subject_cpu_share": 0.19}, tried=tried(8)))
+    assert found is not None and found.name is B.EVENT_LOOP_BLOCKED, "each loop has connections of its own"
+
+
+def test_one_full_loop_is_seen_beside_threads_that_stand_in_for_each_other() -> None:
+    parked = pool("proxy", 3.0, lock=5.0, poll=0.9, busiest=0.98)
+    single = pool("writer", 0.95, lock=0.05, busiest=0.95)
+    found = bottleneck_of(scene(parked, single, cpus=16.0, metrics={"subject_cpu_share": 0.25}, tried=tried(8)))
+    assert found is not None and found.name is B.ONE_THREAD and "`writer`" in found.evidence[0]
+
+
+@pytest.mark.parametrize(("gain", "only_wait"), [(1.0, True), (1.3, False), (2.0, False)])
+def test_more_users_only_wait_if_they_got_no_more(gain: float, only_wait: bool) -> None:
+    found = bottleneck_of(scene(pool("pool", 0.1, 0.1, sleep=63.8), POLLER, tried=tried(64, gain)))
+    assert found is not None and found.name is B.NONE
+    assert ("More users would only wait" in found.advice) is only_wait
+
+
+CLOCK = pool("quanta-upkeep", 0.005, sleep=0.995)
+
+
+def test_a_thread_that_keeps_time_is_no_pool_of_requests() -> None:
+    """It sleeps a millisecond at a time, and wakes more often than requests come."""
+    loops = pool("server (event loop)", 0.3, 0.1, poll=1.6)
+    served = bottleneck_of(scene(loops, CLOCK, tried=MORE))
+    assert served is not None and served.name is B.NONE
+    assert not any("quanta-upkeep" in clause for clause in served.evidence)
+    limited = bottleneck_of(scene(loops, CLOCK, tried=tried(20)))
+    assert limited is not None and limited.name is B.HIDDEN_LIMIT
