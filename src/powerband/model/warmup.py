@@ -20,9 +20,11 @@ class WarmupSeries:
 
     `rate_per_s`: requests per second that ended ok; `response_time_ns_mean`: their mean response time, NaN if there was
     none. `busy_users`: a fixed number of users have had a request under way all the time, and all ended ok; by Little's
-    law their rate is the inverse of the response time then."""
+    law their rate is the inverse of the response time then. `between`: it is asked between two full looks, of which
+    there are two a second: then only response times that are plainly level end the warm-up."""
 
     interval_s: float
     rate_per_s: tuple[float, ...]
     response_time_ns_mean: tuple[float, ...]
     busy_users: bool = False
+    between: bool = False

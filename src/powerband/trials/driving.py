@@ -100,12 +100,13 @@ def load_over(intervals: list[FleetInterval]) -> tuple[float, float | None, int]
     return ok * 1e9 / max(1, length_ns), time_ns / ok if timed else None, intervals[-1].in_flight
 
 
-def series_of(intervals: list[FleetInterval], busy_users: bool = False) -> WarmupSeries:
-    """The intervals as the series by which a warm-up is judged; each counts as long as the last. `busy_users`: as in
-    `WarmupSeries`."""
+def series_of(intervals: list[FleetInterval], busy_users: bool = False, between: bool = False) -> WarmupSeries:
+    """The intervals as the series by which a warm-up is judged; each counts as long as the last. `busy_users`,
+    `between`: as in `WarmupSeries`."""
     return WarmupSeries(
         interval_s=(intervals[-1].end_ns - intervals[-1].start_ns) / 1e9,
         rate_per_s=tuple(interval.rate_per_s for interval in intervals),
         response_time_ns_mean=tuple(interval.response_time_ns_mean for interval in intervals),
         busy_users=busy_users,
+        between=between,
     )

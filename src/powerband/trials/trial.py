@@ -72,7 +72,7 @@ def run_trial(
     engines: Engines | None = None,
 ) -> TrialRecord:
     """Runs a trial, writes its `directory` and returns its record. `steady`: ends an automatic warm-up by returning
-    True. It gets the series so far about twice a second, once there are answers and the minimum is over: `warmup_min`,
+    True. It gets the series so far at each interval, once there are answers and the minimum is over: `warmup_min`,
     and the ramp with one think time. `node`: the name of this machine if it is a node of a cluster. `engines`: the
     machines that the load engines run on; None: this one.
 
@@ -330,21 +330,24 @@ class _Trial:
                 left_s = (end_ns - time.monotonic_ns()) / 1e9
                 loop.wait(lambda: "measure" in driver.phases, left_s + REPORT_SLACK_S)
             return
-        next_ns, compiled_ns = go_ns + warmup.least_ns, go_ns
+        least_ns = next_ns = go_ns + warmup.least_ns
+        asked_ns = compiled_ns = go_ns
         load = self.setup.load
         keep_busy = load.never_pauses and load.websocket is None and not load.joining_ns
 
         def is_steady() -> bool:
-            nonlocal next_ns, compiled_ns
-            if not driver.intervals or driver.intervals[-1].end_ns < next_ns or not driver.seen["ok"]:
+            nonlocal asked_ns, next_ns, compiled_ns
+            now_ns = driver.intervals[-1].end_ns if driver.intervals else 0
+            if now_ns < least_ns or now_ns <= asked_ns or not driver.seen["ok"]:
                 return False
-            next_ns = driver.intervals[-1].end_ns + STEADY_EVERY_NS
+            asked_ns, between = now_ns, now_ns < next_ns
+            next_ns = next_ns if between else now_ns + STEADY_EVERY_NS
             if compiles():
-                compiled_ns = driver.intervals[-1].end_ns
+                compiled_ns = now_ns
                 return False
             # What was measured while it compiled says nothing of how it serves from then on.
             since = [interval for interval in driver.intervals if interval.start_ns >= compiled_ns]
-            return bool(since) and self.steady(series_of(since, keep_busy and set(driver.seen) == {"ok"}))
+            return bool(since) and self.steady(series_of(since, keep_busy and set(driver.seen) == {"ok"}, between))
 
         def compiles() -> bool:
             return self.probe is not None and self.probe.compile_share(COMPILE_WINDOW_NS) >= COMPILES

@@ -1,4 +1,5 @@
-"""Tests whether the system has settled: about twice a second to end a warm-up, and once afterwards on the window.
+"""Tests whether the system has settled: about twice a second to end a warm-up (more often whether response times are
+plainly level), and once afterwards on the window.
 
 In: interval series of rate and mean response time. Out: a yes or no. Three tests, each on batches of intervals:
 
@@ -39,6 +40,7 @@ LEVEL_BATCHES, LEVEL = 3, 0.01
 """Response times of busy users that lie so close together in the last batches, of many in their later half, have
 settled, whatever came before: the opening of connections, a queue that fills. Those of a server that takes ten seconds
 to get going are 2 % apart."""
+LEVEL_BETWEEN = 0.005  # the same between two full looks: asked so often, chance must hardly ever pass
 CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
 DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
 BATCH_INTERVALS = 5  # MSER-5's
@@ -49,7 +51,10 @@ def is_steady(series: WarmupSeries) -> bool:
     """True if the warm-up may end now. O(n^2) in the number of batches, of which there are at most some 120."""
     rate = np.array(series.rate_per_s, dtype=float)
     times = np.array(series.response_time_ns_mean, dtype=float)
-    return settled(rate * series.interval_s, times, truncate=True, tied=series.busy_users) is True
+    counts = rate * series.interval_s
+    if series.between:
+        return series.busy_users and _are_level(_batched(counts, times, EARLY_BATCHES)[1], LEVEL_BETWEEN)
+    return settled(counts, times, truncate=True, tied=series.busy_users) is True
 
 
 def window_is_steady(events: Iterable[Interval], start_ns: int, end_ns: int) -> bool | None:
@@ -96,25 +101,38 @@ def settled(counts: Array, times: Array, *, truncate: bool, tied: bool = False) 
     `truncate`: judge the later half and demand a truncation point before it; otherwise judge all. `tied`: the rate is
     the inverse of the times. Then a few batches are judged by their times alone: of users whose answers come at once an
     interval counts one more or one less, and until the first answer none."""
+    least = EARLY_BATCHES if truncate else BATCHES_MIN
+    rate, mean_time = _batched(counts, times, least)
+    if rate.size < least:
+        return None
+    if tied and _are_level(mean_time, LEVEL):
+        return True
+    mean_time = mean_time[~np.isnan(mean_time)]
+    if tied and mean_time.size == rate.size < BATCHES_MIN:
+        return _series_settled(mean_time, truncate)
+    return all(_series_settled(series, truncate) for series in (rate, mean_time) if series.size >= least)
+
+
+def _batched(counts: Array, times: Array, least: int) -> tuple[Array, Array]:
+    """The mean number of requests ended per interval in each batch, and their mean times, NaN where none ended. Empty
+    if there are fewer than `least` batches."""
     size = _batch_size(counts)
     batches = counts.size // size if size else 0
-    least = EARLY_BATCHES if truncate else BATCHES_MIN
     if batches < least:
-        return None
+        return np.empty(0), np.empty(0)
     cut = counts.size - batches * size  # an odd rest is cut off at the start, where it matters least
     rate = counts[cut:].reshape(batches, size).mean(axis=1)
     weights = np.where(np.isnan(times[cut:]), 0.0, counts[cut:]).reshape(batches, size)
     sums = (np.nan_to_num(times[cut:]).reshape(batches, size) * weights).sum(axis=1)
     total = weights.sum(axis=1)
-    mean_time = np.divide(sums, total, out=np.full(batches, np.nan), where=total > 0)
-    mean_time = mean_time[~np.isnan(mean_time)]
-    if tied and mean_time.size == batches:
-        last = mean_time[-max(LEVEL_BATCHES, batches // 2) :]
-        if np.ptp(last) <= LEVEL * np.median(last):
-            return True
-        if batches < BATCHES_MIN:
-            return _series_settled(mean_time, truncate)
-    return all(_series_settled(series, truncate) for series in (rate, mean_time) if series.size >= least)
+    return rate, np.divide(sums, total, out=np.full(batches, np.nan), where=total > 0)
+
+
+def _are_level(mean_time: Array, within: float) -> bool:
+    """True if there are times in all batches, and those of the later half lie as close together as `within`, a share of
+    their median."""
+    last = mean_time[-max(LEVEL_BATCHES, mean_time.size // 2) :]
+    return mean_time.size > 0 and not np.isnan(mean_time).any() and bool(np.ptp(last) <= within * np.median(last))
 
 
 def _batch_size(counts: Array) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,6 +116,22 @@ def test_users_who_are_always_busy_are_judged_early_by_their_times() -> None:
     rising = tuple(20e6 * (1 - 0.05 * at) for at in range(5))
     assert not is_steady(WarmupSeries(INTERVAL_S, counts, rising, busy_users=True))
     assert not is_steady(WarmupSeries(INTERVAL_S, (*counts[:4], 0.0), (*times[:4], math.nan), busy_users=True))
+
+
+def test_between_two_looks_only_times_that_are_plainly_level_end_a_warm_up() -> None:
+    """16 threads of 50 ms each for 64 users: the queue is full after 0.2 s, and no test finds a change from then on."""
+    rates, filled = (160.0, *[320.0] * 5), (51e6, 104e6, 180e6, 202.5e6, 202.2e6, 202.4e6)
+    full = WarmupSeries(INTERVAL_S, rates, filled, busy_users=True)
+    assert is_steady(replace(full, between=True)) and not is_steady(replace(full, between=True, busy_users=False))
+    sooner = replace(full, rate_per_s=rates[:5], response_time_ns_mean=filled[:5])
+    assert not is_steady(sooner) and not is_steady(replace(sooner, between=True))
+    swings = tuple(20e6 * (1 + 0.01 * (-1) ** at) for at in range(5))  # no trend, but not level
+    swinging = WarmupSeries(INTERVAL_S, (1600.0,) * 5, swings, busy_users=True)
+    assert is_steady(swinging) and not is_steady(replace(swinging, between=True))
+    silent = replace(full, response_time_ns_mean=(math.nan, *filled[1:]))
+    assert not is_steady(replace(silent, between=True))
+    near = replace(full, response_time_ns_mean=(*filled[:5], 203.9e6))
+    assert is_steady(near) and not is_steady(replace(near, between=True))
 
 
 def test_nothing_ended_is_not_steady() -> None:
