@@ -27,7 +27,7 @@ from powerband.store import TrialDir
 from powerband.wire.load_events import Interval, Summary
 from powerband.wire.message import Wire, encode
 
-SCREEN_WARMUP_NS = 1_200_000_000
+SCREEN_WARMUP_NS = 1_100_000_000
 """The longest warm-up of a short trial, enough to check twice whether the server is steady. A queue of users may take
 many seconds to fill, but a setting that is far behind shows earlier. A trial that has not settled by then eliminates
 its setting only if that cannot catch up (`search/screening.py`)."""
