@@ -155,16 +155,18 @@ class Pump(contextlib.AbstractContextManager["Pump", None]):
         `gather_s`: after each wake-up, lets lines gather for so long, which saves CPU while nothing is urgent.
         """
         deadline = time.monotonic() + timeout_s
+        woken = False
         while not done():
             if stoppable:
                 self.check_stop()
+            if woken and gather_s > 0:
+                time.sleep(gather_s)
             left = deadline - time.monotonic()
             for key, _ in self._selector.select(max(0.0, min(left, _SELECT_S))):
                 key.data()
             if left <= 0:  # what came while this process was stopped (Ctrl-Z) has been read by now
                 return done()
-            if gather_s > 0:
-                time.sleep(gather_s)
+            woken = True
         return True
 
     def wait_for_socket(self, connection: socket.socket, events: int, timeout_s: float) -> bool:

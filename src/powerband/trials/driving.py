@@ -52,9 +52,11 @@ class DriveLoop:
         """Orders the driver to end the warm-up and start the measured window, as soon as a command can reach it."""
         self.driver.send(StartMeasure(at_ns=self._soon_ns()))
 
-    def wait(self, done: Callable[[], bool], timeout_s: float, *, stoppable: bool = True) -> bool:
+    def wait(
+        self, done: Callable[[], bool], timeout_s: float, *, stoppable: bool = True, gather_s: float = GATHER_S
+    ) -> bool:
         """Pumps until `done()` is true or the driver has finished; False if neither happens within `timeout_s`. Raises
-        TrialInterrupted on a stop request if `stoppable`, and TrialFailed."""
+        TrialInterrupted on a stop request if `stoppable`, and TrialFailed. `gather_s`: as in `Pump.wait`."""
 
         def passed() -> bool:
             self._check()
@@ -62,7 +64,7 @@ class DriveLoop:
             self._hand_on()
             return self.driver.finished or done()
 
-        return self._pump.wait(passed, timeout_s, stoppable=stoppable, gather_s=GATHER_S)
+        return self._pump.wait(passed, timeout_s, stoppable=stoppable, gather_s=gather_s)
 
     def wait_until(self, at_ns: int) -> None:
         """Pumps until this instant of the monotonic clock, or until the driver has finished."""
@@ -76,8 +78,9 @@ class DriveLoop:
         return self.driver.phases.get(phase)
 
     def wait_for_end(self, timeout_s: float, *, stoppable: bool = True) -> bool:
-        """Pumps until the driver has finished; False if it has not within `timeout_s`."""
-        return self.wait(lambda: False, timeout_s, stoppable=stoppable)
+        """Pumps until the driver has finished; False if it has not within `timeout_s`. No line waits for others: hardly
+        any come once the load is over."""
+        return self.wait(lambda: False, timeout_s, stoppable=stoppable, gather_s=0.0)
 
     def _soon_ns(self) -> int:
         return time.monotonic_ns() + self.driver.lead_ns
