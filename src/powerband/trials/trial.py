@@ -72,9 +72,9 @@ def run_trial(
     engines: Engines | None = None,
 ) -> TrialRecord:
     """Runs a trial, writes its `directory` and returns its record. `steady`: ends an automatic warm-up by returning
-    True. It gets the series so far at each interval, once there are answers and the minimum is over: `warmup_min`,
-    and the ramp with one think time. `node`: the name of this machine if it is a node of a cluster. `engines`: the
-    machines that the load engines run on; None: this one.
+    True. It gets the series so far about twice a second, of users who are always busy at each interval, once there are
+    answers and the minimum is over: `warmup_min`, and the ramp with one think time. `node`: the name of this machine if
+    it is a node of a cluster. `engines`: the machines that the load engines run on; None: this one.
 
     A request to stop ends the trial with status `interrupted`. Raises MeasurementError (no engine, disk full) and
     ExperimentError (a template or a CPU list that cannot be filled); then nothing is recorded."""
@@ -341,13 +341,16 @@ class _Trial:
             if now_ns < least_ns or now_ns <= asked_ns or not driver.seen["ok"]:
                 return False
             asked_ns, between = now_ns, now_ns < next_ns
+            busy = keep_busy and set(driver.seen) == {"ok"}
+            if between and not busy:
+                return False
             next_ns = next_ns if between else now_ns + STEADY_EVERY_NS
             if compiles():
                 compiled_ns = now_ns
                 return False
             # What was measured while it compiled says nothing of how it serves from then on.
             since = [interval for interval in driver.intervals if interval.start_ns >= compiled_ns]
-            return bool(since) and self.steady(series_of(since, keep_busy and set(driver.seen) == {"ok"}, between))
+            return bool(since) and self.steady(series_of(since, busy, between))
 
         def compiles() -> bool:
             return self.probe is not None and self.probe.compile_share(COMPILE_WINDOW_NS) >= COMPILES

@@ -53,8 +53,8 @@ def pair_change(
     confidence: float,
 ) -> Change:
     """The change from the first of the pair to the second, as that of the setting `of`. `names`: what the two are
-    called. `trials`: those of whole blocks; `started`: all. The experiment's own confidence is
-    that of the comparison, `confidence` that of each figure alone. Never raises for what trials hold."""
+    called. `trials`: those of whole blocks; `started`: all. The experiment's own confidence is that of the comparison,
+    `confidence` that of each figure alone. Never raises for what trials hold."""
     mine, error = [trial for trial in trials if trial.setting in pair], 1 - experiment.objective.confidence
     if experiment.objective.is_capacity:
         searches = [search_of(experiment, setting, mine) for setting in pair]

@@ -1,5 +1,5 @@
-"""Tests whether the system has settled: about twice a second to end a warm-up (more often whether response times are
-plainly level), and once afterwards on the window.
+"""Tests whether the system has settled: about twice a second to end a warm-up, and once afterwards on the window.
+Between two tests a warm-up also ends if the response times of busy users are plainly level.
 
 In: interval series of rate and mean response time. Out: a yes or no. Three tests, each on batches of intervals:
 
@@ -40,7 +40,7 @@ LEVEL_BATCHES, LEVEL = 3, 0.01
 """Response times of busy users that lie so close together in the last batches, of many in their later half, have
 settled, whatever came before: the opening of connections, a queue that fills. Those of a server that takes ten seconds
 to get going are 2 % apart."""
-LEVEL_BETWEEN = 0.005  # the same between two full looks: asked so often, chance must hardly ever pass
+LEVEL_BETWEEN = 0.005  # the same between two full looks: so many more could pass by chance
 CUT_SHORT = 1.1  # usual length over an interval's: beyond it an edge cut the interval short
 DEPENDENCE_MAX = 0.9  # the variance is taken for 19 times larger at most: beyond it hardly any trend could show
 BATCH_INTERVALS = 5  # MSER-5's

@@ -1,4 +1,4 @@
-"""What other numbers of users tell: the load itself, hidden limits, and a thread without time left."""
+"""Other numbers of users show whether the load itself, a hidden limit or one busy thread is the bottleneck."""
 
 from __future__ import annotations
 
