@@ -90,7 +90,7 @@ def in_order(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 request_options = in_order(
-    click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET]"),
+    click.option("-X", "--method", metavar="NAME", help="HTTP method.  [default: GET, with --body POST]"),
     click.option(
         "-H",
         "--header",

@@ -68,14 +68,14 @@ _SERVER = "SERVER AND ARGUMENTS"
 @allow_host_option("A host that --url may name, besides this one.")
 @click.option("--slo", multiple=True, metavar="CONDITION",
               help="Condition that a setting must meet, for example 'p99<50ms,errors<0.1%'. May be repeated.  "
-              "[default: error_rate < 1%]")  # fmt: skip
+              "[besides, unless given: error_rate < 1%]")  # fmt: skip
 @click.option("--objective", metavar="METRIC",
               help="Metric that decides; `capacity` searches for the highest rate at which --slo holds.  "
               "[default: goodput]")  # fmt: skip
 @click.option("--maximise", metavar="METRIC", help="Metric of which more is better.")
 @click.option("--minimise", metavar="METRIC", help="Metric of which less is better: p99, memory, ...")
 @click.option("--profile", type=click.Choice(list(PROFILES)),
-              help="How much is measured: trials of 3 s in at most 5 rounds, of 10 s in 12, or of 20 s in 25.  "
+              help="How much is measured: at most 5 rounds of 3 s, 12 of 10 s, or 25 of 20 s; of shorter trials more.  "
               "[default: by --budget: quick to 150 s, normal to 15 min or if none]")  # fmt: skip
 @key_options(
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--regret", "--soak"),

@@ -73,6 +73,7 @@ def load(
     The exit code is 4 if no request was answered correctly.
     """
     from powerband.files.tune_options import load_of, split_options
+    from powerband.loads.websocket.measured import with_absent
     from powerband.processes.stop_request import StopRequest
     from powerband.readings.crowd import crowd_of
     from powerband.readings.fleet import merge_fleet
@@ -97,7 +98,7 @@ def load(
         raise MeasurementError("the load ended before anything was measured")
     if fleet is not None:
         crowd = crowd_of(result.summaries, (), fleet)
-        of = fleet, wanted, crowd, result.generators
+        of = with_absent(fleet, crowd, wanted), wanted, crowd, result.generators
         print_json(load_document(*of)) if output == "json" else say(f"{load_text(*of)}\n")
     if fleet is None or result.interrupted:
         return UserInterruptError.exit_code

@@ -43,6 +43,8 @@ from powerband.model.metrics import ALIASES, METRICS
 Model = TypeVar("Model", Experiment, Subject)
 _Check = Callable[[Experiment, Node], Iterable[FileProblem]]
 _OWN = ("load.", "host.")  # such factors change keys of the file, not what the server gets
+_SHORT = {"subject": "use", "objective": "metric", "cluster": "address"}  # the key that a mere text stands for
+_DIRECTIONS = ("maximise", "minimise")
 
 
 def load_experiment(
@@ -169,7 +171,7 @@ def _complete(
         raise ExperimentError("an experiment is a mapping: keys such as name, subject, load", position=root.position)
     root = _apply_profile(root, profile, str(file))
     for key, value in overrides.items():
-        root = merge(root, _override(key, value))
+        root = _laid_over(root, _override(key, value))
     if "name" not in root.children:
         root = root.with_children({"name": root.child("name", file.stem)})
     return build_experiment(root, problems, file.parent, to_run=to_run)
@@ -207,7 +209,24 @@ def _apply_profile(root: Node, profile: str | None, file: str) -> Node:
     profiles = root.children.get("profiles", Node({})).children
     if profile not in profiles:
         raise UsageError(f"{file} has no profile {profile}; {did_you_mean(profile, profiles)}")
-    return merge(root, profiles[profile]).with_children({"profile": root.child("profile", profile)})
+    return _laid_over(root, profiles[profile]).with_children({"profile": root.child("profile", profile)})
+
+
+def _laid_over(base: Node, over: Node) -> Node:
+    """Returns `over` merged into `base`. What is given below a short form leaves what that says; an objective that
+    `over` names takes the place of the other."""
+    below = {key: over.children[key].children for key in _SHORT if key in base.children and key in over.children}
+    full: dict[str, Node | None] = {key: _expanded(base.children[key], _SHORT[key]) for key in below if below[key]}
+    named = below.get("objective", {}).keys() & {"metric", *_DIRECTIONS}
+    if named and (objective := full["objective"]) is not None:
+        gone = ("metric", *_DIRECTIONS, *(("direction",) if named != {"metric"} else ()))
+        full["objective"] = objective.with_children(dict.fromkeys(gone))
+    return merge(base.with_children(full), over)
+
+
+def _expanded(node: Node, key: str) -> Node:
+    """Returns a text as a mapping that has it at `key`; anything else as it is."""
+    return Node({key: node}, node.key, node.position) if isinstance(node.value, str) else node
 
 
 def _override(key: str, text: str) -> Node:
@@ -257,8 +276,7 @@ def _subject(node: Node, problems: list[FileProblem], folder: Path) -> Node | No
 def _over_used(node: Node, problems: list[FileProblem], folder: Path) -> Node | None:
     """Returns the subject laid over the one that `use` names, with folders made absolute; None, with a problem, if that
     does not exist."""
-    if isinstance(node.value, str):
-        node = Node({"use": node}, node.key, node.position)
+    node = _expanded(node, "use")
     use = node.children.get("use")
     if use is None:
         return _named(_rooted(node, folder))
@@ -340,13 +358,33 @@ def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
         tree = _changed(tree, path, levels)
     for name, key in product(parameters.keys() - typed, ("default", "choices")):
         tree = _changed(tree, ("subject", "parameters", name, key), lambda node: _each(node, as_written))
-    for path in (("subject", "command"), ("subject", "env"), ("subject", "build"), ("subject", "deployed", "command")):
+    texts = [("subject", "command"), ("subject", "env"), ("subject", "build"), ("subject", "deployed", "command")]
+    for path in (*texts, ("load", "websocket", "headers")):
         tree = _changed(tree, path, lambda node: _each(node, _as_text))
+    tree = _changed(tree, ("load", "properties"), lambda node: _each(node, _number_as_text))
+    for path in (("load", "scenario"), ("subject", "apply")):
+        tree = _changed(tree, path, lambda node: replace(node, value=tuple(map(_sent, node.items)) or node.value))
+    for key in ("reset", "write", "read"):
+        tree = _changed(tree, ("measure", "acknowledged", key), _sent)
     return tree
 
 
 def _as_text(node: Node) -> Node:
     return node if node.value is None or node.text is None else replace(node, value=node.text)
+
+
+def _number_as_text(node: Node) -> Node:
+    return node if isinstance(node.value, bool) else _as_text(node)
+
+
+def _sent(step: Node) -> Node:
+    """Returns a step whose headers, body, message and wanted texts are those of the file, though they look like
+    numbers."""
+    for path in (("headers",), ("check", "contains")):
+        step = _changed(step, path, lambda node: _each(node, _as_text))
+    for key in ("body", "message"):
+        step = _changed(step, (key,), _as_text)
+    return step
 
 
 def _each(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -378,8 +416,7 @@ def _load(node: Node, problems: list[FileProblem], folder: Path) -> Node:
 
 def _cluster(node: Node, folder: Path) -> Node:
     """Returns the cluster in full, with its relative folders made relative to the file."""
-    if isinstance(node.value, str):
-        node = Node({"address": node}, node.key, node.position)
+    node = _expanded(node, "address")
     files = node.children.get("files")
     if files is None or not all(isinstance(each.value, str) for each in files.items):
         return node
@@ -400,11 +437,13 @@ def _measure(node: Node, problems: list[FileProblem]) -> Node:
 
 def _objective(node: Node, problems: list[FileProblem]) -> Node:
     """Turns `{maximise: goodput}` into metric and direction; a metric alone has that in which it gets better."""
-    if isinstance(node.value, str):
-        node = Node({"metric": node}, node.key, node.position)
-    directions = [key for key in ("maximise", "minimise") if key in node.children]
+    node = _expanded(node, "metric")
+    directions = [key for key in _DIRECTIONS if key in node.children]
     if len(directions) == 2:
         problems.append(node.children["minimise"].key_problem("an objective either maximises or minimises"))
+    for key in ("metric", "direction"):
+        if directions and key in node.children:
+            problems.append(node.children[key].key_problem(f"{directions[0]} says this already: keep one of the two"))
     if not directions and ("metric" not in node.children or "direction" in node.children):
         return node
     if not directions:

@@ -146,6 +146,11 @@ class WarmUp:
         )
 
     @property
+    def longest_ns(self) -> int:
+        """The longest that the warm-up may last, from go on."""
+        return max(self.most_ns, self.compiling_ns)
+
+    @property
     def by_command(self) -> bool:
         """True if the driver waits for the `measure` command: until the server is steady, or until instruments are
         done."""

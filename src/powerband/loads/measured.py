@@ -82,9 +82,10 @@ def _error_rate(fleet: MergedFleet, load: Load) -> float:
     users and the requests are those of served users."""
     cohort, left_out = fleet.cohort, _unserved(fleet, load)
     by_requests = 1 - cohort.ok / cohort.scheduled
-    # With a pace what was due to unserved users is scheduled, and dropped.
-    if left_out is None or not left_out.users or load.pace is not None:
+    if left_out is None or not left_out.users:
         return by_requests
+    if load.pace is not None:  # what was due to unserved users who have a connection is scheduled, and dropped
+        return 1 - (1 - _absent_share(fleet, load)) * (1 - by_requests)
     of_served = max(cohort.ok, cohort.scheduled - left_out.requests, 1)
     return max(by_requests, 1 - (1 - unserved_share(fleet, load)) * cohort.ok / of_served)
 
@@ -99,6 +100,11 @@ def unserved_share(fleet: MergedFleet, load: Load) -> float:
     """Returns unserved users as a share of those present, 0 to 1; 0 if they are not known."""
     left_out, present = _unserved(fleet, load), _present(fleet, load)
     return 0.0 if left_out is None or present <= 0 else min(1.0, left_out.users / present)
+
+
+def _absent_share(fleet: MergedFleet, load: Load) -> float:
+    left_out = _unserved(fleet, load)
+    return 0.0 if left_out is None else min(1.0, left_out.absent / max(1.0, _present(fleet, load)))
 
 
 def _present(fleet: MergedFleet, load: Load) -> float:
@@ -122,7 +128,9 @@ def _response_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     if not times.count or times.maximum <= 0:
         return
     yield f"{RESPONSE}_mean", times.moment(1)
-    yield f"{RESPONSE}_max", _standing_in(fleet, times) if unserved_share(fleet, evidence.load) else times.maximum
+    left_out = _unserved(fleet, evidence.load)
+    nothing = left_out is not None and left_out.users >= 1
+    yield f"{RESPONSE}_max", _standing_in(fleet, times) if nothing else times.maximum
     found: dict[str, float] = {}
     for key, q in QUANTILES.items():
         if due >= requests_for(name := f"{RESPONSE}_{key}"):
@@ -175,7 +183,8 @@ def as_judged(metric: str, metrics: Mapping[str, float]) -> float | None:
 def due_requests(evidence: Evidence) -> int:
     """Returns how many requests were due in the window; unserved users would have had as many as served ones."""
     fleet, load = evidence.fleet, evidence.load
-    served = 1.0 if load.pace is not None else max(1 - unserved_share(fleet, load), 1 / max(1.0, _present(fleet, load)))
+    left_out = _absent_share(fleet, load) if load.pace is not None else unserved_share(fleet, load)
+    served = max(1 - left_out, 1 / max(1.0, _present(fleet, load)))
     return round(max(fleet.cohort.scheduled, evidence.response.count) / served)
 
 
@@ -199,7 +208,7 @@ def users_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
         return
     yield "users_mean", fleet.users_mean
     if (left_out := _unserved(fleet, load)) is not None:
-        yield "users_unserved", float(left_out.users)
+        yield "users_unserved", left_out.users
         yield "users_unserved_share", unserved_share(fleet, load)
     if load.pace is None and (load.pipeline == 1 or load.requests_per_user is None):
         slots = fleet.users_mean * load.pipeline
@@ -369,8 +378,9 @@ def _starved_users(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator
     """Reports users without an answer: a request that waits all through the window has no outcome and no response time,
     and one that fails has no response time."""
     fleet, left_out = evidence.fleet, _unserved(evidence.fleet, evidence.load)
-    if left_out is not None and left_out.users:
-        whose, shown = f"{left_out.users} of {_present(fleet, evidence.load):.0f} users were", ""
+    if left_out is not None and left_out.users >= 1:
+        absent = " had no connection, on average, or" if left_out.absent else ""
+        whose, shown = f"{left_out.users:,.9g} of {_present(fleet, evidence.load):.0f} users{absent} were", ""
     elif left_out is None and fleet.unanswered:
         whose, shown = f"{fleet.unanswered} requests were", ", which error_rate and the response times do not show"
     else:

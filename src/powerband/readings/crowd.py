@@ -44,8 +44,6 @@ class Crowd:
     """Users that had joined when the window began; None without an interval before it."""
     joined_mean: float | None
     """Mean number of joined users, sampled with each interval of the window; None without one."""
-    joined_most: int | None
-    """The most users that were joined at one time of the window; None without an interval of it."""
 
     @property
     def dropped(self) -> int:
@@ -67,7 +65,7 @@ def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], 
     for part in parts:
         for label, count in part["tallies"].items():
             tallies[label] = max(count, tallies.get(label, 0))
-    at_start, mean, most = _joined(intervals, fleet)
+    at_start, mean = _joined(intervals, fleet)
     return Crowd(
         started=sum(part["joins_started"] for part in parts),
         joined=sum(part["joined"] for part in parts),
@@ -83,12 +81,11 @@ def crowd_of(summaries: Sequence[Summary], intervals: Iterable[EngineInterval], 
         tallies=tallies,
         joined_at_start=at_start,
         joined_mean=mean,
-        joined_most=most,
     )
 
 
-def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[int | None, float | None, int | None]:
-    """The number of users joined at the start of the window, the mean over it and the most, summed over the engines."""
+def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[int | None, float | None]:
+    """The number of users joined at the start of the window and the mean over it, summed over the engines."""
     before: dict[int, int] = {}
     within: dict[int, list[int]] = {}
     for event in intervals:
@@ -101,8 +98,7 @@ def _joined(intervals: Iterable[EngineInterval], fleet: MergedFleet) -> tuple[in
         elif event["end_ns"] <= fleet.end_ns:
             within.setdefault(engine, []).append(joined)
     mean = sum(sum(values) / len(values) for values in within.values()) if within else None
-    most = sum(max(before.get(engine, 0), *values) for engine, values in within.items()) if within else None
-    return sum(before.values()) if before else None, mean, most
+    return sum(before.values()) if before else None, mean
 
 
 def _added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

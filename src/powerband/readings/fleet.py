@@ -56,10 +56,11 @@ class MergedTimes:
 @dataclass(frozen=True)
 class Unserved:
     """The number of `users` who got no `ok` answer within the window although one was due, and the number of their
-    `requests` in the cohort."""
+    `requests` in the cohort. `absent`: those of the users who had no connection, on average over the window."""
 
-    users: int
+    users: float
     requests: int
+    absent: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,10 @@ MISTAKES = {
         with_lines("objective: {maximise: goodput, minimise: p99}"),
         "objective.minimise in x.yaml:5:32: an objective either maximises or minimises",
     ),
+    "a metric beside a direction that names one": (
+        with_lines("objective: {maximise: goodput, metric: p99}"),
+        "objective.metric in x.yaml:5:40: maximise says this already: keep one of the two",
+    ),
     "constraint in a wrong unit": (
         with_lines("objective: {maximise: goodput, subject_to: [p99 < 5%]}"),
         "objective.subject_to[0] in x.yaml:5:45: '5%' is no duration: write a number with a unit "
@@ -460,6 +464,15 @@ def test_the_server_gets_levels_env_and_arguments_as_they_are_written() -> None:
     assert parse(resolved_yaml(made)) == made, "and a run is read with the same levels"
 
 
+def test_what_is_sent_is_sent_as_it_is_written() -> None:
+    step = "{put: /, headers: {Api-Version: 1.10, X-Id: 00042}, body: 007, expect: [00, ok]}"
+    made = parse_experiment(with_lines(f"load: {{users: 1, scenario: [{step}]}}", without="load"), "x.yaml", to_run=True)
+    (sent,) = made.load.scenario
+    assert sent.headers == (("Api-Version", "1.10"), ("X-Id", "00042"))
+    assert (sent.body, sent.checks.body_contains) == ("007", ("00", "ok"))
+    assert parse(resolved_yaml(made)) == made
+
+
 def test_conditions_on_levels_are_read_like_them() -> None:
     text = """\
 subject:
@@ -565,6 +578,28 @@ def test_a_profile_is_merged_deeply() -> None:
     assert experiment.profile == "smoke"
     with pytest.raises(UsageError, match=r"x.yaml has no profile smoek; did you mean smoke\?"):
         parse(text, "smoek")
+
+
+SHORT = with_lines("objective: p99", "cluster: bench-1:6379", "profiles: {smoke: {objective: {confidence: 90%}}}")
+
+
+def test_what_is_laid_over_a_short_form_keeps_what_that_says() -> None:
+    made = parse(SHORT, "smoke", cluster__generators="2")
+    assert (made.objective.metric, made.objective.direction) == ("response_time_ns_p99", "minimise")
+    assert made.objective.confidence == 0.9
+    assert made.cluster is not None and (made.cluster.address, made.cluster.generators) == ("bench-1:6379", 2)
+    subject = parse("subject: reference\nfactors: {threads: [1]}\nload: {users: 1}", subject__set__queue="8").subject
+    assert subject.name == "reference" and subject.set == {"queue": 8}
+
+
+@pytest.mark.parametrize("written", ["p99", "{minimise: p99}", "{metric: p99, direction: minimise}"])
+@pytest.mark.parametrize(("key", "value"), [("maximise", "goodput"), ("metric", "goodput")])
+def test_an_objective_laid_over_another_takes_its_place(written: str, key: str, value: str) -> None:
+    changes = {f"objective.{key}": value}
+    if key == "metric" and "direction" in written:
+        changes["objective.direction"] = "maximise"
+    made = parse_experiment(with_lines(f"objective: {written}"), "x.yaml", None, changes).objective
+    assert (made.metric, made.direction) == ("goodput_per_s", "maximise")
 
 
 def test_an_error_in_a_profile_stands_there() -> None:

@@ -67,7 +67,8 @@ def measured(
 ) -> TrialResult:
     """A trial of 10 users and 10,000 messages, all answered unless `changes` says otherwise."""
     directory = TrialDir(tmp_path / "0001")
-    figures = replace(made or Figures(engines=engines), summary={"websocket": joins(**changes)})
+    made = made or Figures(engines=engines)
+    figures = replace(made, summary={**made.summary, "websocket": joins(**changes)})
     record = write_trial(directory, record_of(spec(), figures), figures)
     told = [json.loads(line) for line in directory.events.read_text().splitlines()]
     extra = {"joined_now": 10, "drops": 0, "joins_failed": 0, "delivered": 0, **(lines or {})}
@@ -174,14 +175,39 @@ def test_users_who_could_not_join_are_not_served(tmp_path: Path, pace: object) -
     result = measured(tmp_path, of=load(pace=pace), made=made, lines={"joined_now": 4}, joined=4)
     metrics = result.metrics
     assert (metrics["users_unserved"], metrics["users_unserved_share"]) == (6, pytest.approx(0.6))
-    assert metrics["error_rate"] == pytest.approx(0.6 if pace is None else 0)
+    assert metrics["error_rate"] == pytest.approx(0.6)
     (said,) = [problem.message for problem in result.problems if problem.code == "starved_users"]
-    assert said.startswith("6 of 10 users were not answered once")
+    assert said.startswith("6 of 10 users had no connection, on average, or were not answered once")
+
+
+@pytest.mark.parametrize("pace", [None, {"constant": 10 * MS}])
+def test_users_who_are_lost_within_the_window_would_have_had_requests(tmp_path: Path, pace: object) -> None:
+    """Half of the users are lost for good after half of the window; all that were sent are answered."""
+    directory = TrialDir(tmp_path / "0001")
+    figures = Figures(summary={"websocket": joins(drops={"closed": 5})})
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    told = [json.loads(line) for line in directory.events.read_text().splitlines()]
+    middle_ns = START_NS + 5 * SECOND
+    lines = [{**line, "joined_now": 10 if line["end_ns"] <= middle_ns else 5} for line in told]
+    directory.events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    metrics = measure(directory, record, experiment(load=load(pace=pace))).metrics
+    assert metrics["users_unserved"] == pytest.approx(2.5, abs=0.2)
+    assert metrics["error_rate"] == pytest.approx(0.25, abs=0.02)
+    assert metrics["response_time_ns_p90"] >= 10 * SECOND
 
 
 def test_users_who_have_sent_all_they_were_to_send_are_not_missed(tmp_path: Path) -> None:
     metrics = measured(tmp_path, of=load(requests_per_user=1000), lines={"joined_now": 4}).metrics
     assert (metrics["users_unserved"], metrics["error_rate"]) == (0, 0)
+
+
+def test_users_who_never_joined_have_finished_nothing(tmp_path: Path) -> None:
+    """6 of 10 users are refused for good; the other 4 end their 1,000 messages each."""
+    made = Figures(users=4, goodput_per_s=400, summary={"ended_by": "work"})
+    refused = {"joined": 4, "joins_failed": {"handshake_refused": 6}}
+    result = measured(tmp_path, of=load(requests_per_user=1000), made=made, lines={"joined_now": 0}, **refused)
+    assert "finish_s" not in result.metrics and "users_unfinished" in codes(result)
+    assert result.metrics["users_unserved"] == 6 and result.metrics["error_rate"] == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,18 @@ def test_times_are_placed_and_the_window_is_exact() -> None:
     assert fleet.times("send_lag_ns").count == 0
 
 
+@pytest.mark.parametrize("known_ms", [0, 600])
+def test_threads_are_counted_from_the_beginning_of_the_window_though_no_sample_has_ended(known_ms: int) -> None:
+    """The window begins with the first request, and its beginning is known at once or after the first answer."""
+    of = account()
+    of.add(sample(at, 500) for at in range(0, 1_500, 500))
+    list(of.advance(START_NS + known_ms * MS))
+    of.measure_ns = START_NS
+    list(of.end())
+    fleet = merge_fleet([read_back(of.summary())])
+    assert fleet is not None and fleet.users_mean == pytest.approx(4)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 1_500)), min_size=1, max_size=60), st.integers(0, 2_000)
 )

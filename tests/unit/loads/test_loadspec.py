@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powerband.loads.engine_specs import CONNECTIONS_PER_TUPLE, MAX_ENGINES, fleet_shape, fleet_specs
+from powerband.loads.http.driver import at_url
 from powerband.model.load import Exponential, Load, Step, Uniform
 from powerband.processes.failures import Code, TrialFailed
 from powerband.wire import specs as wire
@@ -180,3 +181,20 @@ def test_an_open_load_is_dealt_to_machines_as_far_as_each_thread_gets_a_request(
     load = Load(rate_per_s=90, max_in_flight=4, engine_threads=2)
     specs = fleet_specs(load, url=FAR, seed=1, descriptor_limit=1024, machines=3)
     assert [spec.model.rate_per_s for spec in specs if isinstance(spec.model, wire.Open)] == [45, 45]
+
+
+@pytest.mark.parametrize(
+    ("path", "url", "sent"),
+    [
+        ("/work?size={size}", "http://127.0.0.1:8080/work?size=10", "/work?size=10"),
+        ("/{port}/x", "http://127.0.0.1:8080/8080/x", "/8080/x"),
+        ("/find?q={q}", "http://127.0.0.1:8080/find?q=a b&c=%20", "/find?q=a%20b&c=%20"),
+        ("/other", "http://127.0.0.1:8080/work?size=10", "/other"),
+        ("/{{", "http://127.0.0.1:8080/", "/{{"),
+    ],
+)
+def test_the_path_of_the_url_is_requested_with_its_placeholders_filled(path: str, url: str, sent: str) -> None:
+    template = "http://127.0.0.1:{port}" + (path if path not in ("/other", "/{{") else "/work?size={size}")
+    load = Load(users=1, scenario=(Step(name="x", path=path),))
+    (step,) = at_url(load, template, url).scenario
+    assert (step.name, step.path) == ("x", sent)

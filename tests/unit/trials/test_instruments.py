@@ -140,6 +140,12 @@ def test_an_open_warm_up_lasts_until_the_load_is_built_up() -> None:
     assert (made.least_ns, made.most_ns) == (11 * SECOND, 9 * SECOND)
 
 
+def test_a_load_may_last_as_long_as_a_runtime_that_compiles_holds_up_the_window() -> None:
+    made = experiment(warmup_max_ns=60 * SECOND)
+    short = WarmUp.of(made, Stage.SCREEN, made.load, joining_ns=0, pause_ns=0)
+    assert short.most_ns < 2 * SECOND and short.longest_ns == warmup(made).longest_ns == 120 * SECOND
+
+
 def test_slots_are_looked_at_once_in_the_first_full_trials(tmp_path: Path) -> None:
     """After short trials the first full block is the fourth. If the short trials decided the race, the looks come in
     the winner's second fresh start."""

@@ -60,8 +60,11 @@ def _times_of_trial(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _all_finished(evidence: Evidence) -> bool:
-    engines = evidence.record.engines
-    return bool(engines) and all(summary["ended_by"] == "work" for summary in engines)
+    """True if every user had all its requests: one who stays without a connection leaves before."""
+    engines, load = evidence.record.engines, evidence.load
+    due = (load.users or 0) * (load.requests_per_user or 0)
+    ended = bool(engines) and all(summary["ended_by"] == "work" for summary in engines)
+    return ended and evidence.fleet.total.scheduled >= due
 
 
 def _unfinished(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
@@ -69,8 +72,8 @@ def _unfinished(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Pr
     if evidence.load.requests_per_user is not None and not _all_finished(evidence):
         yield Problem(
             "users_unfinished",
-            "not all users ended their requests, so this trial has no finish_s: lengthen load.duration, or lower "
-            "load.requests_per_user",
+            "not all users ended their requests, so this trial has no finish_s: lengthen load.duration, lower "
+            "load.requests_per_user, or see which users the server refused or lost",
             fatal=False,
         )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import string
 from contextlib import AbstractContextManager
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
+from powerband.base.hosts import request_target
 from powerband.loads.driver import DriverSetup, TrialSetup
 from powerband.loads.engine_specs import fleet_specs
 from powerband.model.load import Load
@@ -25,7 +27,7 @@ def engines_up(setup: DriverSetup, subject: RunningSubject) -> AbstractContextMa
         setup.events,
         setup.pump,
         warmup_ns=warmup.driver_ns,
-        warmup_max_ns=warmup.most_ns + warmup.pause_ns,
+        warmup_max_ns=warmup.longest_ns + warmup.pause_ns,
     )
 
 
@@ -45,7 +47,7 @@ def fleet_for(
     url, engines = subject.rendered.url, trial.engines
     host = urlsplit(url).hostname
     specs = fleet_specs(
-        load,
+        at_url(load, trial.experiment.subject.url, url),
         url=url,
         environment=os.environ,
         seed=trial.spec.seed,
@@ -60,3 +62,13 @@ def fleet_for(
         at_once=trial.experiment.measure.burst_ns > 0,
     )
     return fleet_up(engines, specs, events, trial.directory.engine_log, pump)
+
+
+def at_url(load: Load, template: str, url: str) -> Load:
+    """Returns the load with the path of the server's url, in which placeholders are filled, in each step that has the
+    path of its `template`. What a path cannot hold, such as a blank of a level, is percent-encoded."""
+    written, path = request_target(template), quote(request_target(url), safe=string.punctuation)
+    if written == path:
+        return load
+    steps = (step.model_copy(update={"path": path}) if step.path == written else step for step in load.scenario)
+    return load.model_copy(update={"scenario": tuple(steps)})

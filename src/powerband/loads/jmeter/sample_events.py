@@ -220,7 +220,9 @@ class Account:
             self.users_now = ended[-1].sample.threads
         phase = self._phase(start_ns)
         if phase == "measure":
-            self._window.user_ns += self.users_now * (end_ns - start_ns)
+            # How many threads run is known once a sample has ended, which may be within the window.
+            begun_ns = max(self.measure_ns or 0, self.begun_ns or 0)
+            self._window.user_ns += self.users_now * (end_ns - (start_ns if self._window.user_ns else begun_ns))
         interval = Interval(
             type="interval",
             start_ns=start_ns,

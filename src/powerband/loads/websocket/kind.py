@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from powerband.base.errors import FileProblem, UsageError
@@ -56,7 +57,7 @@ class WebSocketUsers(Http):
     def corrected(self, evidence: Evidence) -> Evidence:
         from powerband.loads.websocket.measured import with_absent
 
-        return with_absent(evidence)
+        return replace(evidence, fleet=with_absent(evidence.fleet, evidence.crowd, evidence.load))
 
     def errors(self, evidence: Evidence) -> tuple[ErrorKind, ...]:
         from powerband.loads.websocket.failed_requests import user_errors

@@ -15,7 +15,7 @@ from powerband.model.load import Load
 from powerband.model.results import Problem
 from powerband.readings.crowd import Crowd
 from powerband.readings.evidence import Evidence, Source
-from powerband.readings.fleet import MergedTimes, RequestCounts
+from powerband.readings.fleet import MergedFleet, MergedTimes, RequestCounts
 
 JOINED_SHARE = 0.99  # of the users: with fewer at the start of the window it is not the load that was asked for
 # Joins that this machine could not begin, and the remedy.
@@ -41,15 +41,17 @@ def _problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Prob
 USERS = Source("users", _metrics, _problems)
 
 
-def with_absent(evidence: Evidence) -> Evidence:
-    """Returns the evidence with users who had no connection at any time of the window among the unserved: the engine
-    counts those alone who sent something. Users with a number of requests leave once they are done."""
-    fleet, crowd, load = evidence.fleet, evidence.crowd, evidence.load
-    if fleet.unserved is None or crowd is None or crowd.joined_most is None or load.requests_per_user is not None:
-        return evidence
-    absent = max(0, (load.users or 0) - crowd.joined_most)
-    unserved = replace(fleet.unserved, users=fleet.unserved.users + absent)
-    return replace(evidence, fleet=replace(fleet, unserved=unserved))
+def with_absent(fleet: MergedFleet, crowd: Crowd | None, load: Load) -> MergedFleet:
+    """Returns the fleet with users who had no connection among the unserved, as many as on average over the window: the
+    engine counts those alone who sent something. Where that is not known, or users leave once they have sent a number
+    of requests, those are meant who never joined."""
+    if fleet.unserved is None or crowd is None or load.users is None:
+        return fleet
+    joined: float = crowd.joined - crowd.rejoined
+    if crowd.joined_mean is not None and load.requests_per_user is None:
+        joined = crowd.joined_mean
+    absent = max(0.0, load.users - joined)
+    return replace(fleet, unserved=replace(fleet.unserved, users=fleet.unserved.users + absent, absent=absent))
 
 
 def crowd_metrics(crowd: Crowd, load: Load, total: RequestCounts) -> Iterator[tuple[str, float]]:
