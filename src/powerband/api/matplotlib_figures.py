@@ -119,7 +119,7 @@ def _as_lines(axes: Axes, points: Sequence[_Point], across: str) -> None:
         rest = ", ".join(f"{name}={format_level(level)}" for name, level in levels.items() if name != across)
         level = levels[across]
         lines.setdefault(rest, []).append((float(level), point))
-        shown[float(level)] = level if isinstance(level, str) else f"{level:g}"
+        shown[float(level)] = format_level(level)
     for name, found in lines.items():
         found.sort(key=lambda each: each[0])
         _draw(axes, [at for at, _ in found], [point for _, point in found], name)
@@ -130,7 +130,7 @@ def _as_lines(axes: Axes, points: Sequence[_Point], across: str) -> None:
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(_READABLE)
     axes.set_xlabel(_plain(across))
-    if any(point.value - point.below >= 0 for point in points):
+    if all(point.value >= 0 for point in points):
         axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
 

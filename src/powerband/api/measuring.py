@@ -345,7 +345,10 @@ def _tuned(
     if len(objectives) > 1:
         raise UsageError(f"{objectives[0]} and {objectives[1]} exclude each other")
     texts = {name: _FORMS.get(name, _text)(value) for name, value in given.items()}
-    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command or ()]
+    try:
+        words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command or ()]
+    except ValueError as error:
+        raise UsageError(f"the command cannot be read ({error}): close the quotation, or give a list") from None
     levels = [(name, _levels(each)) for name, each in parameters.items()]
     return tuning(words, levels, texts, revisions).experiment()
 

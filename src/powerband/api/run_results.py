@@ -133,8 +133,9 @@ class Run:
         return metric_figure(self.analysis, metric)
 
     def report(self) -> Path:
-        """Writes the HTML report into the run directory, and returns its path."""
-        return write_report(self.directory, self.analysis)
+        """Writes the HTML report into the run directory, and returns its path. Raises UsageError if the run directory
+        is no more."""
+        return write_report(RunDir.open(self.path), self.analysis)
 
     def markdown(self) -> str:
         """The answer for a pull request, as `--format md` prints it."""

@@ -24,9 +24,10 @@ from powerband.cli.running import tune as tune_command
 from powerband.files.experiment_file import load_experiment
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Level, Setting
-from powerband.model.results import TrialResult
+from powerband.model.results import Estimate, TrialResult
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "run-small"
+GROWTH = "memory_growth_bytes_per_s"
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_a_figure_has_the_estimates(run: powerband.Run) -> None:
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("levels", [("1.10", 1.9), ("1.10", 1.1)])
+@pytest.mark.parametrize("levels", [("1.10", 1.9), ("1.10", 1.1), (1048576, 2097152)])
 def test_a_figure_names_a_level_as_it_is_written(run: powerband.Run, levels: tuple[Level, ...]) -> None:
     analysis = synthetic.analysis(levels=(1, 32))
     versions = [Setting((("version", level),)) for level in levels]
@@ -120,6 +121,24 @@ def test_a_figure_names_a_level_as_it_is_written(run: powerband.Run, levels: tup
     (axes,) = replace(run, analysis=replace(analysis, settings=rows)).figure("throughput").axes
     named = axes.get_xticklabels() if axes.get_xlabel() == "version" else axes.get_yticklabels()
     assert [text.get_text().removeprefix("version=") for text in named] == list(map(str, levels))
+
+
+def test_a_figure_shows_what_is_below_zero(run: powerband.Run) -> None:
+    analysis = synthetic.analysis(levels=(1, 32))
+    values = zip(analysis.settings, (-120e3, 300e3), strict=True)
+    rows = tuple(replace(row, estimates={GROWTH: Estimate(value, value, value, 0.95, 3)}) for row, value in values)
+    (axes,) = replace(run, analysis=replace(analysis, settings=rows)).figure(GROWTH).axes
+    low, _ = axes.get_ylim() if axes.get_xlabel() == "threads" else axes.get_xlim()
+    assert low < 0
+
+
+def test_a_run_whose_directory_is_no_more_says_so(run: powerband.Run, tmp_path: Path) -> None:
+    file = tmp_path / "series.csv"
+    run.path.rename(tmp_path / "moved")
+    for used in (lambda: run.frame("series"), lambda: run.export("intervals", file), run.report):
+        with pytest.raises(powerband.UsageError, match="no run directory"):
+            used()
+    assert not file.exists()
 
 
 def test_a_figure_of_two_factors_has_a_line_for_each_level_of_the_other(run: powerband.Run) -> None:
@@ -303,6 +322,8 @@ def test_mistakes_in_tune() -> None:
         powerband.compare("a", "b", "{revision} {port}", profile="fast")
     with pytest.raises(powerband.ExperimentError, match="threads"):
         powerband.tune("./s {threads}", {"threads": []})
+    with pytest.raises(powerband.UsageError, match="No closing quotation.*: close the quotation"):
+        powerband.tune("./s 'x {threads}", {"threads": [1]})
 
 
 @pytest.mark.parametrize("levels", [np.array([2, 8]), pandas.Series([2, 8]), np.arange(2, 9, 6), (np.int64(2), 8)])

@@ -282,3 +282,6 @@ def test_an_estimate_that_is_a_lower_bound_is_marked() -> None:
     bound = {name: replace(found, at_least=name == "response_time_ns_p99") for name, found in first.estimates.items()}
     found = rows(estimates_table(replace(base, settings=(replace(first, estimates=bound),)), "run"))
     assert {row["metric"] for row in found if row["at_least"]} == {"response_time_ns_p99"}
+    of_p99 = replace(base, settings=(replace(first, estimates=bound),), objective="response_time_ns_p99")
+    (row,) = rows(settings_table(of_p99, "run"))
+    assert row["objective_value"] is not None and (row["objective_low"], row["objective_high"]) == (None, None)

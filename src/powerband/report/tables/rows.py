@@ -188,7 +188,7 @@ def _settings(
         return (
             *lead, row.setting.id, *factors.cells(row.setting),
             row.setting == analysis.answer.setting, row.verdict.value, row.feasible, row.trials, row.invalid,
-            analysis.objective, *value_and_ends(row.estimates.get(analysis.objective)), *value_and_ends(row.effect),
+            analysis.objective, *_known(row.estimates.get(analysis.objective)), *_known(row.effect),
             None if row.bottleneck is None else row.bottleneck.name.value,
             _joined(row.infeasible_because), _joined(row.uncertain_because),
             *((None, None) if row.starts is None else (row.starts.made, row.starts.failed)),
@@ -197,6 +197,12 @@ def _settings(
         )  # fmt: skip
 
     return _table(table, factors, map(cells, analysis.settings), metrics)
+
+
+def _known(found: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    """The value and the ends of its interval; a lower bound has none."""
+    value, *ends = value_and_ends(found)
+    return (value, None, None) if found is not None and found.at_least else (value, *ends)
 
 
 def trials_table(analysis: Analysis, run: str) -> Table:
@@ -234,8 +240,9 @@ def estimates_table(analysis: Analysis, run: str) -> Table:
 
 
 def series_table(run: RunDir, experiment: Experiment) -> Table:
-    """All time series, one value a row: the load per second, and the probe's samples."""
-    records = run.records()
+    """All time series, one value a row: the load per second, and the probe's samples. Raises UsageError if the run
+    directory is no more."""
+    records = RunDir.open(run.path).records()
     factors = _Factors("series", (record.spec.setting for record in records))
 
     def rows() -> Iterator[Row]:
@@ -248,8 +255,9 @@ def series_table(run: RunDir, experiment: Experiment) -> Table:
 
 
 def intervals_table(run: RunDir) -> Table:
-    """Counters of each load generator about ten times a second, as reported; times are relative to `go`."""
-    records = run.records()
+    """Counters of each load generator about ten times a second, as reported; times are relative to `go`. Raises
+    UsageError if the run directory is no more."""
+    records = RunDir.open(run.path).records()
     factors = _Factors("intervals", (record.spec.setting for record in records))
     told = [column.name for column in FOLLOWING["intervals"]]
     told = told[told.index("in_flight_now") :]
