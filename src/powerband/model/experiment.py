@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, Self
 
@@ -96,15 +97,19 @@ class Parameter(Frozen):
 
     def is_used(self, levels: Mapping[str, Level]) -> bool:
         """True if the server reads this parameter. `levels`: the value of every parameter."""
-        return all(
-            any(fnmatchcase(format_level(levels[name]), format_level(pattern)) for pattern in patterns)
-            for name, patterns in self.used_when.items()
-        )
+        return _is_met(self.used_when.items(), levels)
 
     @property
     def needed(self) -> str:
         """`used_when` in words: `model=bounded or cached and accept=dealt`; empty if the server always reads it."""
         return " and ".join(f"{name}={' or '.join(map(format_level, each))}" for name, each in self.used_when.items())
+
+
+def _is_met(conditions: Iterable[tuple[str, tuple[Level, ...]]], levels: Mapping[str, Level]) -> bool:
+    return all(
+        any(fnmatchcase(format_level(levels[name]), format_level(pattern)) for pattern in patterns)
+        for name, patterns in conditions
+    )
 
 
 class Service(Frozen):
@@ -431,6 +436,28 @@ class Published(Frozen):
         return {name: parse_quantity(value, unit) if isinstance(value, str) else value for name, value in by.items()}
 
 
+_Conditions = tuple[tuple[str, tuple[tuple[str, tuple[Level, ...]], ...]], ...]
+"""For each name, the names and values that it depends on."""
+
+
+@lru_cache(maxsize=64)
+def _distinct(
+    factors: tuple[tuple[str, tuple[Level, ...]], ...],
+    conditions: _Conditions,
+    others: tuple[tuple[str, Level], ...],
+    written: str,
+) -> tuple[Setting, ...]:
+    """The grid of `factors`, and of settings that differ only in values that the server does not read, the first.
+    `conditions`: of the factors that it does not always read; `others`: the values of what does not vary; `written`:
+    tells levels apart that are equal (1, 1.0)."""
+    found: dict[tuple[Level | None, ...], Setting] = {}
+    for setting in grid(dict(factors)):
+        levels = {**dict(others), **setting.as_dict()}
+        unread = {name for name, wanted in conditions if not _is_met(wanted, levels)}
+        found.setdefault(tuple(None if name in unread else level for name, level in setting.levels), setting)
+    return tuple(found.values())
+
+
 def count_settings(factors: Mapping[str, Sequence[object]], vary: str) -> int:
     """The number of settings, without making them."""
     sizes = [len(levels) for levels in factors.values()]
@@ -503,8 +530,28 @@ class Experiment(Frozen):
         return SCREEN_BLOCKS if self.screened_ns is not None else 0
 
     def settings(self) -> list[Setting]:
-        """Every setting, in grid order; if factors vary one at a time, the baseline first."""
-        return one_at_a_time(self.factors) if self.design.vary == "one-at-a-time" else grid(self.factors)
+        """Every setting, in grid order; if factors vary one at a time, the baseline first. Of those that differ only in
+        values that the server does not read, the first."""
+        if self.design.vary == "one-at-a-time":
+            return one_at_a_time(self.factors)
+        conditions = self._conditions
+        if not conditions:
+            return grid(self.factors)
+        wanted = {name for _, needed in conditions for name, _ in needed} - self.factors.keys()
+        others = {name: level for name, level in self.subject.levels_at(Setting(())).items() if name in wanted}
+        factors = tuple((name, tuple(levels)) for name, levels in self.factors.items())
+        return list(_distinct(factors, conditions, tuple(others.items()), repr(factors)))
+
+    @property
+    def _conditions(self) -> _Conditions:
+        """On what it depends whether the server reads a factor, for each factor where other factors are part of it."""
+        parameters = self.subject.parameters
+        varied = [name for name in self.factors if name in parameters]
+        return tuple(
+            (name, tuple(parameters[name].used_when.items()))
+            for name in varied
+            if parameters[name].used_when.keys() & self.factors.keys()
+        )
 
     @property
     def noun(self) -> str:
@@ -521,7 +568,10 @@ class Experiment(Frozen):
     def explores(self) -> bool:
         """True if the space is too large to race whole, so that only finalists of an exploration race."""
         whole = self.design.vary == "all"  # with one factor changed at a time, each change is wanted
-        return self.is_race and whole and count_settings(self.factors, "all") > self.design.explore_above
+        most = self.design.explore_above
+        if not (self.is_race and whole) or count_settings(self.factors, "all") <= most:
+            return False
+        return not self._conditions or len(self.settings()) > most
 
     def started_in(self, folder: str) -> Experiment:
         """The experiment with `folder` as the place where the server is started and that `{folder}` stands for, unless

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from powerband.base.errors import MeasurementError, PowerbandError, SubjectError, UsageError
 from powerband.base.logs import printable
 from powerband.loads import kind_of
-from powerband.model.experiment import Experiment, Subject, count_settings
+from powerband.model.experiment import Experiment, Subject
 from powerband.model.plan import REVISION, Setting, Stage
 from powerband.model.secrets import pairs_of
 from powerband.model.subjects import render_text
@@ -263,8 +263,8 @@ def check_first_starts(experiment: Experiment, record: TrialRecord, run: RunDir)
     before = ended[: -len(in_row)]
     if len(in_row) < STARTS:
         return
-    own = {name: levels for name, levels in experiment.factors.items() if name != REVISION}
-    settings = min(count_settings(own, experiment.design.vary), experiment.design.explore_above)
+    of_one = {each for each in experiment.settings() if each.as_dict().get(REVISION) == revision}
+    settings = min(len(of_one), experiment.design.explore_above)
     tried = {each.spec.setting for each in in_row}
     if before:
         lasts = record.failure.code in _NO_START or _DISK_FULL in record.failure.message

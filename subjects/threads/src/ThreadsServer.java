@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * A small HTTP server on plain sockets. One thread accepts connections and hands each to an executor, whose thread
@@ -82,12 +83,30 @@ public final class ThreadsServer {
     private void acceptForEver(ServerSocket listener) throws IOException {
         Thread.currentThread().setName("acceptor");
         while (true) {
-            Socket socket = listener.accept();
+            Socket socket = acceptOne(listener);
             accepted.increment();
             try {
                 pool.executor().execute(() -> serve(socket));
             } catch (RejectedExecutionException full) {
                 refuse(socket);
+            } catch (OutOfMemoryError noThread) { // the system refuses another thread
+                System.err.println("a connection is refused: " + noThread.getMessage());
+                refuse(socket);
+            }
+        }
+    }
+
+    /** Accepts a connection; while the process has no descriptor left, it waits for one. */
+    private static Socket acceptOne(ServerSocket listener) throws IOException {
+        while (true) {
+            try {
+                return listener.accept();
+            } catch (SocketException noDescriptor) {
+                if (listener.isClosed()) {
+                    throw noDescriptor;
+                }
+                System.err.println("no connection is accepted: " + noDescriptor.getMessage());
+                LockSupport.parkNanos(10_000_000);
             }
         }
     }

@@ -464,6 +464,22 @@ def test_the_server_gets_levels_env_and_arguments_as_they_are_written() -> None:
     assert parse(resolved_yaml(made)) == made, "and a run is read with the same levels"
 
 
+def test_settings_that_differ_only_in_what_the_server_does_not_read_are_one() -> None:
+    factors = "{model: [fixed, bounded, cached], threads: [8, 64], queue: [10, 100]}"
+    text = f"subject: reference\nfactors: {factors}\nload: {{users: 1}}\n"
+    assert [setting.id for setting in parse(text).settings()] == [
+        "model=fixed,threads=8,queue=10",
+        "model=fixed,threads=64,queue=10",
+        "model=bounded,threads=8,queue=10",
+        "model=bounded,threads=8,queue=100",
+        "model=cached,threads=8,queue=10",
+    ]
+    again = f"{text}design: {{order: race, explore_above: 5}}"
+    assert not parse(again).explores and parse(again.replace(": 5}", ": 4}")).explores
+    entered_twice = parse(text.replace("threads: [8, 64]", "aa: [1, 2]")).settings()
+    assert [setting.as_dict()["aa"] for setting in entered_twice].count(2) == 4
+
+
 def test_what_is_sent_is_sent_as_it_is_written() -> None:
     step = "{put: /, headers: {Api-Version: 1.10, X-Id: 00042}, body: 007, expect: [00, ok]}"
     made = parse_experiment(with_lines(f"load: {{users: 1, scenario: [{step}]}}", without="load"), "x.yaml", to_run=True)
