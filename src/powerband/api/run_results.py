@@ -103,7 +103,7 @@ class Run:
         """A table as a data frame: `settings`, `trials`, `estimates`, `series` or `intervals`; docs/reference/tables.md
         describes its columns. `library` None: pandas if it is installed, else polars.
 
-        Raises UsageError for an unknown table, or if the library is not installed."""
+        Raises UsageError for an unknown table, if the library is not installed, or if the run directory is no more."""
         return frame(self._table(what), library)
 
     def rows(self, what: What = "trials") -> Iterator[dict[str, Any]]:
@@ -147,7 +147,7 @@ class Run:
         return document
 
     def _table(self, what: str) -> Table:
-        return run_table(what, self.directory, self.experiment, lambda: self.analysis)
+        return run_table(what, RunDir.open(self.path), self.experiment, lambda: self.analysis)
 
     def __repr__(self) -> str:
         return "\n".join([f"Run({str(self.path)!r})", *self.answer.sentences])

@@ -322,7 +322,7 @@ def test_mistakes_in_tune() -> None:
         powerband.compare("a", "b", "{revision} {port}", profile="fast")
     with pytest.raises(powerband.ExperimentError, match="threads"):
         powerband.tune("./s {threads}", {"threads": []})
-    with pytest.raises(powerband.UsageError, match="No closing quotation.*: close the quotation"):
+    with pytest.raises(powerband.UsageError, match=r"No closing quotation.*: close the quotation"):
         powerband.tune("./s 'x {threads}", {"threads": [1]})
 
 

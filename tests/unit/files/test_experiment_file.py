@@ -171,7 +171,7 @@ MISTAKES = {
     ),
     "a metric beside a direction that names one": (
         with_lines("objective: {maximise: goodput, metric: p99}"),
-        "objective.metric in x.yaml:5:40: maximise says this already: keep one of the two",
+        "objective.metric in x.yaml:5:32: maximise says this already: keep one of the two",
     ),
     "constraint in a wrong unit": (
         with_lines("objective: {maximise: goodput, subject_to: [p99 < 5%]}"),
@@ -482,7 +482,9 @@ def test_settings_that_differ_only_in_what_the_server_does_not_read_are_one() ->
 
 def test_what_is_sent_is_sent_as_it_is_written() -> None:
     step = "{put: /, headers: {Api-Version: 1.10, X-Id: 00042}, body: 007, expect: [00, ok]}"
-    made = parse_experiment(with_lines(f"load: {{users: 1, scenario: [{step}]}}", without="load"), "x.yaml", to_run=True)
+    made = parse_experiment(
+        with_lines(f"load: {{users: 1, scenario: [{step}]}}", without="load"), "x.yaml", to_run=True
+    )
     (sent,) = made.load.scenario
     assert sent.headers == (("Api-Version", "1.10"), ("X-Id", "00042"))
     assert (sent.body, sent.checks.body_contains) == ("007", ("00", "ok"))
@@ -600,10 +602,10 @@ SHORT = with_lines("objective: p99", "cluster: bench-1:6379", "profiles: {smoke:
 
 
 def test_what_is_laid_over_a_short_form_keeps_what_that_says() -> None:
-    made = parse(SHORT, "smoke", cluster__generators="2")
+    made = parse(SHORT, "smoke", cluster__nodes="[a]")
     assert (made.objective.metric, made.objective.direction) == ("response_time_ns_p99", "minimise")
     assert made.objective.confidence == 0.9
-    assert made.cluster is not None and (made.cluster.address, made.cluster.generators) == ("bench-1:6379", 2)
+    assert made.cluster is not None and (made.cluster.address, made.cluster.nodes) == ("bench-1:6379", ("a",))
     subject = parse("subject: reference\nfactors: {threads: [1]}\nload: {users: 1}", subject__set__queue="8").subject
     assert subject.name == "reference" and subject.set == {"queue": 8}
 

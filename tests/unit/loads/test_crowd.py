@@ -271,7 +271,8 @@ def test_littles_law_says_nothing_of_a_pace(tmp_path: Path) -> None:
 def test_what_was_due_to_unserved_users_of_a_pace_counts_once(tmp_path: Path) -> None:
     """10 of 100 users get no answer: their 1,000 messages are scheduled, and dropped at the end."""
     figures = Figures(users=100, starved=10, goodput_per_s=900, dropped=1000)
-    metrics = measured(tmp_path, of=load(users=100, pace={"constant": 100 * MS}), made=figures).metrics
+    of, lines = load(users=100, pace={"constant": 100 * MS}), {"joined_now": 100}
+    metrics = measured(tmp_path, of=of, made=figures, lines=lines).metrics
     assert metrics["error_rate"] == pytest.approx(0.1)
     assert metrics["response_time_ns_p90"] < 10 * SECOND <= metrics["response_time_ns_p95"]
 

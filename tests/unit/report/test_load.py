@@ -5,8 +5,8 @@ import math
 
 from fakes.trials import Figures, histogram, summary
 from powerband.loads.websocket.measured import with_absent
-from powerband.model.load import Load
-from powerband.model.websocket import WebSocket
+from powerband.model.load import Load, Step
+from powerband.model.websocket import Text, WebSocket
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.readings.crowd import crowd_of
 from powerband.readings.fleet import MergedFleet, merge_fleet
@@ -93,7 +93,8 @@ def test_the_users_of_websockets_are_told_of() -> None:
     assert told["join_time_ns"]["count"] == 11 and told["delivery_time_ns"]["p50"] is None
     now = FleetInterval(3_000_000_000, 3_100_000_000, 500, 510, 1_230_000.0, 64, joined=1000)
     assert interval_text(now, 1_000_000_000).endswith("64 in flight, 1,000 users joined")
-    document = load_document(with_absent(merged, crowd, Load(users=20)), Load(users=20, websocket=WebSocket()), crowd)
+    of = Load(users=20, websocket=WebSocket(), scenario=(Step(name="x", message=Text(text="x")),))
+    document = load_document(with_absent(merged, crowd, of), of, crowd)
     assert document["error_rate"] == 0.5, "10 of 20 users never joined"
     assert document["response_time_ns"]["p90"] == 10e9
 

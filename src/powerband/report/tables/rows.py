@@ -26,7 +26,7 @@ from powerband.model.experiment import Experiment, Measure
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, OWN
 from powerband.model.plan import Setting, Stage, format_level
-from powerband.model.results import Analysis, SettingResult, TrialResult, value_and_ends
+from powerband.model.results import Analysis, Estimate, SettingResult, TrialResult, value_and_ends
 from powerband.readings.fleet import SECOND_NS
 from powerband.readings.probe_samples import read_probe
 from powerband.store import NOT_AS_WRITTEN, DamagedError, RunDir, TrialDir, TrialRecord, read_host
@@ -201,8 +201,8 @@ def _settings(
 
 def _known(found: Estimate | None) -> tuple[float | None, float | None, float | None]:
     """The value and the ends of its interval; a lower bound has none."""
-    value, *ends = value_and_ends(found)
-    return (value, None, None) if found is not None and found.at_least else (value, *ends)
+    value, low, high = value_and_ends(found)
+    return (value, None, None) if found is not None and found.at_least else (value, low, high)
 
 
 def trials_table(analysis: Analysis, run: str) -> Table:
@@ -240,9 +240,8 @@ def estimates_table(analysis: Analysis, run: str) -> Table:
 
 
 def series_table(run: RunDir, experiment: Experiment) -> Table:
-    """All time series, one value a row: the load per second, and the probe's samples. Raises UsageError if the run
-    directory is no more."""
-    records = RunDir.open(run.path).records()
+    """All time series, one value a row: the load per second, and the probe's samples."""
+    records = run.records()
     factors = _Factors("series", (record.spec.setting for record in records))
 
     def rows() -> Iterator[Row]:
@@ -255,9 +254,8 @@ def series_table(run: RunDir, experiment: Experiment) -> Table:
 
 
 def intervals_table(run: RunDir) -> Table:
-    """Counters of each load generator about ten times a second, as reported; times are relative to `go`. Raises
-    UsageError if the run directory is no more."""
-    records = RunDir.open(run.path).records()
+    """Counters of each load generator about ten times a second, as reported; times are relative to `go`."""
+    records = run.records()
     factors = _Factors("intervals", (record.spec.setting for record in records))
     told = [column.name for column in FOLLOWING["intervals"]]
     told = told[told.index("in_flight_now") :]
