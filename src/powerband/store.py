@@ -103,7 +103,7 @@ class TrialRecord:
     load, the fields of its `GoCollected`, or None if they cannot be known. `no_dotnet_figures`: the reason why a .NET
     server gave no figures; empty if it gave some, and for any other server. `neighbours`: by name, the CPUs that other
     programs used while the load ran; only those that used most. `memory_kills`: the number of the server's processes
-    that the kernel killed at its memory limit (`host.memory_limit`); None without a limit. `node`: the name of the
+    that the kernel killed at `host.memory_limit` before the load ended; None without a limit. `node`: the name of the
     cluster's node that ran the trial; empty: this machine. `generators`: the fields of a `GeneratorNode` for each other
     node that loaded the server, with instants by the clock of `node`; empty: the load came from the server's machine.
     `repeated_s`: time that earlier measurements of this trial took, which do not count since its CPUs were dealt anew.

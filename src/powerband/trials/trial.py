@@ -193,7 +193,8 @@ class _Trial:
             try:
                 self._serve(pump, events, probe_lines, limits)
             finally:
-                self.memory_kills = limits.memory_kills()
+                if self.memory_kills is None:
+                    self.memory_kills = limits.memory_kills()
 
     def _serve(self, pump: Pump, events: LineFile, probe_lines: LineFile, limits: Limits) -> None:
         setup, setting, directory = self.setup, self.setup.spec.setting, self.setup.directory
@@ -227,6 +228,7 @@ class _Trial:
                         around.enter_context(instrument.around_load(subject, pump))
                     self._drive(pump, driver, subject)
             driver.check_ended()
+            self.memory_kills = limits.memory_kills()  # those of longer or larger loads that follow do not count
             for instrument in self.instruments:
                 instrument.after_load(subject, pump)
             self.observer.phase("stop")

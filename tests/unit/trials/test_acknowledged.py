@@ -89,15 +89,52 @@ class SlowServer:
         return self.now_ns / 1e9
 
 
+def asked(rounds: int) -> Acknowledged:
+    steps = {"write": "POST", "read": "GET"}
+    named = {name: {"method": method, "path": "/", "name": name} for name, method in steps.items()}
+    return Acknowledged.model_validate({**named, "expect": 4, "rounds": rounds})
+
+
 def test_a_write_is_seen_when_the_read_was_sent_that_saw_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     server = SlowServer()
     monkeypatch.setattr(acknowledged_writes, "time", server)
-    steps = {"write": "POST", "read": "GET"}
-    asked = {name: {"method": method, "path": "/", "name": name} for name, method in steps.items()}
-    of = Acknowledged.model_validate({**asked, "expect": 4, "rounds": 1})
-    (found,) = check_acknowledged(of, cast(Client, server), server.pause)
+    (found,) = check_acknowledged(asked(rounds=1), cast(Client, server), server.pause)
     assert (found.acknowledged_ns, found.seen, found.read_ns) == (1000, 1, 1000)
     assert found.visible_ns == 3 * 1000 + round(1e6 * (1 + 1.3 + 1.3**2))
+
+
+class AddingServer(SlowServer):
+    """As above, but a write adds four rows to those that are there, all of them `delay_ns` later."""
+
+    def __init__(self, delay_ns: int) -> None:
+        super().__init__()
+        self.delay_ns = delay_ns
+        self.written_ns: list[int] = []
+
+    def send(self, request: Step) -> HttpAnswer:
+        sent_ns, self.now_ns = self.now_ns, self.now_ns + 1000
+        if request.method == "POST":
+            self.written_ns.append(sent_ns)
+        rows = 4 * sum(at_ns + self.delay_ns <= sent_ns for at_ns in self.written_ns)
+        return HttpAnswer(200, json.dumps(rows).encode(), sent_ns, self.now_ns)
+
+
+@pytest.mark.parametrize(
+    ("server", "failed"),
+    [
+        (SlowServer(), [False, False, False]),
+        (AddingServer(0), [False, True, True]),
+        (AddingServer(300_000_000), [False, False, True]),
+    ],
+)
+def test_a_write_that_adds_to_what_the_last_one_left_needs_a_reset(
+    server: SlowServer, failed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acknowledged_writes, "time", server)
+    found = check_acknowledged(asked(rounds=3), cast(Client, server), server.pause)
+    assert [bool(each.failed) for each in found] == failed
+    told = [each.failed for each in found if each.failed]
+    assert all("counted 4 before a write" in each and "name reset" in each for each in told)
 
 
 @pytest.mark.parametrize("body", [b"NaN", b"-Infinity", b"1e999", b"[" * 100_000, b"9" * 5000])

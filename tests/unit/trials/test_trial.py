@@ -4,15 +4,20 @@ import math
 import os
 import re
 from collections import Counter
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from powerband.processes.answered import check_answered, check_joined, tls_failure
+from powerband.processes.cgroups import Limits
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.failures import Code, TrialFailed
+from powerband.trials import trial
 from powerband.trials.driving import load_over, series_of
-from powerband.trials.trial import pinned_to
+from powerband.trials.trial import _Trial, pinned_to
 
 NAN = float("nan")
 
@@ -109,3 +114,18 @@ def test_the_control_plane_keeps_off_the_subjects_cpus_and_comes_back() -> None:
     assert os.sched_getaffinity(0) == before
     with pinned_to(()):
         assert os.sched_getaffinity(0) == before
+
+
+def test_a_process_that_is_killed_after_the_load_is_not_missing_from_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "memory.events"
+    killed.write_text("oom_kill 1\n")
+    looks, made = MagicMock(), MagicMock(memory_kills=None)
+    looks.after_load.side_effect = lambda *_: killed.write_text("oom_kill 2\n")
+    made.instruments, made.setup.cpus.subject = [looks], ()
+    made._subject_up.return_value.__enter__.return_value.served_by = ""
+    made._serve = partial(_Trial._serve, made)
+    monkeypatch.setattr(trial, "limited", lambda _: nullcontext(Limits(oom_files=(killed,))))
+    _Trial._measure(made, MagicMock(), MagicMock(), MagicMock())
+    assert made.memory_kills == 1 and looks.after_load.called

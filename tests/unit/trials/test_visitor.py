@@ -19,6 +19,9 @@ LOG = (
     HEAD + r':7] "powerband visit {\"at_ms\":1700000000123,\"took_ms\":3.5}", source: http://x/visit.mjs (7)' + "\n"
     + HEAD + r'(7)] "powerband visit {"at_ms":1700000001123,"error":"no answer"}", source: http://x/ (7)' + "\n"
     + HEAD + r'(7)] "powerband visit {"at_ms":"soon"}", source: http://x/ (7)' + "\n"
+    + HEAD + r'(7)] "powerband visit {"at_ms":1700000002123,"error":"not \"ok\""}", source: http://x/ (7)' + "\n"
+    + HEAD + r':7] "powerband visit {\"at_ms\":1700000003123,\"error\":\"not \\\"ok\\\"\"}", source: x (7)' + "\n"
+    + HEAD + r'(7)] "powerband visit {"at_ms":1700000004123,"error":""}", source: http://x/ (7)' + "\n"
     + HEAD + r'(9)] "something else", source: http://x/ (9)' + "\n"
     + "[42:42:1121/110654.1:WARNING:content/zygote.cc:325] Socket closed prematurely.\n"
 )  # fmt: skip
@@ -30,6 +33,9 @@ def test_visits_are_read_off_the_console_and_nothing_else_is(tmp_path: Path) -> 
     assert Visitor(1, log).visits() == [
         Visit(1_700_000_000_123_000_000, 3_500_000),
         Visit(1_700_000_001_123_000_000, None, "no answer"),
+        Visit(1_700_000_002_123_000_000, None, 'not "ok"'),
+        Visit(1_700_000_003_123_000_000, None, 'not "ok"'),
+        Visit(1_700_000_004_123_000_000, None, "no reason given"),
     ]
     assert Visitor(1, tmp_path / "none").visits() == []
 

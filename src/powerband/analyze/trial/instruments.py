@@ -67,7 +67,7 @@ def link_problems(link: Mapping[str, Any]) -> Iterator[Problem]:
 
 def visitor_metrics(visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: int) -> dict[str, float]:
     """The times in ns of the visits that began from `start_ns` until `end_ns` (wall clock), and how many failed."""
-    within = [visit for visit in visits if start_ns <= visit["at_ns"] < end_ns]
+    within = _within(visits, start_ns, end_ns)
     if not within:
         return {}
     took = [visit["took_ns"] for visit in within if visit["took_ns"] is not None]
@@ -76,10 +76,11 @@ def visitor_metrics(visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: 
 
 
 def visitor_problems(
-    visits: Sequence[Mapping[str, Any]], metrics: Mapping[str, float], missing: str
+    visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: int, missing: str
 ) -> Iterator[Problem]:
-    """Yields a note if visits failed or there were none. `missing`: the reason why there was no browser at all; empty
-    if there was one."""
+    """Yields a note if visits that began from `start_ns` until `end_ns` (wall clock) failed, or there were none.
+    `missing`: the reason why there was no browser at all; empty if there was one."""
+    metrics = visitor_metrics(visits, start_ns, end_ns)
     if missing:
         yield Problem("no_visitor", missing, fatal=False)
     elif "visits" not in metrics:
@@ -87,12 +88,17 @@ def visitor_problems(
         text = f"the browser reported no visit ({told}); see visitor.log of the trial"
         yield Problem("no_visit", text, fatal=False)
     elif failed := metrics["visits_failed"]:
-        last = next(visit["error"] for visit in reversed(visits) if visit["error"])
+        errors = [visit["error"] for visit in _within(visits, start_ns, end_ns) if visit["error"]]
+        last = errors[-1] if errors else "no reason given"
         yield Problem(
             "visits_failed",
             f"{failed:,.0f} of the browser's {metrics['visits']:,.0f} visits failed: {last}",
             fatal=False,
         )
+
+
+def _within(visits: Sequence[Mapping[str, Any]], start_ns: int, end_ns: int) -> list[Mapping[str, Any]]:
+    return [visit for visit in visits if start_ns <= visit["at_ns"] < end_ns]
 
 
 def acknowledged_metrics(rounds: Sequence[Mapping[str, Any]], expect: int) -> dict[str, float]:
@@ -213,15 +219,15 @@ def _heap(evidence: Evidence) -> Iterator[tuple[str, float]]:
         yield "jvm_live_growth_bytes", float(growth.bytes_after - growth.bytes_before)
 
 
-def _visits(evidence: Evidence) -> dict[str, float]:
-    """The metrics of the visits. The browser's clock is the wall clock, every other is monotonic."""
+def _wall_window(evidence: Evidence) -> tuple[int, int]:
+    """The window by the browser's clock, which is the wall clock; every other is monotonic."""
     ahead_ns = evidence.record.wall_ns - evidence.record.monotonic_ns
-    return visitor_metrics(evidence.record.visits, *(at_ns + ahead_ns for at_ns in evidence.window))
+    return evidence.fleet.start_ns + ahead_ns, evidence.fleet.end_ns + ahead_ns
 
 
 def _visit_problems(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Problem]:
     if evidence.experiment.measure.visitor:
-        yield from visitor_problems(evidence.record.visits, metrics, evidence.record.no_visitor)
+        yield from visitor_problems(evidence.record.visits, *_wall_window(evidence), evidence.record.no_visitor)
 
 
 def _acknowledged(evidence: Evidence) -> dict[str, float]:
@@ -235,6 +241,6 @@ def _acknowledged_problems(evidence: Evidence, metrics: Mapping[str, float]) -> 
 
 
 LINK = Source("link", lambda e: link_metrics(e.record.link), lambda e, _: link_problems(e.record.link))
-VISITS = Source("visits", _visits, _visit_problems)
+VISITS = Source("visits", lambda e: visitor_metrics(e.record.visits, *_wall_window(e)), _visit_problems)
 ACKNOWLEDGED = Source("acknowledged", _acknowledged, _acknowledged_problems)
 HEAP = Source("heap", _heap, lambda e, _: snapshot_problems(e.record.snapshots))

@@ -104,15 +104,16 @@ def measure(directory: TrialDir, record: TrialRecord, experiment: Experiment) ->
     metrics: dict[str, float] = {}
     for source in sources:
         metrics.update(source.metrics(evidence))
-    found = [problem for source in sources for problem in source.problems(evidence, metrics)]
-    problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
     quiet = compared_rates(evidence, metrics)
     if not quiet and (rate := edgeless_goodput(fleet, evidence.load)) is not None:
         metrics |= dict.fromkeys(RATES, rate)  # all that ended was served
+    of_trial = {**metrics, **quiet}
+    found = [problem for source in sources for problem in source.problems(evidence, of_trial)]
+    problems = tuple(sorted(found, key=lambda problem: not problem.fatal))
     # Threads that serve no requests hold none.
     rate_per_s = fleet.achieved_per_s if kind.sends_requests else 0.0
     return replace(
-        _result(record, problems, {**metrics, **quiet}, evidence.own_affinity),
+        _result(record, problems, of_trial, evidence.own_affinity),
         steady=None if quiet else evidence.steady,
         held_up=held_up(evidence, metrics),
         rising=(_rises_when_quiet(evidence) if quiet else evidence.rising) or _still_compiles(metrics),

@@ -66,13 +66,21 @@ class AcknowledgedWrites(Instrument):
 
 def check_acknowledged(of: Acknowledged, client: Client, pause: _Pause) -> list[Round]:
     """Writes and reads for `of.rounds` rounds. A request that fails is noted in its round; errors that end the check
-    come from `pause` and `client`."""
+    come from `pause` and `client`. Without `of.reset`, a write must replace what the one before it left: if a read
+    counts more than before, the round has failed."""
     rounds: list[Round] = []
+    full: int | None = None  # what reads counted before a write, once it was as much as one adds
     for _ in range(of.rounds):
         pause(0)
-        if not rounds or rounds[-1].visible_ns is None:
-            _settle(of, client, pause)
-        rounds.append(_round(of, client, pause))
+        if not rounds or rounds[-1].visible_ns is None or of.reset is None:
+            count = _settle(of, client, pause)
+            if of.reset is None and full is None and (count or 0) >= of.expect:
+                full = count
+        found = _round(of, client, pause)
+        if full is not None and found.seen is not None and found.seen > full:
+            told = f"a read counted {full:,} before a write, and {found.seen:,} after one"
+            found = Round(failed=f"{told}: name reset (measure.acknowledged)")
+        rounds.append(found)
     return rounds
 
 
@@ -83,21 +91,22 @@ def _pause(subject: RunningSubject, pump: Pump, length_s: float) -> None:
     subject.check_alive()
 
 
-def _settle(of: Acknowledged, client: Client, pause: _Pause) -> None:
+def _settle(of: Acknowledged, client: Client, pause: _Pause) -> int | None:
     """Waits until reads count the same for a while, so that earlier acknowledged writes are done, but no longer than a
-    write may take. If a read fails, it returns: the round that follows will report it."""
+    write may take; returns that count. If a read fails, it returns None: the round that follows will report it."""
     begun = unchanged_since = time.monotonic()
     count: int | None = None
     while time.monotonic() - begun < of.timeout_ns / 1e9:
         try:
             found = count_in(client.send(of.read).body, of.count)
         except RequestFailedError:
-            return
+            return None
         if found != count:
             count, unchanged_since = found, time.monotonic()
         elif time.monotonic() - unchanged_since >= _SETTLED_S:
-            return
+            break
         pause(_SETTLING_PAUSE_S)
+    return count
 
 
 def _round(of: Acknowledged, client: Client, pause: _Pause) -> Round:

@@ -151,10 +151,13 @@ def visitor_up(engine: Path, page: str, files: TrialDir, cpus: tuple[int, ...], 
 def _visit(text: str) -> Visit | None:
     """The visit in a console line; None if the line has another form."""
     try:
-        told = json.loads(text.replace('\\"', '"'))
+        try:
+            told = json.loads(text)
+        except ValueError:  # some versions of Chromium escape it once more
+            told = json.loads(json.loads(f'"{text}"'))
         at_ns = round(float(told["at_ms"]) * 1000) * 1000
         if "error" in told:
-            return Visit(at_ns, None, str(told["error"])[:200])
+            return Visit(at_ns, None, str(told["error"])[:200] or "no reason given")
         return Visit(at_ns, round(float(told["took_ms"]) * 1e6))
     except NOT_AS_WRITTEN:
         return None

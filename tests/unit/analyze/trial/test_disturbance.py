@@ -115,7 +115,8 @@ def test_a_trial_that_may_have_lost_half_tells_nothing(tmp_path: Path, figures: 
 
 def test_beside_a_program_that_rests_for_a_while_only_that_while_counts(tmp_path: Path) -> None:
     figures = Figures(loud_s=8.0)
-    beside = measured(tmp_path, figures)
+    more = Measure.model_validate({"invariants": [f"goodput > {1.2 * figures.goodput_per_s}"]})
+    beside = measured(tmp_path, figures, measure=more)
     assert beside.valid and beside.steady is None
     assert beside.metrics["held_up_share_max"] > 0.5, "of the whole window too little is known"
     assert beside.metrics["quiet_s"] == pytest.approx(1.9), "but for the tenth of a second after it"

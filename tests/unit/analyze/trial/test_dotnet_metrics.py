@@ -144,6 +144,15 @@ def test_the_number_of_threads_is_advised_in_hexadecimal() -> None:
     assert "the pool grows" in found.evidence[1]
 
 
+def test_an_open_load_needs_as_many_threads_as_its_rate_and_not_as_many_as_wait() -> None:
+    """The queue, which grows all the time, holds 5,000 work items; half of what is offered is served."""
+    given = {"dotnet_pool_queue_mean": 5000.0, "offered_rate_per_s": 1600.0}
+    found = bottleneck_of(scene(POOL, users=None, metrics={**IDLE, **STARVED, **given}))
+    assert found is not None and found.advice.endswith(
+        "the offered rate needs at least 32, DOTNET_ThreadPool_ForceMinWorkerThreads=20 (hexadecimal)"
+    )
+
+
 def test_a_short_cpu_is_no_starved_pool_and_no_lock() -> None:
     busy = pool(".NET TP Worker", 0.99, 3.0, lock=1.0)
     found = bottleneck_of(scene(busy, metrics={**IDLE, **STARVED, "dotnet_lock_contentions_per_s": 790.0}))

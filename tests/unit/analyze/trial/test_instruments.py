@@ -242,7 +242,8 @@ def visit(at_ms: int, took_ms: int | None, error: str = "") -> dict[str, Any]:
 
 
 def test_visits_of_the_window_count() -> None:
-    visits = [visit(5, 900), visit(10, 3), visit(11, 1), visit(12, None, "no answer"), visit(13, 2), visit(20, 700)]
+    early, late = visit(5, 900), visit(20, None, "closed")
+    visits = [early, visit(10, 3), visit(11, 1), visit(12, None, "no answer"), visit(13, 2), late]
     found = visitor_metrics(visits, 10 * MS, 20 * MS)
     assert found == {
         "visits": 4.0,
@@ -251,13 +252,15 @@ def test_visits_of_the_window_count() -> None:
         "visit_time_ns_p90": 3.0 * MS,
         "visit_time_ns_max": 3.0 * MS,
     }
-    (problem,) = visitor_problems(visits, found, "")
+    (problem,) = visitor_problems(visits, 10 * MS, 20 * MS, "")
     assert problem.message == "1 of the browser's 4 visits failed: no answer" and not problem.fatal
+    (problem,) = visitor_problems([visit(12, None)], 10 * MS, 20 * MS, "")
+    assert problem.message == "1 of the browser's 1 visits failed: no reason given"
 
 
 def test_nobody_came() -> None:
     assert visitor_metrics([visit(5, 1)], 10 * MS, 20 * MS) == {}
-    assert [problem.code for problem in visitor_problems([], {}, "there is no Chromium")] == ["no_visitor"]
-    (problem,) = visitor_problems([visit(5, 1)], {}, "")
+    assert [problem.code for problem in visitor_problems([], 0, 20 * MS, "there is no Chromium")] == ["no_visitor"]
+    (problem,) = visitor_problems([visit(5, 1)], 10 * MS, 20 * MS, "")
     assert problem.code == "no_visit" and "none within the measured window" in problem.message
-    assert list(visitor_problems([], {"visits": 1.0, "visits_failed": 0.0}, "")) == []
+    assert list(visitor_problems([visit(5, 1)], 0, 20 * MS, "")) == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from powerband.analyze.trial.bottleneck.clauses import count, cpu_used, per_second, verdict
 from powerband.analyze.trial.bottleneck.scene import Scene
-from powerband.analyze.trial.bottleneck.thread_rules import serves_fewer
+from powerband.analyze.trial.bottleneck.thread_rules import enough_for_rate, serves_fewer
 from powerband.analyze.trial.dotnet_metrics import starves
 from powerband.base.units import share, significant
 from powerband.model.bottlenecks import BottleneckName
@@ -70,6 +70,9 @@ def starved_pool(scene: Scene) -> Bottleneck | None:
     queue, busy = scene.value("dotnet_pool_queue_mean"), scene.value("dotnet_pool_busy_mean")
     if not starves(scene.metrics) or serves_fewer(busy, scene):
         return None
+    enough, told = queue + busy, "with {}, no work item would wait"
+    if (needed := enough_for_rate(busy, busy, scene)) is not None:
+        enough, told = needed, "the offered rate needs at least {}"
     blocked = scene.value("dotnet_pool_blocked_mean")
     grew = scene.value("dotnet_pool_growth_per_s")
     growing = (
@@ -82,7 +85,6 @@ def starved_pool(scene: Scene) -> Bottleneck | None:
             f"{count(queue)} work items wait for a thread{growing}",
             cpu_used(scene),
         ],
-        advice=f"do not block the threads of {POOL} (use await), or start it with more: with "
-        f"{count(queue + busy)}, no work item would wait, DOTNET_ThreadPool_ForceMinWorkerThreads="
-        f"{round(queue + busy):X} (hexadecimal)",
+        advice=f"do not block the threads of {POOL} (use await), or start it with more: {told.format(count(enough))}, "
+        f"DOTNET_ThreadPool_ForceMinWorkerThreads={round(enough):X} (hexadecimal)",
     )

@@ -54,7 +54,7 @@ class Scene:
     cpus: float | None
     """CPUs that the subject may use."""
     users: int | None
-    """Users of a closed load; None with an open one."""
+    """Users of a closed load, or threads of a JMeter plan; None with an open load."""
     present: float
     """Mean requests in the system."""
     rate_per_s: float
@@ -210,7 +210,7 @@ def scene_of(evidence: Evidence, metrics: Mapping[str, float], problems: Sequenc
         problems={problem.code: problem for problem in problems},
         pools=evidence.pools,
         cpus=evidence.subject_cpus,
-        users=load.users,
+        users=load.users if load.jmeter is None else max(1, round(fleet.users_mean)),
         present=_present(fleet, load, metrics),
         rate_per_s=fleet.achieved_per_s,
         load_served=loaded and _served(fleet, load, metrics),

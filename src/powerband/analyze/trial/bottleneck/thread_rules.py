@@ -296,15 +296,21 @@ def pool_too_small(scene: Scene, queue: float = QUEUED_LEAST) -> Bottleneck | No
     return None
 
 
-def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
-    """Says how many threads would be enough. With an open load: arrival rate x time that a request holds a thread
-    (Little's law). With users: one for each request that they have under way, or would have if none were turned away.
-    Also, where that is less, how many fill the server's CPUs, if each uses as much as one does now; but not from little
-    use, much of which is no thread's of the pool."""
+def enough_for_rate(busy: float, threads: float, scene: Scene) -> float | None:
+    """How many threads an open load needs: arrival rate x time that a request holds a thread (Little's law), and more
+    than there are. None with users, or if a rate is not known."""
     offered, done = scene.value("offered_rate_per_s"), scene.value("goodput_per_s")
+    return max(busy * offered / done, threads + 1) if scene.users is None and offered and done else None
+
+
+def _enough_threads(busy: float, threads: float, queued: float, scene: Scene) -> str:
+    """Says how many threads would be enough. With an open load: as many as its rate needs. With users: one for each
+    request that they have under way, or would have if none were turned away. Also, where that is less, how many fill
+    the server's CPUs, if each uses as much as one does now; but not from little use, much of which is no thread's of
+    the pool."""
     enough, told = queued + threads, "with {}, no request would queue"
-    if scene.users is None and offered and done:
-        enough, told = max(busy * offered / done, threads + 1), "the offered rate needs at least {}"
+    if (needed := enough_for_rate(busy, threads, scene)) is not None:
+        enough, told = needed, "the offered rate needs at least {}"
     elif scene.users is not None and scene.turns_away:
         enough, told = float(scene.users), "with {}, no request would be turned away"
     fill_cpu = threads / scene.cpu_share if scene.cpu_share >= TELLS_OF_MORE else enough

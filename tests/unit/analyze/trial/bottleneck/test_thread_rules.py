@@ -12,6 +12,7 @@ from fakes.trials import Figures, experiment, record_of, spec, summary
 from powerband.analyze.trial.bottleneck.rules import bottleneck_of
 from powerband.analyze.trial.bottleneck.scene import Scene, scene_of
 from powerband.model.bottlenecks import BottleneckName
+from powerband.model.load import Load
 from powerband.model.results import Bottleneck
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import merge_fleet
@@ -149,6 +150,15 @@ def test_threads_of_python_are_known_whatever_they_are_called(runtimes: tuple[st
     only = scene_of(Evidence.read(record, experiment(), fleet, (), None), {}, ()).only_python
     found = bottleneck_of(interpreted(pool("Thread", 1.05, 0.1, lock=13, socket=1.75), only_python=only))
     assert found is not None and found.name is name
+
+
+def test_the_threads_of_a_jmeter_plan_are_users_and_no_open_load() -> None:
+    plan, record = experiment(load=Load(jmeter="plan.jmx")), record_of(spec(), Figures(users=64))
+    fleet = merge_fleet(record.engines)
+    assert fleet is not None
+    users = scene_of(Evidence.read(record, plan, fleet, (), None), {}, ()).users
+    found = bottleneck_of(scene(SLEEPERS, POLLER, users=users, metrics={"offered_rate_per_s": 800.0}))
+    assert found is not None and found.advice == "give `pool` more threads: with 64, no request would queue"
 
 
 def test_little_use_does_not_tell_how_many_threads_fill_the_cpu() -> None:
