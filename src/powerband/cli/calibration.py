@@ -43,7 +43,7 @@ def calibrate(quick: bool, keep: Path | None, output: str) -> int:
         _print(found)
     if found.interrupted:
         return UserInterruptError.exit_code
-    if found.problem or any(check.measured is None for check in found.checks):
+    if found.problem or found.undecided or any(check.measured is None for check in found.checks):
         return MeasurementError.exit_code
     return EXIT_OK if found.passed else EXIT_THRESHOLD
 
@@ -61,6 +61,9 @@ def _print(found: Calibration) -> None:
         click.echo(f"interrupted: {len(found.checks)} of {found.planned} checks")
     elif found.served is None:
         click.echo(f"Nothing could be measured: {found.problem}")
+    elif found.undecided:
+        those = "checks is" if found.undecided == 1 else "checks are"
+        click.echo(f"{found.undecided} of {len(found.checks)} {those} inconclusive; none disagrees with theory.")
     else:
         click.echo("All agree with theory." if found.passed else "Not all agree with theory: is this machine quiet?")
 

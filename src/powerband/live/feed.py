@@ -164,7 +164,7 @@ class Feed:
                 if change > cursor.trials or cursor.version == 0
             ]
         number, phase, points = _place(state.current)
-        if (number, phase, points) != (cursor.number, cursor.phase, cursor.points):
+        if cursor.version == 0 or (number, phase, points) != (cursor.number, cursor.phase, cursor.points):
             told["current"] = None if state.current is None else _current(state.current, cursor)
         now = Cursor(state.version, self._changes, number, phase, points)
         if not told:

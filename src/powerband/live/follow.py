@@ -2,7 +2,7 @@
 
 Each `poll` reads only new data: lines appended to the plan and to the trial in flight, new records, and `analysis.json`
 if the run has rewritten it. A trial that is in no analysis yet is measured once, one trial per poll. If the run is at
-rest and its last analysis is missing or old, a new one is made in memory.
+rest and its last analysis is missing or old, a new one is made in memory, as `powerband report` makes it.
 
 Incomplete lines are ignored until they are complete. Damaged or foreign files, and those of another version, are
 reported in words.
@@ -53,7 +53,7 @@ from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.report.wording.standings import race_line
 from powerband.search.forecast import forecast
-from powerband.search.session import analyse_results
+from powerband.search.session import analyse_results, analyse_run
 from powerband.store import NOT_AS_WRITTEN, RunDir, TrialDir
 
 _PACE_TRIALS = 50  # arbitrary: settings differ in pace, and all of a block should be among them
@@ -155,6 +155,13 @@ class RunFollower:
         return self._known.analysis
 
     @property
+    def report_is_old(self) -> bool:
+        """True if the run has an analysis or a record that is newer than its report.html."""
+        written, newer = changed_at(self.run.report), [self._known.analysis_version]
+        newer += [trial.record for trial in list(self._known.trials.values())]
+        return written is not None and any(each is not None and each[2] > written[2] for each in newer)
+
+    @property
     def experiment(self) -> Experiment | None:
         """The run's experiment; None before the first poll, and if its file cannot be read."""
         return self._known.experiment
@@ -189,7 +196,7 @@ class RunFollower:
         """Notes whether a process holds the run."""
         running = is_held(self.run.path / ".lock")
         if running and not self._known.running:
-            self._known.settled = frozenset()  # a resumed run may repeat any trial
+            self._known.settled, self._known.own_analysis = frozenset(), False  # a resumed run may repeat any trial
         self._stale = self._stale or running != self._known.running
         self._known.running = running
 
@@ -264,16 +271,20 @@ class RunFollower:
         if text is None:
             return
         try:
-            known.analysis = stored_analysis(text.decode("utf-8", "replace"))
+            analysis = stored_analysis(text.decode("utf-8", "replace"))
         except UsageError as error:
             known.analysis_problem = f"its analysis.json is left aside: {error}"
             return
         known.own_analysis, known.analysis_problem = False, ""
-        for result in known.analysis.trials:
-            if (trial := known.trials.get(result.number)) is not None:
-                trial.result, trial.because = result, ""
+        self._take(analysis)
         if seen_before:
-            known.settled = frozenset(result.number for result in known.analysis.trials)
+            known.settled = frozenset(result.number for result in analysis.trials)
+
+    def _take(self, analysis: Analysis) -> None:
+        self._known.analysis = analysis
+        for result in analysis.trials:
+            if (trial := self._known.trials.get(result.number)) is not None:
+                trial.result, trial.because = result, ""
 
     def _measure_one(self) -> None:
         """Measures one trial that is in no analysis: the newest first, since viewers wait for it."""
@@ -305,10 +316,25 @@ class RunFollower:
         done.sort(key=lambda trial: trial.spec.number)
         results = [trial.result for trial in done if trial.result is not None]
         try:
-            known.analysis = analyse_results(experiment, self.run, [trial.spec for trial in done], results)
+            specs = [trial.spec for trial in done]
+            self._take(self._as_reported(experiment) or analyse_results(experiment, self.run, specs, results))
         except Exception as error:  # as above
+            raise_if_out_of_files(error)
             known.analysis_problem = f"it cannot be analysed ({type(error).__name__}: {error})"
         known.own_analysis = self._stale = True
+
+    def _as_reported(self, experiment: Experiment) -> Analysis | None:
+        """What `analyse_run` says; None if files of the trials must not be opened, cannot be read, or give what is no
+        number."""
+        if refused(within(self.run.trials)):
+            return None
+        try:
+            found = analyse_run(experiment, self.run)
+        except Exception as error:  # as above
+            raise_if_out_of_files(error)
+            return None
+        whole = all(math.isfinite(value) for trial in found.trials for value in trial.metrics.values())
+        return found if whole else None
 
     def _follow_current(self) -> None:
         """Follows the last trial of the plan while it has no record, unless nodes run the trials and have their

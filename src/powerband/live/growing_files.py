@@ -74,7 +74,8 @@ def refused(paths: Iterable[Path]) -> str:
 
 def run_refused(run: RunDir) -> str:
     """Like `refused`, for the files of a run that are opened, except those of its trials."""
-    return refused((run.experiment, run.host, run.plan, run.trials))
+    named = (run.experiment, run.host, run.plan, run.turns, run.nodes, run.trials, run.analysis, run.seen, run.left)
+    return refused(named)
 
 
 def within(folder: Path) -> Iterator[Path]:

@@ -313,7 +313,7 @@ def _blocked_on(before: Json, now: Json) -> dict[str, float]:
 
 def _raw(counters: Counters, most: int) -> dict[str, float]:
     """The last values of the first `most` series of the metrics page; for counters, their growth per second since the
-    previous reading."""
+    previous reading, unless they began again."""
     found: dict[str, float] = {}
     for name, values in counters.fields.items():
         if len(found) >= most:
@@ -321,7 +321,7 @@ def _raw(counters: Counters, most: int) -> dict[str, float]:
         if not is_counter(name.partition("{")[0]):
             if (last := _last(values.tolist())) is not None:
                 found[name] = last[0]
-        elif (slope := _last(counters.slopes(name))) is not None:
+        elif (slope := _last(counters.slopes(name))) is not None and slope[0] >= 0:
             found[f"{name} per second"] = slope[0] * SECOND_NS
     return found
 

@@ -164,13 +164,13 @@ class LivePages:
     async def _report(self, request: Request) -> Response:
         name = request.path_params["name"]
         feed = self.feed(name)
-        written = await asyncio.to_thread(read_plain, feed.follower.run.report)
-        if written is not None:
-            return HTMLResponse(written, headers={"content-security-policy": REPORT_POLICY})
         state = await _settled(feed)
         back = [(run_address(name), "The run")]
         if state.status is RunStatus.RUNNING:
             return HTMLResponse(message_page("No report yet", "The report is made when the run ends.", back), 404)
+        written = await asyncio.to_thread(read_plain, feed.follower.run.report)
+        if written is not None and (state.because or not feed.follower.report_is_old):
+            return HTMLResponse(written, headers={"content-security-policy": REPORT_POLICY})
         if state.because or feed.follower.analysis is None:
             return HTMLResponse(message_page("No report", state.because or "No trial of it was measured.", back), 404)
         try:
@@ -181,8 +181,8 @@ class LivePages:
         return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
 
     def _made_report(self, name: str, feed: Feed, state: RunState) -> str:
-        """The report of a run that has none, as `powerband report` would write it; cached in memory, not written.
-        Raises UsageError if its files must not be opened."""
+        """The report of a run that has none, or an old one, as `powerband report` would write it; cached in memory, not
+        written. Raises UsageError if its files must not be opened."""
         wanted = name, state.version
         if self._report_made is None or self._report_made[0] != wanted:
             assert feed.follower.analysis is not None

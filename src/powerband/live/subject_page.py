@@ -21,6 +21,7 @@ from powerband.base.hosts import is_loopback, request_target, split_url
 from powerband.live.growing_files import plain_text, read_plain
 from powerband.live.state import RunState, TrialPhase
 from powerband.model.load import Step
+from powerband.model.secrets import without_secrets
 from powerband.processes.engine_process import Pump
 from powerband.processes.requests import Client, RequestFailedError
 from powerband.processes.stop_request import StopRequest
@@ -126,8 +127,9 @@ def fetch(url: str) -> str:
         host = split_url(url).hostname or ""
     except ValueError as error:
         raise NoPageError(str(error)) from None
+    shown = without_secrets(url)
     if not is_loopback(host):
-        raise NoPageError(f"{url} is not on this machine: let Prometheus scrape it where it is")
+        raise NoPageError(f"{shown} is not on this machine: let Prometheus scrape it where it is")
     asked = Step(name="GET", path=request_target(url), headers=(("Accept", "text/plain;version=0.0.4"),))
     try:
         with (
@@ -137,9 +139,9 @@ def fetch(url: str) -> str:
         ):
             answer = client.answer_to(asked)
     except (OSError, RequestFailedError) as error:
-        raise NoPageError(f"{url} does not answer: {error}") from error
+        raise NoPageError(f"{shown} does not answer: {error}") from error
     if answer.status != http.HTTPStatus.OK:
-        raise NoPageError(f"{url} answers with status {answer.status}")
+        raise NoPageError(f"{shown} answers with status {answer.status}")
     return answer.body.decode("utf-8", errors="replace")
 
 

@@ -105,6 +105,13 @@ class Calibration:
         """True if all checks were made, and each passed."""
         return not self.interrupted and bool(self.checks) and all(check.passed for check in self.checks)
 
+    @property
+    def undecided(self) -> int:
+        """The number of inconclusive checks, if every other check passed; else 0."""
+        if not all(check.passed or check.undecided for check in self.checks):
+            return 0
+        return sum(check.undecided for check in self.checks)
+
 
 @dataclass(frozen=True)
 class _Case:

@@ -35,7 +35,8 @@ def earlier_runs(of: ComparedRun, at: Path, but: Path) -> list[dict[Setting, flo
 
 
 def _figures(run: RunDir, of: ComparedRun) -> Iterator[tuple[Setting, float]]:
-    if not all(path.is_file() and path.stat().st_size < BYTES_MOST for path in (run.experiment, run.analysis)):
+    opened = (run.experiment, run.analysis, *filter(Path.exists, [run.host]))
+    if not all(path.is_file() and path.stat().st_size < BYTES_MOST for path in opened):
         return
     experiment = load_experiment(run.experiment)
     same = experiment.subject == of.experiment.subject and experiment.factors == of.experiment.factors

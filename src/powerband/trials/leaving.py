@@ -21,6 +21,7 @@ from powerband.base.units import capital
 from powerband.model.experiment import Experiment
 from powerband.model.plan import Setting
 from powerband.model.results import Analysis
+from powerband.model.secrets import without_secrets
 from powerband.model.subjects import render_deployed_command
 from powerband.processes.containers import A_CONTAINER, server_at
 from powerband.processes.deployed_subject import change
@@ -157,7 +158,7 @@ def _runs_already(experiment: Experiment) -> str:
     says that another process is watched."""
     subject = experiment.subject
     assert subject.deployed is not None
-    text = f"{subject.url} runs already: its setting is changed where it is, and it is not restarted"
+    text = f"{without_secrets(subject.url)} runs already: its setting is changed where it is, and it is not restarted"
     host, port = _address(subject.url)
     if not is_loopback(host) or (found := server_at(port)) is None:
         return text

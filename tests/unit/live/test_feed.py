@@ -94,6 +94,15 @@ def test_the_first_message_has_everything_and_the_next_what_changed(tmp_path: Pa
     run(case)
 
 
+def test_who_comes_back_between_two_trials_is_told_that_none_runs(tmp_path: Path) -> None:
+    async def case() -> None:
+        stream = Feed(Scripted(tmp_path)).messages()
+        assert (await next_of(stream))["current"] is None
+        await stream.aclose()
+
+    run(case)
+
+
 def test_a_number_that_is_none_is_told_as_null(tmp_path: Path) -> None:
     async def case() -> None:
         follower = Scripted(tmp_path)

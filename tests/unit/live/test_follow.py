@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from fakes import synthetic, synthetic_verdicts
 from fakes.finished_run import MADE, run_to_its_end
 from fakes.live_runs import exchanged, recorded, written
 from fakes.live_trials import write_lines
+from fakes.trials import failed_record, write_trial
 from powerband.analyze.settings.compare import RESUME
 from powerband.files.experiment_file import load_experiment
 from powerband.files.resolved import resolved_yaml
@@ -192,9 +193,27 @@ def test_results_of_a_run_whose_trials_were_removed_stay(tmp_path: Path) -> None
     assert settled(RunFollower(run.path)).valid == 43
 
 
-def test_without_an_analysis_it_is_made_as_the_report_makes_it(small: RunDir) -> None:
-    state = settled(RunFollower(small.path))
+def never_ready(run: RunDir) -> None:
+    write_trial(run.trial(1), failed_record(run.trial(1).read_record().spec), None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda run: None,
+        lambda run: run.keep_note("its experiment.yaml was changed"),
+        never_ready,
+        lambda run: run.trial(3).record.write_text("{"),
+    ],
+)
+def test_without_an_analysis_it_is_made_as_the_report_makes_it(
+    small: RunDir, change: Callable[[RunDir], object]
+) -> None:
+    change(small)
+    follower = RunFollower(small.path)
+    state = settled(follower)
     analysis = analyse_run(load_experiment(small.experiment), small)
+    assert follower.analysis == analysis and state.warnings == analysis.warnings
     assert state.answer == analysis.answer.sentences
     assert {s.id: s.estimate for s in state.settings} == {
         row.setting.id: row.estimates["goodput_per_s"].value if row.estimates else None for row in analysis.settings
@@ -324,7 +343,7 @@ def test_a_record_of_another_kind_is_named_and_the_others_stay(small: RunDir, te
     small.trial(2).record.write_text(text)
     state = settled(RunFollower(small.path))
     assert state.trials[1].because and state.trials[1].value is None
-    assert any(warning.startswith("trial 2: ") for warning in state.warnings)
+    assert any(warning.startswith(("trial 2: ", "trial 2 does not count: ")) for warning in state.warnings)
     assert state.trials[0].because != state.trials[1].because
     assert state.status is not RunStatus.UNREADABLE
 
@@ -348,8 +367,9 @@ def test_trials_cut_short_never_crash(small: RunDir, name: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["link", "pipe"])
-@pytest.mark.parametrize("name", ["experiment.yaml", "host.json", "plan.jsonl", "trials"])
+@pytest.mark.parametrize("name", ["experiment.yaml", "host.json", "plan.jsonl", "trials", "left.json"])
 def test_a_run_of_links_or_pipes_is_not_opened(small: RunDir, name: str, how: str) -> None:
+    (small.path / name).touch()
     exchanged(small.path / name, how)
     state = RunFollower(small.path).poll()
     assert state.status is RunStatus.UNREADABLE

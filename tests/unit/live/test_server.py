@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import re
@@ -141,6 +142,21 @@ def test_a_report_that_was_never_written_is_made(root: Path, pages: LivePages) -
     answer = get(pages, f"/runs/{run.path.name}/report")
     assert answer.status == 200 and "quickstart – powerband" in answer.text
     assert sorted(path for path in run.path.rglob("*")) == before  # and nothing was written
+
+
+def test_a_report_that_the_run_went_on_after_is_made_anew(root: Path, pages: LivePages) -> None:
+    run = RunDir(root / "20261119-100000-quickstart")
+    run.report.write_text("<title>of the first trials</title>")
+    with (run.path / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        answer = get(pages, f"/runs/{run.path.name}/report")
+        assert answer.status == 404 and "made when the run ends" in answer.text
+    assert get(pages, f"/runs/{run.path.name}/report").text == run.report.read_text()
+    os.utime(run.report, (1, 1))
+    answer = get(pages, f"/runs/{run.path.name}/report")
+    assert answer.status == 200 and "quickstart – powerband" in answer.text
+    run.experiment.write_text("future: 1\n")
+    assert get(pages, f"/runs/{run.path.name}/report").text == run.report.read_text(), "it is all that can be read"
 
 
 def test_names_are_shown_as_they_are(root: Path, pages: LivePages) -> None:

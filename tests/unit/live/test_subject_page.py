@@ -151,6 +151,8 @@ def test_an_address_that_is_not_there_yet_is_none(tmp_path: Path, text: str) -> 
         ("http://169.254.169.254/latest/meta-data", "not on this machine"),
         ("file:///etc/passwd", "no URL of a server"),
         ("http://127.0.0.1:1/metrics", "does not answer"),
+        ("http://127.0.0.1:1/metrics?token=tiger-7", r"/metrics\?token=\(hidden\) does not answer"),
+        ("http://example.com/?token=tiger-7", r"/\?token=\(hidden\) is not on this machine"),
     ],
 )
 def test_only_this_machine_is_asked(tmp_path: Path, url: str, reason: str) -> None:

@@ -83,6 +83,18 @@ def test_what_the_probe_saw_is_there_by_second(recorded: TrialDir) -> None:
     assert names.index("app_queued") < names.index("queue_length"), "what was asked for before what it is made of"
 
 
+def test_a_counter_that_began_again_never_falls_by_the_second(recorded: TrialDir) -> None:
+    lines = [json.loads(line) for line in recorded.probe.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "scrape" and line["at_ns"] > GO_NS + 4 * SECOND_NS:
+            line["values"] = {name: value - 100 for name, value in line["values"].items()}
+    recorded.probe.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    points = read(recorded)
+    for name in ("app_jobs", 'jobs_total{pool="a"} per second'):
+        assert [point.gauges[name] for point in points] == pytest.approx([30] * SECONDS)
+    assert min(point.gauges["queue_length"] for point in points) < 0
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_switches_of_many_threads_are_not_read_each_second(recorded: TrialDir, exact: bool) -> None:
     """The probe repeats what it read. Loops that keep CPUs awake are no processes of the trial."""

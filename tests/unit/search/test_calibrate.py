@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from powerband.cli import invoke
 from powerband.model.plan import Setting
 from powerband.model.results import Problem, TrialResult
 from powerband.processes.stop_request import StopRequest
@@ -95,3 +96,28 @@ def test_most_trials_of_a_check_must_be_usable() -> None:
     assert checked([0.0, 0.001, 0.0], lost=2).passed
     check = checked([0.0, 0.001], lost=2)
     assert not check.passed and check.problem == "only 2 of 4 trials could be used: the subject died"
+
+
+AGREES, UNSURE, WRONG = ([0.03, 0.05, 0.07, 0.09], [-0.20, 0.20, -0.10, 0.12], [0.5, 0.7, 0.6, 0.8])
+
+
+@pytest.mark.parametrize(
+    ("deviations", "code", "said"),
+    [
+        ([AGREES, AGREES], 0, "All agree with theory."),
+        ([AGREES, UNSURE], 5, "1 of 2 checks is inconclusive; none disagrees with theory."),
+        ([UNSURE, UNSURE], 5, "2 of 2 checks are inconclusive; none disagrees with theory."),
+        ([WRONG, UNSURE], 1, "Not all agree with theory: is this machine quiet?"),
+    ],
+)
+def test_an_inconclusive_check_is_no_disagreement(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    deviations: list[list[float]],
+    code: int,
+    said: str,
+) -> None:
+    found = module.Calibration(0.01, module.Served(0.01, 0.0), tuple(map(checked, deviations)), None, 2)
+    monkeypatch.setattr(module, "calibrate", lambda **_: found)
+    assert invoke(["calibrate"]) == code
+    assert capsys.readouterr().out.splitlines()[-1] == said

@@ -214,7 +214,11 @@ def test_the_process_to_watch_is_named(
     knob: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[str, int] | None, said: str
 ) -> None:
     monkeypatch.setattr(leaving, "server_at", lambda port: found)
-    assert leaving._runs_already(deployed(knob)).endswith(f"it is not restarted{said}")
+    made = deployed(knob)
+    assert leaving._runs_already(made).endswith(f"it is not restarted{said}")
+    hidden = made.subject.model_copy(update={"url": f"{made.subject.url}?token=tiger-7"})
+    told = leaving._runs_already(made.model_copy(update={"subject": hidden}))
+    assert told.startswith("http://127.0.0.1:1/?token=(hidden) runs already")
 
 
 def test_a_process_that_is_watched_but_does_not_listen_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,8 @@ def own_metrics(wanted: Mapping[str, OwnExpression], scrapes: Counters, start_ns
 
 
 def own_series(wanted: Mapping[str, OwnExpression], scrapes: Counters) -> dict[str, tuple[float | None, ...]]:
-    """The wanted metrics over time, a value for each scrape or None; counters over the time since the scrape before."""
+    """The wanted metrics over time, a value for each scrape or None; counters over the time since the scrape before,
+    None if they began again."""
     page = MetricsPage(scrapes)
     return {name: tuple(_over_time(expression, page)) for name, expression in wanted.items()}
 
@@ -95,7 +96,8 @@ def _over_time(expression: OwnExpression, page: MetricsPage) -> Iterator[float |
     passed_s = np.diff(page.scrapes.at_ns, prepend=np.nan) / SECOND_NS
     levels = {series: page.levels(series) for series in expression.series}
     if expression.function in COUNTERS:
-        levels = {series: np.diff(values, prepend=np.nan) for series, values in levels.items()}
+        steps = {series: np.diff(values, prepend=np.nan) for series, values in levels.items()}
+        levels = {series: np.where(step < 0, np.nan, step) for series, step in steps.items()}  # it began again
     for index in range(page.scrapes.at_ns.size):
         found = _value(expression, lambda series, index=index: float(levels[series][index]))  # type: ignore[misc]
         found = found / passed_s[index] if expression.function == "rate" else found

@@ -46,7 +46,7 @@ class LabelTable:
 class LabelledSeries:
     """The series of one `name` over time. `lines`: for each combination of its labels' values, their text and a value
     at each of `t_s`: counters (by their names' ends) per second since the scrape before, the others as read; None:
-    unknown."""
+    unknown, or the counter began again."""
 
     name: str
     t_s: tuple[float, ...]
@@ -126,7 +126,8 @@ def _value(scrapes: Counters, text: str, name: str, start_ns: int, end_ns: int) 
 
 def _over_time(scrapes: Counters, field: str, name: str) -> tuple[float | None, ...]:
     if is_counter(name):
-        return tuple(None if slope is None else slope * SECOND_NS for slope in scrapes.slopes(field))
+        slopes = scrapes.slopes(field)
+        return tuple(None if slope is None or slope < 0 else slope * SECOND_NS for slope in slopes)
     return tuple(None if math.isnan(value) else float(value) for value in scrapes.fields[field][1:])
 
 

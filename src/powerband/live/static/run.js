@@ -96,7 +96,7 @@ function head() {
   const status = at("status");
   status.textContent = STATUS[run.status];
   status.dataset.status = run.status;
-  at("report").hidden = !run.has_report && (run.status === "running" || run.status === "unreadable");
+  at("report").hidden = run.status === "running" || (run.status === "unreadable" && !run.has_report);
   at("question").textContent = run.question;
   const leader = run.settings.find((setting) => setting.leads);
   const goes = run.status === "running";

@@ -64,7 +64,13 @@ def test_series_with_the_same_labels_share_a_table() -> None:
 
 def test_a_counter_that_began_again_has_no_rate() -> None:
     at, fallen = np.array([10.0 * S, 11.0 * S, 12.0 * S]), np.array([900.0, 950.0, 20.0])
-    assert label_tables(Counters(at, {'served_total{worker="1"}': fallen}), 10 * S, 12 * S) == []
+    both = Counters(at, {'served_total{worker="1"}': fallen, 'conns{worker="1"}': fallen})
+    (table,) = label_tables(both, 10 * S, 12 * S)
+    assert table.columns == ("conns",)
+    served, conns = labelled_series(["served_total", "conns"], both, 0)
+    assert (served.lines, conns.lines) == ((("1", (pytest.approx(50.0), None)),), (("1", (950.0, 20.0)),))
+    wanted = {"rate": parse_own("rate(served_total)"), "level": parse_own("mean(conns)")}
+    assert own_series(wanted, both) == {"rate": (None, 50.0, None), "level": (900.0, 950.0, 20.0)}
 
 
 def test_own_metrics_over_time() -> None:
