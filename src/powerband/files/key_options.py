@@ -78,7 +78,8 @@ KEY_OPTIONS = {
         "Load before the measured time; `auto` ends once the rate is steady.  [default: auto]",
     ),
     "--repeats": Option(
-        "measure.repeats", "N", "Rounds of full length, at most; each starts every setting once.  [default: by profile]",
+        "measure.repeats", "N",
+        "Rounds of full length, at most; each starts every setting once.  [default: by profile]",
     ),
     "--budget": Option("design.budget", "TIME", "Time for the whole run: 1m, 5m, 30m.  [default: none]"),
     "--order": Option(

@@ -606,8 +606,8 @@ def test_what_is_laid_over_a_short_form_keeps_what_that_says() -> None:
     assert (made.objective.metric, made.objective.direction) == ("response_time_ns_p99", "minimise")
     assert made.objective.confidence == 0.9
     assert made.cluster is not None and (made.cluster.address, made.cluster.nodes) == ("bench-1:6379", ("a",))
-    subject = parse("subject: reference\nfactors: {threads: [1]}\nload: {users: 1}", subject__set__queue="8").subject
-    assert subject.name == "reference" and subject.set == {"queue": 8}
+    subject = parse("subject: reference\nfactors: {threads: [1]}\nload: {users: 1}", subject__set__wait="8ms").subject
+    assert subject.name == "reference" and subject.set == {"wait": "8ms"}
 
 
 @pytest.mark.parametrize("written", ["p99", "{minimise: p99}", "{metric: p99, direction: minimise}"])
