@@ -79,8 +79,7 @@ class _Converter:
         self._stop_where_refused()
         assert load is not None
         steps = _moved(steps, open_load=paced is not None)
-        follows = [sampler.element for sampler, step in zip(samplers, steps, strict=False) if step.request.follows]
-        note_requests(self.findings, steps, follows, goes_on=group.goes_on)
+        note_requests(self.findings, steps, [sampler.element for sampler in samplers], goes_on=group.goes_on)
         note_load(self.findings, load)
         note_rows(self.findings, len(rows), own=own)
         return Conversion(

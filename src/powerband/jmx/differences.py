@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle
 
 from powerband.jmx.converted import ConvertedLoad, ConvertedStep
 from powerband.jmx.plan_findings import Findings
@@ -10,19 +11,16 @@ from powerband.jmx.tree import Element
 
 
 def note_requests(
-    findings: Findings, steps: Sequence[ConvertedStep], follows: Sequence[Element], *, goes_on: bool
+    findings: Findings, steps: Sequence[ConvertedStep], elements: Sequence[Element], *, goes_on: bool
 ) -> None:
-    """Adds notes on the differences of requests. `follows`: the requests for which JMeter would follow redirects.
-    `goes_on`: JMeter continues with the next request after an error."""
+    """Adds notes on the differences of requests. `elements`: the requests of the plan, which the steps repeat for each
+    row of data. `goes_on`: JMeter continues with the next request after an error."""
     findings.note(
         "JMeter also sends its own User-Agent and Connection: keep-alive; powerband sends only what stands here."
     )
-    for element in follows:
-        findings.note(
-            "JMeter would follow a redirect with another request; powerband counts the 3xx as right and goes on "
-            "(check: {status: 200} makes it an error).",
-            element,
-        )
+    for step, element in zip(steps, cycle(elements), strict=False):
+        for text in _of_answer(step):
+            findings.note(text, element)
     if len(steps) > 1 and goes_on:
         findings.note(
             "After a failed request JMeter goes on with the next; a user of powerband begins the scenario anew."
@@ -35,6 +33,27 @@ def note_requests(
     if any(step.request.timeout_ms for step in steps):
         findings.note(
             "JMeter's response timeout begins anew with each part of an answer, powerband's is of the whole answer."
+        )
+
+
+def _of_answer(step: ConvertedStep) -> Iterator[str]:
+    """Yields how a redirect or a compressed answer to one request is judged otherwise than in JMeter."""
+    texts, statuses = step.check.contains, step.check.statuses
+    if step.request.follows and (texts or (statuses and not any(300 <= status < 400 for status in statuses))):
+        yield (
+            "JMeter would follow a redirect and test the page behind it; powerband tests the redirect itself, so that "
+            "it fails: write the request of that page as a step of its own, and check for 302 here."
+        )
+    elif step.request.follows:
+        yield (
+            "JMeter would follow a redirect with another request; powerband counts the 3xx as right and goes on "
+            "(check: {status: 200} makes it an error)."
+        )
+    asked = {value.lower() for name, value in step.request.headers if name.lower() == "accept-encoding"}
+    if texts and asked - {"identity", ""}:
+        yield (
+            "JMeter unpacks a compressed answer before it looks for a text; powerband looks in the bytes that arrive: "
+            "take Accept-Encoding out, or the check."
         )
 
 

@@ -125,7 +125,7 @@ class WarmUp:
     @classmethod
     def of(cls, experiment: Experiment, stage: Stage, load: Load, *, joining_ns: int, pause_ns: int) -> WarmUp:
         """Returns the warm-up that `experiment.measure` asks for in a trial of this stage and load."""
-        measure, asked_ns = experiment.measure, experiment.warmup_ns_of(stage)
+        measure, asked_ns = experiment.measure, experiment.warmup_ns_of(stage, load)
         if asked_ns is not None:
             # The ramp is no part of the window, unless the window is to begin with the first request.
             ramp_ns = load.joining_ns if asked_ns and load.requests_per_user is None else 0

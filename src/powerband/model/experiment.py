@@ -620,7 +620,7 @@ class Experiment(Frozen):
         `rate_per_s`: the rate of a capacity trial; Poisson arrivals at this rate replace users and rate, with a short
         drain and room for some seconds of arrivals in flight. If it is None and the objective is capacity, the load is
         closed and without think time, which measures the server's maximum."""
-        changes: dict[str, Level | Constant | WebSocket | None] = {
+        changes: dict[str, Level | Constant | WebSocket | tuple[Step, ...] | None] = {
             field_named(Load, name.removeprefix("load.")): level
             for name, level in setting.levels
             if name.startswith("load.")
@@ -628,13 +628,14 @@ class Experiment(Frozen):
         if rate_per_s is not None:
             changes |= {"users": None, "requests_per_user": None, "rate_per_s": rate_per_s, "arrivals": "poisson"}
             changes |= {"ramp_ns": 0, "join_per_s": None, "ramp_from_per_s": 0.0}
-            changes |= self._overload_bounds(rate_per_s)
         elif self.objective.is_capacity:
-            changes |= {"requests_per_user": None, "think": Constant()}
+            steps = tuple(step.model_copy(update={"think": None}) for step in self.load.scenario)
+            changes |= {"requests_per_user": None, "think": Constant(), "scenario": steps}
         if self.load.websocket is not None:
             values = {name: format_level(level) for name, level in self.subject.levels_at(setting).items()}
             changes["websocket"] = self.load.websocket.with_values(values)
-        return Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
+        load = Load.model_validate({**self.load.model_dump(), **changes}) if changes else self.load
+        return load if rate_per_s is None else load.model_copy(update=self._overload_bounds(load, rate_per_s))
 
     def host_for(self, setting: Setting) -> HostUse:
         """The host use of one setting: factors named `host.cpu_quota` and `host.memory_limit` replace these fields."""
@@ -657,20 +658,23 @@ class Experiment(Frozen):
         limits = {name: levels for name, levels in self.factors.items() if name.startswith("host.")}
         return [self.host_for(setting) for setting in grid(limits)]
 
-    def warmup_ns_of(self, stage: Stage) -> int | None:
+    def warmup_ns_of(self, stage: Stage, load: Load | None = None) -> int | None:
         """The warm-up of a stage in ns; None: until steady. Capacity trials have a fixed warm-up: an overloaded server
-        never becomes steady, and the backlog at the start of the window must not depend on the trial."""
+        never becomes steady, and the backlog at the start of the window must not depend on the trial. It is longer by
+        the pauses of `load` (None: the experiment's), so that all steps of the scenario are sent in the window."""
         if stage is Stage.CAPACITY and self.measure.warmup_ns is None:
-            return max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns)
+            return max(CAPACITY_WARMUP_NS, self.measure.warmup_min_ns) + (load or self.load).pauses_ns
         return self.measure.warmup_ns
 
-    def _overload_bounds(self, rate_per_s: float) -> dict[str, int | None]:
+    def _overload_bounds(self, load: Load, rate_per_s: float) -> dict[str, int | None]:
         """Drain and in-flight bound of a capacity trial. Requests later than several times the largest allowed time
-        violate the conditions anyway, so the trial does not wait for them."""
+        violate the conditions anyway, so the trial does not wait for them. An arrival is in flight for all its steps
+        and pauses, for which there is room at twice their mean."""
         patience_ns = max(CAPACITY_PATIENCE_NS, *(4 * limit for limit in self.allowed_times_ns()), 0)
-        bounds: dict[str, int | None] = {"drain_ns": min(self.load.drain_ns, round(patience_ns))}
-        held = max(CAPACITY_IN_FLIGHT_MIN, self.load.engine_threads, math.ceil(rate_per_s * patience_ns / 1e9))
-        if self.load.max_in_flight is None and held < CAPACITY_IN_FLIGHT_MAX:
+        bounds: dict[str, int | None] = {"drain_ns": min(load.drain_ns, round(patience_ns))}
+        stay_ns = len(load.scenario) * patience_ns + 2 * load.pauses_ns
+        held = max(CAPACITY_IN_FLIGHT_MIN, load.engine_threads, math.ceil(rate_per_s * stay_ns / 1e9))
+        if load.max_in_flight is None and held < CAPACITY_IN_FLIGHT_MAX:
             bounds["max_in_flight"] = held
         return bounds
 

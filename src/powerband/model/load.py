@@ -254,6 +254,11 @@ class Load(Section):
         return round(self.users / self.join_per_s * 1e9)
 
     @property
+    def pauses_ns(self) -> int:
+        """The mean pauses between the steps of the scenario, added up."""
+        return sum(mean_ns(step.think or self.think) for step in self.scenario[:-1])
+
+    @property
     def longest_pause_ns(self) -> int:
         """The longest mean pause between a user's sends, not counting waits for responses."""
         if self.pace is not None:

@@ -8,6 +8,7 @@ from fakes.tuned import tune_experiment
 from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.resolved import resolved_yaml
+from powerband.loads.driver import WarmUp
 from powerband.model.experiment import CAPACITY_IN_FLIGHT_MAX, Experiment
 from powerband.model.plan import Setting, Stage
 
@@ -108,7 +109,8 @@ def test_tune_adds_its_condition_on_errors_but_no_slo_at_all() -> None:
 
 
 def test_a_capacity_trial_has_poisson_arrivals_and_does_not_wait_for_what_piled_up() -> None:
-    made = parsed(load="load: {users: 8, think: 1s, ramp: 1s, duration: 2s, drain: 10s}\n")
+    load = "load: {users: 8, think: 1s, ramp: 1s, duration: 2s, drain: 10s, scenario: [{get: /, think: 3s}]}\n"
+    made = parsed(load=load)
     setting = Setting((("threads", 1),))
     trial = made.load_for(setting, 100.0)
     assert (trial.users, trial.rate_per_s, trial.arrivals, trial.ramp_ns) == (None, 100.0, "poisson", 0)
@@ -117,7 +119,17 @@ def test_a_capacity_trial_has_poisson_arrivals_and_does_not_wait_for_what_piled_
     assert made.load_for(setting, 400.0).max_in_flight == 800 < CAPACITY_IN_FLIGHT_MAX
     assert made.load_for(setting, 40_000.0).max_in_flight is None
     look = made.load_for(setting)
-    assert look.users == 8 and look.think.model_dump()["ns"] == 0
+    assert look.users == 8 and look.never_pauses
+
+
+def test_a_scenario_is_in_flight_for_all_its_steps_and_pauses() -> None:
+    made = parsed(load="load: {think: 1s, duration: 2s, scenario: [{get: /a}, {get: /b, think: 9s}]}\n")
+    setting, slower = (Setting((("threads", 1), ("load.think", think))) for think in ("1s", "2s"))
+    assert made.load_for(setting, 100.0).max_in_flight == 100 * (2 * 2 + 2 * 1)
+    assert made.load_for(slower, 100.0).max_in_flight == 100 * (2 * 2 + 2 * 2)
+    assert made.warmup_ns_of(Stage.CAPACITY) == 3 * 10**9
+    warmup = WarmUp.of(made, Stage.CAPACITY, made.load_for(slower, 100.0), joining_ns=0, pause_ns=0)
+    assert warmup.fixed_ns == 4 * 10**9
 
 
 def test_a_slow_slo_is_waited_for_longer() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.plans import assertion, converted, data, defaults, element, group, plan, sampler, timer
+from fakes.plans import assertion, converted, data, defaults, element, group, headers, plan, sampler, timer
 from powerband.base.errors import UsageError
 from powerband.jmx.converted import Conversion
 from powerband.jmx.plan_findings import ImportRefused
@@ -180,6 +180,29 @@ def test_differences_are_told_once_with_their_elements() -> None:
     assert any("each pause stands at the step before it" in note for note in made.notes)
     assert any(note.startswith("The plan runs until somebody stops it") for note in made.notes)
     assert any("powerband for 5 s (load.connect_timeout)" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("checks", "told"),
+    [
+        ((), "counts the 3xx as right"),
+        ((assertion("response_code", 2, "200|302"),), "counts the 3xx as right"),
+        ((assertion("response_code", 8, "200"),), "so that it fails"),
+        ((assertion("response_data", 16, "tea"),), "so that it fails"),
+    ],
+)
+def test_a_redirect_is_judged_by_the_check_of_its_request(checks: tuple[str, ...], told: str) -> None:
+    made = converted(plan(group(sampler(*checks, **{"HTTPSampler.follow_redirects": True}))))
+    assert [told in note for note in made.notes if "follow a redirect" in note] == [True]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "told"), [("gzip, br", "tea", [("a",)]), ("identity", "tea", []), ("gzip, br", "", [])]
+)
+def test_a_text_is_not_found_in_a_compressed_answer(encoding: str, text: str, told: list[tuple[str, ...]]) -> None:
+    checks = [assertion("response_data", 16, text)] if text else []
+    made = converted(plan(group(sampler(headers(("accept-encoding", encoding)), *checks, name="a"))))
+    assert [about for note, about in made.notes.items() if note.startswith("JMeter unpacks")] == told
 
 
 def test_a_plan_without_differences_tells_few() -> None:

@@ -28,7 +28,7 @@ from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Capacity, CapacityPoint, Estimate, Starts, TrialResult
 
-FLOOR_SLACK = 1.1  # times the requests needed: three standard deviations of 1,000 random arrivals
+FLOOR_SLACK = 0.1  # more than the requests needed: three standard deviations of 1,000 random arrivals
 TRIALS_PER_REPEAT = 5
 """Each setting is tried at most this many times for each of `measure.repeats`: a yes or no carries less information
 than a figure, and the first few only find the edge."""
@@ -36,8 +36,8 @@ KEPT_UP = 0.97
 """The share of the offered rate that must be served within the window. Past its capacity C a server serves the share
 C / rate. So a rate of up to 3 % above C still counts as held, and 3 % is the margin below which nothing counts."""
 IN_FLIGHT_ERRORS = 3.0
-"""The number of requests in flight differs by chance between the window's two ends. A shortfall of up to this many
-standard deviations of that difference counts as served."""
+"""The number of requests in flight differs by chance between the window's two ends, and so does that of random arrivals
+from their mean. A shortfall of up to this many standard deviations of that difference counts as served."""
 ERROR_RATES = frozenset({"error_rate", "run_error_rate"})
 OVERLOADED = SUBJECT_CODES | {"no_response", "no_valid_response", "died"}
 """Problems by which an invalid trial shows that the subject does not bear the rate."""
@@ -72,9 +72,7 @@ def holds(experiment: Experiment, result: TrialResult) -> bool | None:
     if not result.valid:
         return False if result.status != "interrupted" and fatal_codes(result) & OVERLOADED else None
     met = [_met(constraint, result) for constraint in experiment.objective.constraints]
-    window_s = experiment.load.duration_ns / 1e9 if result.window_s is None else result.window_s
-    judged = any(constraint.metric in ERROR_RATES for constraint in experiment.objective.constraints)
-    if False in met or not _kept_up(result, window_s, errors_judged=judged):
+    if False in met or not _kept_up(experiment, result, result.rate_per_s):
         return False
     return None if None in met else True
 
@@ -84,16 +82,29 @@ def _met(constraint: Constraint, result: TrialResult) -> bool | None:
     return None if value is None else constraint.holds(value)
 
 
-def _kept_up(result: TrialResult, window_s: float, *, errors_judged: bool) -> bool:
-    """True if the server answered what was offered; rightly, unless a condition judges its errors."""
-    offered, served = result.metrics.get("offered_rate_per_s"), result.metrics.get("goodput_per_s")
-    if errors_judged:
-        served = result.metrics.get("achieved_rate_per_s", served)
+def _kept_up(experiment: Experiment, result: TrialResult, rate_per_s: float) -> bool:
+    """True if the server answered what was offered; rightly, unless a condition judges its errors.
+
+    A step is offered once the one before it was answered, so that a server that is offered the share e more than it can
+    serve falls short of the offers of k steps by 2 e / (k + 1) only. If it does, it must also serve the rate itself."""
+    metrics, load, steps = result.metrics, experiment.load, len(experiment.load.scenario)
+    offered, served = metrics.get("offered_rate_per_s"), metrics.get("goodput_per_s")
+    if any(constraint.metric in ERROR_RATES for constraint in experiment.objective.constraints):
+        served = metrics.get("achieved_rate_per_s", served)
     if offered is None or served is None:
         return True
-    in_flight = offered * result.metrics.get("response_time_ns_mean", 0.0) / 1e9  # Little's law
-    chance = IN_FLIGHT_ERRORS * math.sqrt(2 * in_flight) / window_s
-    return served >= KEPT_UP * offered - chance
+    window_s = load.duration_ns / 1e9 if result.window_s is None else result.window_s
+    response_s = metrics.get("response_time_ns_mean", 0.0) / 1e9
+    chance = IN_FLIGHT_ERRORS * math.sqrt(2 * offered * response_s) / window_s  # Little's law
+    if served >= (1 - 2 * (1 - KEPT_UP) / (steps + 1)) * offered - chance:
+        return True
+    if served < KEPT_UP * offered - chance:
+        return False
+    load = experiment.load_for(result.setting, rate_per_s)
+    # So late in the window the last step begins to be sent. A request that fails ends its scenario, at worst at once.
+    late_s = steps * response_s + (load.pauses_ns - (experiment.warmup_ns_of(Stage.CAPACITY, load) or 0)) / 1e9
+    due = steps * rate_per_s * (1 - max(0.0, late_s) / window_s - steps * metrics.get("error_rate", 0.0))
+    return served >= KEPT_UP * due - chance - IN_FLIGHT_ERRORS * steps * math.sqrt(rate_per_s / window_s)
 
 
 @dataclass(frozen=True)
@@ -174,8 +185,8 @@ class Search:
         usual_ns = self.experiment.load.duration_ns
         needed_ns = usual_ns / at_once
         if self.first_look is not None:
-            requests = max(LOOK_REQUESTS, _requests_needed(self.experiment))
-            needed_ns = 1e9 * requests / (self.first_look * len(self.experiment.load.scenario))
+            least = LOOK_REQUESTS / len(self.experiment.load.scenario)
+            needed_ns = 1e9 * max(least, _scenarios_needed(self.experiment)) / self.first_look
         window_ns = math.ceil(max(LOOK_LEAST_NS, needed_ns) / WINDOW_STEP_NS) * WINDOW_STEP_NS
         return window_ns if window_ns < usual_ns else None
 
@@ -183,10 +194,10 @@ class Search:
         """The window that a trial at this rate needs, in ns; None if `load.duration` is enough. At a low rate it must
         last until as many requests are due as the percentiles need. Close below the most that the server serves, a
         queue takes long to fill; close above it, overload takes long to show in a time limit."""
-        needed_s = _requests_needed(self.experiment) / rate_per_s
+        needed_s = _scenarios_needed(self.experiment) / rate_per_s
         if self.most_per_s:
             queue_s = RELAXATIONS * relaxation_s(rate_per_s, self.most_per_s)
-            limit_ns = max(self.experiment.allowed_times_ns(), default=0.0)
+            limit_ns = _overload_ns(self.experiment)
             if rate_per_s > self.most_per_s and limit_ns:
                 queue_s = min(queue_s, 2 * limit_ns / 1e9 / (rate_per_s / self.most_per_s - 1))
             needed_s = max(needed_s, queue_s)
@@ -295,13 +306,22 @@ def search_of(experiment: Experiment, setting: Setting, results: Sequence[TrialR
 def floor_per_s(experiment: Experiment) -> float:
     """The lowest rate at which a trial says something: in the longest window it has as many requests due as the
     conditions' percentiles need."""
-    return _requests_needed(experiment) / (longest_window_ns(experiment) / 1e9)
+    return _scenarios_needed(experiment) / (longest_window_ns(experiment) / 1e9)
 
 
-def _requests_needed(experiment: Experiment) -> float:
-    """The number of requests that a window needs, and a tenth more, since arrivals are random."""
+def _scenarios_needed(experiment: Experiment) -> float:
+    """The number of scenarios that a window needs for its requests, and some more, since arrivals are random: a tenth,
+    or as much times the root of the number of steps, which arrive together."""
     needed = max((requests_for(constraint.metric) for constraint in experiment.objective.constraints), default=0)
-    return FLOOR_SLACK * max(needed, FEW_REQUESTS)
+    steps = len(experiment.load.scenario)
+    return (1 + FLOOR_SLACK * math.sqrt(steps)) * max(needed, FEW_REQUESTS) / steps
+
+
+def _overload_ns(experiment: Experiment) -> float:
+    """The time in ns that, divided by the share e of an overload, says how long it takes to show in the largest time
+    allowed; 0 without such a limit. With k steps, each of which waits for the one before it, a server falls behind by
+    about 2 e / (k + 1) seconds each second."""
+    return max(experiment.allowed_times_ns(), default=0.0) * (len(experiment.load.scenario) + 1) / 2
 
 
 def _ceiling(trials: Sequence[TrialResult], steps: int) -> float:
@@ -373,10 +393,10 @@ def misses(search: Search) -> tuple[str, ...]:
 
 def short_windows(experiment: Experiment) -> str | None:
     """A warning if even the longest trials are too short to show an overload of the margin: one by a share e shows in a
-    time limit L only once warm-up and window are longer than L / e."""
+    time limit L only once warm-up and window are longer than L / e, and with several steps longer still."""
     warmup_ns = experiment.warmup_ns_of(Stage.CAPACITY) or 0
     longest_ns = warmup_ns + longest_window_ns(experiment)
-    limit_ns = max(experiment.allowed_times_ns(), default=0.0)
+    limit_ns = _overload_ns(experiment)
     unseen, margin = limit_ns / longest_ns, experiment.objective.margin
     if unseen <= margin:
         return None

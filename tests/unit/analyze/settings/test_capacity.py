@@ -14,10 +14,11 @@ from powerband.analyze.settings.compare import analyse
 from powerband.analyze.stats.edge import Answered, difference_quantiles, locate
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.experiment import Objective
-from powerband.model.load import Load
+from powerband.model.load import Load, Step
 from powerband.model.plan import Stage, TrialSpec
 from powerband.model.results import Bottleneck, Problem, TrialResult, Verdict
 
+FIVE_STEPS = Load(users=10, scenario=(Step(name="GET /"),) * 5)
 GOOD = {"response_time_ns_p99": 20e6, "error_rate": 0.0, "offered_rate_per_s": 1000.0, "goodput_per_s": 1000.0}
 
 
@@ -50,6 +51,26 @@ def trial(rate: float | None, number: int = 1, threads: int = 1, code: str = "",
 )
 def test_what_a_trial_says(made: TrialResult, answer: bool | None) -> None:
     assert holds(capacity_experiment(), made) is answer
+
+
+@pytest.mark.parametrize(
+    ("offered", "served", "metrics", "answer"),
+    [
+        (5000.0, 4960.0, {}, True),
+        # The server bears 4,630/s of the 5,000/s that are due, and lags by 2 x 8 % / 6 behind what it is offered.
+        (4753.0, 4630.0, {"response_time_ns_mean": 100e6}, False),
+        (4753.0, 4630.0, {"response_time_ns_mean": 1e9}, True),  # the fifth step may begin 3 s late
+        (4753.0, 4630.0, {"error_rate": 0.008}, True),  # a failed request ends its scenario
+        (4900.0, 4770.0, {}, True),  # 1,000/s in 10 s differ by 3 % by chance
+        (4640.0, 4630.0, {}, True),  # it answers what comes
+    ],
+)
+def test_several_steps_must_keep_up_with_the_rate_since_each_waits_for_the_one_before_it(
+    offered: float, served: float, metrics: dict[str, float], answer: bool
+) -> None:
+    wanted = Objective(metric="capacity", subject_to=["p99 < 50ms", "errors < 5%"])
+    made = trial(1000.0, offered_rate_per_s=offered, goodput_per_s=served, **metrics)
+    assert holds(capacity_experiment(objective=wanted, load=FIVE_STEPS), made) is answer
 
 
 @pytest.mark.parametrize(
@@ -222,6 +243,9 @@ def test_windows_that_cannot_see_an_overload_of_the_margin_are_named() -> None:
     slow = Objective(metric="capacity", subject_to=["p99 < 1.5s"])
     short = capacity_experiment(load=load, objective=slow)
     warning = short_windows(short)
+    steps = short.model_copy(update={"load": FIVE_STEPS.model_copy(update={"duration_ns": 3_000_000_000})})
+    third = Objective(metric="capacity", subject_to=["p99 < 500ms"])
+    assert short_windows(steps.model_copy(update={"objective": third})) == warning, "five steps fall behind by a third"
     assert warning is not None and "32.0 s with their warm-up" in warning and "less than 4.7 %" in warning
     assert warning.endswith("for the margin of 3.0 % set load.duration (--duration) to 4.80 s or longer")
     slower = short.objective.model_copy(update={"constraints": Objective(subject_to=["p99 < 3s"]).constraints})
@@ -253,6 +277,8 @@ def test_windows_grow_close_to_the_most_that_is_served() -> None:
     assert search.window_ns(376.0) == 14_000_000_000
     assert search.window_ns(396.0) == 60_000_000_000
     assert search.window_ns(404.0) is None, "the overload shows in 10 s"
+    steps = search_of(capacity_experiment(load=FIVE_STEPS), setting(1), [trial(None, 1, goodput_per_s=2000.0)])
+    assert steps.window_ns(404.0) == 30_000_000_000, "five steps fall behind by a third"
 
 
 def test_a_generator_that_was_late_below_what_it_gave_users_was_disturbed() -> None:
@@ -284,6 +310,9 @@ def test_windows_grow_at_low_rates_until_a_p99_can_be_had() -> None:
     assert floor_per_s(capacity_experiment()) == pytest.approx(1100 / 60)
     quick = capacity_experiment(load=Load(users=64, duration_ns=3_000_000_000))
     assert floor_per_s(quick) == pytest.approx(1100 / 30)
+    steps = search_of(capacity_experiment(load=FIVE_STEPS), setting(1), [trial(None, 1, goodput_per_s=2000.0)])
+    assert steps.floor_per_s == pytest.approx((1000 + 100 * math.sqrt(5)) / 5 / 60), "five requests come together"
+    assert steps.window_ns(10.0) == 24_500_000_000
 
 
 def test_a_capacity_far_below_the_most_ends_at_slow_answers() -> None:
