@@ -242,7 +242,8 @@ def _unanswered(rendered: Rendered, log_file: Path, pump: Pump, limit_s: float, 
             if rendered.ready.http is None:
                 reason = _refusal(rendered, min(CONNECT_WITHIN_S, max(left_s, POLL_FIRST_S)), held=restarted)
             else:
-                reason = "" if answers(left_s) else f"no answer below status 500 to GET {rendered.ready.http}"
+                asked = without_secrets(rendered.ready.http)
+                reason = "" if answers(left_s) else f"no answer below status 500 to GET {asked}"
             if not reason or time.monotonic() > deadline_s:
                 return reason
             pump.wait(lambda: False, pause_s)
