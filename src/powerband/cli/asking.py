@@ -63,7 +63,7 @@ def ask() -> int:
     if not click.confirm("Run it now?", default=False, err=True):
         progress("Nothing was started. Change the line as you like: `powerband tune --help` lists every option.")
         return EXIT_OK
-    os.execv(sys.executable, [sys.executable, "-m", "powerband", *line])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "powerband", *line])
     return EXIT_OK
 
 

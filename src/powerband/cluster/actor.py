@@ -102,7 +102,7 @@ class NodeActor:
     async def _start(self, module: str, work: Path) -> None:
         with open_private(work / "program.log", "wb") as log:
             self._program = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", module),
+                *(sys.executable, "-P", "-m", module),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

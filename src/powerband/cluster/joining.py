@@ -108,7 +108,7 @@ def _check_closed(gcs_address: str) -> None:
     """Raises UsageError if the cluster's head answers a caller without a token, since anyone who reaches its port could
     then start programs on every node; also if it cannot be found out whether it does."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
-    argv = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", gcs_address]
+    argv = [sys.executable, "-P", "-m", "ray.scripts.scripts", "health-check", "--address", gcs_address]
     try:
         answer = subprocess.run(
             argv, env={**env, _TOKEN_MODE: "disabled"}, capture_output=True, text=True, timeout=_ASK_S, check=False

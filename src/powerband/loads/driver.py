@@ -185,8 +185,7 @@ class TrialSetup:
         """The CPUs that must not sleep: those of the trial, or all if nothing is pinned; empty if they may sleep."""
         if not self.experiment.host.awake:
             return ()
-        pinned = {*self.cpus.subject, *self.cpus.engine, *self.cpus.probe}
-        return tuple(sorted(pinned or {cpu for core in usable_cores() for cpu in core}))
+        return self.cpus.all or tuple(sorted(cpu for core in usable_cores() for cpu in core))
 
 
 @dataclass(frozen=True)

@@ -81,9 +81,11 @@ def _listening(port: int) -> Iterable[tuple[int, str | None]]:
 
 
 def _output_of(client: Sequence[str], *words: str) -> list[str]:
-    """Returns the words that a command of the client prints. Raises one of `_FAILURES`."""
+    """Returns the words that a command of the client prints. Docker's own client stands for `docker compose`, whose
+    commands differ. Raises one of `_FAILURES`."""
+    called = client[: client.index("compose")] if "compose" in client else client
     done = subprocess.run(
-        [*client, *words],
+        [*called, *words],
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C in the terminal must not end the command that kills a container
         capture_output=True,

@@ -18,11 +18,18 @@ from powerband.model.host_use import HostUse, Pinning
 @dataclass(frozen=True)
 class CpuSplit:
     """The CPUs of each part, in rising order: `subject` those of the server, `engine` of the load generator, `probe` of
-    the probe, which may be the load generator's. An empty tuple: not pinned, so any CPU."""
+    the probe, which may be the load generator's. An empty tuple: not pinned, so any CPU. `machine`: all that may be
+    used, if the server is in a container, whose CPUs powerband does not choose."""
 
     subject: tuple[int, ...] = ()
     engine: tuple[int, ...] = ()
     probe: tuple[int, ...] = ()
+    machine: tuple[int, ...] = ()
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """The CPUs of the whole trial, in rising order; empty if nothing is pinned."""
+        return tuple(sorted({*self.subject, *self.engine, *self.probe, *self.machine}))
 
 
 def cpu_split(cores: Sequence[Sequence[int]], use: HostUse, engine_threads: int = 1) -> CpuSplit:

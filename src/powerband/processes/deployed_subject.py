@@ -30,6 +30,7 @@ from powerband.model.subjects import render_deployed_command
 from powerband.processes.containers import server_at
 from powerband.processes.engine_process import Pump, describe_status
 from powerband.processes.failures import Code, TrialFailed
+from powerband.processes.ports import meets_itself
 from powerband.processes.probe_process import RunningProbe, probe_up
 from powerband.processes.subject_process import (
     POLL_FIRST_S,
@@ -241,7 +242,8 @@ def _unanswered(rendered: Rendered, log_file: Path, pump: Pump, limit_s: float, 
             if rendered.ready.http is None:
                 reason = _refusal(rendered, min(CONNECT_WITHIN_S, max(left_s, POLL_FIRST_S)), held=restarted)
             else:
-                reason = "" if answers(left_s) else f"no answer below status 500 to GET {rendered.ready.http}"
+                asked = without_secrets(rendered.ready.http)
+                reason = "" if answers(left_s) else f"no answer below status 500 to GET {asked}"
             if not reason or time.monotonic() > deadline_s:
                 return reason
             pump.wait(lambda: False, pause_s)
@@ -253,6 +255,8 @@ def _refusal(rendered: Rendered, timeout_s: float, *, held: bool) -> str:
     the proxy of a container's published port takes it before the server listens."""
     try:
         with socket.create_connection((rendered.host, rendered.port), timeout_s) as connection:
+            if meets_itself(connection):
+                return "nobody listens there"
             connection.settimeout(HELD_S)
             with suppress(TimeoutError):
                 if held and not connection.recv(1):

@@ -1,5 +1,4 @@
-"""Measures the CPU that programs other than this process and its descendants used between two readings of /proc, by
-name.
+"""Measures the CPU that programs other than the bench and its subject used between two readings of /proc, by name.
 
 In: /proc, twice. Out: names and CPU seconds. The files are read below a root folder, so that tests can plant them.
 """
@@ -21,13 +20,14 @@ def processes(root: Path = Path("/")) -> dict[int, ProcessStat]:
 
 
 def used_by_others(
-    before: Mapping[int, ProcessStat], after: Mapping[int, ProcessStat], own_pid: int
+    before: Mapping[int, ProcessStat], after: Mapping[int, ProcessStat], *roots: int
 ) -> list[tuple[str, float]]:
     """Returns names and CPU seconds of other programs, the largest first; processes of one name are added up.
 
-    Without `own_pid` and all its descendants. A process that ended in between counts for the parent that waited for it,
-    as a compiler does for `make`; one that nobody waited for is not seen."""
-    ours = tree_of(own_pid, {**before, **after}.values())
+    Without the processes `roots` and all their descendants. A process that ended in between counts for the parent that
+    waited for it, as a compiler does for `make`; one that nobody waited for is not seen."""
+    known = {**before, **after}.values()
+    ours = {pid for root in roots for pid in tree_of(root, known)}
     # CPU, up to the first reading, of processes that have ended since, by the nearest ancestor that has not.
     ended = defaultdict[int, int](int)
     for pid, process in before.items():

@@ -7,6 +7,7 @@ import errno
 import os
 import random
 import socket
+import struct
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -66,10 +67,21 @@ def port_is_free(port: int) -> bool:
 def someone_listens(host: str, port: int) -> bool:
     """True if a connection to the port is accepted within 250 ms."""
     try:
-        socket.create_connection((host, port), 0.25).close()
+        with socket.create_connection((host, port), 0.25) as connection:
+            return not meets_itself(connection)
     except OSError:
         return False
-    return True
+
+
+def meets_itself(connection: socket.socket) -> bool:
+    """True if both ends of a connection are one socket: where nobody listens on a local port, the kernel may give that
+    very port to who connects to it. Such a socket does not linger once it is closed: that would keep the port from a
+    server."""
+    with suppress(OSError):  # the other end has closed it, so there is another
+        if connection.getsockname() == connection.getpeername():
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return True
+    return False
 
 
 def listens_below(port: int, root: int) -> bool:

@@ -26,6 +26,7 @@ from powerband.base.logs import printable
 from powerband.model.load import Checks, Step
 from powerband.model.templates import headers_sent
 from powerband.processes.engine_process import Pump
+from powerband.processes.ports import meets_itself
 
 _ELSEWHERE = (301, 307, 308)  # the same request is to be made at another address, so it has done nothing
 BODY_BYTES_MAX = 64 << 20
@@ -142,6 +143,8 @@ class _Connection(http.client.HTTPConnection):
                     if error == errno.EINPROGRESS:
                         self.wait(connection, selectors.EVENT_WRITE, shared_by=left)
                         error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    if not error and meets_itself(connection):
+                        error = errno.ECONNREFUSED
                     if error:
                         raise OSError(error, f"cannot connect to {self.host}:{self.port}")
                 except OSError as failed:

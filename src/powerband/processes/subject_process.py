@@ -533,7 +533,7 @@ def probe_spec(
         scrape=None if page is None else ScrapePage(url=page, names=tuple(scraped), interval_ns=every_ns),
         statsd=_sink(rendered, every_ns),
         cpus=cpus.probe,
-        host_cpus=tuple(sorted({*cpus.subject, *cpus.engine, *cpus.probe})) if cpus.subject else (),
+        host_cpus=cpus.all,
     )
 
 

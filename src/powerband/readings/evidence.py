@@ -124,8 +124,20 @@ class Evidence:
         """True if subject and engine have CPUs of their own."""
         if self.record.generators:
             return True
-        subject, engine = (set(self.record.cpus.get(role, ())) for role in ("subject", "engine"))
+        given, engine = (set(self.record.cpus.get(role, ())) for role in ("subject", "engine"))
+        subject = given or self._container_cpus
         return bool(subject and engine) and not subject & engine and self.own_affinity is None
+
+    @property
+    def _container_cpus(self) -> set[int]:
+        """The CPUs on which a container might run when it was ready; empty if it might run on more in the window, if
+        they are not known, or if the subject is in none."""
+        tree = None if self.probe is None else self.probe.trees.get("subject")
+        most = None if tree is None else tree.highest("cpus_now", *self.window)
+        if most is None or not self.experiment.subject.container_client:
+            return set()
+        begun_on = set(self.record.subject.get("own_cpus", ()))
+        return begun_on if most <= len(begun_on) else set()
 
     @cached_property
     def own_affinity(self) -> int | None:

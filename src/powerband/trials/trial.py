@@ -98,9 +98,11 @@ def _cpus(experiment: Experiment, spec: TrialSpec) -> CpuSplit:
     container has those that its engine gives it."""
     if experiment.subject.deployed is not None:
         return CpuSplit()
-    threads = kind_of(experiment).threads_here(experiment, experiment.load_for(spec.setting, spec.rate_per_s))
-    split = cpu_split(usable_cores(), experiment.host_dealt, threads)
-    return replace(split, subject=()) if experiment.subject.container_client else split
+    cores, load = usable_cores(), experiment.load_for(spec.setting, spec.rate_per_s)
+    split = cpu_split(cores, experiment.host_dealt, kind_of(experiment).threads_here(experiment, load))
+    if not experiment.subject.container_client:
+        return split
+    return replace(split, subject=(), machine=tuple(sorted(cpu for core in cores for cpu in core)))
 
 
 class _Trial:
@@ -212,7 +214,7 @@ class _Trial:
                 self.facts |= {"served_by": subject.served_by, "here": is_here(subject.rendered)}
             if not self.deployed:
                 subject.await_workers(pump, setup.experiment.subject.ready.timeout_ns / 1e9)
-            if setup.cpus.subject and subject.root_pid is not None:
+            if (setup.cpus.subject or setup.cpus.machine) and subject.root_pid is not None:
                 own = cpus_below(subject.root_pid)
                 self.facts |= {"own_cpus": sorted(own)} if own - {*setup.cpus.subject} else {}
             for name, pid in self.services.watched(setting).items():

@@ -13,7 +13,7 @@ import pytest
 
 from powerband import __version__, cli
 from powerband.base.errors import MeasurementError, SubjectError
-from powerband.cli import invoke
+from powerband.cli import asking, invoke
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,6 +229,17 @@ def test_what_stands_in_an_option_is_shown_without_what_a_terminal_obeys(capsys:
     assert invoke(["plan", "quickstart", "--seed", "x" * 5000 + "\x1b[2J"]) == 2
     said = capsys.readouterr().err
     assert "\x1b" not in said and "\x07" not in said and "x...x" in said and len(said) < 1500
+
+
+def test_the_proposed_line_runs_nothing_of_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(["server {n}", "1,2", "80", "/", "1m"])
+    monkeypatch.setattr(asking, "_prompt", lambda *_: next(answers))
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    ran: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda program, argv: ran.append(argv))
+    asking.ask()
+    line = ["tune", "-P", "n=1,2", "--url", "http://127.0.0.1:80/", "--budget", "1m", "--", "server", "{n}"]
+    assert ran == [[sys.executable, "-P", "-m", "powerband", *line]]
 
 
 @pytest.mark.parametrize(("ignored", "code"), [(False, -signal.SIGINT), (True, 0)])

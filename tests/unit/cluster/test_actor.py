@@ -65,8 +65,12 @@ def test_what_ended_an_earlier_program_is_not_said_of_the_next() -> None:
         ("generate", ({"address": "127.0.0.1"},), "KeyError: 'secret'"),
     ],
 )
-def test_a_program_that_ends_by_a_defect_says_what_it_was(method: str, arguments: tuple[Any, ...], why: str) -> None:
-    """It once removed the log before it wrote its last words there."""
+def test_a_program_that_ends_by_a_defect_says_what_it_was(
+    method: str, arguments: tuple[Any, ...], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It once removed the log before it wrote its last words there. It is never a file of the current folder."""
+    (tmp_path / "powerband.py").touch()
+    monkeypatch.chdir(tmp_path)
 
     async def scene() -> None:
         node = NodeActor()

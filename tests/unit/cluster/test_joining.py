@@ -46,7 +46,12 @@ def test_a_head_that_cannot_be_asked_for_a_token_is_not_joined(
     stderr: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = subprocess.CompletedProcess([], 1, stdout="", stderr=stderr)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
+
+    def asked(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert argv[1:3] == ["-P", "-m"], "nothing of the current folder is run"
+        return answer
+
+    monkeypatch.setattr(subprocess, "run", asked)
     with pytest.raises(UsageError, match=f"could not be found out: {said}$"):
         _check_closed("head:6379")
 

@@ -30,13 +30,15 @@ def processes_in(monkeypatch: pytest.MonkeyPatch, container: str | None) -> None
     monkeypatch.setattr(containers, "_id_of", lambda pid: container)
 
 
+@pytest.mark.parametrize("words", [(), ("compose", "-f", "docker-compose.yml")])
 @pytest.mark.parametrize(("container", "known"), [(ID, True), (ID[::-1], False), (None, False)])
 def test_a_process_is_taken_if_it_is_in_that_container_here(
-    client: Path, monkeypatch: pytest.MonkeyPatch, container: str | None, known: bool
+    client: Path, monkeypatch: pytest.MonkeyPatch, container: str | None, known: bool, words: tuple[str, ...]
 ) -> None:
     processes_in(monkeypatch, container)
-    found = container_at((str(client),), pick_port())
-    assert found == (Container((str(client),), 4711, ID) if known else None)
+    called = (str(client), *words)
+    found = container_at(called, pick_port())
+    assert found == (Container(called, 4711, ID) if known else None)
 
 
 def test_without_a_client_or_an_answer_there_is_none(client: Path) -> None:
@@ -45,12 +47,13 @@ def test_without_a_client_or_an_answer_there_is_none(client: Path) -> None:
     assert container_at((f"{client}-missing",), pick_port()) is None
 
 
+@pytest.mark.parametrize("words", [(), ("compose",)])
 @pytest.mark.parametrize("container", [ID, None, ID[::-1]])
 def test_it_is_killed_only_while_its_process_is_still_there(
-    client: Path, monkeypatch: pytest.MonkeyPatch, container: str | None
+    client: Path, monkeypatch: pytest.MonkeyPatch, container: str | None, words: tuple[str, ...]
 ) -> None:
     processes_in(monkeypatch, container)
-    Container((str(client),), 4711, ID).end()
+    Container((str(client), *words), 4711, ID).end()
     assert client.with_name("killed").exists() is (container == ID)
 
 

@@ -20,7 +20,7 @@ from fakes.trials import experiment
 from powerband.base.errors import MeasurementError, SubjectError
 from powerband.base.procfs import process_stat
 from powerband.model.deployed import Deployed
-from powerband.model.experiment import Subject
+from powerband.model.experiment import Ready, Subject
 from powerband.model.plan import Setting
 from powerband.processes import deployed_subject
 from powerband.processes.asked_help import help_of
@@ -129,6 +129,13 @@ def test_who_listens_and_whether_it_is_here() -> None:
         assert is_here(there)
         assert not is_here(replace(there, host="192.0.2.1", port=1)), "an address for documentation: nobody answers"
     assert listener(port) is None
+
+
+def test_a_secret_in_what_shows_that_it_is_ready_is_hidden(tmp_path: Path, pump: Pump) -> None:
+    ready = Ready(http="/health?token=s3cret")
+    server = Subject(name="s", url="http://127.0.0.1:1/", ready=ready, deployed=Deployed())
+    said = deployed_subject._unanswered(render(server, Setting(()), Path("e")), tmp_path / "log", pump, 0.01)
+    assert said.endswith("GET /health?token=(hidden)")
 
 
 def test_a_proxy_that_closes_what_it_takes_is_no_server_that_is_up_again(

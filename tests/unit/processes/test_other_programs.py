@@ -28,6 +28,7 @@ def test_others_are_named_by_what_they_used_and_the_bench_with_its_children_is_n
                             (9, 8, "server", 850, 0), (20, 1, "a (b) c", 130, 0), (21, 1, "java", 50, 0),
                             (22, 1, "java", 30, 0)))  # fmt: skip
     assert used_by_others(before, after, 7) == [("java", 70 / HERTZ), ("a (b) c", 30 / HERTZ)]
+    assert used_by_others(before, after, 7, 20) == [("java", 70 / HERTZ)], "a container is no child of the bench"
 
 
 def test_children_that_ended_count_for_who_waited_for_them_and_once(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from powerband.base.hosts import http_url
 from powerband.base.procfs import tcp_sockets
 from powerband.model.experiment import Ready, Subject
 from powerband.model.plan import Setting
-from powerband.processes import ports, subject_process
+from powerband.processes import deployed_subject, ports, subject_process
 from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import Code, TrialFailed
@@ -43,6 +43,7 @@ from powerband.processes.subject_process import (
     describe_exit,
     last_lines,
     listens_elsewhere,
+    probe_spec,
     ready_check,
     render,
 )
@@ -334,6 +335,39 @@ def test_a_container_is_ready_once_its_url_answers_whatever_takes_its_connection
 def test_ready_by_http_when_nobody_listens(tmp_path: Path, pump: Pump) -> None:
     with ready_check(rendered(http="/"), tmp_path / "log", pump) as is_ready:
         assert not is_ready(1)
+
+
+class MeetsItself(socket.socket):
+    """A socket that the kernel gives the port to which it connects."""
+
+    def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]
+        self.bind(address)
+        super().connect(address)
+
+    def connect_ex(self, address: tuple[str, int]) -> int:  # type: ignore[override]
+        self.bind(address)
+        return super().connect_ex(address)
+
+
+@pytest.mark.parametrize("ready", [{}, {"http": "/"}])
+def test_a_connection_to_itself_is_no_server_and_leaves_the_port_to_one(
+    tmp_path: Path, pump: Pump, monkeypatch: pytest.MonkeyPatch, ready: dict[str, str]
+) -> None:
+    there = rendered(**ready)
+    monkeypatch.setattr(socket, "socket", MeetsItself)
+    with ready_check(there, tmp_path / "log", pump) as is_ready:
+        assert not is_ready(1)
+    assert deployed_subject._refusal(there, 1, held=False) == "nobody listens there"
+    assert port_is_free(there.port)
+
+
+@pytest.mark.parametrize(
+    ("split", "count"),
+    [(CpuSplit((0, 1), (3,), (2,)), 4), (CpuSplit((), (3,), (3,), machine=(0, 1, 2, 3)), 4), (CpuSplit(), 0)],
+)
+def test_the_host_s_cpu_time_is_that_of_the_whole_trial(split: CpuSplit, count: int, tmp_path: Path) -> None:
+    subject = Subject(name="s", command=("server", "{port}"))
+    assert probe_spec(subject, rendered(), split, tmp_path / "log", ()).host_cpus == tuple(range(count))
 
 
 def failure_of(subject: Subject, log: Path, pump: Pump) -> Failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -22,9 +23,10 @@ from powerband.processes.engines import EnginesHere
 from powerband.processes.stop_request import StopRequest
 from powerband.processes.subject_process import Rendered
 from powerband.store import TrialDir, TrialRecord
-from powerband.trials.instruments import instruments_of, slot_looks
+from powerband.trials.instruments import instruments_of, neighbours, slot_looks
 from powerband.trials.instruments.dotnet_figures import DotnetFigures
 from powerband.trials.instruments.instrument import Instrument
+from powerband.trials.instruments.neighbours import Neighbours
 from powerband.trials.instruments.slot_looks import SlotLooks
 
 SECOND = 1_000_000_000
@@ -166,11 +168,23 @@ def test_slots_are_looked_at_once_in_the_first_full_trials(tmp_path: Path) -> No
     assert [looked(screened, Stage.CONFIRM, block) for block in range(3, 6)] == [False, True, False]
 
 
-@pytest.mark.parametrize(("affinity", "used"), [(1, 0.95), (None, None)])
-def test_nothing_is_looked_at_where_the_cpus_that_the_server_may_use_are_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, affinity: int | None, used: float | None
+@pytest.mark.parametrize("root", [None, 4711])
+def test_a_subject_that_descends_from_another_is_no_other_program(
+    monkeypatch: pytest.MonkeyPatch, root: int | None
 ) -> None:
-    """The server may use one CPU of eight. It has been idle since the window, while the load drained."""
+    found: list[int] = []
+    monkeypatch.setattr(neighbours, "used_by_others", lambda before, after, *roots: found.extend(roots) or [])
+    with Neighbours().around_load(cast(Any, SimpleNamespace(root_pid=root)), cast(Any, None)):
+        pass
+    assert found == [os.getpid(), *([root] if root else [])]
+
+
+@pytest.mark.parametrize(("affinity", "used", "own"), [(1, 0.95, 8), (None, None, 8), (None, None, 1)])
+def test_nothing_is_looked_at_where_the_cpus_that_the_server_may_use_are_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, affinity: int | None, used: float | None, own: int
+) -> None:
+    """The server may use one CPU of eight. It has been idle since the window, while the load drained. Beside a
+    container powerband itself may use fewer CPUs (`own`)."""
     made = experiment({"users": 64, "duration": 10 * SECOND})
     directory = TrialDir(tmp_path)
     phases = {"measure": START_NS, "drain": START_NS + 10 * SECOND, "end": START_NS + 20 * SECOND}
@@ -182,9 +196,10 @@ def test_nothing_is_looked_at_where_the_cpus_that_the_server_may_use_are_full(
             line["trees"][0]["cpus_now"] = affinity
     directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
     spec = TrialSpec(1, 0, 1, made.settings()[0], 1, Stage.COMPARE)
-    setup = TrialSetup(made, spec, directory, tmp_path / "engine", CpuSplit((), (), ()), HERE)
+    split = CpuSplit(machine=tuple(range(8)) if own == 1 else ())
+    setup = TrialSetup(made, spec, directory, tmp_path / "engine", split, HERE)
     nothing = cast(Any, None)
-    monkeypatch.setattr(slot_looks, "usable_cores", lambda: [[cpu] for cpu in range(8)])
+    monkeypatch.setattr(slot_looks, "usable_cores", lambda: [[cpu] for cpu in range(own)])
     looks = SlotLooks(setup, phases, lambda phase: None)
     monkeypatch.setattr(SlotLooks, "_look", lambda *_, **__: [])
     looks.after_load(nothing, nothing)

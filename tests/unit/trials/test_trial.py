@@ -11,13 +11,16 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from fakes.trials import experiment, spec
+from powerband.model.experiment import Subject
 from powerband.processes.answered import check_answered, check_joined, tls_failure
 from powerband.processes.cgroups import Limits
+from powerband.processes.cpus import CpuSplit
 from powerband.processes.engine_fleet import FleetInterval
 from powerband.processes.failures import Code, TrialFailed
 from powerband.trials import trial
 from powerband.trials.driving import load_over, series_of
-from powerband.trials.trial import _Trial, pinned_to
+from powerband.trials.trial import _cpus, _Trial, pinned_to
 
 NAN = float("nan")
 
@@ -104,6 +107,12 @@ def test_where_nobody_could_join_the_failure_says_why() -> None:
         refused = {**joins(0, {"handshake_refused": 4}), "rejected_statuses": {"404": 7}}
         check_joined([joins(0, {"connect_timeout": 2, "handshake_refused": 3}), refused])
     assert failed.value.failure.code == Code.NOT_JOINED
+
+
+def test_a_container_may_run_on_any_cpu_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "usable_cores", lambda: [[cpu] for cpu in range(4)])
+    subject = Subject(name="s", command=("docker", "run", "-p", "{port}:80", "image", "{threads}"))
+    assert _cpus(experiment(subject=subject), spec()) == CpuSplit((), (3,), (3,), machine=(0, 1, 2, 3))
 
 
 def test_the_control_plane_keeps_off_the_subjects_cpus_and_comes_back() -> None:

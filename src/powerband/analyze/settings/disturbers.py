@@ -49,11 +49,13 @@ def disturbers(results: Sequence[TrialResult]) -> Iterator[str]:
 
 
 def _who(disturbed: Sequence[TrialResult]) -> str:
-    """`other programs (java 0.52 CPUs, cc1 0.20) and the hypervisor (3 % of the CPU time)`: means over these trials."""
+    """`other programs (java 0.52 CPUs, cc1 0.20) and the hypervisor (3 % of the CPU time)`: means over these trials.
+    Where the CPU use of others is not known, any of the names may be the server's, so none is given."""
     cores = defaultdict[str, float](float)
     for result in disturbed:
         for name, used in result.neighbours.items():
-            cores[name] += used / len(disturbed)
+            if "host_foreign_cores" in result.metrics:
+                cores[name] += used / len(disturbed)
     most = sorted(cores.items(), key=lambda item: -item[1])[:NAMED]
     named = [(name, used) for name, used in most if used >= LEAST_CORES]
     stolen = sum(result.metrics.get("host_steal_share", 0.0) for result in disturbed) / len(disturbed)

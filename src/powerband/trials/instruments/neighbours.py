@@ -29,7 +29,8 @@ class Neighbours(Instrument):
             yield
         finally:
             self._took_s = time.monotonic() - begun_s
-            self._used = used_by_others(before, processes(), os.getpid())
+            ours = [pid for pid in (os.getpid(), subject.root_pid) if pid is not None]
+            self._used = used_by_others(before, processes(), *ours)
 
     def record(self) -> dict[str, Any]:
         cores = {name: round(cpu_s / self._took_s, 4) for name, cpu_s in self._used if self._took_s}

@@ -104,7 +104,7 @@ class SlotLooks(Instrument):
         length_ns = window[1] - window[0]
         own = setup.cpus.subject
         apart = bool(own) and not set(own) & set(setup.cpus.engine)
-        dealt = float(len(own) or sum(map(len, usable_cores())))
+        dealt = float(len(own or setup.cpus.machine) or sum(map(len, usable_cores())))
         cpus = tree.highest("cpus_now", *window) or dealt
         if (quotas := tree.levels("cpu_quota_now", *window)) is not None:
             cpus, dealt = (min(each, float(quotas.min())) for each in (cpus, dealt))

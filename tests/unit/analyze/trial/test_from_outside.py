@@ -93,6 +93,29 @@ def test_advice_names_no_key_that_is_refused_for_it(tmp_path: Path, subject: Sub
     assert "not_pinned" not in {problem.code for problem in there.problems}
 
 
+@pytest.mark.parametrize(
+    ("begun_on", "later", "subject", "apart"),
+    [
+        ([0], 1, IN_CONTAINER, True),
+        ([0], 2, IN_CONTAINER, False),
+        ([0, 1], 2, IN_CONTAINER, False),
+        ([], 1, IN_CONTAINER, False),
+        ([0], 1, SUBJECT, False),
+    ],
+)
+def test_a_container_on_cpus_of_its_own_shares_none(
+    tmp_path: Path, begun_on: list[int], later: int, subject: Subject, apart: bool
+) -> None:
+    directory, figures = TrialDir(tmp_path / "0001"), Figures(engine_wait=0.0)
+    cpus: dict[str, list[int]] = {"subject": [], "engine": [1], "probe": [1]}
+    record = replace(record_of(spec(), figures), subject={"own_cpus": begun_on}, cpus=cpus)
+    write_trial(directory, record, figures)
+    named = '"name": "subject"'
+    directory.probe.write_text(directory.probe.read_text().replace(named, f'{named}, "cpus_now": {later}'))
+    result = measure(directory, record, experiment(subject=subject))
+    assert ("not_pinned" in {problem.code for problem in result.problems}) is not apart
+
+
 @pytest.mark.parametrize("watched", [False, True])
 def test_programs_beside_a_server_on_this_machine_may_be_its_own(tmp_path: Path, watched: bool) -> None:
     result = measured(tmp_path, Figures(busy_cores=1.9, engine_wait=0.6), here=True, watched=watched)
