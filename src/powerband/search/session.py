@@ -89,7 +89,7 @@ class _Session:
         self.notes = list(notes)
         turns = Turns.read(run)
         self.planner = turns.planner(experiment)
-        self.finished = finished = finished_trials(experiment, run)
+        self.finished = finished = finished_trials(experiment, run, turns.in_flight)
         shown = {n: result for n in finished.results if (result := finished.shown(n)) is not None}
         if turns.turns is not None:
             shown = {**finished.results, **shown}
@@ -375,7 +375,7 @@ def _is_first(spec: TrialSpec, results: Iterable[TrialResult]) -> bool:
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
     """Analyses a run directory from its raw files (`powerband report`). Writes nothing. The race and its confirmation
     are known only if the trials are those of the experiment's own plan."""
-    finished = finished_trials(experiment, run)
+    finished = finished_trials(experiment, run, Turns.read(run).in_flight)
     specs = [finished.specs[number] for number in finished.results]
     analysis = analyse_results(experiment, run, specs, list(finished.results.values()), finished.seen)
     return _of_run(replace(analysis, warnings=(*analysis.warnings, *finished.warnings())), run)

@@ -357,6 +357,8 @@ def test_a_trial_in_flight_runs_again_on_its_own_node_though_a_later_one_is_fini
     with pytest.raises(Killed):
         go(run, bench("a", "b", kind=LastFirst), first)
     assert first.numbers == [2, 3]
+    left = analyse_run(MADE, run)
+    assert [trial.number for trial in left.trials] == [2, 3] and "does not count" not in " ".join(left.warnings)
     go(run, bench("b", "a"), second)
     check_nothing_ran_twice(run, first, second)
 
