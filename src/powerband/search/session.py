@@ -128,13 +128,19 @@ class _Session:
             self._go_on_in_flight()
             while self._begin_trials():
                 self._end_trial()
-        progress = self.planner.progress
-        if done and done == len(self.results) and not (progress.to_come or progress.soak_to_come):
+        to_come = self._to_come
+        if done and done == len(self.results) and not to_come:
             observer.note("nothing was left to measure: this run had ended")
-        self.stop.cut_short = self.stop.requested and bool(progress.to_come or progress.soak_to_come or self.again)
-        analysis = _write_analysis(self.experiment, run, self.results, at_rest(progress))
+        self.stop.cut_short = self.stop.requested and (to_come or bool(self.again))
+        analysis = _write_analysis(self.experiment, run, self.results, at_rest(self.planner.progress))
         observer.analysed(analysis)
         return analysis
+
+    @property
+    def _to_come(self) -> bool:
+        """True if trials of the plan, or its soak, are still to come."""
+        progress = self.planner.progress
+        return bool(progress.to_come or progress.soak_to_come)
 
     def _open_log(self) -> None:
         """Opens the log of planner calls of a run on nodes, after those that were repeated. Raises UsageError if the
@@ -192,7 +198,7 @@ class _Session:
 
     def _begin_trials(self) -> bool:
         """Begins a trial in each idle place, as long as there are trials; False if no trial runs after that."""
-        if not self.bench.places and not self.busy and not self.stop.requested and self.planner.progress.to_come:
+        if not self.bench.places and not self.busy and not self.stop.requested and self._to_come:
             raise MeasurementError(
                 "no node of the cluster is left: see the notes above for what became of each; finished trials are "
                 f"kept, `powerband resume {self.run.path}` goes on with the nodes that are there then"
