@@ -199,8 +199,7 @@ def on_cluster(experiment: Experiment, run: RunDir, address: str | None) -> Expe
         )
     if not address or any(map(str.isspace, address)):
         raise UsageError(f"--cluster {address!r}: write auto, or the host and port of a cluster's head (host:6379)")
-    nodes = cluster.nodes if address == cluster.address else ()
-    return experiment.model_copy(update={"cluster": cluster.model_copy(update={"address": address, "nodes": nodes})})
+    return experiment.model_copy(update={"cluster": cluster.model_copy(update={"address": address, "nodes": ()})})
 
 
 def compare(
@@ -280,7 +279,7 @@ def carry_out(
         resumed = bool(run_directory.planned())
         notes = [*_edits(run_directory)] if resumed else []
         notes += _machine_changes(run_directory) if resumed and experiment.cluster is None else ()
-        bench = _bench_of(experiment)
+        bench = _bench_of(experiment, observer.note if resumed else None)
         return session.run_session(experiment, run_directory, observer, stop, bench=bench, notes=notes)
 
 
@@ -307,14 +306,15 @@ def _machine_changes(run: RunDir) -> Iterator[str]:
         )
 
 
-def _bench_of(experiment: Experiment) -> Opener | None:
-    """The function that opens the bench that the experiment asks for; None for this machine."""
+def _bench_of(experiment: Experiment, without: Callable[[str], None] | None) -> Opener | None:
+    """The function that opens the bench that the experiment asks for; None for this machine. `without`: see
+    `joined`."""
     if (cluster := experiment.cluster) is None:
         return None
     from powerband.cluster.joining import joined  # noqa: PLC0415
     from powerband.cluster.nodes_bench import cluster_bench  # noqa: PLC0415 - Ray takes a second to import
 
-    return cluster_bench(lambda: joined(cluster.address, cluster.nodes))
+    return cluster_bench(lambda: joined(cluster.address, cluster.nodes, without))
 
 
 def _experiment(

@@ -39,8 +39,11 @@ class Remote:
 
 
 @contextmanager
-def joined(address: str, wanted: Sequence[str] = ()) -> Iterator[list[Remote]]:
+def joined(
+    address: str, wanted: Sequence[str] = (), without: Callable[[str], None] | None = None
+) -> Iterator[list[Remote]]:
     """Joins a cluster and yields its nodes, or those `wanted` by name or address; their actors end with the block.
+    `without`: gets a sentence for each wanted node that is not there, which is an error if it is None or if none is.
     Raises UsageError, MeasurementError."""
     ray = _ray()
     if address.startswith("ray://"):
@@ -59,7 +62,7 @@ def joined(address: str, wanted: Sequence[str] = ()) -> Iterator[list[Remote]]:
             with suppress(ValueError):  # not in the main thread
                 signal.signal(number, handler)
         _check_closed(ray.get_runtime_context().gcs_address)
-        nodes = _chosen(_named([node for node in ray.nodes() if node["Alive"]]), wanted)
+        nodes = _chosen(_named([node for node in ray.nodes() if node["Alive"]]), wanted, without)
         actors = {name: _actor(ray, node) for name, node in nodes.items()}
         try:
             yield [Remote(n, nodes[n]["NodeManagerAddress"], _caller(each)) for n, each in actors.items()]
@@ -140,15 +143,23 @@ def _named(nodes: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _chosen(nodes: dict[str, dict[str, Any]], wanted: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _chosen(
+    nodes: dict[str, dict[str, Any]], wanted: Sequence[str], without: Callable[[str], None] | None = None
+) -> dict[str, dict[str, Any]]:
     if not wanted:
         return nodes
-    found = {}
+    found, absent = {}, []
     for asked in wanted:
         name = next((n for n, node in nodes.items() if asked in (n, node["NodeManagerAddress"])), None)
         if name is None:
-            raise UsageError(f"cluster.nodes: {asked} is no node of the cluster; {did_you_mean(asked, nodes)}")
-        found[name] = nodes[name]
+            absent.append(asked)
+        else:
+            found[name] = nodes[name]
+    for asked in absent:
+        said = f"cluster.nodes: {asked} is no node of the cluster"
+        if without is None or not found:
+            raise UsageError(f"{said}; {did_you_mean(asked, nodes)}")
+        without(f"{said} now: the run goes on without it")
     return found
 
 

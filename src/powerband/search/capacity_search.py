@@ -229,8 +229,7 @@ class CapacityPlanner(InFlight[_Round]):
     def _next_round(self) -> _Round | None:
         """Begins a round with every live setting, and returns it; None if none can begin, or none yet."""
         looks = self._begun < self._nodes
-        self._ended |= not self._affords_round()
-        if self._ended or not self._live or self._begun >= self._rounds:
+        if self._ended or not self._live or self._begun >= self._rounds or not self._affords_round():
             return None
         if not looks and any(self._search(setting).first_look is None for setting in self._live):
             return None

@@ -8,7 +8,7 @@ is taken from the last analysis and kept in `seen.json` before the trial is meas
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from powerband.analyze.stored import stored_analysis, stored_results
@@ -51,10 +51,11 @@ class Finished:
             yield f"{len(self.lost) - _SAID_MAX} more trials are damaged and do not count"
 
 
-def finished_trials(experiment: Experiment, run: RunDir) -> Finished:
-    """Reads and measures the finished trials of a run. Raises UsageError for a record that another version of powerband
-    wrote."""
+def finished_trials(experiment: Experiment, run: RunDir, in_flight: Collection[int] = ()) -> Finished:
+    """Reads and measures the finished trials of a run. `in_flight`: trials that are not lost if they have no record.
+    Raises UsageError for a record that another version of powerband wrote."""
     records, lost = run.records_and_damage()
+    lost = {n: why for n, why in lost.items() if n not in in_flight or run.trial(n).record.exists()}
     results = {}
     for record in records:
         number = record.spec.number

@@ -253,10 +253,13 @@ def _size_text(experiment: Experiment, expected: Forecast) -> str:
 
 def duration_text(experiment: Experiment, expected: Forecast) -> str:
     """The time in words: `takes about 5 min (3 min to 9 min in nine of ten runs)`. A fixed plan has in place of that
-    range the most that it can take; for a race or a capacity search that is many times what they ever take."""
+    range the most that it can take; for a race or a capacity search that is many times what they ever take. On a
+    cluster, whose nodes are not known yet, it is the time on one of them."""
     likely, most = (rough_time(each / 1e9) for each in (expected.expected_ns, expected.longest_ns))
     further = ""
-    if expected.between_ns is not None:
+    if experiment.cluster is not None:
+        further = " on one node; nodes share its rounds"
+    elif expected.between_ns is not None:
         low, high = (rough_time(each / 1e9) for each in expected.between_ns)
         further = f" ({low} to {high} in nine of ten runs)" if low != high else ""
     elif not experiment.objective.is_capacity and most != likely:

@@ -73,7 +73,7 @@ class RacePlanner:
         self._window_ns: int | None = None  # the measured time of the race's trials; None: that of the experiment
         self._rounds = experiment.measure.repeats  # the most of full trials
         self._begun = 0  # blocks begun, including those of the confirmation
-        self._extra = 0  # blocks that make up for those lost with their node, and for those that confirm ahead
+        self._extra = 0  # blocks that make up for those lost with their node, and for those that confirm
         self._compared = 0  # finished blocks of full trials
         self._blocks = 0  # finished blocks of the race
         self._looks: list[Look] = []
@@ -297,6 +297,7 @@ class RacePlanner:
             # Once the standing is confirmed, the winner alone is measured again.
             self._trials.begin(self._begun, self._confirming[: 1 if self._agreed else 2], Stage.CONFIRM)
             self._confirm_blocks -= 1
+            self._extra += 1
         else:
             return
         self._begun += 1
@@ -401,7 +402,8 @@ class RacePlanner:
 
     def _reconsider(self, named: Setting) -> None:
         """Continues the race without the setting that is being confirmed, if more of its starts failed than may.
-        Settings that left as worse come back, since they may only have been worse than this one."""
+        Settings that left as worse come back, since they may only have been worse than this one. The next winner gets
+        as many fresh starts as this one, if they fit into the budget."""
         starts = starts_of(self._results, named, self._experiment.objective.confidence)
         barred = judge(self._experiment, [], settings=len(self._settings), starts=starts).barred
         if not barred:
@@ -411,6 +413,8 @@ class RacePlanner:
         self._settled, self._confirming, self._ended_by, self._met = frozenset(), (), "running", False
         self._agreed, self._foreseen, self._ahead = False, (), 0
         self._trials.cut()
+        if self._trials.fits(self._wanted[1]):
+            self._confirm_blocks = self._experiment.design.confirm
         self._block_over()
 
     def _enough_confirmed(self) -> None:

@@ -89,7 +89,7 @@ class _Session:
         self.notes = list(notes)
         turns = Turns.read(run)
         self.planner = turns.planner(experiment)
-        self.finished = finished = finished_trials(experiment, run)
+        self.finished = finished = finished_trials(experiment, run, turns.in_flight)
         shown = {n: result for n in finished.results if (result := finished.shown(n)) is not None}
         if turns.turns is not None:
             shown = {**finished.results, **shown}
@@ -128,13 +128,19 @@ class _Session:
             self._go_on_in_flight()
             while self._begin_trials():
                 self._end_trial()
-        progress = self.planner.progress
-        if done and done == len(self.results) and not (progress.to_come or progress.soak_to_come):
+        to_come = self._to_come
+        if done and done == len(self.results) and not to_come:
             observer.note("nothing was left to measure: this run had ended")
-        self.stop.cut_short = self.stop.requested and bool(progress.to_come or progress.soak_to_come or self.again)
-        analysis = _write_analysis(self.experiment, run, self.results, at_rest(progress))
+        self.stop.cut_short = self.stop.requested and (to_come or bool(self.again))
+        analysis = _write_analysis(self.experiment, run, self.results, at_rest(self.planner.progress))
         observer.analysed(analysis)
         return analysis
+
+    @property
+    def _to_come(self) -> bool:
+        """True if trials of the plan, or its soak, are still to come."""
+        progress = self.planner.progress
+        return bool(progress.to_come or progress.soak_to_come)
 
     def _open_log(self) -> None:
         """Opens the log of planner calls of a run on nodes, after those that were repeated. Raises UsageError if the
@@ -192,7 +198,7 @@ class _Session:
 
     def _begin_trials(self) -> bool:
         """Begins a trial in each idle place, as long as there are trials; False if no trial runs after that."""
-        if not self.bench.places and not self.busy and not self.stop.requested and self.planner.progress.to_come:
+        if not self.bench.places and not self.busy and not self.stop.requested and self._to_come:
             raise MeasurementError(
                 "no node of the cluster is left: see the notes above for what became of each; finished trials are "
                 f"kept, `powerband resume {self.run.path}` goes on with the nodes that are there then"
@@ -375,7 +381,7 @@ def _is_first(spec: TrialSpec, results: Iterable[TrialResult]) -> bool:
 def analyse_run(experiment: Experiment, run: RunDir) -> Analysis:
     """Analyses a run directory from its raw files (`powerband report`). Writes nothing. The race and its confirmation
     are known only if the trials are those of the experiment's own plan."""
-    finished = finished_trials(experiment, run)
+    finished = finished_trials(experiment, run, Turns.read(run).in_flight)
     specs = [finished.specs[number] for number in finished.results]
     analysis = analyse_results(experiment, run, specs, list(finished.results.values()), finished.seen)
     return _of_run(replace(analysis, warnings=(*analysis.warnings, *finished.warnings())), run)

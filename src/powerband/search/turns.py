@@ -61,6 +61,12 @@ class Turns:
                     turns.append(Turn(int(line["asked"]), False, line["in"], str(line["node"])))
         return cls(nodes, tuple(turns) if run.turns.is_file() else None)
 
+    @property
+    def in_flight(self) -> set[int]:
+        """The numbers of the trials that were asked for and not told; empty for a run on one machine."""
+        turns = self.turns or ()
+        return {turn.number for turn in turns} - {turn.number for turn in turns if turn.told}
+
     def of(self, numbers: Iterable[int]) -> Iterator[Turn]:
         """The calls; for a run on one machine, those for the trials with these numbers."""
         if self.turns is not None:

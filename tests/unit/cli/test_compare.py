@@ -105,6 +105,16 @@ def test_two_runs_and_what_differs_between_them(tmp_path: Path, capsys: pytest.C
     assert (document["first"], document["second"], document["run"]) == (str(a.resolve()), str(b.resolve()), None)
 
 
+def test_two_runs_whose_factors_were_named_in_another_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    threads, queue = {"threads": (1,)}, {"queue": (10, 20)}
+    a = run_of(tmp_path / "a", {**threads, **queue}, {"threads=1,queue=10": 1000.0, "threads=1,queue=20": 1000.0})
+    b = run_of(tmp_path / "b", {**queue, **threads}, {"queue=10,threads=1": 500.0, "queue=20,threads=1": 500.0})
+    assert invoke(["compare", str(a), str(b), "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    named = [change["setting"]["id"] for change in found["settings"]]
+    assert named == ["threads=1,queue=10", "threads=1,queue=20"] and not found["only_second"]
+
+
 def test_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = run_of(tmp_path / "a", {"threads": (1,)}, {"threads=1": 1000.0})
     b = run_of(tmp_path / "b", {"threads": (2,)}, {"threads=2": 1000.0})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from powerband.cluster import joining
 
 
 @pytest.fixture
-def joined(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
-    """The clusters that were asked for; none of them can be joined."""
-    asked: list[tuple[str, tuple[str, ...]]] = []
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...], bool]]:
+    """The clusters that were asked for, and if they may lack nodes; none of them can be joined."""
+    asked: list[tuple[str, tuple[str, ...], bool]] = []
 
     @contextmanager
-    def join(address: str, wanted: Sequence[str] = ()) -> Iterator[list[Any]]:
-        asked.append((address, tuple(wanted)))
+    def join(address: str, wanted: Sequence[str], without: Callable[[str], None] | None) -> Iterator[list[Any]]:
+        asked.append((address, tuple(wanted), without is not None))
         raise UsageError("nobody is there")
         yield []
 
@@ -32,17 +32,16 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]
 
 
 def test_it_goes_on_with_the_nodes_of_another_cluster(
-    tmp_path: Path, joined: list[tuple[str, tuple[str, ...]]], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, joined: list[tuple[str, tuple[str, ...], bool]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = on_nodes(tmp_path / "run", trials=0, nodes=("a", "b"))
+    run = on_nodes(tmp_path / "run", trials=1, nodes=("a", "b"))
     written = run.experiment.read_text()
     assert invoke(["resume", str(run.path), "--no-progress"]) == 2
     assert invoke(["resume", str(run.path), "--no-progress", "--cluster", "other:6379"]) == 2
     assert invoke(["resume", str(run.path), "--no-progress", "--cluster", "auto"]) == 2
     with pytest.raises(UsageError):
         pb.resume(run.path, cluster="third:6379", progress=False)
-    # The nodes in the file belong to the cluster of the file.
-    assert joined == [("auto", ("a", "b")), ("other:6379", ()), ("auto", ("a", "b")), ("third:6379", ())]
+    assert joined == [("auto", ("a", "b"), True), *((each, (), True) for each in ("other:6379", "auto", "third:6379"))]
     assert capsys.readouterr().err.count("nobody is there") == 3
     assert run.experiment.read_text() == written
 

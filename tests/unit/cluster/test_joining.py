@@ -69,6 +69,14 @@ def test_of_the_nodes_only_those_that_are_named() -> None:
         _chosen(nodes, ["bb"])
 
 
+def test_a_run_that_is_resumed_goes_on_without_the_nodes_that_are_gone() -> None:
+    nodes, said = _named([node("a", "10.0.0.1"), node("b", "10.0.0.2")]), list[str]()
+    assert list(_chosen(nodes, ["gone", "b"], said.append)) == ["b"]
+    assert said == ["cluster.nodes: gone is no node of the cluster now: the run goes on without it"]
+    with pytest.raises(UsageError, match="gone is no node of the cluster"):
+        _chosen(nodes, ["gone"], said.append)
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -420,6 +420,20 @@ def test_a_slow_node_does_not_look_beyond_the_budget() -> None:
     assert planner.ask(slow.block) is None, "nine more would take 540 s"
 
 
+def test_a_call_that_gives_no_trial_changes_nothing() -> None:
+    """No such call is repeated when the run is resumed."""
+    planner = CapacityPlanner(capacity_experiment((1, 2), design=Design(budget="205s", seed=7)), 7, nodes=2)
+    first, second = asked(planner), asked(planner)
+    planner.tell(replace(result(first, {"goodput_per_s": 1000.0}), took_s=30.0))
+    while (spec := planner.ask(0)) is not None:
+        planner.tell(result(spec, {}, "not_ready", status="failed"))
+    planner.tell(replace(result(second, {"goodput_per_s": 1000.0}), took_s=100.0))
+    last = asked(planner, 1)
+    assert planner.ask() is None, "another round would take too long"
+    planner.tell(result(last, {}, status="interrupted"))
+    assert asked(planner, 1).setting == last.setting
+
+
 def test_a_budget_that_two_nodes_spent_on_looks_is_said_to_be_too_small() -> None:
     made = capacity_experiment((1, 2), design=Design(budget="25s", seed=7))
     planner, results = CapacityPlanner(made, 7, nodes=2), []

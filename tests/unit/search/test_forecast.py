@@ -15,7 +15,7 @@ from powerband.base.machine import Noise
 from powerband.base.units import time_text
 from powerband.loads import engine_limits as limits
 from powerband.loads import kind_of
-from powerband.model.experiment import Experiment
+from powerband.model.experiment import ClusterUse, Experiment
 from powerband.model.load import Load
 from powerband.model.plan import TrialSpec
 from powerband.search import outlook
@@ -154,6 +154,8 @@ def test_the_time_is_said_as_likely_as_it_is() -> None:
     assert duration_text(plan, expected()) == "takes about 10 min, at most about 16 min"
     race = replace(expected(order="race"), expected_ns=300 * 10**9, between_ns=(100 * 10**9, 620 * 10**9))
     assert duration_text(plan, race) == "takes about 5 min (2 min to 10 min in nine of ten runs)"
+    many = plan.model_copy(update={"cluster": ClusterUse()})
+    assert duration_text(many, race) == "takes about 5 min on one node; nodes share its rounds"
     spent = replace(race, between_ns=(300 * 10**9,) * 2, longest_ns=300 * 10**9)
     assert duration_text(plan, spent) == "takes about 5 min"
     search = experiment(objective={"metric": "capacity_per_s", "subject_to": ["p99 < 50ms"]})

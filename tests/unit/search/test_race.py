@@ -377,6 +377,23 @@ def test_a_race_goes_on_without_a_winner_that_fails_a_fresh_start() -> None:
     assert [departure.setting for departure in analysis.race.departures if not departure.worse] == [best]
 
 
+def test_a_winner_that_fails_its_last_fresh_start_costs_neither_rounds_nor_the_next_confirmation() -> None:
+    """threads=2 serves twice as much, and dies in its third fresh start; the others are alike."""
+
+    def outcome(spec: TrialSpec) -> Mapping[str, float] | str:
+        if threads(spec) == 2 and spec.block == 4:
+            return "died"
+        return {"goodput_per_s": (500.0, 500.0, 1000.0)[threads(spec)] * noisy(spec, 0.006), "threads_max": 1.0}
+
+    made = race_of(3, repeats=5)
+    results = run_planner(planner := RacePlanner(made, 1), outcome)
+    rounds = {result.block for result in results if result.stage is Stage.COMPARE}
+    assert rounds > {0, 1} and not rounds & {2, 3, 4}
+    fresh = Counter(result.setting.id for result in results if result.block > max(rounds))
+    assert fresh == {"threads=0": 3, "threads=1": 3}
+    assert replay(made, results).progress == planner.progress
+
+
 def test_where_every_fresh_start_fails_no_setting_is_named() -> None:
     analysis = run_experiment(race_of(2), lambda spec: "died" if spec.stage is Stage.CONFIRM else serve(spec))
     assert analysis.answer.setting is None

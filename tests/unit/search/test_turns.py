@@ -115,6 +115,13 @@ def test_with_no_node_left_it_is_said_that_the_run_can_be_gone_on_with_and_it_ca
     assert {trial.node for trial in analysis.trials if trial.number > 6} == {"c"}
 
 
+def test_with_no_node_left_for_the_soak_it_is_said_too(run: RunDir) -> None:
+    made = MADE.model_copy(update={"design": MADE.design.model_copy(update={"soak_ns": 4 * 10**9})})
+    with pytest.raises(MeasurementError, match="no node of the cluster is left"):
+        go(run, bench("a", "b", loses=lambda place, spec: spec.stage is Stage.SOAK), made=made)
+    assert Stage.SOAK in {trial.stage for trial in go(run, bench("c"), made=made).trials if trial.node == "c"}
+
+
 def test_a_setting_that_ends_one_node_after_the_other_ends_the_run(run: RunDir) -> None:
     killer = MADE.settings()[2]
     names = [f"n{number}" for number in range(6)]
@@ -357,6 +364,8 @@ def test_a_trial_in_flight_runs_again_on_its_own_node_though_a_later_one_is_fini
     with pytest.raises(Killed):
         go(run, bench("a", "b", kind=LastFirst), first)
     assert first.numbers == [2, 3]
+    left = analyse_run(MADE, run)
+    assert [trial.number for trial in left.trials] == [2, 3] and "does not count" not in " ".join(left.warnings)
     go(run, bench("b", "a"), second)
     check_nothing_ran_twice(run, first, second)
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,20 @@ class ComparedRun:
     host: Mapping[str, Any]
 
 
+def _in_order_of(factors: Iterable[str], analysis: Analysis) -> Analysis:
+    """The analysis with the factors of each setting in this order, since settings are equal only in the same one."""
+    place = {name: at for at, name in enumerate(factors)}
+
+    def ordered(setting: Setting) -> Setting:
+        return Setting(tuple(sorted(setting.levels, key=lambda each: place.get(each[0], len(place)))))
+
+    return replace(
+        analysis,
+        settings=tuple(replace(row, setting=ordered(row.setting)) for row in analysis.settings),
+        trials=tuple(replace(trial, setting=ordered(trial.setting)) for trial in analysis.trials),
+    )
+
+
 def _cpu_differences(first: Analysis, second: Analysis) -> Iterator[str]:
     """Yields a sentence if a setting's server had more CPUs in one run: they may be dealt out by what it needs."""
     had = [
@@ -49,17 +63,18 @@ def compare_two(
     """Returns the changes from the first run to the second. `earlier`: the objective of each setting in other runs of
     the first one's experiment on its machine. Raises UsageError if the two cannot be compared, e.g. as only one
     searched for capacities."""
+    analyses = (first.analysis, _in_order_of(first.experiment.factors, second.analysis))
     differences = [
         *experiment_differences(first.experiment, second.experiment),
         *host_differences(first.host, second.host),
-        *_cpu_differences(first.analysis, second.analysis),
+        *_cpu_differences(*analyses),
     ]
     kinds = {run.experiment.objective.is_capacity for run in (first, second)}
     if len(kinds) == 2:
         raise UsageError(
             f"one of {first.name} and {second.name} searched for capacities, the other did not: they cannot be compared"
         )
-    sessions, analyses = spread_of_sessions(earlier), (first.analysis, second.analysis)
+    sessions = spread_of_sessions(earlier)
     found = (
         compare_capacities((first.experiment, second.experiment), analyses, differences, sessions)
         if first.experiment.objective.is_capacity
