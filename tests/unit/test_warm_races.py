@@ -121,11 +121,14 @@ def test_the_page_says_how_the_rates_of_the_kept_starts_changed() -> None:
     by_setting = [[ratio for of in every for ratio in of] for every in zip(*(run.early for run in runs), strict=True)]
     ratios = [ratio for of in by_setting for ratio in of]
     medians = " and ".join(f"{statistics.median(of):.2f}" for of in by_setting)
+    means = " and ".join(f"{statistics.mean(of):.2f}" for of in by_setting)
+    errors = " and ".join(f"{statistics.stdev(of) / len(of) ** 0.5:.2f}" for of in by_setting)
     near = sum(abs(ratio - 1) <= WITHIN for ratio in ratios)
     groups = [group for run in runs for of in run.early for group in groups_of(of)]
     close = sum(abs(group - 1) <= WITHIN for group in groups)
     page = (folder / "steady-state.md").read_text()
     assert f"{len(ratios)} were undisturbed: their rate at once was {medians} (medians; " in page
-    assert f"{min(ratios):.2f} to {max(ratios):.2f}) of that after a minute, in {near} of them within 5 %" in page
+    assert f"{min(ratios):.2f} to {max(ratios):.2f}) of that after a minute, in {near} of them within 5 %, and " in page
+    assert f"and {means} on average (standard errors {errors})" in page
     assert f"three successive starts, as a race has: {close} of {len(groups)} within 5 %" in page
     assert f"data/{kept.name}" in page
