@@ -253,6 +253,11 @@ class Capacity:
     curve: tuple[CapacityPoint, ...]
     note: str = ""
 
+    @property
+    def shown(self) -> Estimate | None:
+        """The estimate; None if the SLO held in no trial, which makes it a guess."""
+        return self.estimate if any(point.held for point in self.curve) else None
+
 
 @dataclass(frozen=True)
 class Departure:

@@ -181,6 +181,22 @@ def test_a_refuted_claim_of_a_run_of_two_revisions_is_exit_code_1(
         assert invoke([command, str(run)]) == code
         text = " ".join(capsys.readouterr().out.split())
         assert ("Warning: refuted: It serves enough: 1,00" in text) is (code == 1)
+        assert invoke([command, str(run), "--format", "junit"]) == code
+        (suite,) = Xml.fromstring(capsys.readouterr().out)
+        assert (suite.get("tests"), suite.get("failures")) == ("2", str(code))
+
+
+def test_a_bound_that_two_revisions_miss_is_exit_code_1_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SETTINGS, "design", {"seed": 7, "order": "race", "regret": 1e-5})
+    run = run_of(tmp_path, REVISIONS, {"revision=old": 1000.0, "revision=new": 1000.0})
+    missed = "The bound asked for, 0.001 % (design.regret), is not met"
+    assert invoke(["compare", str(run)]) == 1
+    assert f"Warning: {missed}" in capsys.readouterr().out
+    assert missed in read(run).analysis.answer.sentences[1]
+    assert invoke(["compare", str(run), "--format", "junit"]) == 1
+    assert Xml.fromstring(capsys.readouterr().out).get("failures") == "1"
 
 
 def test_other_runs_of_the_experiment_tell_what_sessions_differ_by(

@@ -6,6 +6,7 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.synthetic import setting
+from powerband.analyze.settings.found import ratio_words
 from powerband.analyze.settings.standing import sentence
 from powerband.analyze.settings.why import bottleneck_sentences
 from powerband.model.bottlenecks import BottleneckName
@@ -83,6 +84,8 @@ def test_an_exploration_and_a_capacity() -> None:
     assert findings.capacity_words(found) == "370/s (363–378)"
     assert findings.capacity_trials(found) == 18
     assert findings.capacity_words(Capacity(None, (), "why")) == "–"
+    guess = replace(found, curve=tuple(replace(point, held=0) for point in found.curve))
+    assert findings.capacity_words(guess) == "–"
 
 
 def test_rules_say_what_following_them_changes_or_why_they_are_silent() -> None:
@@ -119,6 +122,8 @@ def test_an_interval_without_a_bound_worth_saying_shows_no_digits() -> None:
     assert findings.ratio_phrase(Estimate(0.21, 7.8e-14, 5.7e11, 0.95, 2)) == "−79 % (−100 to over +900)"
     assert findings.ratio_phrase(Estimate(367.4, 308.2, 439.1, 0.95, 5)) == "×367 (308 to 439)"
     assert findings.range_phrase(Estimate(0.96, 2e-17, 4.7e16, 0.95, 2)) == "−100 to over +900 %"
+    assert ratio_words(Estimate(1.2, 1e-9, 5e9, 0.95, 2)) == "1.2 (1e-09 to any)"
+    assert ratio_words(Estimate(0.0, -0.1, 0.1, 0.95, 5)) == "0 (-0.1 to 0.1)", "a difference of shares"
 
 
 def test_a_clause_becomes_a_sentence() -> None:

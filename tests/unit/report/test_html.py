@@ -203,6 +203,9 @@ def test_a_race_that_was_not_upheld_says_so() -> None:
     doubted = replace(analysis.race.confirmation, upheld=False, rival=None, advantage=None)
     outline = Outline(render_page(synthetic.page(replace(analysis, race=replace(analysis.race, confirmation=doubted)))))
     assert "not upheld" in outline.text
+    from_0 = replace(doubted, race=replace(doubted.race, value=0.0))
+    shown = render_page(synthetic.page(replace(analysis, race=replace(analysis.race, confirmation=from_0))))
+    assert "<dt>shrinkage</dt><dd>–</dd>" in shown
     unsure = replace(doubted, upheld=True, agrees=False)
     open_ = render_page(synthetic.page(replace(analysis, race=replace(analysis.race, confirmation=unsure))))
     assert '<span class="unsure">not contradicted</span>' in open_
@@ -225,6 +228,10 @@ def test_a_soak_stands_beside_the_trials_before_it() -> None:
     for words in ("900/s", "1,000/s", "980/s to 1,020/s", "worse", "1.00 MiB"):
         assert words in outline.text, words
     assert "soak" not in Outline(render_page(synthetic.page(analysis))).ids
+    endless = replace(analysis.trials[0], metrics={**analysis.trials[0].metrics, "error_rate": 0.2})
+    late = replace(soak, trial=endless.number, figures=(replace(figures[1], metric="response_time_ns_p99"),))
+    failing = replace(analysis, soak=late, trials=(endless, *analysis.trials[1:]))
+    assert "≥ 1.05 ms" in Outline(render_page(synthetic.page(failing))).text
 
 
 def test_capacities_have_curves_and_tables() -> None:

@@ -131,6 +131,16 @@ def test_an_answer_that_did_not_last_is_a_failure_as_in_the_exit_code(lasts: boo
     assert outcomes(parsed(render_analysis(replace(of, soak=soak), None)))["powerband.answer:answer"] == outcome
 
 
+def test_two_revisions_have_a_case_for_each_claim_and_a_failed_one_for_what_falls_short() -> None:
+    of = analysis()
+    soak = Soak(of.settings[0].setting, 9, 600 * 10**9, 60 * 10**9, (), lasts=False, sentence="It does not last.")
+    for each, short in ((of, {}), (replace(of, soak=soak), {"powerband.answer:answer": "failure"})):
+        assert outcomes(parsed(render_changes(comparison(Verdict.EQUIVALENT), each))) == {
+            "powerband.compare:threads=0": "passed", "powerband.claim:grows": "passed",
+            "powerband.claim:goes-on": "failure", "powerband.claim:no-limit": "skipped", **short,
+        }  # fmt: skip
+
+
 def test_a_setting_that_was_not_measured_is_an_error() -> None:
     of = analysis()
     rows = tuple(replace(row, trials=0) if row.setting.id == "threads=2" else row for row in of.settings)

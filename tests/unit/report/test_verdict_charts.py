@@ -6,6 +6,7 @@ import pytest
 
 from fakes import synthetic, synthetic_verdicts
 from powerband.model.results import Estimate, PoolUse
+from powerband.report.html.trial_map import trial_map
 from powerband.report.html.verdict_charts import (
     capacity_charts,
     exploration_chart,
@@ -14,6 +15,7 @@ from powerband.report.html.verdict_charts import (
     pool_trial,
     race_chart,
 )
+from powerband.report.html.verdicts import capacity_section
 
 
 def test_a_race_has_a_bar_for_each_look_at_a_live_setting() -> None:
@@ -71,6 +73,17 @@ def test_capacity_curves_share_their_vertical_axis_and_mark_where_the_slo_held()
     assert by_name["threads=4"].band is None
     assert "at no rate" in by_name["threads=4"].note
     assert [(limit.ns, limit.label) for limit in charts[0].limits] == [(250e6, "p99 < 250ms")]
+
+
+def test_a_capacity_that_held_in_no_trial_has_no_band_and_a_p99_without_an_end_is_a_lower_bound() -> None:
+    base = synthetic_verdicts.capacity_analysis()
+    found = synthetic_verdicts.capacity(8)
+    never = replace(found, curve=tuple(replace(point, held=0, error_rate=0.02) for point in found.curve))
+    made = replace(base, settings=tuple(replace(row, capacity=never) for row in base.settings))
+    charts = capacity_charts(made)
+    assert all(chart.band is None and all(mark.at_least for mark in chart.marks) for chart in charts)
+    assert "≥ " in capacity_section(made, charts)
+    assert "≥ " not in capacity_section(base, capacity_charts(base))
 
 
 def test_a_capacity_whose_constraints_cannot_be_read_has_no_limit_line() -> None:
@@ -141,3 +154,12 @@ def test_an_exploration_marks_what_went_into_the_race() -> None:
     on_two = [replace(trial, node=f"n{trial.number % 2}") for trial in analysis.trials]
     shared = exploration_chart(replace(analysis, trials=tuple(on_two)))
     assert shared is not None and "speeds of the nodes" in shared.note
+
+
+def test_a_first_look_whose_p99_has_no_end_is_a_lower_bound() -> None:
+    made = synthetic_verdicts.explored_analysis()
+    failing = tuple(replace(trial, metrics={**trial.metrics, "error_rate": 0.5}) for trial in made.trials)
+    made = replace(made, objective="response_time_ns_p99", trials=failing)
+    chart = exploration_chart(made)
+    assert chart is not None and all(point.text.startswith("≥ ") for point in chart.lines[0].points)
+    assert trial_map(made).count("· p99 ≥ ") == len(made.trials)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from powerband.analyze.runs.sessions import SAME_SESSION, SessionSpread
+from powerband.analyze.trial.faults import in_one_line
 from powerband.base.units import format_value, joined, signed_percent
 from powerband.model.metrics import METRICS, margin_words, metric_words
 from powerband.model.plan import Setting
@@ -89,7 +90,9 @@ class RunComparison:
         """The verdict in words, with the settings that decide it; a long list of them is cut."""
         first, second = self.names
         if not self.decides:
-            return f"Nothing can be compared: no setting was measured in both {first} and {second}."
+            reasons = {in_one_line(change.because).removesuffix(".") for change in self.changes if change.because}
+            alike = reasons.pop() if len(reasons) == 1 else f"no setting was measured in both {first} and {second}"
+            return f"Nothing can be compared: {alike}."
         verdict = self.verdict
         mine = [change for change in self.changes if change.verdict is verdict]
         where = "" if len(self.changes) == 1 else f" in {len(mine)} of {len(self.changes)} settings"

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from powerband.analyze.runs.changes import Change, RunComparison
 from powerband.analyze.runs.paired import at_confidence_for_all, compared_trials, pair_change
+from powerband.analyze.settings.bound_words import missed_bound
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import margin_words
 from powerband.model.plan import REVISION, Setting, format_level, grid
@@ -40,10 +41,18 @@ def compare_revisions(experiment: Experiment, analysis: Analysis) -> RunComparis
 
 
 def refuted_in(analysis: Analysis) -> list[str]:
-    """A sentence for each refuted claim, and one for an answer that did not last through the soak asked for."""
+    """A sentence for each refuted claim, and those of `short_of`."""
     refuted = [claim for claim in analysis.claims if claim.verdict is ClaimVerdict.REFUTED]
+    return [*(f"refuted: {claim.says}: {claim.sentence}" for claim in refuted), *short_of(analysis)]
+
+
+def short_of(analysis: Analysis) -> list[str]:
+    """A sentence for an answer that did not last through the soak asked for, and one for a bound asked for that is not
+    met."""
     short = [soak.sentence for soak in (analysis.soak,) if soak is not None and soak.lasts is False]
-    return [*(f"refuted: {claim.says}: {claim.sentence}" for claim in refuted), *short]
+    answer = analysis.answer
+    missed = missed_bound(answer.regret_asked, answer.regret, analysis.objective, analysis.race)
+    return [*short, *([missed] if missed else [])]
 
 
 def revisions_of(

@@ -29,7 +29,7 @@ from powerband.model.experiment import Constraint, Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, Stage
-from powerband.model.results import Analysis, SettingResult, Verdict
+from powerband.model.results import Analysis, SettingResult, TrialResult, Verdict
 
 
 def compare_runs(
@@ -153,10 +153,14 @@ def _values(
     `read`: takes it from a trial's metrics; None: it has none."""
     found: dict[Setting, list[float]] = {result.setting: [] for result in analysis.settings}
     for trial in analysis.trials:
-        whole = not trial.held_up and not trial.by_quiet_time
-        if trial.valid and whole and trial.stage is stage and (value := read(trial.metrics)) is not None:
+        whole = trial.valid and not _is_disturbed(trial)
+        if whole and trial.stage is stage and (value := read(trial.metrics)) is not None:
             found.setdefault(trial.setting, []).append(value)
     return {setting: values for setting, values in found.items() if values}
+
+
+def _is_disturbed(trial: TrialResult) -> bool:
+    return trial.held_up > 0 or trial.by_quiet_time
 
 
 def _counts_living_threads(analysis: Analysis) -> bool:
@@ -174,8 +178,14 @@ def _fails(setting: Setting, runs: Sequence[Analysis], values: Sequence[Mapping[
 
 
 def _unmeasured(setting: Setting, runs: Sequence[Analysis], measured: Sequence[bool]) -> tuple[Verdict, str]:
-    words = [f"not measured in the {which} run" for which in ("first", "second")]
-    ran = [tried(run.trials, setting) for run in runs]
+    words, ran = [], []
+    for which, run in zip(("first", "second"), runs, strict=True):
+        mine = tried(run.trials, setting)
+        valid = [trial for trial in mine if trial.valid and runs[0].objective in trial.metrics]
+        disturbed = bool(valid) and all(map(_is_disturbed, valid))
+        said = f"every valid trial in the {which} run was disturbed by other programs"
+        words.append(said if disturbed else f"not measured in the {which} run")
+        ran.append(valid if disturbed else mine)
     return unmeasured_pair(ran, measured, words, 1 - runs[0].confidence)
 
 

@@ -88,7 +88,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
             return (first, f"{second} {_explored(standing)}".rstrip())
         case AnswerKind.NOT_ENOUGH_DATA:
             first, second = no_round_yet() if first_round(standing) else _not_enough(standing)
-            rest = (second, missed_bound(standing, decision), _explored(standing))
+            rest = (second, _missed_bound(standing, decision), _explored(standing))
             return tuple(filter(None, (first, " ".join(filter(None, rest)))))
     chosen = decision.chosen
     assert chosen is not None
@@ -98,7 +98,7 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
     first = f"Use {chosen.id}: {told}."
     sure = (
         _how_sure(standing, decision),
-        missed_bound(standing, decision),
+        _missed_bound(standing, decision),
         _raced(standing),
         _unseen(standing, chosen),
         _at_the_edge(standing, decision, chosen),
@@ -108,15 +108,21 @@ def word_answer(standing: Standing, decision: Decision) -> tuple[str, ...]:
     return (first, " ".join(filter(None, sure)), *why(standing, chosen))
 
 
-def word_revisions(standing: Standing, found: RunComparison) -> tuple[str, ...]:
+def word_revisions(standing: Standing, decision: Decision, found: RunComparison) -> tuple[str, ...]:
     """Returns the paragraphs of the answer to whether the second of two revisions is worse."""
     new = standing.rows[-1].setting
     sure = f"This verdict has {percent(found.confidence)} confidence."
-    told = (*found.further, sure, _raced(standing), _unseen(standing, new))
+    sure = "" if found.verdict is Verdict.INCONCLUSIVE else sure
+    told = (*found.further, sure, _missed_bound(standing, decision), _raced(standing), _unseen(standing, new))
     limits = {None if row.bottleneck is None else row.bottleneck.name for row in standing.rows}
     alike = found.verdict in (Verdict.WORSE, Verdict.BETTER) and len(limits) == 1 and None not in limits
     both = ("The old revision has the same bottleneck.",) if alike else ()
     return (found.sentence, " ".join(filter(None, told)), *limit_of_setting(standing, new), *both)
+
+
+def _missed_bound(standing: Standing, decision: Decision) -> str:
+    experiment = standing.experiment
+    return missed_bound(experiment.design.regret, decision.regret, experiment.objective.metric, standing.race)
 
 
 def _explored(standing: Standing) -> str:
@@ -266,10 +272,11 @@ def _ahead(standing: Standing, setting: Setting) -> list[Setting]:
 
 def _left_out(standing: Standing, setting: Setting) -> str:
     """`56 of 64 users were never served`, mean over the trials; empty if all were served."""
-    unserved, share = (standing.value(setting, name) for name in ("users_unserved", "users_unserved_share"))
-    if not unserved or not share:
+    share = standing.value(setting, UNSERVED)
+    users = standing.experiment.load_for(setting).users or standing.value(setting, "users_mean")
+    if not share or not users:
         return ""
-    return f"{round(unserved, 1):,.9g} of {unserved / share:,.0f} users were never served"
+    return f"{max(round(share * users, 1), 0.1):,.9g} of {users:,.0f} users were never served"
 
 
 def _nearest(standing: Standing) -> SettingResult:

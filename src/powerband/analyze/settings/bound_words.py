@@ -13,6 +13,7 @@ from powerband.analyze.settings.standing import Decision, Standing, names
 from powerband.base.units import percent
 from powerband.model.metrics import margin_words, regret_words
 from powerband.model.plan import Setting
+from powerband.model.results import Race
 
 
 def bound_clause(standing: Standing, decision: Decision) -> str:
@@ -63,12 +64,12 @@ def may_be_better(standing: Standing, rivals: Sequence[Setting], than: Setting) 
     return f"{names(rivals)} may still be better than {than.id} by more than the margin of {standing.margin}"
 
 
-def missed_bound(standing: Standing, decision: Decision) -> str:
-    """A sentence if a bound was asked for and is not met yet, or was not met; else empty."""
-    asked, metric = standing.experiment.design.regret, standing.experiment.objective.metric
-    if asked is None or (decision.regret is not None and decision.regret <= asked):
+def missed_bound(asked: float | None, found: float | None, metric: str, race: Race | None) -> str:
+    """A sentence if a bound was `asked` for and is not met yet, or was not met; else empty. `found`: the bound of the
+    answer."""
+    if asked is None or (found is not None and found <= asked):
         return ""
-    still = "not met yet" if standing.race is not None and standing.race.under_way else "not met"
+    still = "not met yet" if race is not None and race.under_way else "not met"
     return f"The bound asked for, {margin_words(asked, metric)} (design.regret), is {still}."
 
 

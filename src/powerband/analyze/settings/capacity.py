@@ -357,7 +357,8 @@ def capacity_of(search: Search) -> Capacity | None:
     middle = search.edge.quantile(0.5)
     n, confidence = len(search.answers), search.objective.confidence
     found = Estimate(math.exp(middle), math.exp(low), math.exp(high), confidence, n)
-    return Capacity(found, curve, _seen_at(search, found.value))
+    note = f"held in none of {plural(n, 'trial')}; lower rates were not tested" if search.unseen else ""
+    return Capacity(found, curve, note or _seen_at(search, found.value))
 
 
 def _seen_at(search: Search, rate_per_s: float) -> str:

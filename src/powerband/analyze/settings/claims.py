@@ -7,7 +7,7 @@ In: an experiment and the results of its trials, in any order. Out: one `ClaimRe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -32,7 +32,7 @@ from powerband.model.claim_expression import (
 )
 from powerband.model.experiment import Claim, Experiment
 from powerband.model.metrics import METRICS, metric_words
-from powerband.model.plan import Setting, format_level
+from powerband.model.plan import Setting, Stage, format_level
 from powerband.model.results import ClaimPart, ClaimResult, ClaimVerdict, Estimate, TrialResult
 
 HELD, REFUTED, UNDECIDED = ClaimVerdict.HELD, ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED
@@ -50,29 +50,33 @@ def judge_claims(experiment: Experiment, results: Sequence[TrialResult]) -> tupl
     Only valid trials count, and of several attempts at one setting in one block the last one. All intervals of one
     claim hold at once with the experiment's confidence; several claims are not corrected for one another."""
     cells = compared(experiment, results)
-    return tuple(_judge(claim, experiment, cells) for claim in experiment.claims)
+    full = {result.setting for result in results if result.stage is Stage.COMPARE}
+    short = {r.setting for r in results if r.valid and r.stage in (Stage.SCREEN, Stage.EXPLORE)} - full
+    return tuple(_judge(claim, experiment, cells, short) for claim in experiment.claims)
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """How a claim is judged. `error`: that of one interval, so that all intervals of the claim hold together."""
+    """How a claim is judged. `error`: that of one interval, so that all intervals of the claim hold together. `short`:
+    settings with valid trials, but short ones and first looks alone."""
 
     experiment: Experiment
     error: float
+    short: Collection[Setting]
 
     @property
     def margin(self) -> float:
         return self.experiment.objective.margin
 
 
-def _judge(claim: Claim, experiment: Experiment, cells: Cells) -> ClaimResult:
+def _judge(claim: Claim, experiment: Experiment, cells: Cells, short: Collection[Setting]) -> ClaimResult:
     claimed = parse_claim(claim.holds)
     cases = settings_of(claimed, experiment.settings())
     objective = experiment.objective
     # A race ends when it has seen enough: so its claims, too, spend only their look's share of the error.
     share = share_at(experiment, len({block for _, block in cells}), window_ns=window_ns_of(cells.values()))
     error = share * (1 - objective.confidence) / (len(cases) * len(claimed.comparisons))
-    rule = _Rule(experiment, error)
+    rule = _Rule(experiment, error, short)
     parts = tuple(_part(comparison, case, cells, rule) for case in cases for comparison in claimed.comparisons)
     verdicts = {part.verdict for part in parts}
     verdict = REFUTED if REFUTED in verdicts else UNDECIDED if UNDECIDED in verdicts else HELD
@@ -86,7 +90,7 @@ def _part(comparison: ClaimComparison, case: Mapping[Reference, Setting], cells:
     unit = _shared_unit(balanced)
 
     def judged_with(raised: Reference | None = None) -> tuple[_Judged, int]:
-        sides = _sides(balanced, case, cells, raised)
+        sides = _sides(balanced, case, cells, raised, rule.short)
         judged = _against_zero(balanced, sides[0], unit)
         if judged is None:
             counting_error = partial(_counting_error, balanced, case, cells, rule.experiment)
@@ -162,7 +166,11 @@ def _bound_words(bound: Reference, case: Mapping[Reference, Setting], cells: Cel
 
 
 def _sides(
-    comparison: ClaimComparison, case: Mapping[Reference, Setting], cells: Cells, raised: Reference | None
+    comparison: ClaimComparison,
+    case: Mapping[Reference, Setting],
+    cells: Cells,
+    raised: Reference | None,
+    short: Collection[Setting],
 ) -> tuple[Array, Array]:
     """The values of both sides in every block that has all their metrics: settings are paired within blocks. Those of
     `raised` are far above what was measured."""
@@ -176,7 +184,7 @@ def _sides(
         )
     ]
     if len(usable) < 2:
-        raise _CannotSayError(_lacking(references, case, cells, len(usable)), len(usable))
+        raise _CannotSayError(_lacking(references, case, cells, len(usable), short), len(usable))
     pairs = []
     for block in usable:
 
@@ -195,10 +203,18 @@ def _sides(
     return left, right
 
 
-def _lacking(references: Sequence[Reference], case: Mapping[Reference, Setting], cells: Cells, usable: int) -> str:
+def _lacking(
+    references: Sequence[Reference],
+    case: Mapping[Reference, Setting],
+    cells: Cells,
+    usable: int,
+    short: Collection[Setting],
+) -> str:
     for reference in references:
         setting = case[reference]
         mine = [result for (of, _), result in cells.items() if of == setting]
+        if not mine and setting in short:
+            return f"No full trial of {setting.id} was run in the race; short ones and first looks do not count"
         if not mine:
             return f"No trial of {setting.id} was valid"
         if not any(reference.metric in result.metrics for result in mine):

@@ -130,7 +130,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     sentences = word_answer(standing, decision)
     if experiment.compares_revisions and len(rows) == 2:
         found = revisions_of(experiment, results, standing.race, rows)
-        sentences = word_revisions(standing, found) if found.decides else sentences
+        sentences = word_revisions(standing, decision, found) if found.decides else sentences
     told = decision.chosen or standing.leader
     rows = rows if told is None else with_tried(standing, told)
     answer = Answer(
@@ -153,7 +153,7 @@ def analyse(experiment: Experiment, results: Sequence[TrialResult], progress: Pr
     elif soak is not None:
         answer = replace(answer, sentences=(*answer.sentences, soak.sentence))
     answer = with_unseen(experiment, answer, rows, results)
-    nodes = nodes_of(experiment, results, told, _half(progress), standing.race)
+    nodes = nodes_of(experiment, results, told, _half(progress), standing.race, chosen=decision.chosen is not None)
     if nodes is not None:
         answer = replace(answer, sentences=(*answer.sentences, *nodes.sentences))
     analysis = Analysis(

@@ -19,6 +19,7 @@ from powerband.analyze.settings.starts import starts_of
 from powerband.analyze.stats.intervals import Difference, Scale, estimate
 from powerband.analyze.trial.faults import subjects_own, tried
 from powerband.base.units import format_value, plural, signed_percent
+from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Setting, Stage
@@ -54,6 +55,7 @@ def confirm(
     # A zero among the fresh ones has no logarithm, whatever the race had.
     scale = replace(scale, log=scale.log and all(value > 0 for value in fresh.values()))
     back = _Back(scale, objective.confidence)
+    least = any(is_lower_bound(table.metric, result.metrics) for (of, _), result in counted.items() if of == setting)
     raced = {result.block: table.value(result) for result in table.valid(setting)}
     change = back.unpaired(list(own.values()), list(raced.values()))
     beside = against = apart = None
@@ -76,7 +78,7 @@ def confirm(
         rival=rival,
         trials=len(own),
         race=estimate(list(raced.values()), objective.confidence, log=scale.log),
-        confirmed=estimate(list(own.values()), objective.confidence, log=scale.log),
+        confirmed=replace(estimate(list(own.values()), objective.confidence, log=scale.log), at_least=least),
         shrinkage=back.share_lost(change, _mean(raced)),
         advantage=None if beside is None or rival is None else back.ratio(beside, _mean(of_rival)),
         upheld=said.upheld(allowed) and not kept.barred,
@@ -146,18 +148,16 @@ class _Back:
         return self.scale.unpaired(self.scale.scaled(first), self.scale.scaled(second), self.confidence)
 
     def share_lost(self, change: Difference, base: float) -> Estimate:
-        """1 - new / old, from the change on the scale and the old mean."""
-        ratio = self.ratio(change, base)
+        """1 - new / old, from the change on the scale and the old mean; 0 without an interval if that is 0."""
+        ratio = self.ratio(change, base) or Estimate(1.0, None, None, self.confidence, change.n)
         low, high = ratio.low, ratio.high
         if low is None or high is None:
             return replace(ratio, value=1 - ratio.value)
         return replace(ratio, value=1 - ratio.value, low=1 - high, high=1 - low)
 
-    def ratio(self, difference: Difference, base: float) -> Estimate:
-        """The ratio first / second. `base`: the second's mean, needed off the log scale; if it is 0, the ratio is 1
-        without an interval."""
-        found = self.scale.ratio(difference.value, difference.half, base, self.confidence, difference.n)
-        return found or Estimate(1.0, None, None, self.confidence, difference.n)
+    def ratio(self, difference: Difference, base: float) -> Estimate | None:
+        """The ratio first / second. `base`: the second's mean, needed off the log scale; if it is 0, there is none."""
+        return self.scale.ratio(difference.value, difference.half, base, self.confidence, difference.n)
 
 
 def _less(first: Difference | None, second: Difference | None, confidence: float) -> Difference | None:
@@ -210,9 +210,12 @@ def _worded(made: Confirmation, said: _Fresh, table: ResponseTable, kept: Compli
         verbs = "confirms nor contradicts" if made.trials == 1 else "confirm nor contradict"
         head = f"{starts} neither {verbs} it:"
     unit = METRICS[table.metric].unit
-    moved = _points_moved(said) if unit == "ratio" else _moved(made.shrinkage)
-    text = f"{head} {format_value(made.confirmed.value, unit)}, compared with the race {moved}"
-    if made.rival is not None and made.advantage is not None and said.beside is not None:
+    moved = f"compared with the race {_points_moved(said) if unit == 'ratio' else _moved(made.shrinkage)}"
+    if unit != "ratio" and not made.race.value:
+        moved = f"in the race {format_value(0.0, unit)}"
+    least = "at least " if made.confirmed.at_least else ""
+    text = f"{head} {least}{format_value(made.confirmed.value, unit)}, {moved}"
+    if made.rival is not None and said.beside is not None:
         text += f"; {_beside(said.beside, made.advantage, unit, made.rival)}"
     if kept.barred or not kept.seen:
         text += f"; misses {'; '.join(kept.barred or kept.open)}"
@@ -229,17 +232,26 @@ def _points_moved(said: _Fresh) -> str:
     return _signed([1 + said.change.value] * 3, "percentage points")
 
 
-def _beside(beside: Difference, advantage: Estimate, unit: str, rival: Setting) -> str:
+def _beside(beside: Difference, advantage: Estimate | None, unit: str, rival: Setting) -> str:
     """`the runner-up threads=32, side by side (one start each): −50.0 %`, with the interval from two starts on: only
-    the rounds that started both are compared, which may be fewer than those of the winner."""
+    the rounds that started both are compared, which may be fewer than those of the winner. The plain difference where
+    one of both is at 0."""
+    starts = "one start" if beside.n == 1 else f"{beside.n} starts"
+    head = f"the runner-up {rival.id}, side by side ({starts} each):"
     if unit == "ratio":
         low, high = beside.value - beside.half, beside.value + beside.half
         ratios, word = [1 - each for each in (beside.value, high, low)], "percentage points"
+    elif advantage is None or advantage.value <= 0:
+        ends = (-beside.value - beside.half, -beside.value + beside.half) if beside.n > 1 else ()
+        shown, *between = (
+            f"{'−' if each < 0 else '+' if each else ''}{format_value(abs(each), unit)}"
+            for each in (-beside.value, *ends)
+        )
+        return f"{head} {shown}" + (f" ({' to '.join(between)})" if len(set(between)) > 1 else "")
     else:
         low, high = advantage.ends
         ratios, word = [1 / each if each > 0 else math.inf for each in (advantage.value, high, low)], "%"
-    each = "one start" if beside.n == 1 else f"{beside.n} starts"
-    return f"the runner-up {rival.id}, side by side ({each} each): {_signed(ratios, word, between=beside.n > 1)}"
+    return f"{head} {_signed(ratios, word, between=beside.n > 1)}"
 
 
 def _signed(ratios: Sequence[float], word: str, *, between: bool = True) -> str:

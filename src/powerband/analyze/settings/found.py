@@ -108,10 +108,12 @@ def published_sentences(tables: Sequence[PublishedTable]) -> Iterator[str]:
 
 
 def ratio_words(ratio: Estimate) -> str:
-    """Words a ratio: `1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full."""
+    """Words a ratio: `1.02 (0.98 to 1.06)`; a far end of few noisy trials is not written in full, if the low one shows
+    that it is by far more than 0."""
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}"
-    low, high = f"{ratio.low:.3g}", f"{ratio.high:.3g}" if ratio.high < _RATIO_SHOWN_MAX * ratio.value else "any"
+    far = ratio.low > 0 and ratio.high >= _RATIO_SHOWN_MAX * ratio.value
+    low, high = f"{ratio.low:.3g}", "any" if far else f"{ratio.high:.3g}"
     return f"{ratio.value:.3g}" + (f" ({low} to {high})" if low != high else "")
 
 

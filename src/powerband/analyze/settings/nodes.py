@@ -56,9 +56,12 @@ def nodes_of(
     named: Setting | None,
     half: Collection[int] = (),
     race: Race | None = None,
+    *,
+    chosen: bool = True,
 ) -> Nodes | None:
     """The nodes of a run; None for a single machine. `half`: blocks that do not count. `race`: the race, with its
-    confirmation by the fresh starts of all nodes together."""
+    confirmation by the fresh starts of all nodes together. `chosen`: `named` is the answer, and does not only lead; if
+    fresh starts took the answer back, nothing is said of it."""
     names = sorted({result.node for result in results} - {""})
     if not names:
         return None
@@ -81,7 +84,10 @@ def nodes_of(
     agrees = fresh is not None and fresh.setting == named and fresh.agrees
     # The margin of a share is in percentage points: as a ratio it depends on the share itself.
     margin = experiment.objective.margin / (1.0 if cells.scale.relative else cells.base or 1.0)
-    sentences = _sentences(experiment, list(rows.values()), named, differ, fresh_on if agrees else (), margin=margin)
+    withdrawn = not chosen and race is not None and (fresh is not None or race.unconfirmed is not None)
+    told, fresh_there = None if withdrawn else named, fresh_on if agrees else ()
+    best = "is best" if chosen else "came out first in the rounds"
+    sentences = _sentences(experiment, list(rows.values()), told, differ, fresh_there, margin=margin, best=best)
     return Nodes(named, tuple(rows.values()), differ, fresh_on, sentences)
 
 
@@ -248,8 +254,9 @@ def _sentences(
     fresh_on: Sequence[str],
     *,
     margin: float,
+    best: str,
 ) -> tuple[str, ...]:
-    """The sentences. `margin`: that of the objective, as a ratio less 1."""
+    """The sentences. `margin`: that of the objective, as a ratio less 1; `best`: says of `named` that it is."""
     seen = [row for row in rows if row.best is not None]
     if named is None or not seen:
         return ()
@@ -274,9 +281,9 @@ def _sentences(
     if not shown and not near and len(rows) > 1:
         within = margin_words(experiment.objective.margin, metric)
         equal = "" if not other else f", or within {within} of the best,"
-        told.append(f"{named.id} is best{equal} on {count} {plural(len(ran), 'node')}.")
+        told.append(f"{named.id} {best}{equal} on {count} {plural(len(ran), 'node')}.")
     if shown:
-        told.append(f"Nodes differ: {joined([by(row) for row in shown])} than {named.id}, which is best on the whole.")
+        told.append(f"Nodes differ: {joined([by(row) for row in shown])} than {named.id}, which {best} on the whole.")
     if near:
         said = joined([by(row) for row in near])
         told.append(f"{said[0].upper()}{said[1:]} than {named.id}, which is not shown for certain.")

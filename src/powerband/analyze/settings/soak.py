@@ -18,6 +18,7 @@ from powerband.analyze.stats.intervals import Scale
 from powerband.analyze.stats.special import student_t
 from powerband.analyze.trial.faults import subjects_own
 from powerband.base.units import format_value, joined, time_text
+from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Experiment
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Stage
@@ -52,7 +53,7 @@ def soak_of(experiment: Experiment, results: Sequence[TrialResult]) -> Soak | No
     verdict = "lasts" if lasts else "does not last"
     if lasts and len(before) == 1:
         lasts, verdict = None, "cannot be compared with its only trial before"
-    told = joined([_said(figure) for figure in figures])
+    told = joined([_said(figure, least=is_lower_bound(figure.metric, trial.metrics)) for figure in figures])
     first = f"{head}, {trial.setting.id} {verdict}: in its last {time_text(window_ns)} {told}"
     rest = [*(f"it misses {why}" for why in kept.missed), *([f"to the end {phrases(growing)}"] if growing else [])]
     sentence = "; ".join([first, *rest])
@@ -95,10 +96,10 @@ def _figure(
     return SoakFigure(name, soaked, before, low, high, worse=worse)
 
 
-def _said(figure: SoakFigure) -> str:
-    """`goodput 800/s (1,200/s before: worse)`."""
+def _said(figure: SoakFigure, *, least: bool) -> str:
+    """`goodput 800/s (1,200/s before: worse)`. `least`: the soak's figure is a lower bound."""
     unit = METRICS[figure.metric].unit
-    text = f"{metric_words(figure.metric)} {format_value(figure.soaked, unit)}"
+    text = f"{metric_words(figure.metric)} {'at least ' if least else ''}{format_value(figure.soaked, unit)}"
     if figure.before is None:
         return text
     return f"{text} ({format_value(figure.before, unit)} before{': worse' if figure.worse else ''})"

@@ -38,10 +38,10 @@ def no_narrower_than_counted(found: Estimate, count: float, per: float) -> Estim
 
 def share_no_narrower_than_counted(found: Estimate, of: float) -> Estimate:
     """An estimate of a share from 0 to 1 with its interval widened to that of Clopper & Pearson 1934, two-sided, if the
-    number of cases that it is `of` says less; `of` need not be whole, and 0 leaves it as it is. An estimate without an
-    interval stays without."""
+    number of cases that it is `of` says less, and cut at 0 and 1; `of` need not be whole, and 0 leaves it as it is. An
+    estimate without an interval stays without."""
     if found.low is None or found.high is None or of <= 0:
         return found
     seen, beside = min(1.0, max(0.0, found.value)) * of, (1 - found.confidence) / 2
     low, high = share_least(seen, of, beside), share_most(seen, of, beside)
-    return replace(found, low=min(found.low, low), high=max(found.high, high))
+    return replace(found, low=max(0.0, min(found.low, low)), high=min(1.0, max(found.high, high)))

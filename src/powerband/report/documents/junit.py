@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 from powerband.analyze.runs.changes import Change, RunComparison
+from powerband.analyze.runs.revisions import short_of
 from powerband.model.results import Analysis, AnswerKind, ClaimResult, ClaimVerdict, Estimate, SettingResult, Verdict
 from powerband.report.wording.numbers import format_estimate, format_interval
 from powerband.report.wording.words import failed_starts, trial_counts, unusable_trials, verdict_words
@@ -31,14 +32,20 @@ class _JunitCase:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def render_changes(comparison: RunComparison) -> str:
-    """One case for each setting: failed if it became worse, skipped if that is not certain or not measured in both."""
+def render_changes(comparison: RunComparison, analysis: Analysis | None = None) -> str:
+    """One case for each setting: failed if it became worse, skipped if that is not certain or not measured in both.
+    `analysis`: of the one run that measured both, with a case for each claim, and a failed one if it falls short of
+    what was asked for."""
     cases = [_change(change, comparison) for change in comparison.changes]
     if not cases:  # an empty suite would always pass
         cases = [_JunitCase("powerband.compare", "comparison", "error", comparison.sentence)]
     for name, settings in zip(comparison.names, (comparison.only_first, comparison.only_second), strict=True):
         said = f"it was measured in {name} only"
         cases += [_JunitCase("powerband.compare", setting.id, "skipped", said) for setting in settings]
+    if analysis is not None:
+        cases += map(_claim, analysis.claims)
+        if short := short_of(analysis):
+            cases.append(_JunitCase("powerband.answer", "answer", "failure", " ".join(short)))
     properties = {
         "first": comparison.names[0],
         "second": comparison.names[1],

@@ -15,7 +15,7 @@ from powerband.model.plan import Level, Setting, Stage, format_level, numbers_of
 from powerband.model.results import Analysis
 from powerband.report.html.charts import Picture, distinct_levels, estimate_words
 from powerband.report.html.figure_parts import boxed, chooser, table
-from powerband.report.wording.numbers import ABSENT, format_number, unit_scale
+from powerband.report.wording.numbers import ABSENT, format_measured, unit_scale
 from powerband.report.wording.standings import MEASURES
 from powerband.report.wording.words import mark_of
 
@@ -202,9 +202,7 @@ def _cells(
             compared.add(trial.setting)
             seen = [trial.metrics.get(metric) for metric in measures]
             values = [None if v is None else v / scale for v, scale in zip(seen, scales, strict=True)]
-            texts = [
-                ABSENT if v is None else format_number(v, METRICS[m].unit) for v, m in zip(seen, measures, strict=True)
-            ]
+            texts = [format_measured(m, trial.metrics) if m in trial.metrics else ABSENT for m in measures]
             yield SurfaceCell(at(trial.setting), trial.setting.id, "look", tuple(values), tuple(texts))
 
 

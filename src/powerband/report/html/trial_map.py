@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 
-from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage
 from powerband.model.results import Analysis, TrialResult
 from powerband.report.html.tracks import TRIALS_MAX
-from powerband.report.wording.numbers import format_number
+from powerband.report.wording.numbers import format_measured, format_number
 from powerband.report.wording.standings import metric_name
 from powerband.report.wording.words import rounds_of
 
@@ -83,7 +82,7 @@ def _trial_button(trial: TrialResult, rounds: Mapping[int, int], first: bool) ->
         about.append(f"warm-up {trial.warmup_s:.1f} s, ended {ended.get(trial.warmup_ended_by or '', 'early')}")
     for name in ("goodput_per_s", "response_time_ns_p99", "error_rate"):
         if name in trial.metrics:
-            about.append(f"{metric_name(name)} {format_number(trial.metrics[name], METRICS[name].unit)}")
+            about.append(f"{metric_name(name)} {format_measured(name, trial.metrics)}")
     if trial.bottleneck is not None:
         about.append(trial.bottleneck.name.words)
     restless = ["it had not reached a steady state"] if trial.steady is False else []

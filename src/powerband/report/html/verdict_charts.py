@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from powerband.base.units import plural
+from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import parse_constraint
 from powerband.model.metrics import METRICS, margin_words
 from powerband.model.plan import Setting, Stage
@@ -18,7 +19,7 @@ from powerband.readings.fleet import MergedFleet, merge_fleet
 from powerband.report.html.charts import Axis, Chart, Line, Picture, Point, named_axis
 from powerband.report.wording.findings import capacity_words, departure_of, ratio_phrase, state_words
 from powerband.report.wording.names import short_names
-from powerband.report.wording.numbers import format_number, unit_scale
+from powerband.report.wording.numbers import format_measured, format_number, unit_scale
 from powerband.report.wording.standings import metric_name, ranked
 from powerband.report.wording.words import STATES, margin_as_ratio
 from powerband.store import TrialRecord
@@ -70,11 +71,13 @@ class RaceChart(Picture):
 @dataclass(frozen=True)
 class CapacityMark:
     """One offered rate (`rate_per_s`) of the curve. `p50_ns`, `p99_ns`: response times there; None if they were not
-    measured. `held`: whether all, some or none of its trials met the SLO. `text`: the same in words."""
+    measured. `at_least`: `p99_ns` is a lower bound. `held`: whether all, some or none of its trials met the SLO.
+    `text`: the same in words."""
 
     rate_per_s: float
     p50_ns: float | None
     p99_ns: float | None
+    at_least: bool
     held: str
     text: str
 
@@ -168,7 +171,7 @@ def exploration_chart(analysis: Analysis) -> Chart | None:
             trial.metrics[metric] / scale,
             None,
             None,
-            format_number(trial.metrics[metric], METRICS[metric].unit) + (", raced" if trial.setting in raced else ""),
+            format_measured(metric, trial.metrics) + (", raced" if trial.setting in raced else ""),
             trial.setting.id,
             trial.setting in raced,
         )
@@ -198,7 +201,7 @@ def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
             setting.id,
             capacity.note or f"holds up to {capacity_words(capacity)}",
             tuple(_mark(point) for point in capacity.curve),
-            None if capacity.estimate is None else capacity.estimate.ends,
+            None if capacity.shown is None else capacity.shown.ends,
             limits,
             span,
         )
@@ -209,7 +212,8 @@ def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
 def _mark(point: CapacityPoint) -> CapacityMark:
     held = "all" if point.held == point.trials else "some" if point.held else "none"
     text = f"held in {point.held} of {plural(point.trials, 'trial')}"
-    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, held, text)
+    at_least = is_lower_bound("response_time_ns_p99", {"error_rate": point.error_rate or 0.0})
+    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, at_least, held, text)
 
 
 def _limits(constraints: Sequence[str]) -> Iterator[Limit]:

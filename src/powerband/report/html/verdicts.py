@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from powerband.base.units import capital, plural
+from powerband.loads.measured import is_lower_bound
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.metrics import METRICS
 from powerband.model.results import Analysis, Confirmation, Race, SettingResult, SoakFigure
@@ -94,7 +95,8 @@ def _confirmation(race: Race, analysis: Analysis) -> str:
 def _confirmation_rows(found: Confirmation, objective: str, fresh: str) -> Iterable[tuple[str, str]]:
     yield "in the race", f"{estimate_phrase(found.race, objective)}, {plural(found.race.n, 'trial')}"
     yield "confirmed", f"{estimate_phrase(found.confirmed, objective)}, {plural(found.trials, fresh)}"
-    yield "shrinkage", _share(found.shrinkage.value, found.shrinkage.low, found.shrinkage.high)
+    lost = found.shrinkage
+    yield "shrinkage", _share(lost.value, lost.low, lost.high) if found.race.value else ABSENT
     if found.rival is not None:
         yield f"to {found.rival.id}", ratio_phrase(found.advantage)
 
@@ -112,20 +114,21 @@ def soak_section(analysis: Analysis) -> str:
     soak = analysis.soak
     if soak is None:
         return ""
-    rows = [_soak_row(figure) for figure in soak.figures]
+    metrics = next((trial.metrics for trial in analysis.trials if trial.number == soak.trial), {})
+    rows = [_soak_row(figure, least=is_lower_bound(figure.metric, metrics)) for figure in soak.figures]
     heads = ("figure", "at the end", "before", "one more trial", "")
     shown = words_table("The end of the long run", heads, rows, numbers=(1, 2, 3)) if rows else ""
     return f'<p class="lead">{escape(soak.sentence)}</p>{shown}'
 
 
-def _soak_row(figure: SoakFigure) -> tuple[str, ...]:
+def _soak_row(figure: SoakFigure, *, least: bool) -> tuple[str, ...]:
     soaked, before, low, high = (
         ABSENT if value is None else format_number(value, METRICS[figure.metric].unit)
         for value in (figure.soaked, figure.before, figure.low, figure.high)
     )
     between = ABSENT if figure.low is None else f"{low} to {high}"
     verdict = "" if figure.low is None else "worse" if figure.worse else "as before"
-    return metric_name(figure.metric), soaked, before, between, verdict
+    return metric_name(figure.metric), f"≥ {soaked}" if least else soaked, before, between, verdict
 
 
 def changes_section(analysis: Analysis) -> str:
@@ -164,7 +167,7 @@ def _capacity_figure(chart: CapacityChart) -> str:
         (
             format_number(mark.rate_per_s, "per_s"),
             ABSENT if mark.p50_ns is None else format_number(mark.p50_ns, "ns"),
-            ABSENT if mark.p99_ns is None else format_number(mark.p99_ns, "ns"),
+            ABSENT if mark.p99_ns is None else f"{'≥ ' if mark.at_least else ''}{format_number(mark.p99_ns, 'ns')}",
             mark.text,
         )
         for mark in chart.marks

@@ -6,7 +6,7 @@ second, and only when something has happened. Elsewhere (a pipe, a CI log): one 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -17,13 +17,11 @@ from rich.text import Text
 
 from powerband.base.units import plural, rough_time
 from powerband.loads import kind_of
-from powerband.loads.measured import is_lower_bound
 from powerband.model.experiment import Design, Experiment
-from powerband.model.metrics import METRICS
 from powerband.model.plan import Setting, Stage, TrialSpec
 from powerband.model.results import Analysis, TrialResult
 from powerband.report.terminal.console import Terminal
-from powerband.report.wording.numbers import ABSENT, format_estimate, format_number
+from powerband.report.wording.numbers import ABSENT, format_estimate, format_measured, format_number
 from powerband.report.wording.standings import left_line, metric_name, race_line, ranking
 from powerband.report.wording.words import bound_words
 from powerband.search.observer import Observer
@@ -212,7 +210,7 @@ class _Progress:
         objective = self.experiment.objective.metric if self.experiment else "goodput_per_s"
         names = dict.fromkeys((objective, "goodput_per_s", "response_time_ns_p99"))
         measured = [name for name in names if name in result.metrics][:2]
-        shown = [f"{metric_name(name)} {_figure(name, result.metrics)}" for name in measured]
+        shown = [f"{metric_name(name)} {format_measured(name, result.metrics)}" for name in measured]
         left = f"; {self.left()}" if self.done < self.planned else ""
         return f"{head}: {', '.join(shown)}{left}"
 
@@ -255,12 +253,6 @@ class _Progress:
             return f" {kind_of(self.experiment).load_words(self.experiment.load_for(setting))}".rstrip()
         said = f" ({_STAGES[stage]})" if stage in _STAGES else ""
         return said + ("" if rate_per_s is None else f" at {format_number(rate_per_s, 'per_s')}")
-
-
-def _figure(metric: str, metrics: Mapping[str, float]) -> str:
-    """A trial's metric with its unit, after `≥ ` if too many requests were not answered rightly to know more."""
-    figure = format_number(metrics[metric], METRICS[metric].unit)
-    return f"≥ {figure}" if is_lower_bound(metric, metrics) else figure
 
 
 _STAGES = {

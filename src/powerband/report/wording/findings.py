@@ -138,7 +138,7 @@ def estimate_phrase(estimate: Estimate | None, metric: str) -> str:
 
 def capacity_words(capacity: Capacity) -> str:
     """The capacity with its interval, or a dash, in which case `note` has the reason."""
-    return estimate_phrase(capacity.estimate, "capacity_per_s")
+    return estimate_phrase(capacity.shown, "capacity_per_s")
 
 
 def capacity_trials(capacity: Capacity) -> int:

@@ -9,8 +9,10 @@ digits of the value, nor less than one. Without an interval three are shown. Uni
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from powerband.base.units import RATIO_SHOWN_MAX, significant
+from powerband.loads.measured import is_lower_bound
 from powerband.model.metrics import METRICS
 from powerband.model.results import Estimate
 
@@ -27,6 +29,12 @@ def format_number(value: float, unit: str, *, place: int | None = None) -> str:
     if unit == "count" and abs(value - round(value)) < 1e-6 * max(1.0, abs(value)):
         place = 0  # a mean of equal counts, which logarithms shift slightly off the whole number
     return _join(_rounded(value / scale, place), suffix)
+
+
+def format_measured(metric: str, metrics: Mapping[str, float]) -> str:
+    """A trial's metric with its unit, after `≥ ` if too many requests were not answered rightly to know more."""
+    figure = format_number(metrics[metric], METRICS[metric].unit)
+    return f"≥ {figure}" if is_lower_bound(metric, metrics) else figure
 
 
 def format_exact(value: float, unit: str) -> str:

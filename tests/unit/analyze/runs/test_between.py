@@ -180,6 +180,15 @@ def with_failures(run: Analysis, code: str, threads: int = 8, blocks: int = 3) -
     return replace(run, trials=(*run.trials, *failed), settings=(*run.settings, row(setting)))
 
 
+def test_a_run_of_which_each_trial_was_disturbed_is_said_to_be_so() -> None:
+    quiet = replace(run_of({4: [100.0, 101.0]}), settings=(row(Setting((("threads", 4),))),))
+    for change in ({"held_up": 0.2}, {"metrics": {"goodput_per_s": 90.0, "quiet_s": 3.0}}):
+        loud = replace(quiet, trials=tuple(replace(trial, **change) for trial in quiet.trials))
+        found = compare_runs(quiet, loud)
+        said = "every valid trial in the second run was disturbed by other programs"
+        assert found.changes[0].because == said and found.sentence == f"Nothing can be compared: {said}."
+
+
 def row(setting: Setting, *broken: str) -> SettingResult:
     return SettingResult(setting, 3, 0, {}, None, Verdict.EQUIVALENT, not broken, broken)
 

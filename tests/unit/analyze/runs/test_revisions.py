@@ -129,7 +129,7 @@ def test_a_new_one_that_fails_by_itself_is_worse_and_one_that_was_disturbed_is_n
     disturbed = [replace(failed[0], status="measured", problems=(Problem("host_foreign", "others took CPU"),))]
     found = compared(case(pairs=False), [*results, *disturbed])
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.sentence == "Nothing can be compared: no setting was measured in both old and new."
+    assert found.sentence == "Nothing can be compared: new could not be measured: others took CPU."
     (change,) = compared(case(pairs=False), results).changes
     assert (change.verdict, change.because) == (Verdict.INCONCLUSIVE, "new was not tried")
 
@@ -306,6 +306,9 @@ def test_the_answer_of_a_run_of_two_revisions_is_that_of_their_comparison() -> N
     found = compare_revisions(of, analysis)
     assert found.verdict is Verdict.WORSE
     assert analysis.answer.sentences[0] == found.sentence
+    assert "This verdict has 95 % confidence." in analysis.answer.sentences[1]
+    unsure = analyse(of, trials({("old",): [100.0, 140.0], ("new",): [110.0, 120.0]})).answer.sentences
+    assert unsure[0].startswith("It is not certain") and "This verdict" not in unsure[1]
     assert analysis.question == "Is new worse than old?"
     assert "With revision=new the pool is too small." in analysis.answer.sentences[2]
     assert analysis.answer.sentences[3] == "The old revision has the same bottleneck."

@@ -267,6 +267,8 @@ def test_what_held_in_no_trial_is_no_answer_whatever_is_extrapolated() -> None:
     said = " ".join(analysis.answer.sentences)
     assert "it held p99 < 50ms and errors < 0.1% in none of 4 trials; lower rates were not tested" in said
     assert "up to" not in said
+    assert row.capacity is not None and row.capacity.estimate is not None and row.capacity.shown is None
+    assert row.capacity.note == "held in none of 4 trials; lower rates were not tested"
 
 
 def test_windows_grow_close_to_the_most_that_is_served() -> None:

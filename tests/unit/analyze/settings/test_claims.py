@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from powerband.analyze.settings.claims import judge_claims
 from powerband.files.experiment_file import load_experiment, profile_names
 from powerband.files.library import experiment_names
 from powerband.model.experiment import Claim, Experiment, Objective
-from powerband.model.plan import Level, Setting
+from powerband.model.plan import Level, Setting, Stage
 from powerband.model.results import ClaimResult, Problem, TrialResult
 
 Metrics = Mapping[str, float]
@@ -138,6 +139,10 @@ def test_shares_are_compared_by_difference() -> None:
         ([GOODPUT[0], GOODPUT[4]], "Only 1 round has a valid trial of each setting that it compares; "),
         ([GOODPUT[0], GOODPUT[5]], "No round has a valid trial of each setting"),
         (THREADS, "No valid trial of threads=1 measured goodput."),
+        (
+            [*(replace(each, stage=Stage.SCREEN) for each in GOODPUT[:4]), *GOODPUT[4:]],
+            "No full trial of threads=1 was run in the race; short ones and first looks do not count.",
+        ),
     ],
 )
 def test_without_two_blocks_nothing_is_decided(trials: Sequence[TrialResult], said: str) -> None:

@@ -803,6 +803,16 @@ def test_the_allowed_share_of_unserved_users_is_written_without_empty_decimals()
     assert "at most 1 % of the users unserved (allow_unserved)" in text and "0.000" not in text
 
 
+@pytest.mark.parametrize(("unserved", "said"), [((4, 16, 40), "20 of 64"), ((1, *[0] * 20), "0.1 of 64")])
+def test_users_left_out_are_their_share_of_all_users(unserved: Sequence[int], said: str) -> None:
+    trials = [
+        replace(each, metrics={**each.metrics, "users_unserved": float(left), "users_unserved_share": left / 64})
+        for each, left in zip(results({1: noisy(100, 1, len(unserved))}), unserved, strict=True)
+    ]
+    found = analyse(experiment({"threads": (1,)}, load={"users": 64, "duration": 10**10}), trials)
+    assert f" {said} users were never served" in found.answer.sentences[0]
+
+
 def test_a_reason_that_is_a_sentence_gets_no_second_full_stop() -> None:
     trials = [replace(each, problems=(Problem("died", "It died."),)) for each in results({1: [100.0, 100.0]})]
     assert judged(trials, (1,)).answer.sentences[1] == "Most often: It died."

@@ -157,6 +157,16 @@ def test_shares_agree_by_percentage_points() -> None:
     assert "the runner-up threads=0, side by side (3 starts each): −2.0 percentage points" in worse.sentence
 
 
+def test_what_is_compared_with_0_is_told_as_it_is() -> None:
+    made = race_of(2, objective={"metric": "accept_overflows", "direction": "minimise"})
+    rose = confirmed((0.0, 4.0), (1.5, 4.0), made=made)
+    assert " 1.50, in the race 0; the runner-up threads=0, side by side (3 starts each): +16" in rose.sentence
+    alike = confirmed((0.0, 4.0), (0.0, 4.0), made=made)
+    assert " 0, in the race 0; " in alike.sentence and "(3 starts each): +4.00 (+3.9" in alike.sentence
+    below = confirmed((1.0, 4.0), (1.5, 0.0), made=made)
+    assert "(3 starts each): −1.50 (−1.5" in below.sentence and below.advantage is None
+
+
 def test_a_setting_that_failed_since_is_no_rival() -> None:
     """threads=0 was named and confirmed first, until one of its starts failed; then threads=1, beside threads=2."""
     made, other = race_of(3), Setting((("threads", 2),))
@@ -204,6 +214,20 @@ def figure(race: Sequence[float], fresh: Sequence[float]) -> Estimate:
     shown = figures_of(made, table, scale_of(table), Fresh(found, values, 0.0))[WINNER]
     assert shown.fresh and shown.estimate.n == len(fresh)
     return shown.estimate
+
+
+def test_a_fresh_start_whose_percentile_has_no_end_makes_the_figure_a_lower_bound() -> None:
+    metric = "response_time_ns_p99"
+    made = race_of(2, objective={"metric": metric, "direction": "minimise"})
+    raced = [*trials(WINNER, 1e7, Stage.COMPARE, metric=metric), *trials(RIVAL, 2e7, Stage.COMPARE, metric=metric)]
+    fresh = trials(WINNER, 1e7, Stage.CONFIRM, first=5, n=2, metric=metric)
+    results = [*raced, fresh[0], replace(fresh[1], metrics={metric: 1e10, "error_rate": 0.02})]
+    table = ResponseTable(made, made.settings(), results)
+    found = confirm(made, table, scale_of(table), results, WINNER)
+    assert found is not None and " 2 fresh starts" in f" {found.sentence}" and ": at least " in found.sentence
+    values = fresh_values(table, results, WINNER)
+    shown = figures_of(made, table, scale_of(table), Fresh(found, values, 0.0))[WINNER]
+    assert shown.fresh and shown.estimate.at_least
 
 
 RACED = (980.0, 1020.0, 1000.0, 990.0, 1010.0)

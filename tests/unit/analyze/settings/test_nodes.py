@@ -105,6 +105,16 @@ def test_a_slow_node_is_told_by_how_much_and_changes_no_order() -> None:
     assert found.differ is not None and found.differ > 0.01
 
 
+def test_where_nothing_is_named_no_setting_is_said_to_be_best() -> None:
+    alike = trials(dict.fromkeys("ab", 4), lambda node, threads: RATES[threads])
+    leads = nodes_of(MADE, alike, SETTINGS[2], chosen=False)
+    assert leads is not None
+    assert leads.sentences == ("threads=64 came out first in the rounds on all 2 nodes.",)
+    withdrawn = Race((), (), 0, 0, "decided", 2, unconfirmed="it died")
+    taken_back = nodes_of(MADE, alike, SETTINGS[2], race=withdrawn, chosen=False)
+    assert taken_back is not None and taken_back.sentences == ()
+
+
 def test_a_node_on_which_another_setting_is_best_is_told_with_its_lead() -> None:
     def law(node: str, threads: int) -> float:
         return 1400.0 if (node, threads) == ("b", 32) else RATES[threads]

@@ -69,6 +69,7 @@ def test_a_server_that_goes_on_as_before_lasts() -> None:
         ({"goodput_per_s": 700.0}, "goodput 700/s (1,001/s before: worse)"),
         ({"goodput_per_s": 0.0}, "goodput 0/s (1,001/s before: worse)"),
         ({"response_time_ns_p99": 15e6}, "response time p99 15.0 ms (10.0 ms before: worse)"),
+        ({"response_time_ns_p99": 6e10, "error_rate": 0.2}, "p99 at least 60.0 s (10.0 ms before: worse)"),
         ({"error_rate": 0.2}, "it misses error_rate < 1%: it was 20.0 %"),
         ({"memory_growth_bytes_per_s": 2e6, "memory_lasts_s": 600.0}, "to the end memory grows by 1.91 MiB/s, full in"),
     ],
