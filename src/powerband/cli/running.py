@@ -75,7 +75,7 @@ _SERVER = "SERVER AND ARGUMENTS"
 @click.option("--maximise", metavar="METRIC", help="Metric of which more is better.")
 @click.option("--minimise", metavar="METRIC", help="Metric of which less is better: p99, memory, ...")
 @click.option("--profile", type=click.Choice(list(PROFILES)),
-              help="How much is measured: at most 5 rounds of 3 s, 12 of 10 s, or 25 of 20 s; of shorter trials more.  "
+              help="How much is measured: 5 rounds of 3 s, 12 of 10 s or 25 of 20 s; of shorter trials more.  "
               "[default: by --budget: quick to 150 s, normal to 15 min or if none]")  # fmt: skip
 @key_options(
     *("--duration", "--warmup", "--repeats", "--budget", "--order", "--confirm", "--regret", "--soak"),
