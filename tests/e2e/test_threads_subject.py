@@ -4,6 +4,9 @@ that runs out of memory. Needs a JDK of 21 or later: skipped without it, unless 
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from fakes.dashboards import Watch, check_dashboard
 from fakes.needs import need_jdk
 from fakes.smoke import COUNTED_ALIKE, LONG, SOME, failed_share, measured, measured_by, run
+from powerband.processes.jdk import find_jdk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.crowded, pytest.mark.usefixtures("engine", "no_process_left")]
 
@@ -36,6 +40,38 @@ def test_thread_vs_pool(tmp_path: Path) -> None:
     assert started["per-request"] > 0.5 * found["per-request"]["goodput_per_s"]
     assert started["virtual"] < 50 and started["fixed:16"] < 50
     assert {claim["id"] for claim in analysis["claims"]} >= {"fixed-is-not-slow", "cached-has-five-times-the-threads"}
+
+
+def test_the_server_goes_on_once_there_are_descriptors_again(tmp_path: Path) -> None:
+    """More users connect than it may open files."""
+    jdk = find_jdk(21, compiles=True).home / "bin"
+    sources = sorted((Path(__file__).parents[2] / "subjects" / "threads" / "src").glob("*.java"))
+    subprocess.run([jdk / "javac", "-d", tmp_path, *sources], check=True)
+    options = ["--host", "127.0.0.1", "--port", "0", "--metrics-port", "0", "--idle-timeout", "60s", "--wait", "0ms"]
+    command = ["prlimit", "--nofile=60", str(jdk / "java"), "-Xmx64m", "-cp", str(tmp_path), "ThreadsServer", *options]
+    with (
+        open(tmp_path / "stderr", "w+") as told,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True) as server,
+    ):
+        assert server.stdout is not None
+        deadline_s = time.monotonic() + 20
+        try:
+            port = int(server.stdout.readline().rsplit(maxsplit=1)[1])
+            held = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(80)]
+            while "no connection is accepted: Too many open files" not in (tmp_path / "stderr").read_text():
+                assert time.monotonic() < deadline_s
+                time.sleep(0.05)
+            for connection in held:
+                connection.close()
+            answer = b""
+            while not answer and time.monotonic() < deadline_s:
+                with socket.create_connection(("127.0.0.1", port), 5) as connection:
+                    connection.settimeout(5)
+                    connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                    answer = connection.recv(100)
+            assert answer.startswith(b"HTTP/1.1 200 OK")
+        finally:
+            server.kill()
 
 
 @pytest.mark.long

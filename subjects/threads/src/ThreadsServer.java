@@ -98,14 +98,16 @@ public final class ThreadsServer {
 
     /** Accepts a connection; while the process has no descriptor left, it waits for one. */
     private static Socket acceptOne(ServerSocket listener) throws IOException {
-        while (true) {
+        for (boolean told = false; ; told = true) {
             try {
                 return listener.accept();
-            } catch (SocketException noDescriptor) {
+            } catch (IOException noDescriptor) {
                 if (listener.isClosed()) {
                     throw noDescriptor;
                 }
-                System.err.println("no connection is accepted: " + noDescriptor.getMessage());
+                if (!told) {
+                    System.err.println("no connection is accepted: " + noDescriptor.getMessage());
+                }
                 LockSupport.parkNanos(10_000_000);
             }
         }
