@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Locator, Page, Response
 
 from fakes import synthetic, synthetic_verdicts
 from fakes.live_runs import SMALL, on_nodes, recorded, written
@@ -83,6 +83,7 @@ def visit(browser: Browser, serve: object) -> Iterator[Open]:
     del serve
     complaints: list[str] = []
     foreign: list[str] = []
+    refused: list[Response] = []
     contexts = []
 
     def opened(address: str, *, width: int = 1280, scheme: str = "light", clock: bool = False) -> Page:
@@ -95,6 +96,7 @@ def visit(browser: Browser, serve: object) -> Iterator[Open]:
         page.set_default_timeout(WAIT_MS)
         page.on("console", lambda message: complaints.append(f"{message.type}: {message.text} {message.location}"))
         page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("response", lambda answer: refused.append(answer) if answer.status >= 400 else None)
         page.on(
             "request",
             lambda request: (
@@ -108,6 +110,8 @@ def visit(browser: Browser, serve: object) -> Iterator[Open]:
         return page
 
     yield opened
+    if complaints:
+        complaints += [f"{answer.url} answered {answer.text()}" for answer in refused]
     for context in contexts:
         context.close()
     assert complaints == []

@@ -50,7 +50,7 @@ def test_the_server_goes_on_once_there_are_descriptors_again(tmp_path: Path) -> 
     options = ["--host", "127.0.0.1", "--port", "0", "--metrics-port", "0", "--idle-timeout", "60s", "--wait", "0ms"]
     command = ["prlimit", "--nofile=60", str(jdk / "java"), "-Xmx64m", "-cp", str(tmp_path), "ThreadsServer", *options]
     with (
-        open(tmp_path / "stderr", "w+") as told,
+        (tmp_path / "stderr").open("w") as told,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True) as server,
     ):
         assert server.stdout is not None
