@@ -172,6 +172,7 @@ def _settings(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequence[st
         figures = format_estimate(estimate, objective), format_interval(estimate, objective)
         name = changed.get(row["setting"]["id"], "baseline") if changed else row["setting"]["id"]
         verdict = "leader" if row["setting"] == found["answer"]["leader"] else row["verdict"]
+        verdict = "violates the SLO" if row["infeasible_because"] else verdict
         rows.append((f"`{name}`", *figures, verdict))
     return ("setting", metric_words(objective), interval, "verdict"), rows
 
