@@ -358,8 +358,8 @@ def _as_written(tree: Node, problems: list[FileProblem]) -> Node:
         tree = _changed(tree, path, levels)
     for name, key in product(parameters.keys() - typed, ("default", "choices")):
         tree = _changed(tree, ("subject", "parameters", name, key), lambda node: _each(node, as_written))
-    texts = [("subject", "command"), ("subject", "env"), ("subject", "build"), ("subject", "deployed", "command")]
-    for path in (*texts, ("load", "websocket", "headers")):
+    of_subject = (("command",), ("env",), ("build",), ("deployed", "command"))
+    for path in (*(("subject", *each) for each in of_subject), ("load", "websocket", "headers")):
         tree = _changed(tree, path, lambda node: _each(node, _as_text))
     tree = _changed(tree, ("load", "properties"), lambda node: _each(node, _number_as_text))
     for path in (("load", "scenario"), ("subject", "apply")):

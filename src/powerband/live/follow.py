@@ -324,8 +324,8 @@ class RunFollower:
         known.own_analysis = self._stale = True
 
     def _as_reported(self, experiment: Experiment) -> Analysis | None:
-        """What `analyse_run` says; None if files of the trials must not be opened, cannot be read, or give what is no
-        number."""
+        """Returns the analysis that `analyse_run` makes; None if a file of the trials must not be opened or cannot be
+        read, or if a metric is not finite."""
         if refused(within(self.run.trials)):
             return None
         try:

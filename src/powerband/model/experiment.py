@@ -540,7 +540,8 @@ class Experiment(Frozen):
         wanted = {name for _, needed in conditions for name, _ in needed} - self.factors.keys()
         others = {name: level for name, level in self.subject.levels_at(Setting(())).items() if name in wanted}
         factors = tuple((name, tuple(levels)) for name, levels in self.factors.items())
-        return list(_distinct(factors, conditions, tuple(others.items()), repr(factors)))
+        written = repr((factors, conditions, others))
+        return list(_distinct(factors, conditions, tuple(others.items()), written))
 
     @property
     def _conditions(self) -> _Conditions:

@@ -599,11 +599,6 @@ class Analysis:
     changes: tuple[ChangeCost, ...] = ()  # the most expensive first; empty unless factors vary one at a time
     nodes: Nodes | None = None  # None: all ran on one machine
 
-    @property
-    def falls_short(self) -> bool:
-        """True if the bound asked for was not met, or the answer did not last through the soak asked for."""
-        return self.answer.bound_met is False or (self.soak is not None and self.soak.lasts is False)
-
     def to_json(self) -> dict[str, Any]:
         """The document `analysis.json`: plain JSON types; settings appear as {factor: level} with their id."""
         return {"format": FORMAT, **plain(asdict(self))}

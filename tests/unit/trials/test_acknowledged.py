@@ -104,7 +104,7 @@ def test_a_write_is_seen_when_the_read_was_sent_that_saw_all_of_it(monkeypatch: 
 
 
 class AddingServer(SlowServer):
-    """As above, but a write adds four rows to those that are there, all of them `delay_ns` later."""
+    """A server that keeps the rows that are there: each write adds four more, which appear `delay_ns` later."""
 
     def __init__(self, delay_ns: int) -> None:
         super().__init__()

@@ -96,7 +96,7 @@ def _answer(analysis: Analysis) -> _JunitCase:
         AnswerKind.NONE_FEASIBLE: "failure",
         AnswerKind.NONE_VALID: "error",
     }.get(analysis.answer.kind)
-    if outcome in (None, "skipped") and analysis.falls_short:
+    if outcome in (None, "skipped") and short_of(analysis):
         outcome = "failure"
     chosen = analysis.answer.setting
     figures = {"kind": analysis.answer.kind.value, **({} if chosen is None else {"setting": chosen.id})}
