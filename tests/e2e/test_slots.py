@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.disturbance import FOREIGN_CORES_MAX, disturbed_by, undisturbed
+from fakes.disturbance import FOREIGN_CORES_MAX, trial_disturbed_by, undisturbed
 from fakes.stand import FAKES, MS, TrialDir, Watcher, always_steady, experiment, reference, run_one
 from powerband.analyze.trial.measure import measure
 from powerband.model.bottlenecks import BottleneckName
@@ -47,14 +47,7 @@ def tried(subject: Subject, users: int, folder: Path) -> tuple[TrialRecord, Tria
         record = run_one(case, directory)
         return record, measure(TrialDir(directory / "0001"), record, case)
 
-    return undisturbed(measured, lambda found: looks_disturbed_by(found[1]))
-
-
-def looks_disturbed_by(result: TrialResult) -> str:
-    """The disturbance of the trial or of the looks after it, by the trial's metrics or its notes; empty if there was
-    none."""
-    notes = (each.message for each in result.problems if each.code == "no_slots" and "meanwhile" in each.message)
-    return disturbed_by(result.metrics) or next(notes, "")
+    return undisturbed(measured, lambda found: trial_disturbed_by(found[1]))
 
 
 @pytest.mark.parametrize(

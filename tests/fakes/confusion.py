@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fakes.disturbance import await_calm, disturbed_by
+from fakes.disturbance import await_calm, trial_disturbed_by
 from fakes.planted import CASES, HEALTHY, Case
 from fakes.planted_containers import CONTAINER_CASES, CONTAINER_HEALTHY
 from fakes.planted_further import FURTHER_CASES, FURTHER_HEALTHY
@@ -49,10 +49,10 @@ class Tried:
 
     @property
     def disturbed_by(self) -> str:
-        """The disturbance of a trial that may hide the planted bottleneck: by programs other than the case's, by the
-        hypervisor, or by the lateness of an engine with little CPU work. Empty if there was none."""
+        """The disturbance of a trial or its looks that may hide the planted bottleneck: by programs not of the case,
+        by the hypervisor, or by the lateness of an engine with little CPU work. Empty if there was none."""
         held_up = "the engine, which had a CPU and little to do, was late" if self._late else ""
-        return disturbed_by(self.result.metrics, beside_cores=self.case.beside_cores) or held_up
+        return trial_disturbed_by(self.result, beside_cores=self.case.beside_cores) or held_up
 
     @property
     def disturbed(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from fakes.needs import without
 from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX
+from powerband.model.results import TrialResult
 from powerband.search.noise import cpu_times
 
 # CPU of programs that do not belong to a trial. A quiet machine shows 0.05 to 0.15 cores.
@@ -56,6 +57,12 @@ def disturbed_by(metrics: Mapping[str, float], *, beside_cores: float = 0.0) -> 
     if foreign > FOREIGN_CORES_MAX:
         return f"other programs used {foreign:.2f} CPUs"
     return f"the hypervisor took {steal:.1%} of the CPU time" if steal > STEAL_MAX else ""
+
+
+def trial_disturbed_by(result: TrialResult, *, beside_cores: float = 0.0) -> str:
+    """The disturbance of a trial as `disturbed_by`, or of the looks after it, by the trial's notes."""
+    notes = (each.message for each in result.problems if each.code == "no_slots" and "meanwhile" in each.message)
+    return disturbed_by(result.metrics, beside_cores=beside_cores) or next(notes, "")
 
 
 def run_disturbed_by(trials: Iterable[Mapping[str, float]]) -> str:
