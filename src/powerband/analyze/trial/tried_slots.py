@@ -67,17 +67,18 @@ def tried_of(evidence: Evidence) -> Tried | None:
 
 
 def _check_undisturbed(evidence: Evidence, looks: Iterable[MergedFleet]) -> None:
-    """Raises NotExactError if a look was disturbed: looks are only a second long, and what others take from one they do
-    not take from the other."""
+    """Raises NotExactError if the window or a look was disturbed: looks are only a second long, and what others take
+    from one they do not take from the other. What the hypervisor takes from all alike changes no ratio of rates."""
     if evidence.probe is None or evidence.host_cpus is None:
         return
-    for look in looks:
-        metrics = dict(host_metrics(evidence, evidence.probe, look))
-        share = min(1.0, metrics.get("host_foreign_cores", 0.0) / evidence.host_cpus)
-        if share > foreign_allowed(evidence.experiment):
-            raise NotExactError(f"other programs used {100 * share:.0f} % of the CPUs meanwhile")
-        if (stolen := metrics.get("host_steal_share", 0.0)) > steal_allowed(evidence.experiment):
-            raise NotExactError(f"the hypervisor took {100 * stolen:.0f} % of the CPU time meanwhile")
+    windows = [dict(host_metrics(evidence, evidence.probe, each)) for each in (evidence.fleet, *looks)]
+    used = max(metrics.get("host_foreign_cores", 0.0) for metrics in windows)
+    if (share := min(1.0, used / evidence.host_cpus)) > foreign_allowed(evidence.experiment):
+        raise NotExactError(f"other programs used {100 * share:.0f} % of the CPUs meanwhile")
+    stolen = [metrics.get("host_steal_share", 0.0) for metrics in windows]
+    if max(abs(each - stolen[0]) for each in stolen) > steal_allowed(evidence.experiment):
+        parts = ", ".join(f"{100 * each:.0f} %" for each in stolen)
+        raise NotExactError(f"the hypervisor took unequal shares of the CPU time meanwhile ({parts})")
 
 
 def _outside(evidence: Evidence) -> float:
