@@ -148,7 +148,7 @@ def _observability(facts: Mapping[str, Any]) -> Iterator[Finding]:
         "pressure (PSI)",
         bool(facts["psi"]),
         "readable" if facts["psi"] else "absent",
-        "the kernel does not report how long work waited for CPU, memory, disk; nothing else is lost",
+        "the kernel does not report how long work waited for CPU, memory, disk",
     )
 
 

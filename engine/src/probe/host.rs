@@ -1,5 +1,8 @@
 //! The host's counters: CPU, load, memory, pressure, accept-queue overflows.
 
+use std::fs;
+use std::path::Path;
+
 use super::accept::AcceptQueues;
 use super::process::tick_ns;
 use super::procfs::{Numbers, ProcFile, after, number_after};
@@ -10,8 +13,7 @@ pub struct Host {
     load_average: Option<ProcFile>,
     memory: Option<ProcFile>,
     pressure: [Option<ProcFile>; 3],
-    /// True if the kernel counts the time of interrupts apart from the tasks that they interrupt: only then has it a
-    /// file with their pressure (psi_proc_init in kernel/sched/psi.c; since Linux 6.1).
+    /// True if the kernel counts the time of interrupts apart from the tasks that they interrupt.
     interrupts_apart: bool,
     netstat: Option<ProcFile>,
     queues: AcceptQueues,
@@ -32,7 +34,7 @@ impl Host {
             load_average: open("/proc/loadavg"),
             memory: open("/proc/meminfo"),
             pressure: ["cpu", "memory", "io"].map(|kind| open(&format!("/proc/pressure/{kind}"))),
-            interrupts_apart: open("/proc/pressure/irq").is_some_and(|file| file.read(&mut [0; 256]).is_ok()),
+            interrupts_apart: counts_interrupts_apart(Path::new("/")),
             netstat: open("/proc/self/net/netstat"),
             queues: AcceptQueues::new(ports),
             cpus: chosen,
@@ -72,6 +74,7 @@ fn read<'b>(file: &Option<ProcFile>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
 /// of interrupts, which is part of the busy time.
 fn read_stat(text: &[u8], cpus: &[bool], sample: &mut HostSample) -> u64 {
     let (mut whole, mut ticks, mut found) = ([0u64; 8], [0u64; 8], false);
+    let (mut busy_each, mut steal_each) = (Vec::new(), Vec::new());
     for line in text.split(|&b| b == b'\n').map_while(|line| line.strip_prefix(b"cpu")) {
         if line.starts_with(b" ") {
             add_to(&mut whole, Numbers(line));
@@ -79,17 +82,30 @@ fn read_stat(text: &[u8], cpus: &[bool], sample: &mut HostSample) -> u64 {
         }
         let mut numbers = Numbers(line);
         if numbers.next().is_some_and(|cpu| cpus.get(cpu as usize) == Some(&true)) {
-            add_to(&mut ticks, numbers);
+            let mut own = [0u64; 8];
+            add_to(&mut own, numbers);
+            busy_each.push(busy_of(&own) * tick_ns());
+            steal_each.push(own[STEAL] * tick_ns());
+            ticks.iter_mut().zip(own).for_each(|(sum, each)| *sum += each);
             found = true;
         }
     }
-    let [user, nice, system, idle, iowait, irq, softirq, steal] = if found { ticks } else { whole };
-    sample.cpu_busy_ns = (user + nice + system + irq + softirq) * tick_ns();
+    let all = if found { ticks } else { whole };
+    let [_, _, _, idle, iowait, irq, softirq, steal] = all;
+    sample.cpu_busy_ns = busy_of(&all) * tick_ns();
     sample.cpu_idle_ns = (idle + iowait) * tick_ns();
     sample.cpu_steal_ns = steal * tick_ns();
+    (sample.cpu_busy_ns_each, sample.cpu_steal_ns_each) = (busy_each, steal_each);
     sample.context_switches = number_after(text, b"\nctxt ").unwrap_or(0);
     sample.forks = number_after(text, b"\nprocesses ").unwrap_or(0);
     (irq + softirq) * tick_ns()
+}
+
+const STEAL: usize = 7;
+
+fn busy_of(ticks: &[u64; 8]) -> u64 {
+    let [user, nice, system, _, _, irq, softirq, _] = ticks;
+    user + nice + system + irq + softirq
 }
 
 fn add_to(ticks: &mut [u64; 8], values: Numbers) {
@@ -152,6 +168,30 @@ mod tests {
         assert_eq!(read(&[true]), [24, 104, 1, 11]);
         assert_eq!(read(&[true, true, false]), [44, 304, 3, 11]);
         assert_eq!(read(&[false, false, true]), [60, 600, 6, 0], "CPU 2 is not listed");
+        let mut sample = HostSample::default();
+        read_stat(text, &[true, true], &mut sample);
+        assert_eq!(sample.cpu_busy_ns_each, [24, 20].map(|ticks| ticks * tick_ns()));
+        assert_eq!(sample.cpu_steal_ns_each, [1, 2].map(|ticks| ticks * tick_ns()));
+    }
+
+    #[test]
+    fn a_kernel_says_in_two_ways_that_it_counts_interrupts_apart() {
+        let of = |name: &str, files: &[(&str, &str)]| {
+            let root = std::env::temp_dir().join(format!("powerband-host-{name}-{}", std::process::id()));
+            for (path, text) in files.iter().chain(&[("proc/sys/kernel/osrelease", "5.4.17-ol8\n")]) {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            let apart = counts_interrupts_apart(&root);
+            fs::remove_dir_all(&root).unwrap();
+            apart
+        };
+        assert!(of("file", &[("proc/pressure/irq", "full total=0\n")]));
+        assert!(of("built", &[("boot/config-5.4.17-ol8", "CONFIG_A=m\nCONFIG_IRQ_TIME_ACCOUNTING=y\n")]));
+        assert!(!of("not", &[("boot/config-5.4.17-ol8", "# CONFIG_IRQ_TIME_ACCOUNTING is not set\n")]));
+        assert!(!of("other", &[("boot/config-6.0", "CONFIG_IRQ_TIME_ACCOUNTING=y\n")]), "of another kernel");
+        assert!(!of("none", &[]));
     }
 
     #[test]

@@ -47,7 +47,7 @@ def host_facts(engine: Path | None = None, root: Path = Path("/"), command: Sequ
         "limits": _limits(read),
         "network": _network(read),
         "clock_source": read.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "psi": (root / "proc/pressure/cpu").is_file(),
+        "psi": read.text("proc/pressure/cpu") is not None,
         "perf_event_paranoid": read.number("proc/sys/kernel/perf_event_paranoid"),
         # True if this process's capabilities lift what `perf_event_paranoid` forbids.
         "perf_permitted": any(capabilities >> bit & 1 for bit in PERF_CAPABILITIES),

@@ -117,8 +117,8 @@ class Counters:
 @dataclass(frozen=True)
 class ProbeSamples:
     """Everything that the probe sampled in one trial. `trees`: the process trees by name (`subject`, `engine` or
-    `engine-0`, ...); `host`: the whole machine; `scrapes_failed`: attempts to read the server's metrics page that
-    failed."""
+    `engine-0`, ...); `host`: the whole machine, with `cpu_busy_ns_each_0`, `cpu_steal_ns_each_0` and so on of each of
+    the trial's CPUs; `scrapes_failed`: attempts to read the server's metrics page that failed."""
 
     trees: Mapping[str, Counters]
     host: Counters
@@ -170,7 +170,7 @@ def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
                 sample: Sample = event
                 for tree in sample["trees"]:
                     trees.setdefault(tree["name"], _Readings()).add(sample["at_ns"], tree)
-                host.add(sample["at_ns"], sample["host"])
+                host.add(sample["at_ns"], _flat(sample["host"]))
             case "threads" if event["tree"] == "subject":
                 threads.append(event)
             case "jvm":
@@ -201,6 +201,14 @@ def read_probe(events: Iterable[Any]) -> ProbeSamples | None:
         scrapes_failed=tuple(failed),
         on_page=frozenset(name for each in readings if each["type"] == "scrape" for name in each["values"]),
     )
+
+
+def _flat(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """A sample with a field for each CPU, `NAME_0`, `NAME_1` and so on, in place of each list."""
+    flat: dict[str, Any] = {}
+    for name, value in sample.items():
+        flat.update({f"{name}_{cpu}": each for cpu, each in enumerate(value)} if isinstance(value, list) else {name: value})
+    return flat
 
 
 def _asleep(host: Counters, awake: Sequence[Counters]) -> Counters:

@@ -60,6 +60,7 @@ def test_facts_are_read_from_the_kernels_files(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
+    (tmp_path / "proc/pressure/cpu").mkdir(parents=True)  # some kernels have this file and refuse to be asked
     facts = host_facts(root=tmp_path)
     for value in (
         facts["cpu"]["model"],

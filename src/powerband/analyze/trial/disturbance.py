@@ -7,7 +7,8 @@ Derivation: docs/methods/disturbance.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 
 from powerband.analyze.trial.laws import IDLE_KINDS
 from powerband.analyze.trial.processes import foreign_cores
@@ -16,6 +17,7 @@ from powerband.model.experiment import FOREIGN_CPU_MAX, STEAL_MAX, Experiment
 from powerband.readings.evidence import Evidence
 from powerband.readings.fleet import SECOND_NS, MergedFleet
 from powerband.readings.pools import WatchedPool, watched_share
+from powerband.readings.probe_samples import Counters
 from powerband.readings.quiet_time import QuietTime
 
 RATES = ("goodput_per_s", "achieved_rate_per_s")  # of requests: the effect of lost time on them is known
@@ -26,6 +28,8 @@ WHOLE = 0.01
 """A trial held up for no larger share of its time counts whole: a third of the default margin."""
 ERRORS = 2.0  # standard errors
 SEEN_LEAST = 0.8  # of the subject's CPU time, in threads that were read: those of the rest waited for no known time
+THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
+IDLE_LEAST = 0.25  # of the time of the trial's CPUs, idle: a thread that may run then finds one
 TELLS_NOTHING = 0.5
 """A trial held up for a larger share of its time shows nothing: the server may do twice as well, and a bound as large
 as that is none (`regret.MOST`)."""
@@ -73,11 +77,10 @@ def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
     probe, fleet = evidence.probe, evidence.fleet
     if probe is None:
         return
-    foreign, steal = foreign_cores(evidence, probe, fleet), probe.host.growth("cpu_steal_ns", *evidence.window)
-    if steal is None or (foreign is None and evidence.foreign_is_known):
+    foreign, stolen = foreign_cores(evidence, probe, fleet), stolen_most(evidence)
+    if stolen is None or (foreign is None and evidence.foreign_is_known):
         return
     waited = 0.0 if foreign is None else min(foreign, _waited(evidence, foreign))
-    stolen = steal / SECOND_NS / fleet.window_s
     share = min(1.0, waited + stolen)
     yield "held_up_share_max", share
     if not judged_by_bound(evidence.experiment):
@@ -88,6 +91,39 @@ def disturbance_metrics(evidence: Evidence) -> Iterator[tuple[str, float]]:
         yield "quiet_held_up_share_max", quiet.held_up
         yield "window_goodput_per_s", fleet.goodput_per_s
         yield "window_achieved_rate_per_s", fleet.achieved_per_s
+
+
+def stolen_most(evidence: Evidence) -> float | None:
+    """The share of the window that steal can have cost the trial, at most: that of threads which run one after the
+    other, on the CPUs that lost most of what was asked of them. If the probe did not tell CPUs apart, all that was
+    stolen, in CPUs. None if it did not read the host's CPU time."""
+    host = None if evidence.probe is None else evidence.probe.host
+    stolen_ns = None if host is None else host.growth("cpu_steal_ns", *evidence.window)
+    if host is None or stolen_ns is None:
+        return None
+    window_ns = evidence.fleet.window_s * SECOND_NS
+    each = list(_stolen_and_used(host, evidence.window))
+    return (_stolen_one_by_one(each, window_ns) if each else stolen_ns) / window_ns
+
+
+def _stolen_and_used(host: Counters, window: tuple[int, int]) -> Iterator[tuple[float, float]]:
+    """Yields what was stolen of each of the trial's CPUs, and what was used, in ns."""
+    for cpu in itertools.count():
+        stolen, used = (host.growth(f"cpu_{kind}_ns_each_{cpu}", *window) for kind in ("steal", "busy"))
+        if stolen is None or used is None:
+            return
+        yield stolen, used
+
+
+def _stolen_one_by_one(each: Iterable[tuple[float, float]], window_ns: float) -> float:
+    """The most that threads which run one after the other can have lost, in ns: they asked for the window's length of
+    CPU time at most, and of each CPU for no more than all threads together."""
+    lost_ns, left_ns = 0.0, window_ns
+    for stolen, used in sorted(each, key=lambda cpu: cpu[0] / max(1.0, sum(cpu)), reverse=True):
+        asked_ns = min(stolen + used, left_ns)
+        lost_ns += asked_ns * stolen / max(1.0, stolen + used)
+        left_ns -= asked_ns
+    return lost_ns
 
 
 def _is_disturbed(share: float, foreign: float, stolen: float) -> bool:
@@ -128,8 +164,7 @@ def held_up(evidence: Evidence, metrics: Mapping[str, float]) -> float:
     if quiet is not None and "quiet_s" in metrics:
         return quiet.held_up if _is_disturbed(quiet.held_up, quiet.foreign, quiet.stolen) else 0.0
     share = metrics.get("held_up_share_max", 0.0)
-    stolen = metrics.get("host_steal_share", 0.0) * (evidence.host_cpus or 1.0)
-    disturbed = _is_disturbed(share, metrics.get("host_foreign_cores", 0.0), stolen)
+    disturbed = _is_disturbed(share, metrics.get("host_foreign_cores", 0.0), stolen_most(evidence) or 0.0)
     return min(share, TELLS_NOTHING) if disturbed else 0.0
 
 
@@ -140,6 +175,8 @@ def _waited(evidence: Evidence, foreign: float) -> float:
     ended before they were read. A subject on another machine has its own CPUs, and counts for nothing."""
     probe = evidence.probe
     assert probe is not None
+    if _waits_for_its_quota(probe.trees.get("subject"), probe.host, evidence.window):
+        return 0.0
     waits = {name: tree.growth("run_wait_ns", *evidence.window) for name, tree in probe.trees.items()}
     if any(wait is None for wait in waits.values()) or (evidence.is_here and "subject" not in waits):
         return 1.0
@@ -154,6 +191,18 @@ def _waited(evidence: Evidence, foreign: float) -> float:
     rest = max(0.0, shares.get("subject", 0.0) - in_pools)
     others = sum(share for name, share in shares.items() if name != "subject")
     return others + rest + sum(_pool_waited(pool, foreign) for pool in pools)
+
+
+def _waits_for_its_quota(tree: Counters | None, host: Counters, window: tuple[int, int]) -> bool:
+    """True if a CPU quota stopped the subject in most periods while many of the trial's CPUs were idle: its threads
+    then wait for the quota, which it would have used up without the others, too."""
+    if tree is None:
+        return False
+    periods, throttled = (tree.growth(f"{name}_periods", *window) for name in ("quota", "throttled"))
+    busy, idle, steal = (host.growth(f"cpu_{kind}_ns", *window) for kind in ("busy", "idle", "steal"))
+    if not periods or throttled is None or busy is None or idle is None or steal is None:
+        return False
+    return throttled >= THROTTLED * periods and idle >= IDLE_LEAST * (busy + idle + steal)
 
 
 def _pool_waited(pool: WatchedPool, foreign: float) -> float:

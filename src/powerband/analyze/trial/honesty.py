@@ -18,6 +18,7 @@ from powerband.analyze.trial.disturbance import (
     judged_by_bound,
     of_own_database,
     steal_allowed,
+    stolen_most,
 )
 from powerband.base.logs import out_of_memory
 from powerband.base.units import format_bytes, format_duration, format_value
@@ -74,14 +75,18 @@ def _held_up(evidence: Evidence, metrics: Mapping[str, float]) -> Iterator[Probl
     share, cpus = metrics.get("held_up_share_max", 0.0), evidence.host_cpus or 1.0
     foreign, stolen = metrics.get("host_foreign_cores", 0.0), metrics.get("host_steal_share", 0.0)
     spoilt = share > TELLS_NOTHING and "quiet_s" not in metrics
-    by_steal = stolen * cpus > share / 2
+    by_steal = (stolen_most(evidence) or 0.0) > share / 2
     if spoilt:
         said = _taken(metrics) if by_steal else _used(foreign, cpus)
-        quieter = f"Close them, or run when the machine is quieter{of_own_database(evidence)}"
+        quieter = (
+            "Run when the host is quieter, or raise measure.steal_max and accept the disturbance"
+            if by_steal
+            else f"Close them, or run when the machine is quieter{of_own_database(evidence)}"
+        )
         yield Problem(
             "host_steal" if by_steal else "host_foreign",
             f"{said}: that may have held this trial up for {100 * share:.0f} % of its time, so it does not count. "
-            f"{'Run when the host is quieter' if by_steal else quieter}",
+            f"{quieter}",
         )
     if stolen > STEAL_MAX and not (spoilt and by_steal):
         yield _some_steal(metrics)

@@ -73,11 +73,48 @@ def test_interrupts_that_the_kernel_counts_apart_are_no_other_program(tmp_path: 
     assert not beside.problems
 
 
-def test_steal_is_added_whole(tmp_path: Path) -> None:
-    stolen = measured(tmp_path / "a", Figures(steal_share=0.05))
+@pytest.mark.parametrize(
+    ("figures", "lost"),
+    [
+        (Figures(), 0.1),  # less than a second of CPU time was asked for in each
+        (Figures(busy_cores=1.5, subject_cores=1.15), 0.05 / 0.8),  # threads that wait for each other lose no more
+        (Figures(cpus=32, busy_cores=24, subject_cores=23.65, threads=64), 0.05 / 0.8),
+    ],
+)
+def test_steal_costs_no_more_than_one_thread_after_the_other_can_lose(
+    tmp_path: Path, figures: Figures, lost: float
+) -> None:
+    stolen = measured(tmp_path / "a", replace(figures, steal_share=0.05))
     assert stolen.valid and stolen.held_up == pytest.approx(
-        0.1 + measured(tmp_path / "b", Figures()).metrics["held_up_share_max"]
+        lost + measured(tmp_path / "b", figures).metrics["held_up_share_max"]
     )
+
+
+def test_of_a_probe_that_tells_no_cpus_apart_steal_is_added_whole(tmp_path: Path) -> None:
+    figures, directory = Figures(busy_cores=1.5, subject_cores=1.15, steal_share=0.05), TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+    for line in lines:
+        for name in ("cpu_busy_ns_each", "cpu_steal_ns_each"):
+            line.get("host", {}).pop(name, None)
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert measure(directory, record, experiment()).held_up == pytest.approx(0.1, abs=0.06)
+
+
+def test_a_server_that_its_quota_stops_does_not_wait_for_others_while_cpus_idle(tmp_path: Path) -> None:
+    figures = Figures(cpus=64, busy_cores=22, subject_cores=1.6, engine_wait=0.6)
+    directory = TrialDir(tmp_path / "0001")
+    record = write_trial(directory, record_of(spec(), figures), figures)
+    lines = [json.loads(line) for line in directory.probe.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "sample":
+            periods = (line["at_ns"] - START_NS) // 100_000_000 + 100
+            quota = {"cpu_quota_now": 2.0, "quota_periods": periods, "throttled_periods": periods}
+            line["trees"][0] |= quota
+    directory.probe.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    stopped = measure(directory, record, experiment())
+    assert stopped.metrics["host_foreign_cores"] > 19 and stopped.valid and stopped.held_up == 0.0
+    assert stopped.bottleneck is not None and stopped.bottleneck.name is BottleneckName.CPU_QUOTA
 
 
 @pytest.mark.parametrize(

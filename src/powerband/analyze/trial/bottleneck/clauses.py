@@ -12,6 +12,7 @@ from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.pools import WatchedPool
 
+STOLEN_TOLD = 0.03  # of the CPU time that was asked for: less does not change what a share of a CPU seems to be
 KINDS = {
     "lock": "waiting for a lock or a condition",
     "sleep": "sleeping",
@@ -54,6 +55,12 @@ def served_twice(slots: Slots) -> str:
 def cpu_used(scene: Scene) -> str:
     """Words the server's use of its CPUs: `the server uses 71 % of its 2 CPUs`."""
     return f"the server uses {of_cpus(scene.cpu_share, scene.cpus)}"
+
+
+def stolen(scene: Scene) -> list[str]:
+    """Words what the hypervisor takes of the CPU time that is asked for; empty if that is little."""
+    taken = 1 - scene.given
+    return [f"the hypervisor takes {share(taken)} of the CPU time that is asked for"] if taken >= STOLEN_TOLD else []
 
 
 def of_cpus(cpu_share: float, cpus: float | None, whose: str = "its") -> str:

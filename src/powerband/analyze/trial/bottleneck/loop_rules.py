@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from powerband.analyze.stats.slots import ONE_AT_A_TIME
-from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, threads_at, verdict
+from powerband.analyze.trial.bottleneck.clauses import KINDS, count, cpu_used, stolen, threads_at, verdict
 from powerband.analyze.trial.bottleneck.scene import SERVING_WAKES, Scene
 from powerband.analyze.trial.bottleneck.thread_rules import (
     ABOUT,
@@ -126,13 +126,13 @@ def _computing_workers_too_few(pool: WatchedPool, scene: Scene) -> Bottleneck | 
 def busy_thread(name: BottleneckName, pool: WatchedPool, scene: Scene, *, advice: str = "") -> Bottleneck | None:
     """The bottleneck of that name if one thread of the pool has no time left, else None; also if other programs take a
     part of its CPU, but not most of it, while the server has others. `advice`: as in `verdict`."""
-    if pool.busiest >= LOOP_BUSY and not stand_in(pool, scene):
+    if pool.busiest >= LOOP_BUSY * scene.given and not stand_in(pool, scene):
         busy = f"one `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time"
-    elif pool.use.threads < ONE_LOOP < (scene.cpus or 0) and pool.busiest >= MOSTLY_RUNS and never_waits(pool):
+    elif pool.use.threads < ONE_LOOP < (scene.cpus or 0) and pool.busiest >= MOSTLY_RUNS and never_waits(pool, scene):
         busy = f"the only `{pool.name}` thread is on a CPU {share(pool.busiest)} of the time, and else waits for one"
     else:
         return None
-    return verdict(name, [busy, cpu_used(scene)], advice=advice)
+    return verdict(name, [busy, cpu_used(scene), *stolen(scene)], advice=advice)
 
 
 def stand_in(pool: WatchedPool, scene: Scene) -> bool:

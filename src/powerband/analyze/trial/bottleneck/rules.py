@@ -19,6 +19,7 @@ from powerband.analyze.trial.bottleneck.clauses import (
     of_cpus,
     per_second,
     slots_served,
+    stolen,
     verdict,
 )
 from powerband.analyze.trial.bottleneck.dotnet_rules import PAUSED, contended, pauses, starved_pool
@@ -50,6 +51,7 @@ from powerband.analyze.trial.bottleneck.thread_rules import (
 )
 from powerband.analyze.trial.bottleneck.ties import GC_CLEAR, second_of
 from powerband.analyze.trial.bottleneck.tried_rules import delayed_ack, hidden_limit, none, one_thread
+from powerband.analyze.trial.disturbance import THROTTLED
 from powerband.analyze.trial.laws import active_threads
 from powerband.base.units import format_duration, joined, share, significant, with_article
 from powerband.loads import SELF_DRIVEN
@@ -57,13 +59,12 @@ from powerband.loads.kind import LoadKind
 from powerband.model.bottlenecks import BottleneckName
 from powerband.model.results import Bottleneck
 from powerband.readings.fleet import SECOND_NS
-from powerband.readings.pools import VM_THREAD, WatchedPool
+from powerband.readings.pools import WatchedPool
 
 # Where no other reason stands beside a threshold, it was chosen so that the planted cases of
 # docs/methods/bottlenecks.md are named, and healthy trials are not.
 # Threads that wait for a CPU show a shortage even if interrupts hide a part of the use.
 CPU_SHORT_DEMAND = 1.5  # used and waited for, of the subject's CPUs
-THROTTLED = 0.5  # of the periods of a CPU quota, those in which it was used up
 # If the load engine runs on the same CPUs, the subject cannot get them all.
 SHARED_BUSY = 0.95  # of all these CPUs in use
 SHARED_WAITING = 0.25  # threads of the subject that wait, for each CPU
@@ -160,7 +161,6 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
         return None
     steal = scene.value("host_steal_share") * scene.cpus
     others = scene.value("host_foreign_cores") + steal
-    stolen = steal > others / 2
     if others < TAKEN_BY_OTHERS * scene.cpus or others < OF_WHAT_IT_LACKS * (1 - scene.cpu_share) * scene.cpus:
         return None
     return verdict(
@@ -172,7 +172,7 @@ def _host_cpu(scene: Scene) -> Bottleneck | None:
         ],
         more=scene.of_own_database,
         advice=OF_THE_HYPERVISOR
-        if stolen
+        if steal > others / 2
         else "give the server and the programs that measure.foreign_cpu_max allows more CPUs, or stop those that it "
         "does not need"
         if scene.allows_others
@@ -290,7 +290,7 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
     cores_of = {pool.name: pool.use.on_cpu for pool in collectors}
     if short and scene.go_collecting_cores:
         cores_of["Go's collector"] = scene.go_collecting_cores
-    used, stopped = sum(cores_of.values()), scene.stopped_by_one
+    used, stopped = sum(cores_of.values()), scene.stopped_to_collect
     many = used >= GC_SHARE * (scene.cpus or 0.0)
     if not scene.cpus or not (many or stopped >= PAUSED):
         return None
@@ -302,7 +302,7 @@ def _garbage_collection(scene: Scene) -> Bottleneck | None:
         [
             f"{names} used {cores(used)}, {part}"
             if many
-            else f"`{VM_THREAD}` stops all other threads {share(stopped)} of the time, to collect",
+            else f"collections stop all other threads {share(stopped)} of the time",
             f"the rest of the server used {rest}",
         ],
         noun=scene.noun,
@@ -317,7 +317,7 @@ def _unless_outweighed(rule: Rule) -> Rule:
         if found is None or scene.turns_away or _short_of_cpu(scene):
             return found
         using = sum(pool.use.on_cpu for pool in scene.pools if pool.collects) / (scene.cpus or 1.0)
-        taken = max(using, scene.stopped_by_one, scene.value("dotnet_gc_share"))
+        taken = max(using, scene.stopped_to_collect, scene.value("dotnet_gc_share"))
         items, busy = scene.value("dotnet_pool_queue_mean"), scene.value("dotnet_pool_busy_mean")
         queues = pool_too_small(scene, OUTWEIGHS) or (items >= OUTWEIGHS * busy and starved_pool(scene))
         return None if taken < GC_CLEAR and queues else found
@@ -425,7 +425,7 @@ def _subject_cpu(scene: Scene) -> Bottleneck | None:
             ],
             advice=f"give the load generator CPUs of its own ({scene.apart}), or both more; more threads do not help",
         )
-    evidence = [used, f"{with_article(scene.noun)} uses {each} of CPU time"]
+    evidence = [used, *stolen(scene), f"{with_article(scene.noun)} uses {each} of CPU time"]
     if waiting >= 1:
         evidence.append(_waiting_for_each_cpu(waiting))
     elif _one_runs(scene):
@@ -478,7 +478,7 @@ def _short_of_cpu(scene: Scene) -> bool:
     that has time left: that is no shortage as long as answers take no longer than the first ones, before which nothing
     queued."""
     hidden = scene.cpu_share >= CPU_SHORT_LEAST and scene.demand >= CPU_SHORT_DEMAND and not _undelayed(scene)
-    return scene.cpu_share >= CPU_SHORT or hidden or _shared_cpus_full(scene) or scene.go_is_full
+    return scene.cpu_share >= CPU_SHORT * scene.given or hidden or _shared_cpus_full(scene) or scene.go_is_full
 
 
 def _shared_cpus_full(scene: Scene) -> bool:

@@ -161,12 +161,22 @@ class Scene:
         return few and self.value("dotnet_pool_queue_mean") < QUEUED
 
     @property
-    def stopped_by_one(self) -> float:
-        """The share of the time that HotSpot's VM thread works, which it does while all others stand still; no more
-        than the JVM reports that they stand still, and that it collects."""
+    def given(self) -> float:
+        """The share that the hypervisor left of the CPU time that was asked for. Stolen time is in no account of a
+        thread or process: one that always runs shows this share."""
+        busy, steal = self.value("host_busy_share"), self.value("host_steal_share")
+        return busy / (busy + steal) if busy > 0 else 1.0
+
+    @property
+    def stopped_to_collect(self) -> float:
+        """The share of the time that all threads of a JVM stand still for a collection: as the JVM reports, if it has
+        collectors that stop it, whatever CPU these use. Else the time that HotSpot's VM thread works, which it does
+        while all others stand still."""
+        told = [self.metrics[name] for name in ("jvm_safepoint_share", "jvm_gc_share") if name in self.metrics]
+        if len(told) == 2 and any(pool.collects and not pool.collects_beside for pool in self.pools):
+            return min(told)
         works = [pool.use.on_cpu / max(1.0, pool.use.threads) for pool in self.pools if pool.name == VM_THREAD]
-        told = [self.metrics.get(name, 1.0) for name in ("jvm_safepoint_share", "jvm_gc_share")]
-        return min(max(works, default=0.0), *told)
+        return min(max(works, default=0.0), *told, 1.0)
 
     @property
     def queues(self) -> bool:

@@ -352,9 +352,9 @@ def stands_still(loop: WatchedPool) -> bool:
     return loop.use.on_cpu + loop.use.run_wait + loop.blocked_on("poll") < STANDS_STILL
 
 
-def never_waits(pool: WatchedPool) -> bool:
+def never_waits(pool: WatchedPool, scene: Scene) -> bool:
     """True if the pool's threads run, or are ready to run, nearly all the time."""
-    return pool.use.on_cpu + pool.use.run_wait >= ALONE * pool.use.threads
+    return pool.use.on_cpu + pool.use.run_wait >= ALONE * scene.given * pool.use.threads
 
 
 def accepts_too_late(scene: Scene) -> bool:
@@ -540,7 +540,7 @@ def _waits_for_one_thread(pool: WatchedPool, scene: Scene) -> bool:
     the rest of it: the threads wait for its results, not for a lock."""
     others = [other for other in scene.pools if other is not pool and not other.compiles]
     busy = any(other.busiest >= ALONE and other.busiest >= ALONE * other.use.on_cpu for other in others)
-    full = (other for other in others if other.use.threads < ONE_LOOP and never_waits(other))
+    full = (other for other in others if other.use.threads < ONE_LOOP and never_waits(other, scene))
     return busy or any(other.use.on_cpu > pool.use.on_cpu for other in full)
 
 

@@ -145,7 +145,7 @@ def _cpu_and_its_collector(found: Bottleneck, scene: Scene) -> Candidate | None:
     if found.name is not BottleneckName.GARBAGE_COLLECTION or scene.cpu_share < CPU_SHORT or not scene.cpus:
         return None
     collecting = sum(pool.use.on_cpu for pool in scene.pools if pool.collects) + scene.go_collecting_cores
-    collected = max(collecting / scene.cpus, scene.stopped_by_one)
+    collected = max(collecting / scene.cpus, scene.stopped_to_collect)
     if collected >= GC_CLEAR:
         return None
     return verdict(

@@ -24,7 +24,28 @@ def test_a_thread_that_stops_all_others_is_told_by_its_time() -> None:
     threads = (pool("VM Thread", 0.6, lock=0.4), pool("pool", 6.4, sleep=8))
     found = bottleneck_of(scene(*threads, cpus=16.0, metrics={"subject_cpu_share": 0.44}))
     assert found is not None
-    assert found.evidence[0] == "`VM Thread` stops all other threads 60 % of the time, to collect"
+    assert found.evidence[0] == "collections stop all other threads 60 % of the time"
+
+
+def test_collectors_that_stop_a_jvm_are_told_by_the_time_it_stands_still() -> None:
+    """On many CPUs two of them use little."""
+    figures = {"subject_cpu_share": 0.3, "jvm_gc_share": 0.4, "jvm_safepoint_share": 0.41}
+    workers = pool("pool", 2.8, lock=0.2, sleep=61)
+    found = bottleneck_of(scene(pool("GC Thread", 0.8, lock=1.2), workers, cpus=12.0, metrics=figures))
+    assert found is not None and found.name is B.GARBAGE_COLLECTION
+    assert found.evidence[0] == "collections stop all other threads 40 % of the time"
+    beside = bottleneck_of(scene(pool("ZWorker", 0.8, lock=1.2), workers, cpus=12.0, metrics=figures))
+    assert beside is None or beside.name is not B.GARBAGE_COLLECTION
+
+
+@pytest.mark.parametrize(("cpus", "name"), [(3.0, B.EVENT_LOOP_BLOCKED), (1.0, B.SUBJECT_CPU)])
+def test_a_thread_from_which_the_hypervisor_takes_a_part_has_no_time_left(cpus: float, name: B) -> None:
+    loop = pool("node", 0.86, poll=0.05)
+    stolen = {"subject_cpu_share": 0.86 / cpus, "host_busy_share": 0.35, "host_steal_share": 0.03}
+    found = bottleneck_of(scene(loop, cpus=cpus, metrics=stolen))
+    assert found is not None and found.name is name
+    idle = bottleneck_of(scene(loop, cpus=cpus, metrics={**stolen, "host_steal_share": 0.0}))
+    assert idle is None or idle.name is not name
 
 
 def test_collectors_use_a_share_of_the_cpus_not_of_the_cpu_time() -> None:
