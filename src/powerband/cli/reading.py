@@ -57,7 +57,8 @@ def compare(
     gets a verdict. Without a command, OLD and NEW are run directories; OLD alone is the directory of such a comparison,
     shown again.
 
-    The exit code is 1 if NEW is worse, and 5 if nothing can be compared.
+    The exit code is 1 if NEW is worse, or what --regret or --soak asked for was not reached; 4 if nothing can be
+    compared because the server failed, and 5 if nothing can for another reason.
 
     \b
     powerband compare ./server-1.4 ./server-1.5 -- {revision} --port {port}

@@ -50,7 +50,7 @@ class HttpAnswer:
 
 class Client(AbstractContextManager["Client", None]):
     """A client with one connection to the host of `url`, as a context manager; a connection that has ended is opened
-    again. Requests go over HTTP even if the url is a WebSocket's. Like the engine, it does not verify certificates.
+    again. Requests go over HTTP even if the url is a WebSocket's. Unlike the load engine, it verifies no certificates.
 
     `timeout_s`: for each request, from its first byte to the last of its answer."""
 

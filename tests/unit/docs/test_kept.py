@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from scripts.answer import LEFT_OUT, analysis_of, answer_of, whole_answer
-from scripts.keep import BYTES_MAX, Kept, NotKeptError, all_kept, block, claim_rows, commit_of, keep, short_row
+from scripts.keep import BYTES_MAX, DATA, Kept, NotKeptError, all_kept, block, claim_rows, commit_of, keep, short_row
 
 from fakes.finished_run import new_run, run_to_its_end
 from fakes.pages import ROOT
@@ -167,3 +167,42 @@ def test_what_is_kept_is_small_and_whole(kept: Kept) -> None:
     assert kept.folder.name == f"{kept.analysis['name']}{profile}-{kept.date}"
     assert re.fullmatch("[0-9a-f]{40}", kept.host["commit"]) and "hostname" not in kept.host
     assert (kept.folder / "analysis.json.gz").read_bytes()[4:8] == bytes(4), "no time of packing"
+
+
+EXPERIMENTS = ROOT / "docs" / "experiments"
+
+
+@pytest.mark.parametrize(
+    "kept", [kept for kept in all_kept() if "-published-" in kept.folder.name], ids=lambda kept: kept.folder.name
+)
+def test_a_run_at_the_authors_sizes_was_made_by_the_command_of_the_page(kept: Kept) -> None:
+    said = re.search(
+        r"`(powerband run NAME .*) measure\.repeats=1`, one start of each setting \(two of `([a-z-]+)`\)",
+        (EXPERIMENTS / "README.md").read_text(),
+    )
+    assert said
+    name = kept.analysis["name"]
+    command = f"{said[1].replace('NAME', name)} measure.repeats={2 if name == said[2] else 1}"
+    assert kept.command.replace(" --no-progress", "") == command
+
+
+@pytest.mark.parametrize("name", ["spring-executor", "vertx-instances"])
+def test_a_page_says_which_of_its_runs_did_not_share_the_cpus_with_the_load_generator(name: str) -> None:
+    page = (EXPERIMENTS / f"{name}.md").read_text()
+    (here,) = re.findall(r"^\*\*Here\*\*.*share both CPUs.*$", page, re.M)
+    apart = re.findall(r"`([a-z-]+)`: one each", here)
+    shown = [Kept.read(DATA / folder) for folder in re.findall(r"\]\(data/([\w-]+)\)", page)]
+    assert {kept.analysis["name"] for kept in shown} > set(apart)
+    for kept in shown:
+        shared = {trial["cpus"]["shared"] for trial in kept.analysis["trials"] if trial["cpus"]}
+        assert shared == {kept.analysis["name"] not in apart}, kept.folder.name
+
+
+def test_what_the_metric_and_the_debug_log_take_on_akka_net_is_of_the_data() -> None:
+    kept = Kept.read(DATA / "akka-net-suspicions-2026-11-25")
+    rows = [(row["setting"]["levels"], row["estimates"]["goodput_per_s"]["value"]) for row in kept.analysis["settings"]]
+    baseline, whole = rows[0]
+    changed = ({"metrics": "datagram"}, {"debug_log": True})
+    left = [rate for change in changed for levels, rate in rows if levels == baseline | change]
+    metric, log = (f"{100 * (1 - rate / whole):.0f}" for rate in left)
+    assert f"suspicions take {log} to {metric} % of the messages" in (EXPERIMENTS / "akka-net.md").read_text()

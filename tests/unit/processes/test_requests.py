@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from fakes.hostile_server import KINDS, hostile
+from fakes.needs import without
+from fakes.pages import ROOT
 from powerband.model.load import Checks, Step
 from powerband.processes.engine_process import Pump
 from powerband.processes.failures import TrialInterrupted
@@ -57,6 +65,43 @@ def test_a_person_who_stops_does_not_wait_for_the_answer(kind: str, stop: StopRe
 def test_the_status_is_known_before_the_body_has_come(stop: StopRequest) -> None:
     with hostile("drip-body") as url, Pump(stop) as pump, Client(url, WITHIN_S, pump) as client:
         assert client.status_of(STEP) == 200
+
+
+class _Right(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def self_signed(tmp_path: Path) -> Iterator[str]:
+    """The url of a server whose certificate nobody has signed but itself."""
+    if shutil.which("openssl") is None:
+        without("no openssl here")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=elsewhere")
+    made = ("openssl", "req", "-x509", *kind, "-keyout", str(key), "-out", str(certificate))
+    subprocess.run(made, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with HTTPServer(("127.0.0.1", 0), _Right) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"https://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_no_certificate_is_verified(self_signed: str, stop: StopRequest) -> None:
+    """SECURITY.md says so. The load engine verifies them (engine/tests/load_tls.rs)."""
+    with Pump(stop) as pump, Client(self_signed, 5, pump) as client:
+        assert client.send(STEP).status == 200
+    assert "own requests (`ready.http`, `apply`, `acknowledged`) verify none" in (ROOT / "SECURITY.md").read_text()
 
 
 def test_a_connection_is_used_again_and_opened_again(stop: StopRequest) -> None:

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fakes.pages import ROOT
 from powerband.base.hosts import http_url
 from powerband.base.procfs import tcp_sockets
 from powerband.model.experiment import Ready, Subject
@@ -368,6 +369,18 @@ def test_a_connection_to_itself_is_no_server_and_leaves_the_port_to_one(
 def test_the_host_s_cpu_time_is_that_of_the_whole_trial(split: CpuSplit, count: int, tmp_path: Path) -> None:
     subject = Subject(name="s", command=("server", "{port}"))
     assert probe_spec(subject, rendered(), split, tmp_path / "log", ()).host_cpus == tuple(range(count))
+
+
+@pytest.mark.parametrize(("counted", "per_s"), [(False, 10), (True, 2)])
+def test_a_program_without_requests_is_sampled_as_often_as_its_counter_is_read(
+    counted: bool, per_s: int, tmp_path: Path
+) -> None:
+    """The page of the counters says both."""
+    subject = Subject(name="s", command=("server", "{port}"))
+    spec = probe_spec(subject, rendered(), CpuSplit(), tmp_path / "log", (), counted=counted)
+    assert spec.interval_ns == 10**9 // per_s
+    page = (ROOT / "docs" / "methods" / "process-counters.md").read_text()
+    assert "ten times a second (without requests: twice)" in page
 
 
 def failure_of(subject: Subject, log: Path, pump: Pump) -> Failure:

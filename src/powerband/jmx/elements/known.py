@@ -85,7 +85,7 @@ KNOWN: dict[str, Known] = {
     "PreciseThroughputTimer": Known(
         "Precise Throughput Timer",
         Role.TIMER,
-        "an open load: `rate`, `arrivals: poisson`, `max_in_flight` of as many as there are threads",
+        "the same, but `arrivals: poisson`",
     ),
     "TestAction": Known(
         "Flow Control Action",

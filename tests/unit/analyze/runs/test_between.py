@@ -17,7 +17,7 @@ from powerband.analyze.runs.unpaired import compare_runs
 from powerband.analyze.stats.intervals import exp
 from powerband.base.errors import UsageError
 from powerband.model.cpu_use import CpuUse
-from powerband.model.plan import Setting
+from powerband.model.plan import Setting, Stage
 from powerband.model.results import (
     Analysis,
     Answer,
@@ -87,6 +87,27 @@ def test_settings_of_one_run_only_are_named() -> None:
     assert [change.setting.id for change in found.changes] == ["threads=2"]
     assert [setting.id for setting in (*found.only_first, *found.only_second)] == ["threads=1", "threads=4"]
     assert json.loads(json.dumps(found.to_json()))["settings"][0]["setting"]["id"] == "threads=2"
+
+
+def with_stage(run: Analysis, stage: Stage, values: dict[int, list[float]]) -> Analysis:
+    """The run with trials of a stage besides."""
+    more = (replace(trial, stage=stage) for trial in run_of(values).trials)
+    return replace(run, trials=(*run.trials, *more))
+
+
+def test_where_a_run_has_no_round_of_a_setting_both_give_its_fresh_starts_or_else_their_short_trials() -> None:
+    """Rounds: 2 threads in both runs, 4 in the second alone; 8 and 16 have none in either."""
+    runs = [run_of({2: [20.0, 21.0]}), run_of({2: [22.0, 23.0], 4: [130.0, 131.0, 132.0]})]
+    runs = [with_stage(run, Stage.SCREEN, {2: [90.0], 4: [100.0, 101.0], 8: [50.0, 51.0]}) for run in runs]
+    runs = [with_stage(run, Stage.CONFIRM, {2: [80.0], 4: [110.0, 112.0]}) for run in runs]
+    runs = [with_stage(run, Stage.EXPLORE, {16: [500.0, 510.0]}) for run in runs]
+    found = compare_runs(*runs, sessions=SAME_SESSION)
+    told = {
+        change.setting.id: [round(each.value, 1) for each in (change.first, change.second) if each is not None]
+        for change in found.changes
+    }
+    assert told == {"threads=2": [20.5, 22.5], "threads=4": [111.0, 111.0], "threads=8": [50.5, 50.5]}
+    assert found.only_first == found.only_second == ()
 
 
 @pytest.mark.parametrize(

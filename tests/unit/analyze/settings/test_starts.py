@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
 
+from fakes.pages import ROOT
 from fakes.trials import experiment
 from powerband.analyze.runs.revisions import revisions_of
 from powerband.analyze.runs.sessions import SAME_SESSION
@@ -174,6 +176,17 @@ def test_some_failed_starts_are_allowed_where_so_few_would_fail_of_a_worse_serve
     (binomial)."""
     assert is_allowed(1, 46, allowed=0.1, error=0.05) and not is_allowed(1, 45, allowed=0.1, error=0.05)
     assert is_allowed(0, 1, allowed=0.0, error=0.05) and not is_allowed(1, 1000, allowed=0.0, error=0.05)
+
+
+def test_the_page_says_how_many_starts_one_failed_one_takes() -> None:
+    (share, starts), *others = re.findall(
+        r"With one failed start (\d+) % takes (\d+) starts or more; with none a setting is allowed",
+        (ROOT / "docs" / "methods" / "failed-starts.md").read_text(),
+    )
+    assert not others
+    allowed, least = int(share) / 100, int(starts)
+    assert is_allowed(1, least, allowed, error=0.05) and not is_allowed(1, least - 1, allowed, error=0.05)
+    assert is_allowed(0, 1, allowed, error=0.05), "however few there were"
 
 
 def test_who_failed_no_start_computed_nothing_wrongly() -> None:
