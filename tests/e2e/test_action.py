@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from fakes.guides import block_of
-from fakes.hosted_job import ROOT, SERVERS, Job, Server, build_wheel, pull_request, repository
+from fakes.hosted_job import GIT, ROOT, SERVERS, Job, Server, build_wheel, pull_request, repository
 from fakes.needs import without
 
 WORKFLOW = YAML(typ="safe").load(block_of("ci.md", "runs-on"))
@@ -122,6 +122,33 @@ def test_a_push_that_creates_a_branch_is_compared_with_the_default_branch(tmp_pa
     (tmp_path / "lone").mkdir()
     lone = Job(clone, tmp_path / "lone", {"command": ""}, before, tmp_path / "lone" / "temp")
     assert lone.run(only="Check out and build both revisions") == 2 and "name one (the input base)" in lone.log
+
+
+@pytest.mark.e2e
+@pytest.mark.crowded
+def test_a_pull_request_is_compared_with_what_it_is_merged_into(tmp_path: Path) -> None:
+    """The base got slower after the event of a pull request that changes no server."""
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    before, trunk = repository(origin, SERVERS["Python"], (20, 25))
+
+    def git(*words: str) -> str:
+        return subprocess.check_output([*GIT, *words], cwd=origin, text=True).strip()
+
+    git("switch", "--quiet", "--create", "change", before)
+    (origin / "README").write_text("Says more.\n")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "says more")
+    git("switch", "--quiet", "--create", "merged", trunk)
+    git("merge", "--quiet", "--no-edit", "change")
+    merged = git("rev-parse", "HEAD")
+    subprocess.run(
+        ["git", "clone", "--quiet", "--depth", "1", "--branch", "merged", f"file://{origin}", clone], check=True
+    )
+    job = Job(clone, tmp_path, {"command": ""}, pull_request(before, merged), tmp_path / "temp")
+    assert job.run(only="Check out and build both revisions") == 0, job.log
+    (folder,) = (tmp_path / "temp").iterdir()
+    assert [(folder / each / "server.py").read_text().count("sleep(25 ") for each in ("base", "head")] == [1, 1]
+    assert [(folder / each / "README").exists() for each in ("base", "head")] == [False, True]
 
 
 @pytest.mark.e2e

@@ -127,6 +127,25 @@ def test_what_is_saved_as_csv_is_the_runs_data(look: Open, recorded: tuple[RunDi
         assert mine == sorted(mine)
 
 
+def test_a_lower_bound_is_one_in_what_is_saved_as_csv(visit: Open, tmp_path: Path) -> None:
+    base, tail = synthetic.analysis(), "response_time_ns_p99"
+    first, *others = base.settings
+    first = replace(first, estimates={**first.estimates, tail: replace(first.estimates[tail], at_least=True)})
+    searched, found = synthetic_verdicts.capacity_analysis(), synthetic_verdicts.capacity(8)
+    failing = replace(found, curve=tuple(replace(point, error_rate=0.02) for point in found.curve))
+    curves = tuple(replace(row, capacity=failing) for row in searched.settings)
+    analyses = (replace(base, settings=(first, *others)), replace(searched, settings=curves))
+    tables = []
+    for analysis, chart in zip(analyses, ("response-time", "capacity-0"), strict=True):
+        path = tmp_path / f"{chart}.html"
+        path.write_text(render_page(synthetic.page(analysis)))
+        page = visit(path)
+        tables.append(rows_of(saved(page, figure(page, chart), "CSV")[1]))
+    times, curve = tables
+    assert {(row["setting"], row["line"]) for row in times if row["at_least"] == "true"} == {(first.setting.id, "p99")}
+    assert {(row["p50_at_least"], row["p99_at_least"]) for row in curve} == {("false", "true")}
+
+
 # Presses every button of these kinds, and keeps what the browser would save: a browser limits the number of files that
 # a page may save at once, and saving one after the other takes long.
 SAVE_ALL = """async kinds => {

@@ -100,4 +100,4 @@ def test_a_lower_bound_has_no_interval_and_no_whiskers() -> None:
     changed = replace(first, estimates={**first.estimates, metric: bound})
     charts = {chart.id: chart for chart in main_charts(replace(base, settings=(changed, *rest)))}
     points = [line.points[0] for line in charts["response-time"].lines if line.name == "p99"]
-    assert [(point.low, point.high) for point in points] == [(None, None)]
+    assert [(point.low, point.high, point.at_least) for point in points] == [(None, None, True)]

@@ -70,7 +70,10 @@ def test_first_looks_fill_the_surface_of_a_space_that_was_explored() -> None:
     endless = {"response_time_ns_p99": 1e10, "error_rate": 0.5}
     failing = tuple(replace(look, metrics={**look.metrics, **endless}) for look in looks)
     chart = surface_chart(replace(base, settings=raced, trials=(*base.trials, *failing)))
-    assert chart is not None and any("≥ 10.0 s" in cell.texts for cell in chart.cells if cell.standing == "look")
+    assert chart is not None
+    looked = [cell for cell in chart.cells if cell.standing == "look"]
+    assert any("≥ 10.0 s" in cell.texts for cell in looked)
+    assert all([text.startswith("≥ ") for text in cell.texts] == list(cell.at_least) for cell in chart.cells)
 
 
 def test_one_factor_and_a_cross_of_changes_are_no_surface() -> None:

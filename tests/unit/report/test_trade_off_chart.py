@@ -44,6 +44,7 @@ def test_a_lower_bound_has_no_whiskers() -> None:
     assert chart is not None
     bare = {point.setting for point in chart.points if (point.lows[1], point.highs[1]) == (None, None)}
     assert bare == {"threads=2"}
+    assert {point.setting for point in chart.points if True in point.at_least} == bare
 
 
 def test_each_two_axes_have_their_front_in_order() -> None:

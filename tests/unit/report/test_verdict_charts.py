@@ -81,9 +81,19 @@ def test_a_capacity_that_held_in_no_trial_has_no_band_and_a_p99_without_an_end_i
     never = replace(found, curve=tuple(replace(point, held=0, error_rate=0.02) for point in found.curve))
     made = replace(base, settings=tuple(replace(row, capacity=never) for row in base.settings))
     charts = capacity_charts(made)
-    assert all(chart.band is None and all(mark.at_least for mark in chart.marks) for chart in charts)
+    assert all(chart.band is None for chart in charts)
+    assert {(mark.p50_at_least, mark.p99_at_least) for chart in charts for mark in chart.marks} == {(False, True)}
     assert "≥ " in capacity_section(made, charts)
     assert "≥ " not in capacity_section(base, capacity_charts(base))
+
+
+def test_a_median_of_a_capacity_that_has_no_end_is_a_lower_bound_too() -> None:
+    """Of requests that mostly got no right answer the median is the length of the window."""
+    base = synthetic_verdicts.capacity_analysis()
+    found = synthetic_verdicts.capacity(8)
+    point = replace(found.curve[-1], p50_ns=8e9, p99_ns=8e9, error_rate=0.8)
+    made = replace(base, settings=(replace(base.settings[0], capacity=replace(found, curve=(point,))),))
+    assert capacity_section(made, capacity_charts(made)).count("<td>≥ 8.00 s</td>") == 2
 
 
 def test_a_capacity_whose_constraints_cannot_be_read_has_no_limit_line() -> None:
@@ -161,5 +171,6 @@ def test_a_first_look_whose_p99_has_no_end_is_a_lower_bound() -> None:
     failing = tuple(replace(trial, metrics={**trial.metrics, "error_rate": 0.5}) for trial in made.trials)
     made = replace(made, objective="response_time_ns_p99", trials=failing)
     chart = exploration_chart(made)
-    assert chart is not None and all(point.text.startswith("≥ ") for point in chart.lines[0].points)
+    assert chart is not None
+    assert all(point.text.startswith("≥ ") and point.at_least for point in chart.lines[0].points)
     assert trial_map(made).count("· p99 ≥ ") == len(made.trials)

@@ -42,7 +42,7 @@ class Axis:
 class Point:
     """One value of a chart. `x`: its position on the axis. `value`, `low`, `high`: in the chart's unit; None: no
     interval. `text`: the figure with its interval, for the tooltip. `setting`: its id. `answer`: it is the answer.
-    `equal`: it is equivalent to the answer, within the margin."""
+    `equal`: it is equivalent to the answer, within the margin. `at_least`: `value` is a lower bound."""
 
     x: float
     value: float
@@ -52,6 +52,7 @@ class Point:
     setting: str
     answer: bool
     equal: bool = False
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,7 @@ def _points(
             result.setting.id,
             result.setting == analysis.answer.setting,
             is_as_good(result.setting, analysis),
+            estimate.at_least,
         )
         for x, result in results
         if (estimate := result.estimates.get(metric)) is not None

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from powerband.loads.measured import is_lower_bound
 from powerband.model.metrics import METRICS, metric_words
 from powerband.model.plan import Level, Setting, Stage, format_level, numbers_of
 from powerband.model.results import Analysis
@@ -47,14 +48,15 @@ class SurfaceMeasure:
 @dataclass(frozen=True)
 class SurfaceCell:
     """One `setting`, by its id. `at`: an index into the values of each parameter. `values`: one for each metric, in its
-    unit, None if it was not measured; `texts`: the same as text. `standing`: answer, equal, other, not_allowed or look
-    (tried once, before the race)."""
+    unit, None if it was not measured; `texts`: the same as text; `at_least`: whether each is a lower bound. `standing`:
+    answer, equal, other, not_allowed or look (tried once, before the race)."""
 
     at: tuple[int, ...]
     setting: str
     standing: str
     values: tuple[float | None, ...]
     texts: tuple[str, ...]
+    at_least: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -196,14 +198,16 @@ def _cells(
             values = [None if e is None else e.value / scale for e, scale in zip(found, scales, strict=True)]
             texts = [estimate_words(e, metric) if e else ABSENT for e, metric in zip(found, measures, strict=True)]
             standing = mark_of(row.setting, analysis) if row.feasible else "not_allowed"
-            yield SurfaceCell(at(row.setting), row.setting.id, standing, tuple(values), tuple(texts))
+            bounds = tuple(e is not None and e.at_least for e in found)
+            yield SurfaceCell(at(row.setting), row.setting.id, standing, tuple(values), tuple(texts), bounds)
     for trial in analysis.trials:
         if trial.stage is Stage.EXPLORE and trial.valid and trial.setting not in compared:
             compared.add(trial.setting)
             seen = [trial.metrics.get(metric) for metric in measures]
             values = [None if v is None else v / scale for v, scale in zip(seen, scales, strict=True)]
             texts = [format_measured(m, trial.metrics) if m in trial.metrics else ABSENT for m in measures]
-            yield SurfaceCell(at(trial.setting), trial.setting.id, "look", tuple(values), tuple(texts))
+            bounds = tuple(m in trial.metrics and is_lower_bound(m, trial.metrics) for m in measures)
+            yield SurfaceCell(at(trial.setting), trial.setting.id, "look", tuple(values), tuple(texts), bounds)
 
 
 def _first(factors: Sequence[SurfaceFactor], cells: Sequence[SurfaceCell]) -> tuple[int, int] | None:

@@ -36,8 +36,9 @@ class TradeOffAxis:
 @dataclass(frozen=True)
 class TradeOffPoint:
     """One `setting`, by its id. `values`, `lows`, `highs`: its value and interval on each axis, in the axis's unit;
-    None: no interval. `texts`: the same as text. `words`: the standing, as the table says it. `label`: a short name;
-    `standing`: a `TradeOffStanding`; `mark`: answer, equal or other."""
+    None: no interval. `at_least`: whether each value is a lower bound. `texts`: the same as text. `words`: the
+    standing, as the table says it. `label`: a short name; `standing`: a `TradeOffStanding`; `mark`: answer, equal or
+    other."""
 
     setting: str
     label: str
@@ -47,6 +48,7 @@ class TradeOffPoint:
     values: tuple[float, ...]
     lows: tuple[float | None, ...]
     highs: tuple[float | None, ...]
+    at_least: tuple[bool, ...]
     texts: tuple[str, ...]
 
 
@@ -163,6 +165,7 @@ def _point(
         values=tuple(estimate.value / scale for estimate, scale in pairs),
         lows=tuple(whiskers(estimate, scale)[0] for estimate, scale in pairs),
         highs=tuple(whiskers(estimate, scale)[1] for estimate, scale in pairs),
+        at_least=tuple(estimate.at_least for estimate in row.estimates),
         texts=tuple(
             estimate_words(estimate, measure.metric).rpartition(",")[0]
             for estimate, measure in zip(row.estimates, measures, strict=True)

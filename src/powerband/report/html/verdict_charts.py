@@ -71,13 +71,14 @@ class RaceChart(Picture):
 @dataclass(frozen=True)
 class CapacityMark:
     """One offered rate (`rate_per_s`) of the curve. `p50_ns`, `p99_ns`: response times there; None if they were not
-    measured. `at_least`: `p99_ns` is a lower bound. `held`: whether all, some or none of its trials met the SLO.
-    `text`: the same in words."""
+    measured. `p50_at_least`, `p99_at_least`: they are lower bounds. `held`: whether all, some or none of its trials met
+    the SLO. `text`: the same in words."""
 
     rate_per_s: float
     p50_ns: float | None
     p99_ns: float | None
-    at_least: bool
+    p50_at_least: bool
+    p99_at_least: bool
     held: str
     text: str
 
@@ -174,6 +175,7 @@ def exploration_chart(analysis: Analysis) -> Chart | None:
             format_measured(metric, trial.metrics) + (", raced" if trial.setting in raced else ""),
             trial.setting.id,
             trial.setting in raced,
+            at_least=is_lower_bound(metric, trial.metrics),
         )
         for trial in looks
     ]
@@ -212,8 +214,9 @@ def capacity_charts(analysis: Analysis) -> list[CapacityChart]:
 def _mark(point: CapacityPoint) -> CapacityMark:
     held = "all" if point.held == point.trials else "some" if point.held else "none"
     text = f"held in {point.held} of {plural(point.trials, 'trial')}"
-    at_least = is_lower_bound("response_time_ns_p99", {"error_rate": point.error_rate or 0.0})
-    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, at_least, held, text)
+    failed = {"error_rate": point.error_rate or 0.0}
+    p50, p99 = (is_lower_bound(f"response_time_ns_{key}", failed) for key in ("p50", "p99"))
+    return CapacityMark(point.rate_per_s, point.p50_ns, point.p99_ns, p50, p99, held, text)
 
 
 def _limits(constraints: Sequence[str]) -> Iterator[Limit]:

@@ -166,8 +166,8 @@ def _capacity_figure(chart: CapacityChart) -> str:
     rows = [
         (
             format_number(mark.rate_per_s, "per_s"),
-            ABSENT if mark.p50_ns is None else format_number(mark.p50_ns, "ns"),
-            ABSENT if mark.p99_ns is None else f"{'≥ ' if mark.at_least else ''}{format_number(mark.p99_ns, 'ns')}",
+            _time(mark.p50_ns, at_least=mark.p50_at_least),
+            _time(mark.p99_ns, at_least=mark.p99_at_least),
             mark.text,
         )
         for mark in chart.marks
@@ -175,6 +175,10 @@ def _capacity_figure(chart: CapacityChart) -> str:
     tried = "; ".join(f"{rate}: p99 {p99}, {held}" for rate, _, p99, held in rows[:12])
     spoken = f"Chart: {chart.title}, {chart.note}. {tried}. The values are in the table below."
     return boxed(chart, spoken, table(heads, rows))
+
+
+def _time(ns: float | None, *, at_least: bool) -> str:
+    return ABSENT if ns is None else f"{'≥ ' if at_least else ''}{format_number(ns, 'ns')}"
 
 
 def why_section(analysis: Analysis, pools: Chart | None, limits: LimitChart | None) -> str:

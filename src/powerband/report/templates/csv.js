@@ -2,8 +2,8 @@
 
 const csv = {
   estimates: (chart) => [
-    ["setting", "line", "value", "low", "high", "unit"],
-    ...chart.lines.flatMap((line) => line.points.map((p) => [p.setting, line.name, p.value, p.low, p.high, chart.unit])),
+    ["setting", "line", "value", "low", "high", "unit", "at_least"],
+    ...chart.lines.flatMap((line) => line.points.map((p) => [p.setting, line.name, p.value, p.low, p.high, chart.unit, p.at_least])),
   ],
   stack: (chart) => [
     ["setting", "part", "percent"],
@@ -14,8 +14,8 @@ const csv = {
     ...chart.rows.flatMap((row) => row.bars.map((bar) => [row.setting, bar.block, bar.value, bar.low, bar.high, row.state])),
   ],
   capacity: (chart) => [
-    ["offered_per_s", "p50_ns", "p99_ns", "constraints"],
-    ...chart.marks.map((mark) => [mark.rate_per_s, mark.p50_ns, mark.p99_ns, mark.text]),
+    ["offered_per_s", "p50_ns", "p50_at_least", "p99_ns", "p99_at_least", "constraints"],
+    ...chart.marks.map((mark) => [mark.rate_per_s, mark.p50_ns, mark.p50_at_least, mark.p99_ns, mark.p99_at_least, mark.text]),
   ],
   limits: (chart) => [
     ["setting", "trial", "limit", "counts", "said"],
@@ -23,12 +23,12 @@ const csv = {
   ],
   rules: (chart) => [["rule", "proposes", "said"], ...chart.rows.map((row) => [row.name, row.proposal, row.text])],
   surface: (chart) => [
-    [...chart.factors.map((factor) => factor.name), "standing", ...chart.measures.map((measure) => unitName(measure.title, measure.unit))],
-    ...chart.cells.map((cell) => [...cell.at.map((level, i) => chart.factors[i].labels[level]), cell.standing, ...cell.values]),
+    [...chart.factors.map((factor) => factor.name), "standing", ...chart.measures.flatMap((measure) => [unitName(measure.title, measure.unit), "at_least"])],
+    ...chart.cells.map((cell) => [...cell.at.map((level, i) => chart.factors[i].labels[level]), cell.standing, ...cell.values.flatMap((value, i) => [value, cell.at_least[i]])]),
   ],
   trade_offs: (chart) => [
-    ["setting", "standing", ...chart.axes.flatMap((axis) => [unitName(axis.title, axis.unit), "low", "high"])],
-    ...chart.points.map((point) => [point.setting, point.standing, ...chart.axes.flatMap((_, i) => [point.values[i], point.lows[i], point.highs[i]])]),
+    ["setting", "standing", ...chart.axes.flatMap((axis) => [unitName(axis.title, axis.unit), "low", "high", "at_least"])],
+    ...chart.points.map((point) => [point.setting, point.standing, ...chart.axes.flatMap((_, i) => [point.values[i], point.lows[i], point.highs[i], point.at_least[i]])]),
   ],
   distribution: (all, which) => [
     ["setting", "quantile", `${which}_ns`],

@@ -113,7 +113,7 @@ function capacity(chart, t) {
       ...options.tooltip,
       trigger: "axis",
       axisPointer: { ...options.tooltip.axisPointer, axis: "x", snap: true },
-      formatter: (items) => tip(`${brief(items[0].data.mark.rate_per_s, "/s")}: ${items[0].data.mark.text}`, items.map((item) => [item.seriesName === "p50" ? t.muted : t.accent, `${item.seriesName} ${item.seriesName === "p99" && item.data.mark.at_least ? "≥ " : ""}${brief(...scaled(10 ** item.value[1]))}`])),
+      formatter: (items) => tip(`${brief(items[0].data.mark.rate_per_s, "/s")}: ${items[0].data.mark.text}`, items.map((item) => [item.seriesName === "p50" ? t.muted : t.accent, `${item.seriesName} ${item.data.mark[`${item.seriesName}_at_least`] ? "≥ " : ""}${brief(...scaled(10 ** item.value[1]))}`])),
     },
   };
 }
