@@ -30,6 +30,7 @@ from powerband.files.checks.load_checks import (
     check_users_and_rate,
 )
 from powerband.files.checks.metric_checks import check_direction, check_measure, check_metric_names, check_page
+from powerband.files.checks.secret_checks import check_hidden
 from powerband.files.checks.subject_checks import check_subject, check_url, check_used
 from powerband.files.levels import as_written, parse_range, unfolded
 from powerband.files.library import find_experiment, find_subject
@@ -118,6 +119,7 @@ def build_experiment(root: Node, problems: list[FileProblem], folder: Path, *, t
     tree = _in_full(root, problems, folder)
     if to_run:
         tree = _as_written(tree, problems)
+        problems += check_hidden(tree)
     if unusable := list(unusable_values(tree)):
         raise ExperimentError.of([*problems, *unusable])
     subject = _provisional_subject(tree.children.get("subject"))

@@ -40,6 +40,9 @@ _IN_TEXT = re.compile(
     rf"|(?<!\S){_OPTION}(?:[=:]|\s+(?=\S)(?!{_OTHER_OPTION})))(?P<value>.+)",
     re.IGNORECASE,
 )
+_REFERENCE = re.compile(r"(?:(?:apikey|basic|bearer|token)\s+|[\w.-]+=)?\{env:[A-Za-z_]\w*\}", re.IGNORECASE)
+"""A value that names a variable of the environment, with what stands before it in a header: it is no secret itself."""
+_STAND_IN = "?hidden?"
 Shown = TypeVar("Shown")
 
 
@@ -47,6 +50,12 @@ def text_without_secrets(text: str) -> str:
     """The text of a file that cannot be read as an experiment, with all that follows a secret's name hidden, to the end
     of the line."""
     return re.sub(rf"(?im)^(.*?(?:{_WORDS})[\w-]*\W).*$", rf"\1{HIDDEN}", without_secrets(text))
+
+
+def hides_secret(text: str) -> bool:
+    """True if `(hidden)` stands in the text where `without_secrets` would put it."""
+    secret = text.replace(HIDDEN, _STAND_IN)
+    return without_secrets(secret).count(_STAND_IN) < secret.count(_STAND_IN)
 
 
 def command_without_secrets(arguments: Sequence[str], experiment: Experiment) -> list[str]:
@@ -88,7 +97,7 @@ def _hidden_match(match: re.Match[str]) -> str:
     if match["json"]:
         return f"{match['json']}{HIDDEN}" if _is_secret(match["json"], match["quoted"]) else match[0]
     name, value = match["user"] or match["name"], match["value"] or ""
-    (first,) = re.findall(r"^\S*", value)
+    (first,) = [value] if _REFERENCE.fullmatch(value) else re.findall(r"^\S*", value)
     if match["user"] or _is_secret(name, first):
         return f"{name}{HIDDEN}"
     return f"{name}{first}{without_secrets(value[len(first) :])}"
@@ -97,7 +106,8 @@ def _hidden_match(match: re.Match[str]) -> str:
 def _is_secret(name: str, value: str) -> bool:
     """True if the name asks for a secret and the value may be one. A password may consist of digits."""
     digits = value.isdigit() and re.search(_PASSWORD, name, re.IGNORECASE)
-    return bool(_NAME.search(name) and (digits or not _ORDINARY.fullmatch(value)))
+    harmless = _ORDINARY.fullmatch(value) or _REFERENCE.fullmatch(value)
+    return bool(_NAME.search(name) and (digits or not harmless))
 
 
 def _hidden_word(before: Shown, value: Shown) -> Shown:

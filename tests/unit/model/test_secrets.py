@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fakes.trials import Figures, record_of, spec, write_trial
+from powerband.base.errors import ExperimentError
 from powerband.files.experiment_file import parse_experiment
 from powerband.files.resolved import resolved_yaml
 from powerband.model.secrets import HIDDEN, command_without_secrets, text_without_secrets, without_secrets
@@ -132,6 +133,40 @@ def test_report_and_markdown_hide_what_the_run_directory_keeps(tmp_path: Path) -
     texts = (report, render_markdown(analysis, run), run.host.read_text())
     assert not [secret for secret in SECRETS for text in texts if secret in text]
     assert all(secret in run.experiment.read_text() for secret in SECRETS)
+    assert "cannot be run as it is" in report and "<code>subject.env.DB_PASSWORD</code>" in report
+    assert "Save this experiment without its secrets" in report
+
+
+def test_what_a_report_hides_has_to_be_written_in_before_it_runs() -> None:
+    experiment = parse_experiment(FILE, "with-secrets", to_run=True)
+    assert parse_experiment(resolved_yaml(experiment), "with-secrets", to_run=True) == experiment
+    shown = resolved_yaml(without_secrets(experiment))
+    with pytest.raises(ExperimentError, match=r"shows \(hidden\) here in place of a secret") as caught:
+        parse_experiment(shown, "with-secrets", to_run=True)
+    assert {problem.key for problem in caught.value.problems} == {
+        "subject.command[1]",
+        "subject.env.DB_PASSWORD",
+        "subject.env.DATABASE_URL",
+        "load.scenario[0].headers[0][1]",
+        "load.scenario[0].headers[2][1]",
+    }
+    assert parse_experiment(shown, "with-secrets") == without_secrets(experiment)  # an earlier run can be read
+
+
+def test_a_page_may_have_the_word_for_what_is_hidden() -> None:
+    asked = FILE.replace("scenario: [{", 'scenario: [{name: "token=(hidden)", expect: (hidden), ')
+    (step,) = parse_experiment(asked, "with-secrets", to_run=True).load.scenario
+    assert step.checks.body_contains == (HIDDEN,)
+
+
+@pytest.mark.parametrize("value", ["Bearer {env:API_TOKEN}", "{env:API_TOKEN}", "token={env:API_TOKEN}"])
+def test_a_variable_of_the_environment_is_no_secret(value: str) -> None:
+    experiment = parse_experiment(FILE.replace("Bearer tiger-4", f'"{value}"'), "with-secrets")
+    (step,) = without_secrets(experiment).load.scenario
+    assert dict(step.headers)["Authorization"] == value
+    typed = ["-H", f"Authorization: {value}"]
+    assert command_without_secrets(typed, experiment) == typed
+    assert without_secrets(f"Authorization: {value}tiger-9") == f"Authorization: {HIDDEN}"
 
 
 def test_the_names_of_steps_hold_no_secret() -> None:
@@ -149,3 +184,4 @@ load: {users: 1}
     steps = (*experiment.load.scenario, *experiment.subject.apply)
     assert [step.name for step in steps] == ["GET /a?token=(hidden)", "POST /n?b=1&api_key=(hidden)"]
     assert [step.path for step in steps] == ["/a?token=tiger-7", "/n?b=1&api_key=tiger-8"]
+    assert parse_experiment(resolved_yaml(experiment), "x", to_run=True) == experiment

@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from powerband.base.errors import PowerbandError
+from powerband.base.yaml_document import parse_yaml
+from powerband.files.checks.secret_checks import check_hidden
 from powerband.files.experiment_file import load_experiment
 from powerband.files.resolved import resolved_yaml
 from powerband.model.experiment import Experiment
 from powerband.model.host_facts import host_fact
 from powerband.model.results import Analysis
-from powerband.model.secrets import text_without_secrets, without_secrets
+from powerband.model.secrets import HIDDEN, text_without_secrets, without_secrets
 from powerband.report.html.bar_section import bars_views
 from powerband.report.html.inside import inside_views
 from powerband.report.html.page import Facts, ReportPage
@@ -34,12 +36,14 @@ def gather(run: RunDir, analysis: Analysis) -> ReportPage:
     damaged = {trial.number for trial in analysis.trials if trial.damaged}
     records = [record for record in run.records() if record.spec.number not in damaged]
     experiment = _experiment_of(run)
+    shown = _shown_yaml(run, experiment)
     return ReportPage(
         analysis=analysis,
         run=str(run.path),
         # The resolved experiment holds the seed and every default, so that it needs nothing else.
         command=f"powerband run {shlex.quote(str(run.experiment))}",
-        experiment_yaml=_shown_yaml(run, experiment),
+        experiment_yaml=shown,
+        hidden=_hidden_keys(shown),
         when=_when(records, host),
         facts=tuple(
             facts
@@ -94,6 +98,16 @@ def _shown_yaml(run: RunDir, experiment: Experiment | None) -> str:
         return text_without_secrets(text)
     shown = without_secrets(experiment)
     return text if shown == experiment else resolved_yaml(shown)
+
+
+def _hidden_keys(text: str) -> tuple[str, ...]:
+    """The keys of the secrets that the text of an experiment hides; none if it is no YAML."""
+    if HIDDEN not in text:
+        return ()
+    try:
+        return tuple(problem.key for problem in check_hidden(parse_yaml(text, "experiment.yaml", [])))
+    except PowerbandError:
+        return ()
 
 
 def _started(run: RunDir, host: Mapping[str, Any]) -> Facts:

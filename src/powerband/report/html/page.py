@@ -87,9 +87,9 @@ class Facts:
 @dataclass(frozen=True)
 class ReportPage:
     """All data of the page. `analysis`: that of the run. `run`: its directory. `experiment_yaml`: the file as resolved,
-    without secrets. `when`: the time of day at which it began. `facts`: how it was measured. `distributions`: one for
-    each setting. `trials`: those that are drawn over time. `inside`, `bars`: None if the files of a trial are not as
-    they were written."""
+    without secrets; `hidden`: the keys of those. `when`: the time of day at which it began. `facts`: how it was
+    measured. `distributions`: one for each setting. `trials`: those that are drawn over time. `inside`, `bars`: None if
+    the files of a trial are not as they were written."""
 
     analysis: Analysis
     run: str
@@ -101,3 +101,4 @@ class ReportPage:
     trials: tuple[TrialView, ...] = ()
     inside: tuple[InsideView, ...] | None = ()
     bars: tuple[BarsView, ...] | None = ()
+    hidden: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from powerband.base.units import capital, joined, percent, plural
 from powerband.model.metrics import margin_words, metric_words
 from powerband.model.plan import Stage, format_level
 from powerband.model.results import Analysis, AnswerKind, Estimate, SettingResult
+from powerband.model.secrets import HIDDEN
 from powerband.report.html.bar_section import bars_section
 from powerband.report.html.charts import Chart
 from powerband.report.html.claim_rows import claims_table, found_section
@@ -417,13 +418,29 @@ def _not_counted(analysis: Analysis) -> str:
 
 def _again(page: ReportPage) -> str:
     facts = "".join(_facts(each) for each in page.facts)
+    save = "Save this experiment" + (" without its secrets" if HIDDEN in page.experiment_yaml else "")
     return (
         f'<h3>To run it again</h3><pre class="command" tabindex="0">{escape(page.command)}</pre>'
-        '<p class="under">Elsewhere: save the experiment below, which has every default and the seed, and give its '
-        "file to <code>powerband run</code>.</p>"
+        f'<p class="under">Elsewhere: {_elsewhere(page)}</p>'
         f'<div class="facts">{facts}</div>'
         '<details style="margin-top:1.4rem"><summary>The experiment as resolved</summary>'
-        f'<pre tabindex="0" id="experiment">{escape(page.experiment_yaml)}</pre></details>'
+        f'<pre tabindex="0" id="experiment" data-save="{save}">{escape(page.experiment_yaml)}</pre></details>'
+    )
+
+
+def _elsewhere(page: ReportPage) -> str:
+    """How to run the experiment on another machine, as markup; without its secrets it does not run as it is."""
+    if HIDDEN not in page.experiment_yaml:
+        return (
+            "save the experiment below, which has every default and the seed, and give its file to "
+            "<code>powerband run</code>."
+        )
+    keys = ", ".join(f"<code>{escape(key)}</code>" for key in page.hidden)
+    where = f" (in {keys})" if keys else ""
+    return (
+        "the experiment below has every default and the seed, but no secrets, and cannot be run as it is. Save it, "
+        f"replace each <code>{HIDDEN}</code>{where} with its secret and with what may have followed that in the same "
+        "text, and give the file to <code>powerband run</code>."
     )
 
 

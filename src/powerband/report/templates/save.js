@@ -27,7 +27,7 @@ function offerSaving(figure, rows, picture) {
 function offerExperiment() {
   const source = document.getElementById("experiment");
   if (!source) return;
-  const button = make("button", { type: "button", class: "save-file no-print" }, "Save this experiment");
+  const button = make("button", { type: "button", class: "save-file no-print" }, source.dataset.save);
   button.addEventListener("click", () => download(`${runSlug()}.yaml`, new Blob([source.textContent], { type: "application/yaml" })));
   source.before(button);
 }
